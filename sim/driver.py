@@ -1,11 +1,11 @@
-"""Ports of a design that the driver of its compiled model uses, and their description in C++."""
+"""Ports of a design for the driver of its compiled model, and the C++ that describes them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 CONSTANTS = {"en": 1, "valid": 1, "rst": 0}
-"""Levels at which the controls of a unit stay while it is fed."""
+"""Constant levels of a unit's control inputs."""
 
 _REQUEST = ("valid", "ready", "addr", "len", "size", "burst")
 
@@ -24,30 +24,30 @@ HOST = (
 
 @dataclass(frozen=True)
 class DriverPorts:
-    """Ports of a design, by the names of their signals. Signals that the design does not have are omitted.
+    """Names of a design's ports that the driver uses; absent ones are empty.
 
     Attributes
     ----------
     inputs, outputs : tuple of str
-        Signals of up to 64 bits that are fed and sampled in every cycle.
+        Signals of up to 64 bits, driven and sampled in every cycle.
     held : tuple of str
-        Inputs of `CONSTANTS` that stay as they are.
+        Control inputs with the constant levels of `CONSTANTS`.
     latency : int
         Clock cycles between inputs and outputs.
     sources, sinks : tuple of str
-        Streams into the design and out of it: beginnings of ``__payload``, ``__valid`` and ``__ready``.
+        Streams into and out of the design: prefixes of ``__payload``, ``__valid`` and ``__ready``.
     reads, writes : tuple of str
-        AXI4 ports with 512 bits of data and 64 of address: beginnings of ``_arvalid`` and so on.
+        AXI4 ports with 512 data bits and 64 address bits: prefixes of ``_arvalid`` and so on.
     host : str
-        AXI4-Lite port with 32 bits of data and 9 to 16 of address.
+        AXI4-Lite port with 32 data bits and 9 to 16 address bits.
     interrupt : str
-        Output that ends a wait of the host.
+        Output that ends `CompiledModel.wait`.
     clock, reset : str
-        Clock, and synchronous reset.
+        Clock and synchronous reset.
     reset_on : int
-        Level of the reset signal that resets.
+        Active level of the reset.
     select : str
-        Input that chooses a mutant.
+        Input that selects a mutant.
     """
 
     inputs: tuple[str, ...] = ()
@@ -67,23 +67,23 @@ class DriverPorts:
 
     @classmethod
     def of_unit(cls, unit: Any) -> "DriverPorts":
-        """Ports of a unit, whose controls are held."""
+        """Return the ports of a unit, with constant controls."""
         return cls(tuple(unit.inputs), tuple(unit.outputs), tuple(CONSTANTS), unit.latency)
 
     @classmethod
     def of_streams(cls, signature: Any, select: str = "") -> "DriverPorts":
-        """Ports of a component, all of which are streams."""
+        """Return the ports of a component that has only streams."""
         members = [(name, member.flow.name) for name, member in signature.members.items()]
         sources, sinks = (tuple(name for name, flow in members if flow == wanted) for wanted in ("In", "Out"))
         return cls(sources=sources, sinks=sinks, select=select)
 
     def text(self, widths: Mapping[str, int]) -> str:
-        """The text of ``ports.inc``, which ``driver.cpp`` includes.
+        """Generate ``ports.inc``, which ``driver.cpp`` includes.
 
         Parameters
         ----------
         widths
-            Ports of the module and their widths.
+            Widths of the module's ports.
         """
         signals = {"CLOCK": self.clock, "RESET": self.reset, "SELECT": self.select, "INTERRUPT": self.interrupt}
         defined = {name: _member(signal) for name, signal in signals.items() if signal in widths}
@@ -118,7 +118,7 @@ NO_PORTS = DriverPorts()
 
 
 def _member(signal: str) -> str:
-    """Name of a port in Verilator's C++: without two underscores in a row, and without words of C++ dialects."""
+    """Return the name of a port in Verilator's C++, which escapes double underscores and some keywords."""
     return f"__SYM__{signal}" if signal == "interrupt" else signal.replace("__", "___05F")
 
 
@@ -136,6 +136,6 @@ def _stream(name: str, widths: Mapping[str, int]) -> str:
 
 
 def _signals(prefix: str, order: Iterable[str], widths: Mapping[str, int]) -> str:
-    # A port of more than 64 bits is an array of words in Verilator.
+    # Verilator stores a port of more than 64 bits as an array of words.
     found = ((f"top.{_member(f'{prefix}_{name}')}", widths[f"{prefix}_{name}"]) for name in order)
     return f"{{{', '.join(f'{name}.data()' if width > 64 else f'&{name}' for name, width in found)}}}"

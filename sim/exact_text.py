@@ -1,4 +1,4 @@
-"""One vector as text: codes, bits, numbers, and the exact result before rounding."""
+"""A vector as text: codes, bits, numbers, and the exact result before rounding."""
 
 import functools
 import itertools
@@ -17,7 +17,7 @@ Number = Fraction | float
 
 
 def bits(port: Port, code: int) -> str:
-    """Binary code, in the fields of its format."""
+    """Format a code in binary, with its fields separated."""
     text = f"{code:0{port.width}b}"
     if port.fmt is None:
         return text
@@ -26,14 +26,14 @@ def bits(port: Port, code: int) -> str:
 
 
 def line(port: Port, code: int, what: str = "") -> str:
-    """Name, code and number of one port."""
+    """Format the name, code and value of one port."""
     digits = -(-port.width // 4)
     number = port.fmt.text(code) if port.fmt is not None else str(code)
     return f"{what:9}{port.name:14} 0x{code:0{digits}x}  {bits(port, code)}  {number}"
 
 
 def number(value: Number) -> str:
-    """An exact number: its decimal value, and as odd integer times power of two."""
+    """Format an exact number: decimal value, and odd integer times power of two."""
     if isinstance(value, float):
         return str(value)
     if value == 0:
@@ -44,11 +44,11 @@ def number(value: Number) -> str:
 
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:
-    """The exact result of a unit before rounding, with its expression."""
+    """Format the exact result of a unit before rounding, with its expression."""
     formats = Ports.of(unit.inputs).formats
     values = {name: fmt.decode(codes[name]) for name, fmt in formats.items()}
     if "less" in unit.outputs or "o0" in unit.outputs:
-        # Operands that are compared, or rounded lane by lane, are their own exact results.
+        # The operands of comparisons and of lane-wise rounding are the exact results.
         return ""
     if "table" in unit.parameters:
         table: Segments = unit.parameters["table"]
@@ -59,7 +59,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if isinstance(unit.arguments[0], list):
         products = [_times(values[a], values[b]) for a, b in zip(*unit.arguments[:2], strict=True)]
         total = functools.reduce(_add, products, values.get("c", Fraction(0)))
-        return f"the sum without any rounding = {number(total)}"
+        return f"exact sum = {number(total)}"
     minus = bool(codes.get("subtract"))
     if "b" not in values:
         return f"a + c = {number(_add(values['a'], values['c']))}"
@@ -86,7 +86,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
 
 
 def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
-    """Lines about the inputs of one vector, without controls of the state, and about its exact result."""
+    """Format the inputs of a vector, without state controls, and its exact result."""
     lines = [line(port, codes[port.name]) for port in inputs if port.name not in STATE]
     if exact := exact_result(unit, codes):
         lines.append(f"{'':9}exact          {exact}")
@@ -96,7 +96,7 @@ def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
 def _result(operation: Callable[[Any, Any], Number], x: Number, y: Number) -> Number:
     if isinstance(x, Fraction) and isinstance(y, Fraction):
         return operation(x, y)
-    # Beside an infinity only the sign of a number matters; a very large one must not become an infinite float.
+    # With an infinite operand only the sign of the other one matters; a huge one must not overflow to infinity.
     return operation(*(value if isinstance(value, float) else float((value > 0) - (value < 0)) for value in (x, y)))
 
 

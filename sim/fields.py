@@ -1,4 +1,4 @@
-"""Numbers of a format in arrays: codes from sign, exponent and mantissa, their order, and codes of corner cases."""
+"""Numbers of a format as arrays: codes from sign, exponent and mantissa, their order, and corner cases."""
 
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -17,17 +17,19 @@ Codes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 TINY_BITS = 5
-"""Formats of so many bits have all their codes as corner cases."""
+"""Largest width of a format whose codes are all corner cases."""
 
 TABULATED_BITS = 12
-"""Formats of so many bits are read from a table of their values, and wider ones if nothing else orders their codes; all
-others by the stages of the golden model, because a table of 2^16 values takes half a second."""
+"""Largest width of a format that is read from a table of its values; a table of 2^16 values takes half a second.
+
+Wider formats use the stages of the golden model, unless their codes have no other order than the table.
+"""
 
 
 class Parts(NamedTuple):
-    """Numbers (-1)^sign * 1.mantissa * 2^exponent, apart from those that are zero, infinite or NaN.
+    """Fields of numbers (-1)^sign * 1.mantissa * 2^exponent, with flags for zero, infinities and NaN.
 
-    The exponent of zero is one below the least, that of infinities and NaN one above the largest.
+    Zero has the smallest exponent minus one; infinities and NaN have the largest exponent plus one.
     """
 
     sign: Ints
@@ -39,11 +41,11 @@ class Parts(NamedTuple):
 
 
 class Grid:
-    """Numbers of a format, in terms that suit every family.
+    """Numbers of a format, with the same fields for every family.
 
-    A number is (-1)^sign * 1.mantissa * 2^exponent, a code is a sign and a magnitude code; magnitude codes grow with
-    the magnitude. Mantissas have ``man`` bits, as many as the longest of the format; bits beyond the precision of a
-    number are truncated.
+    A number is (-1)^sign * 1.mantissa * 2^exponent. A code is a sign and a magnitude code, which grows with the
+    magnitude. Mantissas have ``man`` bits, the maximum of the format; bits beyond the precision of a number are
+    truncated.
 
     Parameters
     ----------
@@ -52,21 +54,21 @@ class Grid:
     Attributes
     ----------
     width, precision, quantum : int
-        As of the format.
+        Properties of the format.
     negatives : bool
-        There are numbers below zero.
+        True if the format has negative numbers.
     man : int
-        Mantissa bits of the longest number, 0 to 63.
+        Maximum number of mantissa bits, 0 to 63.
     emin : int
-        Exponent from which on numbers have mantissas of full length; in a format of tapered precision the least one.
+        Smallest exponent of numbers with full mantissas; with tapered precision, the smallest exponent.
     emax : int
         Exponent of the largest number.
     max_code : int
         Magnitude code of the largest number.
     top : int
-        Largest magnitude code, specials included.
+        Largest magnitude code, including special values.
     calm : tuple of int
-        First and last exponent of middling numbers, which are as near to one as the format allows.
+        First and last exponent of `middling` numbers, around one if the format allows.
     """
 
     def __init__(self, fmt: Format) -> None:
@@ -77,7 +79,7 @@ class Grid:
         self.first_normal = floor_log2(fmt.smallest) if fmt.floor_exponent is None else fmt.floor_exponent
         self.emin = self.emax if uniform else self.first_normal
         one = min(max(0, fmt.quantum if uniform else self.emin), self.emax)
-        # The wider fixed point is, the more products of middling numbers can be summed up.
+        # Wider fixed-point formats can hold sums of more products.
         above = max(self.man // 4, 1) if uniform else 4
         self.calm = max(one - 4, fmt.quantum if uniform else self.emin), min(one + above, self.emax)
         tabulated = fmt.width <= TABULATED_BITS or fmt.code_order == "table"
@@ -88,40 +90,37 @@ class Grid:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(fmt: Format) -> "Grid":
-        """Grid of a format."""
+        """Return the grid of a format."""
         return Grid(fmt)
 
     # Codes -----------------------------------------------------------------------------------------------------
 
     def signed(self, sign: Ints, magnitude: Codes) -> Codes:
-        """Codes of magnitude codes with signs, of which only the lowest bit counts."""
+        """Combine signs and magnitude codes into codes; only the lowest bit of a sign counts."""
         return self.order.signed((sign & 1) * self.negatives, magnitude)
 
     def unsigned(self, codes: Codes) -> tuple[Ints, Codes]:
-        """Signs and magnitude codes; the inverse of `signed`."""
+        """Split codes into signs and magnitude codes; the inverse of `signed`."""
         return self.order.unsigned(codes)
 
     def compose(self, sign: Ints, exponent: Ints, mantissa: Ints | Codes) -> Codes:
-        """Codes of numbers (-1)^sign * 1.mantissa * 2^exponent, truncated to the format.
-
-        Larger exponents than the format has are taken as the largest.
-        """
-        # Two's complement has one power of two more below zero.
+        """Encode numbers (-1)^sign * 1.mantissa * 2^exponent, truncated to the format; exponents saturate."""
+        # Two's complement has one more power of two below zero.
         highest = self.emax + (self.fmt.lowest < -self.fmt.largest)
         mantissa = mantissa.astype(np.uint64) & np.uint64((1 << self.man) - 1)
         return self.order.compose((sign & 1) * self.negatives, np.minimum(exponent, highest), mantissa)
 
     def parts(self, codes: Codes) -> Parts:
-        """Signs, exponents and mantissas of numbers; the inverse of `compose`."""
+        """Split codes into sign, exponent and mantissa; the inverse of `compose`."""
         return self.order.parts(codes)
 
     def code_of(self, value: Fraction) -> int:
-        """Magnitude code of a number of the format, or of the next one nearer to zero."""
+        """Return the magnitude code of a number, truncated to the format."""
         code = self.fmt.encode(value, RZ, saturate=True)
         return int(self.unsigned(np.array([code], dtype=np.uint64))[1][0])
 
     def value(self, magnitude: int, negative: int = 0) -> Fraction:
-        """Magnitude of a finite magnitude code; zero where the format flushes the number."""
+        """Return the absolute value of a finite magnitude code; zero if the format flushes it."""
         sign = np.array([int(negative or magnitude > self.max_code)])
         code = int(self.signed(sign, np.array([magnitude], dtype=np.uint64))[0])
         value = self.fmt.decode(code)
@@ -136,24 +135,24 @@ class Grid:
         return np.array([self._last_place(exponent) for exponent in exponents], dtype=np.int64)
 
     def _last_place(self, exponent: int) -> int:
-        """Exponent of the last place of numbers of an exponent."""
-        # A result that is flushed is rounded before, as if exponents had no end.
+        """Return the exponent of the last place of numbers with this exponent."""
+        # A result that will be flushed is rounded first, as if the exponent were unbounded.
         precision = self.fmt.precision if self.fmt.flushes else self.fmt.precision_at(exponent)
         if precision > 0:
             return exponent + 1 - precision
-        # There may be numbers without that power of two.
+        # The format may have numbers with this exponent but not the power of two.
         code = self.code_of(Fraction(2) ** exponent)
         numbers = [self.value(near) for near in (code, code + 1) if 0 < near <= self.max_code]
         return min([exponent, *(last_place(number) for number in numbers if floor_log2(number) == exponent)])
 
     def last_place(self, exponent: Ints) -> Ints:
-        """Exponents of the last place that numbers of such exponents have."""
+        """Return the exponents of the last place of numbers with these exponents."""
         first = min(self.quantum, self.emin)
         places: Ints = self._last_places[np.clip(exponent, first, self.emax) - first]
         return places
 
     def between(self, magnitude: int, quarters: int, negative: int = 0) -> Fraction:
-        """Value some quarters of the way from a finite magnitude to the next one of its sign, as the format rounds."""
+        """Interpolate between a finite magnitude and the next one; 2 quarters are the tie."""
         last = self.code_of(self.fmt.lowest) if negative else self.max_code
         low = self.value(min(magnitude, last), negative)
         if magnitude >= last:
@@ -167,19 +166,19 @@ class Grid:
         low, high = (low, half) if quarters == 1 else (half, high)
         if self.fmt.rounds == "string" and 0 < 4 * low <= high:
             return Fraction(2) ** ((floor_log2(low) + floor_log2(high)) // 2)
-        # Beside a result that is flushed as near as on its other side.
+        # Next to a flushed result, the distance to the tie is the same on both sides.
         near = min(half - self.value(magnitude, negative), self.value(magnitude + 1, negative) - half)
         return half + (quarters - 2) * near / 2 if self.fmt.flushes else (low + high) / 2
 
-    def turns(self, negative: int) -> list[Fraction]:
-        """Magnitudes around the edges of a sign's range: numbers, ties between them, and values beside ties."""
+    def values_near_edges(self, negative: int) -> list[Fraction]:
+        """Return magnitudes around the edges of a sign's range: numbers, ties, and values next to ties."""
         edges = sorted(self.edges(negative))
         return [self.between(code, quarters, negative) for code in edges for quarters in range(5)]
 
-    # Landmarks -------------------------------------------------------------------------------------------------
+    # Corner cases ----------------------------------------------------------------------------------------------
 
     def edges(self, negative: int) -> dict[int, str]:
-        """Magnitude codes at which the range of numbers of a sign ends or their density changes, with their names."""
+        """Return the magnitude codes, with names, where the range of a sign ends or its density changes."""
         fmt = self.fmt
         if negative and not self.negatives:
             return {0: "zero"}
@@ -198,7 +197,7 @@ class Grid:
         return {code: next(text for other, text in named if other == code) for code, _ in sorted(named) if code >= 0}
 
     def corner_codes(self) -> Codes:
-        """Codes of every special and of both sides of every boundary, in both signs; of a tiny format, all codes."""
+        """Return codes of all special values and of both sides of every boundary; all codes of a tiny format."""
         if self.width <= TINY_BITS:
             return np.arange(1 << self.width, dtype=np.uint64)
         centres = {1, 2, 3, self.top, *self.edges(0), *self.edges(1), *map(self.code_of, self._powers())}
@@ -210,19 +209,19 @@ class Grid:
         return np.unique(np.concatenate([self.signed(sign - 1, magnitudes), self.signed(sign, magnitudes)]))
 
     def _powers(self) -> list[Fraction]:
-        """Powers of two at which codes change in many bits, and some numbers beside them."""
+        """Return the powers of two where many bits of the code change, and the number 1.5."""
         normal, two, fmt = self.first_normal, Fraction(2), self.fmt
         exponents = {normal - 1, normal, normal + 1, -1, 0, 1, self.emax - 1, self.emax}
         if fmt.regimes:
             numbers = [fmt.regime_at(exponent) for exponent in range(self.quantum, self.emax + 1)]
             starts = [self.quantum + place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1]]
-            # Of a wide format some of the places where the prefix changes, and those near its ends and near one.
+            # In a wide format, take some of the regime boundaries: those near the ends, near one, and every eighth.
             middle, step = len(starts) // 2, 1 if self.width <= 16 else 8
             exponents |= {*starts[::step], *starts[:6], *starts[middle - 3 : middle + 3], *starts[-6:]}
         return [Fraction(3, 2), *(two**exponent for exponent in exponents)]
 
     def extremes(self) -> Codes:
-        """Codes of the ends of the range and of results beyond them."""
+        """Return codes of the ends of the range, infinities and NaN."""
         fmt = self.fmt
         ends = {fmt.encode(fmt.lowest, RZ), fmt.encode(fmt.largest, RZ)}
         beyond = {fmt.infinity(negative=False), fmt.infinity(negative=True), fmt.nan_code}
@@ -231,29 +230,29 @@ class Grid:
     # Arrays ----------------------------------------------------------------------------------------------------
 
     def negated(self, codes: Codes) -> Codes:
-        """Codes of the numbers with the other sign, where there is one; of NaN the same codes."""
+        """Negate numbers, if the format has the negated number; NaN keeps its code."""
         sign, magnitude = self.unsigned(codes)
         return np.where(self.parts(codes).nan, codes, self.signed(1 - sign, magnitude))
 
     def neighbour(self, codes: Codes, steps: Ints) -> Codes:
-        """Codes ``steps`` places further from zero, or nearer, of the same sign."""
+        """Move codes by ``steps`` away from zero, or toward it if negative, with the same sign."""
         sign, magnitude = self.unsigned(codes)
         raised = magnitude + np.minimum(np.maximum(steps, 0).astype(np.uint64), np.uint64(self.top) - magnitude)
         return self.signed(sign, raised - np.minimum(np.maximum(-steps, 0).astype(np.uint64), raised))
 
     def room(self, exponent: Ints) -> Ints:
-        """Bits of the significands of such exponents, at least the hidden one."""
+        """Return the widths of significands with these exponents, at least the hidden bit."""
         return np.clip(exponent - self.last_place(exponent) + 1, 1, self.man + 1)
 
     def significands(self, sign: Ints, exponent: Ints, significand: Codes) -> Codes:
-        """Codes of (-1)^sign * significand * 2^exponent / 2^(room - 1): significands as long as there is room for."""
+        """Encode (-1)^sign * significand * 2^exponent / 2^(room - 1), with significands of `room` bits."""
         mantissa = significand << (self.man + 1 - self.room(exponent)).astype(np.uint64)
         return self.compose(sign, exponent, mantissa)
 
     def patterns(self, rng: np.random.Generator, exponent: Ints, place: Ints) -> Codes:
-        """Mantissas for such exponents whose bits below 2^place sit at, just above or just below a rounding boundary.
+        """Choose mantissas whose bits below 2^place are at, just above or just below a rounding boundary.
 
-        The bits from there up are random, all zeros or all ones.
+        The bits from 2^place up are random, all zeros or all ones.
         """
         n = len(exponent)
         dropped = np.clip(place - exponent + self.man, 0, self.man).astype(np.uint64)
@@ -269,15 +268,15 @@ class Grid:
         return ((high & ~below) | (low & below)) & np.uint64((1 << self.man) - 1)
 
     def middling(self, rng: np.random.Generator, n: int) -> Codes:
-        """Numbers that neither overflow nor vanish as soon as some of them are multiplied and summed up."""
+        """Choose numbers whose products and sums neither overflow nor underflow soon."""
         exponent = rng.integers(self.calm[0], self.calm[1] + 1, n)
         return self.compose(rng.integers(0, 2, n), exponent, words(rng, n))
 
 
 class Tabulated:
-    """Order and parts of the codes of a format from its table of values, without a stage of any model.
+    """Order and fields of the codes of a format from its table of values, independent of the models.
 
-    Each sign has its codes in a row: zeros, the numbers as they grow, infinities and NaN. Methods are those of `Grid`.
+    For each sign, codes are sorted: zeros, numbers by magnitude, infinities and NaN. Methods are those of `Grid`.
     """
 
     def __init__(self, fmt: Format) -> None:
@@ -305,7 +304,7 @@ class Tabulated:
         for own in (0, 1):
             row = codes[sign == own]
             row = row[np.lexsort((row, nan[row], keys[row]))]
-            # Numbers below zero grow from the one zero, where that has no other sign.
+            # Without a negative zero, negative numbers start from the only zero.
             rows.append(row if len(row) and zero[row[0]] else np.concatenate([rows[0][:1], row]))
         self.top = max(map(len, rows)) - 1
         self._codes = np.array([[*row, *[row[-1]] * (self.top + 1 - len(row))] for row in rows], dtype=np.uint64)
@@ -317,7 +316,7 @@ class Tabulated:
             self._magnitude[row[mine]] = np.flatnonzero(mine)
 
     def _keys(self, exponent: Ints, mantissa: Codes) -> Codes:
-        """Integers in the order of the magnitudes."""
+        """Return integers with the order of the magnitudes."""
         return (exponent - self.first).astype(np.uint64) << np.uint64(self.man) | mantissa
 
     def signed(self, sign: Ints, magnitude: Codes) -> Codes:
@@ -330,7 +329,7 @@ class Tabulated:
     def compose(self, sign: Ints, exponent: Ints, mantissa: Codes) -> Codes:
         keys = self._keys(np.maximum(exponent, self.first), mantissa)
         found = [np.searchsorted(row, keys, side="right") - 1 for row in self._sorted]
-        # Of several codes of zero the first; the string of a magnitude's code never becomes zero.
+        # Take the first of several zeros; with rounding on the code string, a nonzero magnitude never becomes zero.
         found = [
             np.where(index < zeros, int(self.string), index) for index, zeros in zip(found, self._zeros, strict=True)
         ]
@@ -341,9 +340,9 @@ class Tabulated:
 
 
 class Staged:
-    """Order of codes that are integers in order, and parts by the stages of the golden model, with methods of `Grid`.
+    """Order of codes that sort as integers, and fields from the stages of the golden model.
 
-    It raises TypeError if the family has no such stages.
+    Methods are those of `Grid`. Raises TypeError if the family has no such stages.
     """
 
     def __init__(self, fmt: Format) -> None:
@@ -354,7 +353,7 @@ class Staged:
         self.ones = np.uint64((1 << fmt.width) - 1)
         self.top = int(self.ones) if fmt.code_order == "unsigned" else int(self.ones) >> 1
         self.top += fmt.code_order == "two's complement"
-        # Beyond the largest number of two's complement is the least one, or NaN.
+        # The code after the largest number of two's complement is the lowest number or NaN.
         self.highest = self.top if fmt.has_nan or fmt.code_order != "two's complement" else self.top - 1
 
     def signed(self, sign: Ints, magnitude: Codes) -> Codes:
@@ -404,5 +403,5 @@ class Staged:
 
 
 def words(rng: np.random.Generator, n: int, width: int = 64) -> Codes:
-    """Random words."""
+    """Return random words."""
     return rng.integers(0, (1 << width) - 1, n, dtype=np.uint64, endpoint=True)

@@ -1,7 +1,7 @@
-"""The Verilog around a unit under test: the plain unit and its stream wrapper side by side, on packed words.
+"""Verilog harness of a unit under test: the unit and its stream wrapper, with packed words as ports.
 
-Packed words keep the traffic between Python and simulator at one write and one read a cycle, whatever the unit. The
-fields are split into named wires of the port's width, so that a waveform shows them by name.
+Packed words need one write and one read per cycle between Python and simulator, for every unit. They are split into
+named wires, so that a waveform shows each port by name.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ TOP = "harness"
 def harness(
     inputs: Ports, outputs: Ports, plain: tuple[str, Mapping[str, int]], stream: tuple[str, Mapping[str, int]]
 ) -> str:
-    """Verilog of the module ``harness``.
+    """Generate the Verilog of the module ``harness``.
 
     Parameters
     ----------
     inputs, outputs : Ports
-        Of the unit.
+        Ports of the unit.
     plain, stream : (module name, its ports and their widths)
     """
     lines = [

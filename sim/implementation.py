@@ -1,4 +1,4 @@
-"""Units with their builds, and the short form of the command line for them."""
+"""Units with their builds, and the short form of the command line."""
 
 import shlex
 from dataclasses import dataclass, fields, replace
@@ -15,25 +15,25 @@ FIELDS = {
         *("increment", "pieces", "error", "breakpoints", "slopes", "terms"),
     )
 } | {"random_seed": "seed", "to": "o", "fn": "function"}
-"""Options of the short form, and the fields of a description that they give."""
+"""Options of the short form, with the field of a description that each sets."""
 
 BUILD = tuple(item.name for item in fields(Build))
-"""Options that give fields of a build."""
+"""Options that set fields of a build."""
 
 DEFAULT_FORMAT = "e5m2"
-"""Format of the short form where none is given."""
+"""Default format of the short form."""
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """A unit and its build: all that decides its hardware.
+    """Unit and build, which together decide the hardware.
 
     Parameters
     ----------
     spec : UnitSpec
-        All that decides the result bits.
+        Description of the unit, which decides the result bits.
     build : Build
-        Structure of the hardware; changes no result bit.
+        Structure of the hardware, which changes no result bit.
     """
 
     spec: UnitSpec
@@ -41,50 +41,48 @@ class Implementation:
 
     @classmethod
     def parse(cls, text: str, **build: Any) -> Self:
-        """Implementation of a unit's text, with fields of the build."""
+        """Parse the text of a unit; ``build`` sets fields of the build."""
         return cls(UnitSpec.parse(text), Build(**build))
 
     @classmethod
     def of(cls, unit: Any) -> Self:
-        """Implementation of a component."""
+        """Return the implementation of a component."""
         return cls(unit.spec, unit.build)
 
     def component(self) -> Any:
-        """The component.
+        """Create the component.
 
-        It raises ValueError or TypeError if a field of the build has no effect, or a function has no such fit.
+        Raises ValueError or TypeError if a field of the build has no effect, or a function cannot be fitted.
         """
         from halfulp.units.catalogue import component
 
         return component(self.spec, self.build)
 
     def with_spec(self, **changes: Any) -> Self:
-        """This implementation with other fields of the description."""
+        """Return a copy with other fields of the description."""
         return replace(self, spec=replace(self.spec, **changes))
 
     def with_build(self, **changes: Any) -> Self:
-        """This implementation with other fields of the build."""
+        """Return a copy with other fields of the build."""
         return replace(self, build=replace(self.build, **changes))
 
     def __str__(self) -> str:
-        """The text; with options of the build behind it, the arguments of a command."""
+        """Return the text, or with options of the build, the arguments of a command."""
         options = self.build.options
         return shlex.join([self.spec.text, *options]) if options else self.spec.text
 
     def command(self, verb: str, *more: str) -> str:
-        """Command line for this implementation."""
+        """Return the command line that runs ``verb`` on this implementation."""
         return shlex.join(["halfulp", verb, self.spec.text, *self.build.options, *more])
 
 
 def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementation:
-    """Implementation of the short form: the name of a unit, a format, and options, None where not given.
+    """Create the implementation of the short form: a unit's name, a format, and options, of which None is the default.
 
-    It raises TypeError or ValueError if there is no such unit, it has no such option, or it cannot be built.
+    Raises TypeError or ValueError if the unit or an option is unknown, or the unit cannot be built.
     """
     if unit not in UNITS:
-        raise ValueError(
-            f"unknown unit {unit!r}; the units are {', '.join(UNITS)}, and texts such as e5m2*e5m2+e6m5.rn"
-        )
+        raise ValueError(f"unknown unit {unit!r}; expected {', '.join(UNITS)}, or a text such as e5m2*e5m2+e6m5.rn")
     cls = UNITS[unit]
     given = {name: value for name, value in options.items() if value is not None}
     build = Build(**{name: given.pop(name) for name in BUILD if name in given})
@@ -94,7 +92,7 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
             raise ValueError(f"{unit} has no {_typed(option)}; it takes {', '.join(map(_typed, taken))}")
     found = {FIELDS[option]: value for option, value in given.items()}
     if "product" in found:
-        # A format alone is rounded to nearest.
+        # A product format without a rounding mode rounds to nearest.
         text, dot, rounding = found["product"].rpartition(".")
         is_format = not dot or rounding[:1].isdigit()
         found |= {"product": found["product"] if is_format else text}
@@ -105,7 +103,7 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
 
 
 def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:
-    """Fields of a table of segments in a file, which is copied to the store of tables."""
+    """Return the fields of a table of segments in a file, and add the table to the store."""
     from halfulp.hdl.fit.store import read, segments_of, write
 
     table = segments_of(read(Path(given["function"])), fmt=fmt, out=given.get("o"))
@@ -114,32 +112,31 @@ def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:
 
 
 def implementations(unit: str, fmt: str | None = None, **options: Any) -> list[Implementation]:
-    """Implementations of a unit's text, of the short form, or for ``all`` of each unit that takes operands of the
-    format, with those of the options that it has.
+    """Return the implementation of a text or short form; for ``all``, that of each unit that takes the format.
 
-    It raises errors as `short` does, and ValueError if options stand beside a text that has them.
+    Raises the errors of `short`, and ValueError if options accompany a text that includes them.
     """
     if unit == "all":
         return _all(DEFAULT_FORMAT if fmt is None else fmt, options)
     if unit.isalnum() and unit.isascii():
         return [short(unit, DEFAULT_FORMAT if fmt is None else fmt, **options)]
     if fmt is not None:
-        raise ValueError(f"the text {unit!r} includes its formats; {fmt} cannot stand beside it")
+        raise ValueError(f"the text {unit!r} includes its formats; omit {fmt}")
     if beside := [_typed(option) for option in FIELDS if options.get(option) is not None]:
-        raise ValueError(f"the text {unit!r} includes all options of results; {beside[0]} cannot stand beside it")
+        raise ValueError(f"the text {unit!r} includes all options of results; omit {beside[0]}")
     given = {name: value for name, value in options.items() if name in BUILD and value is not None}
     return [Implementation.parse(unit, **given)]
 
 
 def implementation(unit: str, fmt: str | None = None, **options: Any) -> Implementation:
-    """The one implementation of a text or of the short form; see `implementations`."""
+    """Return the implementation of a text or of the short form; see `implementations`."""
     if unit == "all":
-        raise ValueError("this command takes one unit, and not all")
+        raise ValueError("expected one unit, not all")
     return implementations(unit, fmt, **options)[0]
 
 
 def _typed(option: str) -> str:
-    """An option as it is typed."""
+    """Return an option as on the command line."""
     return "--" + {"rounding": "round"}.get(option, option.replace("_", "-"))
 
 
@@ -161,7 +158,7 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
 
 
 def _built(unit: str, fmt: str, own: dict[str, Any], build: dict[str, Any]) -> Implementation:
-    """The implementation of a unit with those fields of the build that have an effect on it."""
+    """Create the implementation of a unit with only the fields of the build that have an effect."""
     for name in BUILD[1:]:
         if build[name] is not None:
             try:

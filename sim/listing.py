@@ -7,7 +7,7 @@ from halfulp.hdl.formats.codebook import data_files
 
 
 def formats() -> list[str]:
-    """The named formats, the codebooks of data files, and the texts of the others."""
+    """Return the lines of named formats, codebooks of data files, and the syntax of each family."""
     lines = [f"{'name':13}{'description':40}{'bits':>4}{'largest':>14}  {'smallest above 0'}"]
     for name in (*NAMED, *dict.fromkeys(f"codebook:{path.stem}" for path in data_files())):
         try:
@@ -17,14 +17,14 @@ def formats() -> list[str]:
             continue
         ends = f"{decimal_text(fmt.largest, 6):>14}  {decimal_text(fmt.smallest, 6)}"
         lines.append(f"{name:12} {fmt.describe():40}{fmt.width:4}{ends}")
-    lines += ["", "Any other format is written by its fields."]
+    lines += ["", "Syntax of other formats:"]
     for family in FAMILIES:
         lines += textwrap.wrap(f"  {family.family:13}{family.syntax}", 110, subsequent_indent=" " * 15)
     return lines
 
 
 def units() -> list[str]:
-    """The catalogue of units."""
+    """Return the lines of the catalogue of units."""
     from halfulp.units.catalogue import CATALOGUE
 
     rows = (f"{row.name:12}{row.summary:38}{row.spec.form.text}" for row in CATALOGUE.values())
@@ -32,7 +32,7 @@ def units() -> list[str]:
 
 
 def grammar() -> list[str]:
-    """The grammar of units, as a page of Markdown."""
+    """Return the grammar of unit texts, as a page of Markdown."""
     from halfulp.hdl.specs import UNITS
     from halfulp.hdl.specs.grammar import page
 

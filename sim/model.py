@@ -19,7 +19,7 @@ Words = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
 
 ALWAYS = np.ones(1, dtype=np.uint8)
-"""Offers, or takes, in every cycle."""
+"""Ready pattern of a stream that transfers in every cycle."""
 
 _HANDLE, _NUMBER = ctypes.c_void_p, ctypes.c_uint64
 
@@ -39,7 +39,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wait": (ctypes.c_bool, [_HANDLE, _NUMBER]),
     "coverage": (None, [_HANDLE, ctypes.c_char_p]),
 }
-"""Functions of ``driver.cpp``: their results and arguments. A design without ports to memory lacks some."""
+"""Result and argument types of the functions in ``driver.cpp``; a design without memory ports lacks some."""
 
 
 class _Lane(ctypes.Structure):
@@ -69,15 +69,15 @@ class Passed:
     Attributes
     ----------
     cycles : dict of str to int
-        Up to the last transfer of each stream, that one counted.
+        Number of cycles up to and including the last transfer of each stream.
     accepted : dict of str to int
-        Transfers of each input.
+        Number of transfers of each input.
     given : dict of str to int
-        Transfers of each output; more than were requested are counted, but not stored.
+        Number of transfers of each output; those beyond the requested number are not stored.
     faults : dict of str to int
-        How often a payload of each output changed, or was withdrawn, while it waited, or was not the expected one.
+        Number of payloads of each output that changed or were withdrawn before their transfer, or were unexpected.
     words : dict of str to array
-        Payloads of each output, a row of words of 32 bits each, the lowest first.
+        Payloads of each output: one row of 32-bit words per payload, lowest word first.
     """
 
     cycles: dict[str, int]
@@ -88,20 +88,20 @@ class Passed:
 
 
 class CompiledModel:
-    """A Verilated design and its driver, after a reset.
+    """A Verilated design with its driver, after a reset.
 
-    Several may run at once, each in a thread of its own: a call drops the interpreter lock.
+    Models may run in parallel threads: calls release the interpreter lock.
 
     Parameters
     ----------
     made : Design
     kind : str
-        Of `halfulp.sim.build.LIBRARIES`.
+        Kind of model, from `halfulp.sim.build.LIBRARIES`.
 
     Raises
     ------
     ToolError
-        If it cannot be built or loaded.
+        If the model cannot be built or loaded.
     """
 
     def __init__(self, made: Design, kind: str = "loop") -> None:
@@ -122,24 +122,24 @@ class CompiledModel:
 
     @classmethod
     def of_unit(cls, unit: Any, kind: str = "loop") -> "CompiledModel":
-        """The model of a unit, which takes one vector a cycle."""
+        """Build the model of a unit, which takes one vector per cycle."""
         return cls(design(unit), kind)
 
     @classmethod
     def of_component(cls, component: Any, latency: int = 0) -> "CompiledModel":
-        """The model of a user's component with ports of up to 64 bits, which takes one vector a cycle."""
+        """Build the model of any component with ports of up to 64 bits, which takes one vector per cycle."""
         members = [(name, member.flow.name) for name, member in component.signature.members.items()]
         inputs, outputs = (tuple(name for name, flow in members if flow == wanted) for wanted in ("In", "Out"))
         return cls(component_design(component, DriverPorts(inputs, outputs, tuple(CONSTANTS), latency)))
 
     @classmethod
     def of_streams(cls, component: Any) -> "CompiledModel":
-        """The model of a component, all of whose ports are streams."""
+        """Build the model of a component that has only streams."""
         return cls(component_design(component, DriverPorts.of_streams(component.signature)), "streams")
 
     @classmethod
     def of_core(cls, component: Any, ports: DriverPorts) -> "CompiledModel":
-        """The model of a core with ports to memory."""
+        """Build the model of a core with memory ports."""
         return cls(component_design(component, ports), "axi")
 
     def close(self) -> None:
@@ -159,18 +159,18 @@ class CompiledModel:
         self._library.halfulp_reset(self._model)
 
     def select(self, mutant: int) -> None:
-        """Choose a mutant, counted from 1, for what follows; 0 is the design without changes."""
+        """Select a mutant, counted from 1; 0 selects the original design."""
         self._library.halfulp_select(self._model, mutant)
 
     # Vectors of codes ------------------------------------------------------------------------------------------------
 
     def run(self, vectors: Columns, count: int) -> dict[str, Codes]:
-        """Feed vectors, one a cycle, and return the results: for each output an array of ``count`` codes.
+        """Run vectors, one per cycle, and return an array of ``count`` codes for each output.
 
         Parameters
         ----------
         vectors : mapping
-            For each input an array of ``count`` codes, or of one that every vector shares.
+            For each input, ``count`` codes or one code for all vectors.
         count : int
         """
         results = {name: np.empty(count, dtype=np.uint64) for name in self.ports.outputs}
@@ -181,18 +181,18 @@ class CompiledModel:
     def first_difference(
         self, inputs: Columns, expected: Columns, look: npt.NDArray[np.bool_], *, count: int, before: bool
     ) -> int | None:
-        """Feed cycles until outputs are not as expected; returns the number of that cycle, or None.
+        """Run cycles until an output differs from its expected code; return the index of that cycle, or None.
 
         Parameters
         ----------
         inputs, expected : mapping
-            For each input and output a code for each cycle.
+            One code per cycle for each input and output.
         look : array of bool
-            In which cycles outputs are compared.
+            Cycles in which outputs are compared.
         count : int
-            Most cycles.
+            Maximum number of cycles.
         before : bool
-            Outputs are sampled before the clock edge, not after it.
+            Sample outputs before the clock edge; default: after it.
         """
         feeds = self._feeds({name: inputs[name][:count] for name in self.ports.inputs}, count)
         wanted = _pointers([expected[name] for name in self.ports.outputs])
@@ -201,7 +201,7 @@ class CompiledModel:
         return None if found == count else found
 
     def record(self, inputs: Columns, mutants: Codes, *, before: bool = False) -> dict[str, Codes]:
-        """Feed cycles with a mutant for each, and return the outputs of each, before or after its clock edge."""
+        """Run cycles with one mutant per cycle; return the outputs before or after each clock edge."""
         count = len(mutants)
         found = {name: np.empty(count, dtype=np.uint64) for name in self.ports.outputs}
         feeds, chosen = self._feeds(inputs, count), _Feeds([mutants], count)
@@ -215,7 +215,7 @@ class CompiledModel:
         return _Feeds([vectors[name] for name in self.ports.inputs], count)
 
     def write_coverage(self, path: Path) -> None:
-        """Write what a model of the kind ``covered`` has counted to a file."""
+        """Write the counters of a model of kind ``covered`` to a file."""
         self._library.halfulp_coverage(self._model, str(path).encode())
 
     # Streams ---------------------------------------------------------------------------------------------------------
@@ -230,23 +230,23 @@ class CompiledModel:
         more: int = 0,
         expected: Mapping[str, Words] | None = None,
     ) -> Passed:
-        """Send payloads and take as many as are counted.
+        """Send payloads and receive the requested numbers of payloads.
 
         Parameters
         ----------
         payloads : mapping
-            For each input its payloads, as `pack` makes them.
+            Payloads of each input, packed by `pack`.
         counts : mapping
-            For each output how many payloads are waited for.
+            Number of requested payloads of each output.
         go : mapping, optional
-            For each stream in which cycles, over and over, a payload may begin to be offered, or is taken (default:
-            all).
+            Periodic pattern of each stream: cycles in which an input may start an offer, or an output is ready;
+            default: all cycles.
         limit : int
-            Cycles after which it ends, whatever has gone through.
+            Maximum number of cycles.
         more : int
-            Cycles that it goes on when all has.
+            Number of extra cycles after the last requested transfer.
         expected : mapping, optional
-            Payloads of each output; then the run ends at the first fault.
+            Expected payloads of each output; the run ends at the first fault.
         """
         sources, sinks = self.ports.sources, self.ports.sinks
         go = {name: np.ascontiguousarray((go or {}).get(name, ALWAYS), dtype=np.uint8) for name in (*sources, *sinks)}
@@ -259,7 +259,9 @@ class CompiledModel:
         held |= {name: np.ascontiguousarray(given[name], dtype=np.uint32) for name in sinks}
         for name, words in held.items():
             if words.ndim != 2 or words.shape[1] != self._words(name):
-                raise ValueError(f"payloads of {name} are rows of {self._words(name)} words, not {words.shape}")
+                raise ValueError(
+                    f"payloads of {name} have shape {words.shape}; expected rows of {self._words(name)} words"
+                )
         lanes = {
             name: _Traffic(words.ctypes.data, len(words), go[name].ctypes.data, len(go[name]))
             for name, words in held.items()
@@ -282,22 +284,22 @@ class CompiledModel:
     def attach(
         self, memory: Bytes, base: int = 0, *, read: int = 1, write: int = 1, stall: float = 0.0, seed: int = 1
     ) -> None:
-        """Put a memory behind the AXI4 ports, of whole beats; an address outside of it is answered with DECERR.
+        """Attach a memory of whole beats to the AXI4 ports; other addresses are answered with DECERR.
 
         Parameters
         ----------
         memory : array of uint8
-            Is read and written in place.
+            Content, read and written in place.
         base : int
-            Its first address.
+            First address of the memory.
         read : int
-            Cycles from an address to the first beat, 1 or more.
+            Cycles from an address to the first beat, at least 1.
         write : int
-            Cycles from the last beat of a burst that is written to the answer, 1 or more.
+            Cycles from the last beat of a write burst to its response, at least 1.
         stall : float
-            How often each channel waits, from 0 to less than 1.
+            Share of cycles in which a channel stalls, 0 <= stall < 1.
         seed : int
-            Of the cycles in which they do.
+            Seed of the stalls.
         """
         self._memory = memory
         behaviour = _Behaviour(memory.ctypes.data, base, memory.nbytes, read, write, int(256 * stall), seed)
@@ -316,20 +318,21 @@ class CompiledModel:
         return word
 
     def wait(self, limit: int) -> bool:
-        """Run until the interrupt, or for so many cycles; returns True if it came."""
+        """Run until the interrupt or for ``limit`` cycles; return True if the interrupt came."""
         return bool(self._library.halfulp_wait(self._model, limit))
 
     @property
     def faults(self) -> int:
-        """Number of violations of the rules of AXI4.
+        """Number of violations of AXI4.
 
-        An offer stays, bursts are whole beats in ascending order within a page, and the last beat is marked.
+        The memory checks that offers are stable, that bursts are whole ascending beats within a page, and that the last
+        beat is marked.
         """
         return int(self._library.halfulp_faults(self._model))
 
 
 class _Feeds:
-    """Inputs as the driver takes them, which have to live as long as a call."""
+    """Input arrays in the layout of the driver; they must live as long as the call."""
 
     def __init__(self, columns: Sequence[Codes], count: int) -> None:
         self._columns = [np.ascontiguousarray(column, dtype=np.uint64) for column in columns]
@@ -345,7 +348,7 @@ def _pointers(arrays: Any) -> Any:
 
 
 def pack(codes: Codes, widths: Sequence[int]) -> Words:
-    """Payloads of codes, a column for each of the widths; the first is in the lowest bits."""
+    """Pack codes into payloads; the first column is in the lowest bits."""
     bits = [
         (codes[:, column, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
         for column, width in enumerate(widths)
@@ -356,7 +359,7 @@ def pack(codes: Codes, widths: Sequence[int]) -> Words:
 
 
 def unpack(words: Words, widths: Sequence[int]) -> Codes:
-    """The codes of payloads."""
+    """Unpack payloads into codes."""
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little").astype(np.uint64)
     columns = np.split(bits, np.cumsum(widths), axis=1)[:-1]
     return np.stack([(column << np.arange(column.shape[1], dtype=np.uint64)).sum(axis=1) for column in columns], axis=1)

@@ -1,4 +1,4 @@
-"""Command-line arguments that describe a unit: its text, or the short form with a name, a format and options."""
+"""Command-line arguments of a unit: its text, or the short form with a name, a format and options."""
 
 import inspect
 from collections.abc import Callable
@@ -44,7 +44,7 @@ _UNIT_OPTIONS = (
 
 
 def unit_options(function: Function, **unit: Any) -> Function:
-    """The arguments UNIT (with attributes such as ``default``) and FMT, and the options that describe a unit."""
+    """Add the arguments UNIT (with click attributes such as ``default``) and FMT, and the options of a unit."""
     default = "" if "default" in unit else f" (default: {DEFAULT_FORMAT})"
     text = f'UNIT is a name, with FMT{default} and options, or a text such as "mac e5m2*e5m2+e6m5.sr10".'
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{text}"

@@ -1,4 +1,4 @@
-"""A unit's inputs and outputs: as one packed word each, the form in which the bench moves them, and as text."""
+"""Inputs and outputs of a unit, packed into words for the bench, and as text."""
 
 import itertools
 import re
@@ -13,14 +13,14 @@ from halfulp.hdl.formats import Format
 
 Codes = npt.NDArray[np.uint64]
 Columns = Mapping[str, Codes]
-"""For each port its codes, one for each vector or one for all."""
+"""Codes by port: one per vector, or one for all vectors."""
 
 STATE = ("load", "clear")
-"""Ports that control a unit's state."""
+"""Ports that control the state of a unit."""
 
 
 def is_random(name: str) -> bool:
-    """True for ports of random words: ``random``, ``random_product``, or one of several."""
+    """Return True for ports of random words: ``random``, ``random_product``, ``random0`` and so on."""
     return re.fullmatch("random(_product|[0-9]*)", name) is not None
 
 
@@ -31,7 +31,7 @@ class Port:
     Parameters
     ----------
     fmt : Format, optional
-        Format of its codes; None for plain bits.
+        Format of its codes; default: plain bits.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Port:
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports in order, the first in the least significant bits, as in the payload of a stream."""
+    """Ports in order; the first is in the least significant bits of the packed word, as in the payload of a stream."""
 
     ports: tuple[Port, ...]
 
     @classmethod
     def of(cls, shapes: Mapping[str, Any]) -> "Ports":
-        """From ``unit.inputs`` or ``unit.outputs``."""
+        """Create from ``unit.inputs`` or ``unit.outputs``."""
         rows = shapes.items()
         return cls(tuple(Port(name, int(of.width), of if isinstance(of, Format) else None) for name, of in rows))
 
@@ -59,45 +59,45 @@ class Ports:
 
     @property
     def names(self) -> list[str]:
-        """Names in order."""
+        """Names of the ports, in order."""
         return [port.name for port in self.ports]
 
     @property
     def width(self) -> int:
-        """Bits of the packed word."""
+        """Width of the packed word in bits."""
         return sum(port.width for port in self.ports)
 
     @property
     def formats(self) -> dict[str, Format]:
-        """Formats by port, of the ports that have one."""
+        """Formats by port name, of ports with a format."""
         return {port.name: port.fmt for port in self.ports if port.fmt is not None}
 
     def slices(self) -> list[tuple[Port, int]]:
-        """Each port with the position of its lowest bit."""
+        """Return each port with the position of its lowest bit."""
         lows = itertools.accumulate((port.width for port in self.ports), initial=0)
         return list(zip(self.ports, lows, strict=False))
 
     def pack(self, codes: Sequence[int]) -> int:
-        """Packed word of one code for each port."""
+        """Pack one code per port into a word."""
         return sum(
             (int(code) & ((1 << port.width) - 1)) << low for (port, low), code in zip(self.slices(), codes, strict=True)
         )
 
     def unpack(self, word: int) -> list[int]:
-        """One code for each port."""
+        """Unpack a word into one code per port."""
         return [(word >> low) & ((1 << port.width) - 1) for port, low in self.slices()]
 
     @property
     def stateless(self) -> "Ports":
-        """All ports but the controls of the state: those of a vector by itself."""
+        """All ports except the state controls, for independent vectors."""
         return Ports(tuple(port for port in self.ports if port.name not in STATE))
 
     def read_vector(self, text: str) -> dict[str, int]:
-        """Codes of one vector, which loads its start value, written as those of the `stateless` ports."""
+        """Parse an independent vector: codes of the `stateless` ports; the state loads its start value."""
         return {name: int(name == "load") for name in self.names} | self.stateless.read(text)
 
     def read(self, text: str) -> dict[str, int]:
-        """Codes of all ports, written as ``0x3c,0x40,0x001`` in their order; raises ValueError if one is invalid."""
+        """Parse codes of all ports such as ``0x3c,0x40,0x001``; raises ValueError if the text is invalid."""
         words = text.split(",")
         numbers = [_number(word) for word in words]
         if len(words) != len(self):
@@ -108,7 +108,7 @@ class Ports:
         return dict(zip(self.names, numbers, strict=True))
 
     def write(self, codes: Mapping[str, int]) -> str:
-        """Text that `read` reads."""
+        """Format codes as `read` parses them."""
         return ",".join(f"0x{codes[port.name]:0{-(-port.width // 4)}x}" for port in self)
 
 
@@ -116,4 +116,4 @@ def _number(word: str) -> int:
     try:
         return int(word, 0)
     except ValueError:
-        raise ValueError(f"{word!r} is not a number; codes are written like 0x3c") from None
+        raise ValueError(f"invalid code {word!r}: {word!r} is not a number such as 0x3c") from None

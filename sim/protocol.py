@@ -1,7 +1,7 @@
-"""The cocotb tests, the same for every unit: reset, feeding with stalls, latency, streams with back-pressure, drain.
+"""Cocotb tests for every unit: reset, stalls, latency, and streams with back-pressure.
 
 This module runs inside the simulator, on packed words. The process that starts the simulator writes the words and the
-expected results to the job's folder.
+reference results to the job's folder.
 """
 
 import json
@@ -18,17 +18,17 @@ from cocotb.triggers import FallingEdge, Timer
 from .rules import BUBBLE, BUBBLES, MOVED, SHOWN, STALLED, Broken, Entry, Pace, Registered, Waiting, wrong_latency
 
 REPORTED = 512
-"""Results between two reports of progress."""
+"""Number of results between two progress reports."""
 
 PERIOD = 10
 """Clock period in nanoseconds."""
 
 _QUIET = 2000
-"""Clock cycles without a transfer after which a stream counts as stuck."""
+"""Number of clock cycles without a transfer after which a stream is stuck."""
 
 
 class Job:
-    """Files of `UnitSimulation`: the unit's interface, and for each test its words in and out."""
+    """Files of a `UnitSimulation`: the unit's interface, and the input and output words of each test."""
 
     def __init__(self) -> None:
         self.folder = Path(os.environ["HALFULP_JOB"])
@@ -41,7 +41,7 @@ class Job:
         self.widths: dict[str, list[int]] = {"inputs": known["inputs"], "outputs": known["outputs"]}
 
     def words(self, test: str, side: str) -> list[int]:
-        """Packed words of a test."""
+        """Return the packed words of a test."""
         table = np.load(self.folder / f"{test}-{side}.npy")
         lows = np.cumsum([0, *self.widths[side][:-1]])
         if sum(self.widths[side]) <= 64:
@@ -52,8 +52,8 @@ class Job:
         return [sum(code << int(low) for code, low in zip(row, lows, strict=True)) for row in table.tolist()]
 
 
-def tell(count: int) -> None:
-    """Tell the process that runs the simulator that ``count`` more vectors are done."""
+def report_progress(count: int) -> None:
+    """Report ``count`` more vectors to the process that runs the simulator."""
     os.write(int(os.environ["HALFULP_PROGRESS"]), b"%d\n" % count)
 
 
@@ -67,26 +67,26 @@ class Outcome:
         self.cycles: dict[str, list[tuple[int, int]]] = {}
 
     def fail(self, kind: str, text: str, index: int | None = None, got: int | None = None) -> None:
-        """Add a failure, with the number of the vector and the packed result."""
+        """Record a failure, with the index of the vector and the packed result."""
         self.failed += 1
         if len(self.shown) < SHOWN:
             self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
 
     def cycle(self, side: str, first: int, second: int) -> None:
-        """Add the two signals of a handshake at a clock edge."""
+        """Record the two signals of a handshake at a clock edge."""
         self.cycles.setdefault(side, []).append((first, second))
 
     def result(self, index: int, got: int, expected: int) -> None:
-        """Compare one result."""
+        """Compare one result with its expected word."""
         self.checked += 1
         if self.checked % REPORTED == 0:
-            tell(REPORTED)
+            report_progress(REPORTED)
         if got != expected:
             self.fail("mismatch", "", index, got)
 
     def finish(self) -> None:
-        """Write the outcome, and fail the cocotb test if anything did."""
-        tell(self.checked % REPORTED)
+        """Write the outcome, and fail the cocotb test if a check failed."""
+        report_progress(self.checked % REPORTED)
         known = {"test": self.test, "checked": self.checked, "failed": self.failed, "failures": self.shown}
         for side, cycles in self.cycles.items():
             np.save(self.job.folder / f"{self.test}-{side}-cycles.npy", np.array(cycles, dtype=np.uint8))
@@ -96,7 +96,7 @@ class Outcome:
 
 
 async def start(dut: Any) -> None:
-    """Put every input to rest, start the clock and reset."""
+    """Set all inputs to zero, start the clock and reset."""
     for name in ("rst", "plain_en", "plain_valid", "plain_inputs", "stream_inputs", "stream_i_valid", "stream_o_ready"):
         getattr(dut, name).value = 0
     Clock(dut.clk, PERIOD, "ns").start()
@@ -104,7 +104,7 @@ async def start(dut: Any) -> None:
 
 
 async def reset(dut: Any) -> None:
-    """Hold reset for two clock edges, after which the plain unit is stalled."""
+    """Hold reset for two clock edges; afterwards the plain unit is stalled."""
     await FallingEdge(dut.clk)
     dut.rst.value = 1
     await FallingEdge(dut.clk)
@@ -114,7 +114,7 @@ async def reset(dut: Any) -> None:
 
 @cocotb.test()
 async def plain(dut: Any) -> None:
-    """The plain unit, on vectors that do not depend on each other."""
+    """Test the unit on independent vectors."""
     job = Job()
     await start(dut)
     if job.latency:
@@ -127,7 +127,7 @@ async def plain(dut: Any) -> None:
 
 @cocotb.test()
 async def chain(dut: Any) -> None:
-    """The plain unit on steps that build on each other, from reset, after reset has wiped earlier ones."""
+    """Test the unit on chained steps from reset, after a reset that clears earlier steps."""
     job = Job()
     await start(dut)
     noise = random.Random(job.seed)
@@ -140,7 +140,7 @@ async def chain(dut: Any) -> None:
 
 
 async def settle(dut: Any, job: Job) -> None:
-    """Combinational: the result is there without a clock edge."""
+    """Test a combinational unit: the result appears without a clock edge."""
     outcome = Outcome(job, "plain")
     dut.plain_en.value = dut.plain_valid.value = 1
     operand, output, pause = dut.plain_inputs, dut.plain_outputs, Timer(1, "ns")
@@ -154,9 +154,9 @@ async def settle(dut: Any, job: Job) -> None:
 
 
 async def beside(dut: Any, job: Job) -> None:
-    """No latency, but a state: every result is in the same cycle as its operands, in each cycle that these wait.
+    """Test a unit with state but without latency: results appear in the cycle of their operands, also in a stall.
 
-    A cycle without operands, which carries noise, does not change the state.
+    A cycle without operands carries noise and does not change the state.
     """
     outcome = Outcome(job, "plain")
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
@@ -181,10 +181,10 @@ async def beside(dut: Any, job: Job) -> None:
 
 
 async def feed(dut: Any, job: Job, test: str) -> None:
-    """Registered: every result appears exactly ``latency`` enabled edges after its operands, and none moves in a stall.
+    """Test a registered unit: results appear exactly ``latency`` enabled edges after their operands and hold in stalls.
 
-    The first quarter runs without stalls, to recognise failures that need a stall. While the unit is stalled, or its
-    operands are invalid, its inputs carry noise.
+    The first quarter runs without stalls, to detect failures that need a stall. Inputs carry noise while the unit is
+    stalled or its operands are invalid.
     """
     outcome, watch = Outcome(job, test), Registered(job.latency, job.holds)
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
@@ -221,7 +221,7 @@ async def feed(dut: Any, job: Job, test: str) -> None:
 
 
 def check(outcome: Outcome, shown: Entry | Broken | None, word: int, expected: list[int], last: int) -> None:
-    """Compare the output with the expected result; ``last`` is the vector that entered last."""
+    """Compare the output with the reference result; ``last`` is the latest vector in the unit."""
     match shown:
         case Entry(vector=int(index), fresh=True):
             outcome.result(index, word, expected[index])
@@ -233,20 +233,20 @@ def check(outcome: Outcome, shown: Entry | Broken | None, word: int, expected: l
 
 
 def diagnose(outcome: Outcome, watch: Registered, expected: list[int], failed_unstalled: int) -> None:
-    """Name the cause of mismatches that are not arithmetic: another latency, or a register that does not stall."""
+    """Report the cause of mismatches: a wrong latency, or a register that does not hold in a stall."""
     if not outcome.failed:
         return
     if (other := watch.other_latency(expected)) is not None:
         kind, text = wrong_latency(other, watch.latency)
         outcome.shown.insert(0, {"kind": kind, "text": text, "index": None, "got": "0x0"})
     elif not failed_unstalled and all(failure["kind"] == "mismatch" for failure in outcome.shown):
-        text = "results are right without stalls and wrong with them: a register does not hold while it is stalled"
+        text = "results are wrong only with stalls: a register does not hold while the clock enable is low"
         outcome.shown.insert(0, {"kind": "stall", "text": text, "index": None, "got": "0x0"})
 
 
 @cocotb.test()
 async def stream(dut: Any) -> None:
-    """The stream wrapper: gaps on one side, back-pressure on the other, every result once and in order."""
+    """Test the stream wrapper with gaps at the input and back-pressure at the output."""
     job = Job()
     await start(dut)
     outcome = Outcome(job, "stream")
@@ -255,11 +255,11 @@ async def stream(dut: Any) -> None:
     count, sent, received, quiet, offered = len(words), 0, 0, 0, False
     pace, waiting = Pace(noise), Waiting()
     clock, middle = FallingEdge(dut.clk), Timer(PERIOD // 4, "ns")
-    # After the last result some more cycles show whether the wrapper makes results of nothing.
+    # Run some cycles after the last result, to detect extra results.
     while received < count or quiet < 16:
         pace.step()
         await clock
-        # A payload is offered until it is taken; without an offer it is noise.
+        # An offered payload holds until its transfer; otherwise the payload is noise.
         offered = offered or (sent < count and noise.random() < pace.offers)
         ready = noise.random() < pace.takes
         dut.stream_i_valid.value, dut.stream_o_ready.value = int(offered), int(ready)
@@ -276,15 +276,15 @@ async def stream(dut: Any) -> None:
             if received < count:
                 outcome.result(received, word, expected[received])
             else:
-                outcome.fail("count", "the stream gave more results than it took operands", None, word)
+                outcome.fail("count", "the stream has more results than operands", None, word)
             received += 1
         if offered and taken:
             quiet, offered = 0, False
             sent += 1
         if received > sent:
-            outcome.fail("count", "the stream gave a result before it took the operands", None, word)
+            outcome.fail("count", "the stream has a result before its operands", None, word)
         if quiet > _QUIET or received > count + 8:
             break
     if received < count:
-        outcome.fail("count", f"the stream took {sent} operands and gave {received} results, then nothing more")
+        outcome.fail("count", f"the stream stopped after {sent} operands and {received} results")
     outcome.finish()

@@ -1,4 +1,4 @@
-"""Reference results of a unit: the golden model, called with the unit's own parameters."""
+"""Reference results of a unit: the golden model, called with the parameters of the unit."""
 
 from typing import Any
 
@@ -7,30 +7,32 @@ import numpy as np
 from .ports import STATE, Codes, Columns, is_random
 
 CHUNK = 1 << 17
-"""Vectors of one call of the golden model; more exceed the processor's caches."""
+"""Number of vectors per call of the golden model; larger batches exceed the processor's caches."""
 
 
 def row_of(unit: Any) -> Any:
-    """Catalogue row of a unit, which a class derived from the row's also has."""
+    """Return the catalogue row of a unit or of a unit whose class is derived."""
     from halfulp.units.catalogue import CATALOGUE
 
     for row in CATALOGUE.values():
         if isinstance(unit, row.unit):
             return row
-    raise ValueError(f"{type(unit).__name__} is not in the catalogue of units, so it has no golden model")
+    raise ValueError(
+        f"{type(unit).__name__} has no golden model: expected a unit of the catalogue or of a derived class"
+    )
 
 
 def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, Codes]:
-    """Results of a unit on vectors: for each output an array of codes.
+    """Compute the reference results of a unit: an array of codes for each output.
 
     Parameters
     ----------
     unit : Unit
     codes : mapping
-        For each input an array of codes, all of one length or of length 1.
+        Array of codes for each input, all of the same length or of length 1.
     chained : bool
-        The vectors are steps in time of a unit with state, from reset. Otherwise each has a state of its own, and only
-        a source of random words of the unit runs from reset.
+        The vectors are consecutive steps of a unit with state, from reset. Otherwise each vector has its own state; the
+        unit's random source steps from reset in both cases.
     """
     import torch
 
@@ -45,7 +47,7 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
     words = {name: _stacked(tensors, names) for name, names in words_of(unit).items()}
     results = getattr(golden, name)(*operands, **words, **unit.parameters)
     fields = results if isinstance(results, tuple) else (results,)
-    # A vector of results has one port for each.
+    # A vector result has one port per element.
     columns = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
     return {
         port: np.ascontiguousarray(np.broadcast_to(column.to(torch.int64).numpy(), length)).view(np.uint64)
@@ -54,7 +56,7 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
 
 
 def own_words(unit: Any, count: int) -> dict[str, Codes]:
-    """Words of a unit's sources for the first operations since reset, by the ports that they stand in for."""
+    """Return the first random words of the unit's own sources after reset, by the ports that they replace."""
     from halfulp.golden.random import of_stream
 
     return {
@@ -64,19 +66,19 @@ def own_words(unit: Any, count: int) -> dict[str, Codes]:
 
 
 def operands_of(unit: Any) -> list[Any]:
-    """Operands as the golden function takes them: names of ports, or lists of them for one vector operand."""
+    """Return the operands of the golden function: port names, or a list of names for a vector operand."""
     return [names for names in unit.arguments if names not in STATE and not is_random(str(names))]
 
 
 def words_of(unit: Any) -> dict[str, Any]:
-    """Random words as the golden function takes them, by keyword: a port each, or a list of ports for all of them."""
+    """Return the random words of the golden function, by keyword: one port, or a list of ports."""
     ports = list(unit.words)
     numbered = [port for port in ports if port[-1].isdigit()]
     return {"random": numbered} if numbered else {port: port for port in ports}
 
 
 def _stacked(tensors: dict[str, Any], names: str | list[str]) -> Any:
-    """A tensor, or several along a dimension of their own."""
+    """Return a tensor, or stack several along a new last dimension."""
     import torch
 
     if isinstance(names, str):

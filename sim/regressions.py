@@ -1,13 +1,13 @@
-"""Regressions: saved vectors, each a line of a file, that run before all others.
+"""Regressions: saved vectors, one per line of a file, which run before all others.
 
-A file holds the vectors of one unit by its description without a source of random words: a vector that is saved for a
-unit is run for every build of it. A line has the codes of the inputs, those of the outputs, and why it is there::
+A file contains the vectors of one description without random source, and is used for every build of it. A line contains
+the codes of the inputs, those of the outputs, and the reason for the vector::
 
     unit fma e3m1*e3m1+e3m4=e3m1.rn
     0x05,0x11,0x33 -> 0x0b  # lost bits of the addend decided the rounding
 
-Codes are in the order of the unit's ports, without ``load`` and ``clear``. With these two a line is a
-sequence of steps from reset, separated by semicolons.
+Codes are in the order of the unit's ports, without ``load`` and ``clear``. A line with these two is a sequence of steps
+from reset, separated by semicolons.
 """
 
 import os
@@ -36,9 +36,9 @@ class Regression:
     Attributes
     ----------
     steps, results : tuple of dict
-        Codes by port.
+        Codes by port, for each step.
     why : str
-        One line.
+        Reason for the vector, in one line.
     """
 
     steps: tuple[Step, ...]
@@ -47,22 +47,22 @@ class Regression:
 
     @property
     def chained(self) -> bool:
-        """True for steps that build on each other, from reset."""
+        """True for a sequence of steps from reset."""
         return len(self.steps) > 1 or any(step.get("load", 1) != 1 or step.get("clear") for step in self.steps)
 
     def columns(self) -> dict[str, Codes]:
-        """The steps as arrays, as the compiled loop and the golden model take them."""
+        """Return the steps as one array of codes per port."""
         return {name: np.array([step[name] for step in self.steps], dtype=np.uint64) for name in self.steps[0]}
 
     def text(self, unit: Any) -> str:
-        """The line of a file that `read` reads."""
+        """Format the line that `read` parses."""
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         steps = "; ".join(map((inputs if self.chained else inputs.stateless).write, self.steps))
         return f"{steps} -> {'; '.join(map(outputs.write, self.results))}  # {self.why}"
 
 
 def folder() -> Path:
-    """Folder of the files: ``$HALFULP_REGRESSIONS``, else ``tests/regressions`` of the checkout, or of this folder."""
+    """Return the folder of regressions: ``$HALFULP_REGRESSIONS``, or ``tests/regressions`` of the checkout."""
     if given := os.environ.get("HALFULP_REGRESSIONS"):
         return Path(given).absolute()
     checkout = Path(__file__).resolve().parents[1]
@@ -70,12 +70,12 @@ def folder() -> Path:
 
 
 def place(unit: Any) -> Path:
-    """The file of a unit."""
+    """Return the path of a unit's file."""
     return folder() / f"{unit.spec.without_source.name}.txt"
 
 
 def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
-    """One vector, or steps from reset, from a text such as ``0x3c,0x40,0x001``; raises ValueError if it is invalid."""
+    """Parse a vector such as ``0x3c,0x40,0x001``, or steps from reset; raises ValueError if the text is invalid."""
     parts = text.split(";")
     stateful = any(port.name in STATE for port in inputs)
     if stateful and (len(parts) > 1 or parts[0].count(",") + 1 == len(inputs)):
@@ -86,9 +86,10 @@ def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
 
 
 def with_results(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
-    """A regression with the results of the golden model; for one vector, exact arithmetic has to give the same.
+    """Create a regression with the results of the golden model.
 
-    It raises CheckError if the two differ, and ValueError if the reason is no single line.
+    Raises CheckError if exact arithmetic gives another result for a vector, and ValueError if the reason is not one
+    line.
     """
     why = why.strip()
     if not why or "\n" in why:
@@ -97,12 +98,12 @@ def with_results(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
     want = reference(unit, vectors.columns(), chained=vectors.chained)
     results = _results(want, len(steps))
     if not vectors.chained and (exact := exact_codes(unit, steps[0])) != results[0]:
-        raise CheckError(f"the golden model is wrong here: it gives {results[0]} and exact arithmetic {exact}")
+        raise CheckError(f"wrong golden model: it gives {results[0]}, but exact arithmetic gives {exact}")
     return replace(vectors, results=results)
 
 
 def save(unit: Any, row: Regression) -> tuple[Path, bool]:
-    """Add a vector to the file of its unit; returns the file, and True if the vector was new to it."""
+    """Add a vector to the file of its unit; return the file, and True if the vector is new."""
     path, computed = place(unit), Implementation(unit.spec.without_source).component()
     already = read(path)[1] if path.is_file() else []
     if any(other.steps == row.steps for other in already):
@@ -118,7 +119,7 @@ def save(unit: Any, row: Regression) -> tuple[Path, bool]:
 
 
 def read(path: Path) -> tuple[Any, list[Regression]]:
-    """The unit of a file, and its vectors; raises ValueError, with the line, if one cannot be read."""
+    """Parse a file into its unit and vectors; raises ValueError with the line number if a line is invalid."""
     unit: Any = None
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -130,32 +131,32 @@ def read(path: Path) -> tuple[Any, list[Regression]]:
         except ValueError as error:
             raise ValueError(f"{path.name}, line {number}: {error}") from None
     if unit is None:
-        raise ValueError(f"{path.name} has no line that names its unit")
+        raise ValueError(f"{path.name} names no unit: expected a line such as unit mul e4m3fn*e4m3fn.rn")
     return unit, rows
 
 
 def _row(line: str, unit: Any) -> Regression:
     if unit is None:
-        raise ValueError("a vector comes before the line that names its unit")
+        raise ValueError("expected the line of the unit before the first vector")
     codes, hash_, why = line.partition("#")
     before, arrow, after = codes.partition("->")
     if not (arrow and hash_ and why.strip()):
-        raise ValueError("a vector is written as CODES -> CODES  # why")
+        raise ValueError("invalid vector: expected CODES -> CODES  # reason")
     steps = parse_steps(before, Ports.of(unit.inputs))
     results = tuple(Ports.of(unit.outputs).read(part.strip()) for part in after.split(";"))
     if len(results) != len(steps):
-        raise ValueError(f"{len(steps)} steps have {len(results)} results")
+        raise ValueError(f"{len(steps)} steps with {len(results)} results: expected one result per step")
     return Regression(steps, results, why.strip())
 
 
 def of(unit: Any) -> list[Regression]:
-    """Regressions of a unit; none of one with a source of its own, whose words no vector has."""
+    """Return the regressions of a unit; empty for a unit with its own random source."""
     path = place(unit)
     return read(path)[1] if not unit.sources and path.is_file() else []
 
 
 def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
-    """Run regressions through compiled loop and golden model; both have to give the saved results."""
+    """Run regressions in the compiled loop and the golden model, and compare both with the saved results."""
     failures: list[Failure] = []
     for row in rows:
         codes = row.columns()
@@ -163,7 +164,9 @@ def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
         got = _results(loop.run(codes, len(row.steps)), len(row.steps))
         model = _results(reference(unit, codes, chained=row.chained), len(row.steps))
         if model != row.results:
-            failures.append(Failure("golden", f"the golden model gives {model}, saved are {row.results}: {row.why}"))
+            failures.append(
+                Failure("golden", f"the golden model gives {model}, but the saved results are {row.results}: {row.why}")
+            )
         if got != row.results:
             failures.append(_wrong(unit, row, got))
     return Check("compiled loop", "regressions", len(rows), len(failures), failures)

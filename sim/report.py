@@ -17,17 +17,17 @@ from .ports import Ports
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure.
+    """Failure of a check.
 
     Attributes
     ----------
     kind : str
-        ``mismatch`` for a wrong result, ``golden`` for one of the golden model; ``latency``, ``stall``, ``bubble``,
-        ``withdrawn``, ``payload`` or ``count`` for a wrong behaviour.
+        ``mismatch`` for a wrong result, ``golden`` for a wrong golden model; ``latency``, ``stall``, ``bubble``,
+        ``withdrawn``, ``payload`` or ``count`` for a violated protocol.
     text : str
-        Full description.
+        Full report.
     codes, expected, got : dict, optional
-        Of a mismatch: codes of the inputs, and of the outputs as they should be and as they were.
+        Codes of a mismatch: inputs, expected outputs and actual outputs.
     """
 
     kind: str
@@ -48,9 +48,9 @@ class Check:
     name : str
         ``plain``, ``chain`` or ``stream``; ``regressions``; ``tile`` for an array.
     checked, failed : int
-        Results compared, and failures.
+        Numbers of compared results and of failures.
     failures : list of Failure
-        The first of them.
+        First failures.
     """
 
     tool: str
@@ -69,13 +69,13 @@ class Result:
     title : str
         Text of the unit.
     what : str
-        Its formats and rounding, in words.
+        Formats, rounding and latency, in words.
     vectors : str
         Choice of the vectors, in words.
     wave : Path, optional
-        The waveform, if there is one.
+        File of the waveform.
     notes : list of str
-        Further lines.
+        Additional lines.
     """
 
     title: str
@@ -88,22 +88,22 @@ class Result:
 
     @property
     def checked(self) -> int:
-        """Results compared in all."""
+        """Number of compared results."""
         return sum(check.checked for check in self.checks)
 
     @property
     def failed(self) -> int:
-        """Failures in all."""
+        """Number of failures."""
         return sum(check.failed for check in self.checks)
 
     @property
     def passed(self) -> bool:
-        """True if every part compared something and nothing failed."""
+        """True if every check compared results and none failed."""
         return bool(self.checks) and all(check.checked > 0 and check.failed == 0 for check in self.checks)
 
 
 MOST = 3
-"""Failures of each check in the text about a run."""
+"""Maximum number of failures per check in the summary."""
 
 _DOING = {
     ("cocotb", "plain"): "with stalls",
@@ -120,7 +120,7 @@ _DOING = {
 
 
 def summary(result: Result) -> str:
-    """A short text about a run, with the first failures in full."""
+    """Format a run as a short text, with the first failures in full."""
     lines = [result.title, f"  {result.what}", f"  vectors     {result.vectors}"]
     for check in result.checks:
         doing = _DOING.get((check.tool, check.name), check.name)
@@ -136,7 +136,7 @@ def summary(result: Result) -> str:
     lines.append("PASS" if result.passed else "FAIL")
     failures = 0
     for check in result.checks:
-        # Protocol failures say more than the mismatches that they cause, and come first.
+        # Violated protocols explain the mismatches that they cause, so they come first.
         for failure in sorted(check.failures, key=lambda failure: failure.kind == "mismatch")[:MOST]:
             failures += 1
             lines += [
@@ -150,28 +150,29 @@ def summary(result: Result) -> str:
 
 
 def describe(unit: Any) -> str:
-    """Formats, rounding and latency of a unit."""
+    """Describe the formats, rounding and latency of a unit."""
     given = unit.parameters
     operands, results = _format_ports(unit.inputs), _format_ports(unit.outputs)
     product = f", product {given['product']}.{given['product_rounding']}" if given.get("product") is not None else ""
     source = f" from {unit.spec.random}" if unit.spec.random else ""
     saturate = ", saturating" if given["saturate"] else ""
-    split = "" if given.get("increment", True) else ", carries beside the floors"
+    split = "" if given.get("increment", True) else ", carries as outputs"
     clock = f"latency {unit.latency}" if unit.clocked else "combinational"
     return f"{operands}{product} -> {results}, rounding {given['rounding']}{source}{saturate}{split}, {clock}"
 
 
 def _format_ports(shapes: Any) -> str:
-    """Names and formats of ports; those of a numbered row in one."""
+    """Format the names and formats of ports; a numbered series is one entry."""
     formats = Ports.of(shapes).formats
     rows = [list(row) for _, row in itertools.groupby(formats, lambda name: name.rstrip("0123456789"))]
     return ", ".join(f"{row[0]}{f' to {row[-1]}' * (len(row) > 1)} {formats[row[0]]}" for row in rows)
 
 
 def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:
-    """A wrong result in full, with the command that runs its vector again.
+    """Create the failure of a wrong result, with the command that runs its vector again.
 
-    A unit with a source of random words is replaced by the same unit with ports for them; the codes include the words.
+    A unit with its own random source is replaced by the same unit with random ports; the codes include the random
+    words.
     """
     if unit.sources:
         unit = Implementation(unit.spec.without_source, unit.build).component()
@@ -183,14 +184,14 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
             lines.append(line(port, got[port.name], "got"))
     if (exact := exact_codes(unit, codes)) != expected:
         codes_of_exact = ", ".join(map(hex, exact.values()))
-        lines.append(f"the golden model is wrong here: exact arithmetic gives {codes_of_exact}")
+        lines.append(f"wrong golden model: exact arithmetic gives {codes_of_exact}")
     asked, vector = Implementation.of(unit), ("--vector", inputs.stateless.write(codes))
     lines += [f"again: {asked.command('sim', *vector)}", f"save:  {asked.command('save', *vector)}"]
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 
 def unexplained(unit: Any, codes: dict[str, int], expected: int, got: int, where: str) -> Failure:
-    """A wrong sum that depends on earlier steps, too, so that no command runs it again."""
+    """Create the failure of a wrong sum that depends on earlier steps and has no command to reproduce it."""
     (output,) = Ports.of(unit.outputs)
     lines = [where, *(line(port, codes[port.name]) for port in Ports.of(unit.inputs))]
     lines += [line(output, expected, "expected"), line(output, got, "got")]
@@ -198,7 +199,7 @@ def unexplained(unit: Any, codes: dict[str, int], expected: int, got: int, where
 
 
 def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
-    """Lines about one vector, with its expected result."""
+    """Format one vector with its expected result."""
     from .reference import reference
 
     want = reference(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
@@ -207,7 +208,7 @@ def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
 
 
 def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
-    """Results of one vector by the exact model, by port."""
+    """Compute the results of one vector with the exact model, by port."""
     from halfulp.golden import exact
 
     from .reference import operands_of, row_of, words_of

@@ -1,30 +1,30 @@
-"""Rules of the behaviour of units and streams, whatever their results, on the levels of pins in each cycle."""
+"""Protocol rules of units and streams, checked on the signal levels of each cycle."""
 
 from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 PACES = ((1.0, 1.0), (1.0, 0.2), (0.2, 1.0), (0.5, 0.5), (0.9, 0.9))
-"""Probabilities of an offer, and of readiness, in a cycle of a stream; a storm is a sequence of them."""
+"""Probabilities of valid and ready in a cycle of a stream; a test changes between these pairs."""
 
 PACED = 64
-"""Cycles of one pace."""
+"""Number of cycles with one pair of probabilities."""
 
 STALLED, BUBBLES = 0.25, 0.15
-"""Probabilities of a stall of a registered unit, and of a cycle without an operation."""
+"""Probabilities of a stall, and of a cycle without operands, in a registered unit."""
 
 SHOWN = 8
-"""Failures of one check that are reported in full; the others are counted."""
+"""Maximum number of full failure reports per check; further failures are only counted."""
 
 Broken = tuple[str, str]
-"""The kind of a failure, and a sentence about it."""
+"""Kind of a failure, and a sentence about it."""
 
-MOVED: Broken = ("stall", "the result moved while the clock enable was low")
-BUBBLE: Broken = ("bubble", "the result moved although the operands were not valid")
+MOVED: Broken = ("stall", "the result changed while the clock enable was low")
+BUBBLE: Broken = ("bubble", "the result changed in a cycle without valid operands")
 
 
 class Pace:
-    """Paces of a stream in random order.
+    """Probabilities of a stream's handshake, in random order.
 
     Parameters
     ----------
@@ -36,50 +36,50 @@ class Pace:
         self.offers, self.takes = PACES[0]
 
     def step(self) -> None:
-        """Begin the next cycle."""
+        """Start the next cycle."""
         if self._cycle % PACED == 0:
             self.offers, self.takes = self.noise.choice(PACES)
         self._cycle += 1
 
 
 class Waiting:
-    """Rule of streams: a result that waits to be taken does not change."""
+    """Checker of a stream rule: a waiting result does not change."""
 
     def __init__(self) -> None:
         self._held: int | None = None
 
     def see(self, valid: bool, ready: bool, word: int) -> Broken | None:
-        """Broken rule in a cycle with these levels, if any."""
+        """Check the levels of a cycle; return the violated rule or None."""
         held, self._held = self._held, word if valid and not ready else None
         if held is None:
             return None
         if not valid:
-            return "withdrawn", "valid fell before the result was taken"
-        return ("payload", "the result changed while it waited to be taken") if word != held else None
+            return "withdrawn", "valid fell before the transfer"
+        return ("payload", "the result changed before its transfer") if word != held else None
 
 
 class Entry(NamedTuple):
-    """Operation whose result an enabled edge leads to, or None; ``fresh`` if that edge took it."""
+    """Vector whose result appears because of an enabled edge, or None; ``fresh`` if that edge sampled its operands."""
 
     vector: int | None
     fresh: bool
 
 
 class Registered:
-    """Rule of registered units: each result appears exactly ``latency`` enabled edges after its operands.
+    """Checker of registered units: each result appears exactly ``latency`` enabled edges after its operands.
 
     Parameters
     ----------
     latency : int
     holds : bool
-        The result does not change in a cycle without operands.
+        True if the result holds in a cycle without operands.
 
     Attributes
     ----------
     entered : list of Entry
-        One for each enabled edge.
+        One entry per enabled edge.
     seen : list of int
-        The output after each of them.
+        Output after each enabled edge.
     """
 
     def __init__(self, latency: int, holds: bool) -> None:
@@ -90,7 +90,7 @@ class Registered:
         self._before: int | None = None
 
     def see(self, word: int) -> Entry | Broken | None:
-        """Operation of the present output, or a broken rule, or None where nothing is known."""
+        """Check the output; return its vector, a violated rule, or None if the expected output is unknown."""
         before, self._before = self._before, word
         if not self._stepped:
             return MOVED if self.seen and word != before else None
@@ -101,22 +101,22 @@ class Registered:
         return None if entry.vector is None else entry
 
     def edge(self, *, enabled: bool, vector: int | None) -> None:
-        """Add a clock edge, with an operation or without one."""
+        """Record a clock edge, with a vector or without one."""
         self._stepped = enabled
         if not enabled:
             return
         if vector is not None:
             self.entered.append(Entry(vector, fresh=True))
         else:
-            # Without an operation the state stays, and so does a result that is the state; noise has no known result.
+            # Without operands the state holds, and so does a result that is the state; noise has no known result.
             held = self.entered[-1].vector if self.holds and self.entered else None
             self.entered.append(Entry(held, fresh=False))
 
     def other_latency(self, expected: Sequence[int]) -> int | None:
-        """A latency with which all results would be right, other than the declared one."""
+        """Return another latency with which all results would be right, or None."""
         fresh = [(edge, entry.vector) for edge, entry in enumerate(self.entered) if entry.fresh]
         for other in range(max(self.latency - 4, 1), self.latency + 5):
-            # With a longer latency the last results may still be inside the unit.
+            # With a longer latency the last results have not appeared yet.
             pairs = [
                 (self.seen[edge + other - 1], expected[vector])
                 for edge, vector in fresh
@@ -128,5 +128,5 @@ class Registered:
 
 
 def wrong_latency(other: int, latency: int) -> Broken:
-    """Failure of a unit with another latency than the declared one."""
+    """Return the failure of a unit whose latency is not the declared one."""
     return "latency", f"results appear {other} clock cycles after their operands, not {latency} as declared"

@@ -1,4 +1,4 @@
-"""Runs of cocotb tests on a built model."""
+"""Simulator processes that run cocotb tests on a built model."""
 
 import contextlib
 import json
@@ -22,28 +22,28 @@ from .harness import TOP
 from .ports import Columns, Ports
 
 LOG = "simulator.log"
-"""Output of the simulator and of the tests in it, in the folder of their files."""
+"""Log of the simulator and its tests, in the working folder."""
 
 Tests = Mapping[str, tuple[Columns, Columns]]
-"""For each test its vectors and the expected results, by port."""
+"""Vectors and reference results of each test, by port."""
 
 
 class Simulation:
-    """A process of the simulator that runs the cocotb tests of a module.
+    """Simulator process that runs the cocotb tests of a module.
 
     Parameters
     ----------
     model : Path
-        Executable of `build.models`.
+        Executable from `build.models`.
     top : str
-        Module of the Verilog.
+        Top module of the Verilog.
     module : str
-        Python module with the tests, which finds ``folder`` in the environment as HALFULP_JOB.
+        Python module with the tests; the environment variable HALFULP_JOB is ``folder``.
     tests : iterable of str
     folder : Path
         Working folder of the simulator.
     wave : Path, optional
-        File of the waveform; the model must be one with a trace.
+        File of the waveform, for a model of kind ``wave``.
 
     Raises
     ------
@@ -76,25 +76,25 @@ class Simulation:
         self.close()
 
     def close(self) -> None:
-        """End the simulator if it still runs."""
+        """Stop the simulator if it still runs."""
         if self._process is not None:
             stop(self._process)
         self._progress.close()
 
     def finish(self, progress: Callable[[int], None] = lambda count: None) -> dict[str, str]:
-        """Wait for the end; returns for each test the reason of its failure, or nothing.
+        """Wait for the end; return the error of each test, or an empty text.
 
-        A simulator exits 0 when tests fail and when none is found, so its exit code is not enough.
+        The exit code is 0 even if tests fail or none is found, so the results are read from a file.
 
         Parameters
         ----------
         progress : callable
-            Called with the numbers that a test passes to `protocol.tell`.
+            Called with the arguments of `protocol.report_progress`.
 
         Raises
         ------
         ToolError
-            If it did not run every test.
+            If not every test has run.
         """
         assert self._process is not None
         for line in self._progress:
@@ -122,12 +122,12 @@ class Outcome:
     test : str
         ``plain``, ``chain`` or ``stream``.
     checked, failed : int
-        Results compared, and failures of any kind.
+        Numbers of compared results and of failures.
     failures : list of dict
-        The first of them: ``kind``, ``text``, ``index`` of the vector or None, ``got`` as hexadecimal text.
+        First failures: ``kind``, ``text``, ``index`` of the vector or None, ``got`` as hexadecimal text.
     cycles : dict of str to array
-        For each side the two signals of its handshake in every clock cycle: of ``plain`` clock enable and valid, of
-        ``input`` and ``output`` valid and ready.
+        Handshake signals of each side in every clock cycle: clock enable and valid of ``plain``, valid and ready of
+        ``input`` and ``output``.
     """
 
     test: str
@@ -138,12 +138,12 @@ class Outcome:
 
 
 class UnitSimulation(Simulation):
-    """A process of the simulator that runs the tests of `protocol` on a unit.
+    """Simulator process that runs the tests of `protocol` on a unit.
 
     Parameters
     ----------
     model, folder, wave
-        As of `Simulation`.
+        Parameters of `Simulation`.
     unit : Unit
     tests : mapping
     seed : int
@@ -177,7 +177,7 @@ class UnitSimulation(Simulation):
         super().__init__(model, TOP, "halfulp.sim.protocol", tests, folder, wave=wave)
 
     def outcomes(self, progress: Callable[[int], None] = lambda count: None) -> list[Outcome]:
-        """Wait for the end and read the outcomes; parameters and errors are those of `finish`."""
+        """Wait for the end and return the outcomes; parameters and errors are those of `finish`."""
         found = []
         for test, reason in self.finish(progress).items():
             try:
@@ -192,7 +192,7 @@ class UnitSimulation(Simulation):
 
 
 def _reason(wrong: ElementTree.Element) -> str:
-    return str(wrong.get("error_msg") or wrong.get("message") or wrong.text or "it failed")
+    return str(wrong.get("error_msg") or wrong.get("message") or wrong.text or "no reason given")
 
 
 def _environment(folder: Path, tests: Iterable[str], top: str, module: str) -> dict[str, str]:
@@ -200,7 +200,7 @@ def _environment(folder: Path, tests: Iterable[str], top: str, module: str) -> d
 
     users = [os.environ.get("LIBPYTHON_LOC") or find_libpython.find_libpython(), config.pygpi_entry_point()]
     if users[0] is None:
-        raise ToolError("cocotb needs the shared library of Python (libpython), and this Python has none")
+        raise ToolError("cocotb needs a Python with the shared library libpython; this Python has none")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYGPI_PYTHON_BIN": sys.executable,
@@ -212,7 +212,7 @@ def _environment(folder: Path, tests: Iterable[str], top: str, module: str) -> d
         "COCOTB_RESULTS_FILE": str(folder / "cocotb.xml"),
         "COCOTB_TRUST_INERTIAL_WRITES": "1",
         "COCOTB_ANSI_OUTPUT": "0",
-        # Without this pytest compiles every module anew for messages of asserts: ten seconds for torch alone.
+        # Otherwise pytest compiles every module again for its assertion messages, which takes ten seconds for torch.
         "COCOTB_REWRITE_ASSERTION_FILES": "",
         "HALFULP_JOB": str(folder),
     }

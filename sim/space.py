@@ -1,4 +1,4 @@
-"""Every input that a unit has, numbered."""
+"""Enumeration of all inputs of a unit."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ class Space:
     Attributes
     ----------
     free : tuple of Port
-        The ports whose codes are counted through, the first one fastest.
+        Ports whose codes are enumerated, the first one fastest.
     random : tuple of Port
-        The ports that take random words.
+        Ports of random words.
     fixed : dict
-        Codes of the others: a stateful unit loads its state with every vector.
+        Constant codes of state controls: every vector loads the state.
     """
 
     free: tuple[Port, ...]
@@ -27,7 +27,7 @@ class Space:
 
     @classmethod
     def of(cls, inputs: Ports) -> "Space":
-        """Space of a unit's inputs."""
+        """Return the space of a unit's inputs."""
         return cls(
             free=tuple(port for port in inputs if not is_random(port.name) and port.name not in STATE),
             random=tuple(port for port in inputs if is_random(port.name)),
@@ -36,21 +36,21 @@ class Space:
 
     @property
     def bits(self) -> int:
-        """The space has 2^bits vectors, for each random word."""
+        """Log2 of the number of vectors, without random words."""
         return sum(port.width for port in self.free)
 
     @property
     def operand_bits(self) -> int:
-        """Bits of the operands alone, without controls such as ``subtract``."""
+        """Total width of the operands, without controls such as ``subtract``."""
         return sum(port.width for port in self.free if port.fmt is not None)
 
     @property
     def random_bits(self) -> int:
-        """Bits of the random words."""
+        """Total width of the random words."""
         return sum(port.width for port in self.random)
 
     def codes(self, start: int, count: int, *, with_random: bool = False) -> dict[str, Codes]:
-        """Vectors number ``start`` and on. With ``with_random`` the random words are counted through too, last."""
+        """Return vectors from number ``start`` on; ``with_random`` also enumerates the random words, last."""
         index = np.arange(start, start + count, dtype=np.uint64)
         rows = {name: np.full(1, code, dtype=np.uint64) for name, code in self.fixed.items()}
         for port in (*self.free, *(self.random if with_random else ())):

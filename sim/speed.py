@@ -1,4 +1,4 @@
-"""Speed of the models and simulators, as ratios to a baseline of the same run."""
+"""Speed of models and simulators, relative to a baseline of the same run."""
 
 import statistics
 import tempfile
@@ -20,14 +20,14 @@ from .simulate import UnitSimulation
 from .vectors import Vectors, make
 
 ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
-"""Units and formats that are measured."""
+"""Measured units and formats."""
 
 CYCLES = 20_000
-"""Vectors that cocotb is timed on."""
+"""Number of vectors for the measurement of cocotb."""
 
 
 def table() -> list[str]:
-    """Lines of the table."""
+    """Return the lines of the table of units."""
     lines = [
         f"{'unit':34}{'exact':>10}{'golden':>10}{'ratio':>8}   {'cocotb':>12}{'loop':>14}{'ratio':>8}",
         f"{'':34}{'ns/vector':>10}{'ns/vector':>10}{'':8}   {'vectors/s':>12}{'vectors/s':>14}",
@@ -58,14 +58,14 @@ PRODUCTS = (
     "posit8*posit8+posit16.rn",
     "posit8*posit8+exact=posit8.rn",
 )
-"""Descriptions whose matrix products are measured; ``philox`` is a source of the software only."""
+"""Measured descriptions of matrix products; ``philox`` is a random source of the golden model only."""
 
 SIDE, THREADS, REPEATS = 512, 2, 7
-"""Size of the square matrices, and threads and repetitions of a measurement."""
+"""Size of the square matrices, number of threads, and repetitions of a measurement."""
 
 
 def products() -> list[str]:
-    """Lines of the table of matrix products, each beside a plain one in FP32 that was timed in turns with it."""
+    """Return the lines of the table of matrix products, each with an FP32 product measured in alternation."""
     import torch
 
     from halfulp import golden
@@ -94,7 +94,7 @@ def products() -> list[str]:
 
 
 def _in_turns(*functions: Callable[[], Any]) -> list[float]:
-    """Median seconds of some functions that are called in turns, after one call of each that warms up."""
+    """Return the median seconds of functions that are called in alternation, after a warm-up call of each."""
     times: list[list[float]] = [[] for _ in functions]
     for repeat in range(REPEATS + 1):
         for function, taken in zip(functions, times, strict=True):
@@ -106,7 +106,7 @@ def _in_turns(*functions: Callable[[], Any]) -> list[float]:
 
 
 def _models(unit: Any, vectors: Vectors) -> tuple[float, float]:
-    """Seconds for one vector, of the exact model and of the golden one."""
+    """Return seconds per vector of the exact model and the golden model."""
     from halfulp.golden import exact
 
     operands = [vectors.codes[port][:500].tolist() for port in unit.inputs if port not in STATE]
@@ -119,7 +119,7 @@ def _models(unit: Any, vectors: Vectors) -> tuple[float, float]:
 
 
 def _simulators(unit: Any, vectors: Vectors) -> tuple[float, float]:
-    """Vectors in a second, of cocotb and of the compiled loop."""
+    """Return vectors per second of cocotb and the compiled loop."""
     kinds = "loop", "cocotb"
     made = design(unit, kinds)
     built = models(made, kinds)
@@ -131,5 +131,5 @@ def _simulators(unit: Any, vectors: Vectors) -> tuple[float, float]:
         tests = {"plain": (codes, reference(unit, codes))}
         with UnitSimulation(built["cocotb"], unit, tests, Path(folder), seed=0) as simulation:
             simulation.finish(lambda count: reports.append((time.perf_counter(), count)))
-    # The start of the simulator does not count.
+    # Exclude the start of the simulator.
     return sum(count for _, count in reports[1:]) / (reports[-1][0] - reports[0][0]), fast

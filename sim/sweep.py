@@ -1,4 +1,4 @@
-"""Sweeps: every input of a unit through the compiled loop, on all processors, resumable."""
+"""Sweeps: all inputs of a unit through the compiled loop, on all processors, resumable."""
 
 import contextlib
 import itertools
@@ -31,20 +31,20 @@ from .space import Space
 from .vectors import random_words, sampled
 
 CHUNK_BITS = 17
-"""A chunk has 2^17 vectors: large enough to forget the overhead, small enough for the processors' caches."""
+"""Log2 of the vectors per chunk: large enough to amortise overhead, small enough for the processor's caches."""
 
 MOST_BITS = 40
-"""Spaces larger than 2^40 are not swept: that takes days."""
+"""Log2 of the largest swept space; a larger sweep takes days."""
 
 BATCH = 8
-"""Chunks of a job: it takes about a second."""
+"""Number of chunks per job, which takes about a second."""
 
 SAVE_SECONDS = 2.0
-"""Time between two writes of the state while the sweep runs."""
+"""Seconds between two writes of the state."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A sweep that was stopped and saved."""
+    """Interruption of a sweep whose state was saved."""
 
 
 @dataclass
@@ -54,15 +54,15 @@ class State:
     Attributes
     ----------
     chunks : int
-        Number of chunks in all.
+        Total number of chunks.
     done : list of [first, end]
         Finished chunks, as sorted ranges.
     failed : int
-        Mismatches in them.
+        Number of mismatches in finished chunks.
     failures : list of str
-        The first ones in full.
+        Full reports of the first mismatches.
     seconds : float
-        Time spent, over all runs.
+        Elapsed time over all runs.
     """
 
     chunks: int
@@ -72,16 +72,16 @@ class State:
     seconds: float = 0.0
 
     def count(self) -> int:
-        """Number of finished chunks."""
+        """Return the number of finished chunks."""
         return sum(end - first for first, end in self.done)
 
     def waiting(self) -> list[int]:
-        """Chunks that are not finished."""
+        """Return the chunks that are not finished."""
         finished = {chunk for first, end in self.done for chunk in range(first, end)}
         return [chunk for chunk in range(self.chunks) if chunk not in finished]
 
     def finish(self, chunk: int) -> None:
-        """Add a finished chunk, joining the ranges that it touches."""
+        """Record a finished chunk and merge adjacent ranges."""
         joined: list[list[int]] = []
         for first, end in sorted([*self.done, [chunk, chunk + 1]]):
             if joined and joined[-1][1] == first:
@@ -93,7 +93,7 @@ class State:
 
 @dataclass(frozen=True)
 class Job:
-    """Work of a sweep: vectors by the number of their chunk."""
+    """Vectors of a sweep, by chunk."""
 
     unit: Any
     space: Space
@@ -107,11 +107,11 @@ class Job:
         return -(-self.count >> CHUNK_BITS)
 
     def size(self, chunk: int) -> int:
-        """Vectors in a chunk."""
+        """Return the number of vectors in a chunk."""
         return min(1 << CHUNK_BITS, self.count - (chunk << CHUNK_BITS))
 
     def codes(self, chunk: int) -> dict[str, Codes]:
-        """Vectors of a chunk, which depend on the seed and its number alone, so that a resumed sweep is the same."""
+        """Return the vectors of a chunk, which depend only on the seed and the index, so that a sweep is resumable."""
         inputs = Ports.of(self.unit.inputs)
         rng = np.random.default_rng([self.seed, chunk])
         if not self.everything:
@@ -121,12 +121,12 @@ class Job:
 
 
 def job(unit: Any, *, seed: int, limit: int | None = None) -> Job:
-    """The work of a sweep; raises ValueError if the unit has more than 2^40 inputs and no limit is given."""
+    """Create the job of a sweep; raises ValueError if the unit has more than 2^40 inputs and no limit is given."""
     space = Space.of(Ports.of(unit.inputs))
     if limit is None and space.bits > MOST_BITS:
         raise ValueError(
-            f"{unit.name} has 2^{space.bits} inputs, and a sweep takes at most 2^{MOST_BITS}; "
-            "--vectors N takes N of them"
+            f"{unit.name} has 2^{space.bits} inputs; a sweep takes at most 2^{MOST_BITS}, "
+            "or N sampled inputs with --vectors N"
         )
     everything = limit is None or limit >= 1 << space.bits
     return Job(unit, space, 1 << space.bits if everything else int(limit or 0), seed, everything)
@@ -141,29 +141,29 @@ def sweep(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> Result:
-    """Compare a unit with the golden model on every input there is.
+    """Compare a unit with the golden model on all inputs.
 
     Parameters
     ----------
     unit : Unit
     seed : int
-        Seed of random words, and of the vectors where they are limited.
+        Seed of random words, and of sampled vectors.
     limit : int, optional
-        Most vectors.
+        Number of sampled vectors; default: all inputs.
     restart : bool
-        Forget an earlier, unfinished sweep of the same.
+        Discard an unfinished sweep.
     progress : Progress
     pool : JobPool
-        Runs the chunks.
+        Pool that runs the chunks.
 
     Raises
     ------
     Interrupted
-        On Ctrl-C, after what is done was saved.
+        On Ctrl-C, after the state was saved.
     ToolError
         If a tool or the machine fails.
     ValueError
-        As `job` does.
+        If `job` rejects the unit.
     """
     work = job(unit, seed=seed, limit=limit)
     progress.total("building")
@@ -174,7 +174,7 @@ def sweep(
     resumed = state.count()
     began, before = time.monotonic(), state.seconds
     progress.total("sweeping", work.count, min(resumed << CHUNK_BITS, work.count))
-    # The first call imports torch and compiles kernels; the jobs then find them.
+    # The first call imports torch and compiles kernels, which the jobs then share.
     reference(unit, {name: column[:1] for name, column in work.codes(0).items()})
 
     def jobs() -> Iterator[PoolJob]:
@@ -203,7 +203,7 @@ def sweep(
     except KeyboardInterrupt:
         save()
         done = state.count() / max(state.chunks, 1)
-        raise Interrupted(f"{done:.0%} is done and saved; the same command goes on from there") from None
+        raise Interrupted(f"{done:.0%} is done and saved; the same command resumes the sweep") from None
     save()
     if state.count() == state.chunks:
         entry.drop()
@@ -211,7 +211,7 @@ def sweep(
 
 
 def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> list[tuple[int, int, list[str]]]:
-    """Compare some chunks of a sweep; for each its number, its mismatches, and the first of them in full."""
+    """Run chunks of a sweep; return for each its index, number of mismatches, and first mismatches in full."""
     work = job(unit, seed=seed, limit=limit)
     rows = []
     with one_thread(), CompiledModel.of_unit(unit) as loop:
@@ -228,13 +228,13 @@ def _versions() -> dict[str, str]:
 
 def _load(entry: Entry, chunks: int) -> State:
     state = State(**(entry.value() or {"chunks": chunks}))
-    # A sweep that found mismatches starts over: its vectors are worth seeing again.
+    # A sweep with mismatches starts again, so that its failures are reported again.
     return state if state.chunks == chunks and not state.failed else State(chunks)
 
 
 def _result(work: Job, state: State, resumed: int, entry: Entry) -> Result:
     words = ", random words sampled" if work.space.random else ""
-    what = f"every one of the 2^{work.space.bits} inputs{words}" if work.everything else "sampled, directed and random"
+    what = f"all 2^{work.space.bits} inputs{words}" if work.everything else "sampled, directed and random"
     result = Result(str(Implementation.of(work.unit)), describe(work.unit), what)
     checked = min(state.count() << CHUNK_BITS, work.count)
     failures = [Failure("mismatch", text) for text in state.failures]
@@ -242,7 +242,7 @@ def _result(work: Job, state: State, resumed: int, entry: Entry) -> Result:
     if resumed:
         result.notes.append(f"resumed at {min(resumed << CHUNK_BITS, work.count):,}")
     if state.count() < state.chunks:
-        result.notes.append("stopped early: there are mismatches enough")
+        result.notes.append("stopped early because of many mismatches")
         entry.drop()
     result.seconds = state.seconds
     write_junit(result, work_root() / "results" / work.unit.name / "sweep.xml")

@@ -11,22 +11,22 @@ from .ports import Codes
 
 
 class Product:
-    """Payloads of the streams of an array for one matrix product.
+    """Payloads of the streams of a systolic array for one matrix product.
 
     Parameters
     ----------
     array : Array
     a, b : Tensor
-        Codes, of shapes (n, k) and (k, m), none of which is 0.
+        Codes of shapes (n, k) and (k, m), without zero sizes.
     filling : int
-        Code of what pads the tiles.
+        Code for padding of tiles.
 
     Attributes
     ----------
     payloads : dict of str to array
         Payloads of the streams ``tile``, ``a`` and ``b``.
     count : int
-        Transfers of ``c``.
+        Number of transfers of ``c``.
     """
 
     def __init__(self, array: Any, a: Tensor, b: Tensor, filling: int = 0) -> None:
@@ -51,7 +51,7 @@ class Product:
         self.count = sum(array.tiling.height * tile.vectors for tile in self.tiles)
 
     def result(self, words: Words) -> Tensor:
-        """The product, from the payloads of ``c``."""
+        """Assemble the product from the payloads of ``c``."""
         array, (n, m), rows = self.array, self.shape, self.array.tiling.height
         codes = unpack(words, [array.mac.o.width] * array.m)
         result = np.zeros((-(-n // rows) * rows, -(-m // array.m) * array.m), dtype=np.uint64)

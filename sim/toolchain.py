@@ -1,4 +1,4 @@
-"""The tools that make a simulation from Verilog, and the parts of it that are the same for every design."""
+"""Programs that build simulations from Verilog, and precompiled parts that do not depend on the design."""
 
 import functools
 import importlib.util
@@ -16,43 +16,43 @@ from halfulp.tools.errors import ToolError
 from halfulp.tools.processes import Command, run_all
 
 COMPILE = ("-std=gnu++20", "-fPIC", "-pipe", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
-"""Flags for every C++ file; with pipes, a compiler that is stopped has no temporary files."""
+"""Compiler flags of every C++ file; with ``-pipe`` a stopped compiler leaves no temporary files."""
 
 RUNTIME = ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c")
-"""The parts of Verilator's runtime that some model or other needs; none depends on the design."""
+"""Parts of Verilator's runtime that some kind of model needs."""
 
 PREFIX = """\
 #include <cstdint>
 #include <memory>
 #include "verilated.h"
 """
-"""Headers of every model, which are longer than the model."""
+"""Headers of every model; they are longer than the model itself."""
 
 
 @functools.cache
 def compiler() -> list[str]:
-    """The C++ compiler: ``$CXX``, else g++; raises ToolError if it is not installed."""
+    """Return the command of the C++ compiler: ``$CXX``, else g++; raises ToolError if it is not installed."""
     argv = shlex.split(os.environ.get("CXX") or "g++")
     if shutil.which(argv[0]) is None:
         raise ToolError(
-            f"a C++ compiler is needed to build simulations and {argv[0]} was not found; "
-            "install g++ (Debian: apt install g++) or name another in CXX"
+            f"the C++ compiler {argv[0]} was not found; "
+            "install g++ (Debian: apt install g++) or set CXX to another compiler"
         )
     return argv
 
 
 @functools.cache
 def compiler_version() -> str:
-    """First line of the compiler's version."""
+    """Return the first line of the compiler's version text."""
     answer = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False)
     if answer.returncode != 0:
-        raise ToolError(f"the C++ compiler {compiler()[0]} does not run: it ends with exit code {answer.returncode}")
+        raise ToolError(f"the C++ compiler {compiler()[0]} fails with exit code {answer.returncode}")
     return answer.stdout.partition("\n")[0]
 
 
 @functools.cache
 def installed(package: str, program: str) -> Path:
-    """Folder of an installed package with a program; raises ToolError if there is none."""
+    """Return the folder of an installed package that contains a program; raises ToolError if there is none."""
     spec = importlib.util.find_spec(package)
     for place in spec.submodule_search_locations or [] if spec else []:
         if (Path(place) / program).is_file():
@@ -61,33 +61,33 @@ def installed(package: str, program: str) -> Path:
 
 
 def verilator_root() -> Path:
-    """Folder of the installed Verilator: its program in ``bin``, its C++ in ``include``."""
+    """Return the folder of the installed Verilator, with ``bin`` and ``include``."""
     return installed("verilator", "bin/verilator_bin")
 
 
 def cocotb() -> ModuleType:
-    """Folders of the installed cocotb. Imported at its use: Verilog alone is made without cocotb."""
+    """Import the configuration of cocotb; generating Verilog does not need it."""
     from cocotb_tools import config
 
     return config
 
 
 def tools() -> str:
-    """All that a built model depends on beside its Verilog."""
+    """Return the versions of the tools that affect a built model."""
     return " ".join([compiler_version(), *(f"{name} {version(name)}" for name in ("verilator", "cocotb"))])
 
 
 def compilation(flags: Sequence[str], log: Path) -> Command:
-    """Call of the C++ compiler with some flags, those for every file, and Verilator's headers."""
+    """Return the command of the C++ compiler with these flags, the common flags and Verilator's headers."""
     include = verilator_root() / "include"
     argv = [*compiler(), *COMPILE, *flags, f"-I{include}", f"-I{include / 'vltstd'}"]
     return Command("the C++ compiler", argv, log)
 
 
 def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Command:
-    """Call of Verilator that turns Verilog into the C++ class ``Vtop`` in ``folder``.
+    """Return the command of Verilator that translates Verilog to the C++ class ``Vtop`` in ``folder``.
 
-    Lint is off: a test of its own checks that the Verilog has no warnings.
+    Lint is off because another test checks for warnings.
     """
     root = verilator_root()
     argv = [
@@ -100,9 +100,9 @@ def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Comman
 
 
 def precompiled(flags: Sequence[str]) -> Path:
-    """Folder of ``prefix.h``, Verilator's headers as the compiler reads them fastest, for code compiled with ``flags``.
+    """Return the folder of ``prefix.h``, a precompiled header of Verilator for code with these ``flags``.
 
-    It has to be the first file that is included. A compiler that cannot use the precompiled form reads the headers.
+    It must be the first included file. A compiler that cannot use the precompiled form reads the plain header.
     """
 
     def make(folder: Path) -> None:
@@ -115,11 +115,11 @@ def precompiled(flags: Sequence[str]) -> Path:
 
 
 def runtime() -> Path:
-    """Folder of the compiled runtime objects."""
+    """Return the folder of the compiled runtime objects."""
     include = verilator_root() / "include"
 
     def make(folder: Path) -> None:
-        # The slowest first, so that two processors end together.
+        # Start with the slowest file, so that parallel compilations end together.
         names = sorted(RUNTIME, key=lambda name: -(include / f"{name}.cpp").stat().st_size)
         files = {name: ("-c", str(include / f"{name}.cpp"), "-o", str(folder / f"{name}.o")) for name in names}
         run_all(compilation(["-O1", "-DVM_TRACE=1", *files[name]], folder / f"{name}.log") for name in names)

@@ -1,4 +1,4 @@
-"""The vectors of a run: all there are if they are few, else directed and random ones."""
+"""Vectors of a run: all inputs if they are few, else directed and random vectors."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,20 +14,19 @@ from .reference import reference
 from .space import Space
 
 EXHAUSTIVE_BITS = 16
-"""Operands of so many bits in all are enumerated."""
+"""Largest total width of operands that are enumerated."""
 
 MOST_BITS = 20
-"""Random words are enumerated, too, if operands, controls and words have no more bits than this."""
+"""Largest total width of operands, controls and random words for which random words are enumerated too."""
 
 DEFAULT = 1 << 19
-"""Vectors of a run that is not exhaustive, by default."""
+"""Default number of vectors of a run that is not exhaustive."""
 
 CORNER_WORDS = 1 << 12
-"""Vectors at the beginning with a random word at the edge between rounding down and up."""
+"""Number of vectors whose random word is at the threshold between rounding down and up."""
 
 EXACT_ROWS, FEW_EXACT_ROWS = 1 << 11, 1 << 7
-"""Vectors of one strategy that are worked out with exact fractions, of which a processor does some ten thousand a
-second: in a run, and in each of many parts of one."""
+"""Number of vectors per strategy that are computed in fractions: in a run, and in each chunk of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,13 @@ class Vectors:
     Attributes
     ----------
     codes : dict
-        For each input an array of codes.
+        Array of codes for each input.
     count : int
         Length of the arrays.
     what : str
-        Choice of the vectors, in words.
+        Description of the choice.
     exhaustive : bool
-        They are all there are.
+        True if the vectors are all inputs.
     """
 
     codes: dict[str, Codes]
@@ -52,27 +51,27 @@ class Vectors:
     exhaustive: bool
 
     def take(self, index: "np.ndarray") -> dict[str, Codes]:
-        """Some of the vectors."""
+        """Select vectors by index."""
         return {name: column[index] for name, column in self.codes.items()}
 
 
 def make(
     inputs: Ports, results: list[Format], *, seed: int, limit: int | None = None, corners: Columns = NO_CORNERS
 ) -> Vectors:
-    """Vectors for a unit.
+    """Choose the vectors for a unit.
 
     Parameters
     ----------
     inputs : Ports
-        Of the unit.
+        Inputs of the unit.
     results : list of Format
-        Formats that it rounds to: the result, and a rounded product.
+        Formats of the result and of a rounded product.
     seed : int
-        Of everything random.
+        Seed of all random choices.
     limit : int, optional
-        Largest number of vectors.
+        Maximum number of vectors.
     corners : mapping of str to Codes
-        Operands that occur in any case, by port.
+        Corner codes of operands, by port.
     """
     space = Space.of(inputs)
     rng = np.random.default_rng(seed)
@@ -99,7 +98,7 @@ def sampled(
     exact_rows: int = FEW_EXACT_ROWS,
     corners: Columns = NO_CORNERS,
 ) -> dict[str, Codes]:
-    """Directed and random vectors in random order."""
+    """Choose directed and random vectors, in random order."""
     columns = Directed(inputs.formats, results, rng, exact_rows, corners).rows(count)
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
@@ -107,13 +106,13 @@ def sampled(
         if port.fmt is None and not is_random(port.name)
     }
     if "load" in controls:
-        # Every vector has its own start value; load has precedence over clear.
+        # Every vector has its own start value; load has priority over clear.
         controls["load"] = np.ones(count, dtype=np.uint64)
     return columns | controls | random_words(inputs, count, rng)
 
 
 def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[str, Codes]:
-    """Words for random ports: one in eight all zeros, one in eight all ones."""
+    """Choose words for random ports; one in eight is zero, one in eight is all ones."""
     rows = {}
     for port in inputs:
         if is_random(port.name):
@@ -124,10 +123,10 @@ def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[st
 
 
 def with_corner_words(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
-    """Replace the random words of the first vectors by the least one that rounds up, or by the one before it.
+    """Set the random words of the first vectors to the smallest word that rounds up, or to the one before.
 
-    Random words of many bits never hit this edge. It is found by bisection with the golden model; where the word has no
-    effect, any word is taken.
+    Long random words rarely hit this threshold. It is found by bisection with the golden model; if the word has no
+    effect, any word is used.
     """
     bits = unit.parameters["rounding"].bits
     if not bits or "random" not in codes:
@@ -153,10 +152,10 @@ def _results(unit: Any, codes: dict[str, Codes], words: Codes) -> Codes:
 
 
 def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[str, Codes]:
-    """Steps that build on each other, for a unit with state: sums of some length, ended by load or clear.
+    """Choose chained steps for a unit with state: sums of several steps, ended by load or clear.
 
-    The first steps add to the state after reset. Most operands are of middling size, so that sums neither overflow nor
-    vanish at once; some repeat the last ones with the other sign, some are specials, and load often has a corner case.
+    The first steps add to the reset state. Most operands are around one, so that sums neither overflow nor underflow
+    soon. Some steps subtract the previous product, some operands are special values, and load often has a corner case.
     """
     rng = np.random.default_rng(seed)
     grids = {name: Grid.of(fmt) for name, fmt in inputs.formats.items()}
@@ -171,7 +170,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     for name, column in codes.items():
         if not is_random(name) and name not in (*STATE, "c"):
             column[undone] = column[undone - 1]
-    # Subtract the last products again: by the unit's own control, or with the other sign in one operand of each term.
+    # Subtract the last products: with the subtract control, or by negating one operand of each term.
     if "subtract" in codes:
         codes["subtract"][undone] ^= np.uint64(1)
     else:
@@ -180,7 +179,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
                 codes[term[0]][undone] = grids[term[0]].negated(codes[term[0]][undone])
     load = rng.random(count) < 0.03
     codes["load"] = load.astype(np.uint64)
-    # With both, load has precedence.
+    # If both are set, load has priority.
     codes["clear"] = (rng.random(count) < np.where(load, 0.3, 0.03)).astype(np.uint64)
     codes["load"][:16] = codes["clear"][:16] = 0
     return codes

@@ -1,4 +1,4 @@
-"""Waveforms with numbers: beside each port with a format, a text signal with the number of its code."""
+"""Waveforms with decoded numbers: each port with a format has a text signal with its value."""
 
 import functools
 import re
@@ -13,14 +13,14 @@ from .ports import Ports
 
 
 def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
-    """Copy a value change dump and add the decoded signals.
+    """Copy a value change dump and add decoded signals.
 
     Parameters
     ----------
     trace : Path
-        As the simulator wrote it.
+        File from the simulator.
     wave : Path
-        The copy, whole or not at all.
+        Path of the copy, written atomically.
     unit : Unit
         Unit of the waveform.
     """
@@ -29,7 +29,7 @@ def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
 
 
 def _formats(unit: Any) -> dict[tuple[str, int], Format]:
-    """Formats by name and width of the signals that carry them, in the harness and inside the unit."""
+    """Return the formats of signals in the harness and the unit, by name and width."""
     found: dict[tuple[str, int], Format] = {}
     for port in (*Ports.of(unit.inputs), *Ports.of(unit.outputs)):
         if port.fmt is not None:
@@ -41,7 +41,7 @@ def _formats(unit: Any) -> dict[tuple[str, int], Format]:
 
 
 def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> Iterator[str]:
-    """All lines, with those of decoded signals: Verilator writes each declaration and each change on its own line.
+    """Yield all lines with those of decoded signals; Verilator writes one declaration or change per line.
 
     Parts of signals (see `halfulp.units.verilog.emit`) and temporary signals of Yosys are dropped.
     """
@@ -51,7 +51,7 @@ def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> It
     for line in lines:
         words = line.split()
         if not words or words[0][0] in "$#":
-            # Verilator's name for the top is one that not every reader takes.
+            # Some readers reject Verilator's name of the top scope.
             line = line.replace("$rootio", "TOP") if words[:1] == ["$scope"] else line
             if words[:1] == ["$var"]:
                 _, _, width, identifier, name, *_ = words
@@ -60,7 +60,7 @@ def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> It
                     continue
                 declared.add(identifier)
                 if fmt is not None:
-                    # One signal under two names has one companion under two names.
+                    # A signal with two names has a companion with two names.
                     companion, _ = companions.setdefault(identifier, (f"~{len(companions)}", fmt))
                     line += f"$var string 1 {companion} {name}_{str(fmt).replace('-', '_')} $end\n"
             yield line

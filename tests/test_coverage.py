@@ -205,7 +205,7 @@ def test_bins_match_hand_worked_vectors() -> None:
             "rounding rn": "even, exact, +, normal",
         },
         # 1 * 1 - 1 cancels.
-        (one, one, 0xBC): {"what is added": "cancelled", "range": "+zero, exact"},
+        (one, one, 0xBC): {"terms": "cancelled", "range": "+zero, exact"},
         # 1 + 2^-3 is halfway between 1 and 1.25.
         (one, one, 0x30): {"alignment": "3, equal", "rounding rn": "even, at the tie, +, normal"},
         # A product far below half of the smallest number, added to the smallest normal number.
@@ -213,8 +213,8 @@ def test_bins_match_hand_worked_vectors() -> None:
             "range": "+the largest subnormal, above the tie",
             "normalisation": "opposite signs, 1 down",
         },
-        (inf, 0, one): {"what is added": "NaN", "a x b": "+infinite, +zero"},
-        (inf, one, 0xFC): {"what is added": "inf - inf", "result": "NaN"},
+        (inf, 0, one): {"terms": "NaN", "a x b": "+infinite, +zero"},
+        (inf, one, 0xFC): {"terms": "inf - inf", "result": "NaN"},
         (nan, one, one): {"a": "NaN", "a x b x c": "NaN, power of two, power of two"},
         # The largest number plus half a place overflows, beyond the numbers that round down.
         (0x7B, one, 0x6C): {"range": "+the largest, at the tie", "result": "+infinite"},
@@ -258,11 +258,11 @@ def test_cycle_sequence_bins_are_distinguished() -> None:
     ]
     coverage.stalls("plain", {"en": [1, 0, 0, 0, 0, 0, 1, 0, 1], "valid": [1] * 9})
     assert coverage.counts["plain: clock enable low"].tolist() == [1, 0, 0, 1]
-    with pytest.raises(ValueError, match="has no side 'middle'; it has plain, input, output"):
+    with pytest.raises(ValueError, match=r"unknown side 'middle' .* plain, input, output"):
         coverage.stalls("middle", {})
-    with pytest.raises(ValueError, match="has the signals valid and ready, not valid"):
+    with pytest.raises(ValueError, match="expected valid and ready"):
         coverage.stalls("input", {"valid": [1]})
-    with pytest.raises(ValueError, match="has no side 'plain'; it has input, output"):
+    with pytest.raises(ValueError, match=r"unknown side 'plain' .* input, output"):
         Coverage(made("mul", "e2m1")).stalls("plain", {"en": [1], "valid": [1]})
 
 
@@ -276,9 +276,9 @@ def test_counts_add_up() -> None:
     halves[0].merge(halves[1])
     assert halves[0].vectors == whole.vectors == len(codes["a"])
     assert all((halves[0].counts[name] == counts).all() for name, counts in whole.counts.items())
-    with pytest.raises(ValueError, match=r"coverage of add_e3m1_.* does not merge into that of add_e2m1_"):
+    with pytest.raises(ValueError, match=r"cannot merge coverage of add_e3m1_.* into coverage of add_e2m1_"):
         whole.merge(Coverage(made("add", "e3m1")))
-    with pytest.raises(ValueError, match="b, subtract of add_e2m1_e2m1_e2m1_rn has no codes"):
+    with pytest.raises(ValueError, match="missing codes of b, subtract"):
         whole.sample({"a": codes["a"]}, {"o": codes["a"]})
 
 

@@ -11,7 +11,7 @@ from halfulp.hdl.formats import parse
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.mutation import faults as campaigns
 from halfulp.sim.mutation.cli import faults as command
-from halfulp.sim.mutation.faults import HIGH, LOW, STEPS, UPSET, campaign, distances, last_place, operands, table
+from halfulp.sim.mutation.faults import BIT_FLIP, HIGH, LOW, STEPS, campaign, distances, last_place, operands, table
 from halfulp.sim.mutation.model import make, unit_ports
 from halfulp.sim.reference import reference
 from tests.short_form import build
@@ -78,10 +78,10 @@ def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
 def test_campaign_counts_requested_faults() -> None:
     unit = build("mac", "e2m1", acc="e3m2")
     found = campaign(unit, flips=100, stuck=16)
-    upsets = [effect for effect in found.effects if effect.kind == UPSET]
+    upsets = [effect for effect in found.effects if effect.kind == BIT_FLIP]
     assert sum(effect.trials for effect in upsets) == 100
     assert {effect.trials for effect in upsets} <= {16, 17}
-    stuck = [effect for effect in found.effects if effect.kind != UPSET]
+    stuck = [effect for effect in found.effects if effect.kind != BIT_FLIP]
     assert {effect.kind for effect in stuck} == {LOW, HIGH}
     assert all(effect.trials == 16 for effect in stuck)
     # A result with a stuck last bit is wrong if its last bit has the other value.
@@ -94,7 +94,7 @@ def test_campaign_counts_requested_faults() -> None:
     assert campaign(unit, flips=100, stuck=16, seed=0).effects[0].wrong == found.effects[0].wrong
     rows = table(found).frame
     assert (rows["wrong"].diff().dropna() <= 0).all()
-    assert set(rows[rows["net"] == "accumulator"]["fault"]) == {UPSET, LOW, HIGH}
+    assert set(rows[rows["net"] == "accumulator"]["fault"]) == {BIT_FLIP, LOW, HIGH}
     assert len(table(found, bits=True).frame) > len(rows)
 
 
@@ -111,14 +111,14 @@ def test_pipelined_unit_recovers_from_upset() -> None:
         right, wrong = (model.record(feeds, moments)["o"] for moments in (np.zeros_like(at), at))
     assert set(np.flatnonzero(right != wrong).tolist()) <= {5, 6}
     found = campaign(unit, flips=200, stuck=None)
-    assert {effect.kind for effect in found.effects} == {UPSET}
+    assert {effect.kind for effect in found.effects} == {BIT_FLIP}
     assert any(effect.wrong for effect in found.effects)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("mul e2m1 --bit-flips 10", "no registers to upset"),
+        ("mul e2m1 --bit-flips 10", "no registers"),
         ("mac e2m1 --bit-flips 0.5", "number of trials 0.5"),
         ("mac e2m1 --stuck-at many", "number of trials many"),
         ("mac e1m1", "e1m1 has 1 exponent bit"),

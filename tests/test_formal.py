@@ -284,7 +284,7 @@ def test_invalid_witness_is_detected() -> None:
     from amaranth.back import rtlil
 
     rtlil.convert(miter, ports=[*miter.free.values(), miter.bad])
-    with pytest.raises(ToolError, match="the witness that ABC gives is none in Amaranth's simulator"):
+    with pytest.raises(ToolError, match="ABC and Amaranth's simulator disagree"):
         simulated(miter, {"a": 1, "b": 2})
 
 
@@ -295,7 +295,7 @@ def test_claims_cover_all_kinds_for_every_family() -> None:
         assert missing <= {"symmetric", "lazy is eager"}
         assert not missing or fmt in ("posit8", "fxp4.4")
     assert {claim.asked.spec.form.unit for claim in claims("fma")} == {"fma"}
-    with pytest.raises(ValueError, match="nothing is claimed of quire; there are claims about mul, add"):
+    with pytest.raises(ValueError, match=r"no claims about quire.* mul, add"):
         claims("quire")
 
 

@@ -39,7 +39,7 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     unit = build(**MUL)
     campaign = mutate(unit, count=MUTANTS)
     assert len(campaign.mutants) == MUTANTS
-    assert {mutant.fate for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
+    assert {mutant.status for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
     assert campaign.rate == 1.0
     # An equivalent mutant is one of which every input there is gives the same.
     made = make(unit, unit_ports(unit), mutants=MUTANTS, seed=0)
@@ -48,7 +48,7 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     recording = record(unit, [(vectors.codes, False)], 0)
     with CompiledModel(made.design) as model:
         for mutant in campaign.mutants:
-            assert (recording.first_difference(model, mutant.number) is None) == (mutant.fate == EQUIVALENT)
+            assert (recording.first_difference(model, mutant.number) is None) == (mutant.status == EQUIVALENT)
     row = table(campaign).frame.iloc[0]
     assert (row["mutants"], row["killed"], row["kill rate"]) == (MUTANTS, campaign.count(KILLED), 100)
     placed = [mutant.change.place for mutant in campaign.mutants if mutant.change.src]
@@ -75,13 +75,13 @@ def test_surviving_mutants_become_vectors_that_kill_them(own: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(mutation, "plan", blinded(lambda codes: (codes["a"] < 3) & (codes["b"] < 3)))
         blind = mutate(unit, count=MUTANTS)
-        living = [mutant for mutant in blind.mutants if mutant.fate == SURVIVED]
+        living = [mutant for mutant in blind.mutants if mutant.status == SURVIVED]
         assert living
         assert blind.rate < 1
         lines = mutation.survivors(blind)
         assert sum(line.startswith("survived ") for line in lines) == len(living)
         assert mutation.save(blind) == [own / "mul_e2m1_e2m1_e2m1_rn.txt"] * len(set(_vectors(unit, living)))
-        assert "shows the mutant" in lines[2]
+        assert "detects the mutant" in lines[2]
         # Regressions run from then on, by a bench that is as blind.
         assert mutate(unit, count=MUTANTS).rate == 1.0
     _, rows = regressions.read(own / "mul_e2m1_e2m1_e2m1_rn.txt")
@@ -98,11 +98,11 @@ def test_accumulator_mutants_are_judged_from_reset(own: Path, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(mutation, "plan", blinded(lambda codes: codes["a"] == 0))
         blind = mutate(unit, count=8)
-    kept = [mutation.witness_of(unit, mutant) for mutant in blind.mutants if mutant.fate == SURVIVED]
+    kept = [mutation.witness_of(unit, mutant) for mutant in blind.mutants if mutant.status == SURVIVED]
     assert any(row is not None and row.chained for row in kept)
     made = make(unit, unit_ports(unit), mutants=8, seed=0)
     with CompiledModel(made.design) as model:
-        for mutant, row in zip([m for m in blind.mutants if m.fate == SURVIVED], kept, strict=True):
+        for mutant, row in zip([m for m in blind.mutants if m.status == SURVIVED], kept, strict=True):
             if row is not None:
                 assert record(unit, [(row.columns(), True)], 0).first_difference(model, mutant.number) is not None
 
@@ -111,7 +111,7 @@ def test_stream_mutants_run_as_streams(own: Path) -> None:
     unit = build("mul", "e2m1", pipeline=2)
     campaign = mutate(unit, count=8, stream=True)
     assert campaign.title == "mul_e2m1_e2m1_e2m1_rn_p2_stream"
-    assert {mutant.fate for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
+    assert {mutant.status for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
     assert campaign.count(KILLED) > 3
 
 
@@ -164,14 +164,14 @@ def test_wrong_unit_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -
         return recording
 
     monkeypatch.setattr(mutation, "record", spoilt)
-    with pytest.raises(ToolError, match="itself does not pass"):
+    with pytest.raises(ToolError, match="fails the bench without any change"):
         mutate(unit, count=MUTANTS)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("mul e2m1 --stream", "the stream wrapper of mul_e2m1_e2m1_e2m1_rn has no registers; a pipeline of 1"),
+        ("mul e2m1 --stream", "has no registers"),
         ("mul e1m1", "e1m1 has 1 exponent bit"),
     ],
 )

@@ -61,7 +61,7 @@ def approximations():
 
 def harms():
     nets = [(f"accumulator[{bit}]", 40 + 5 * NUMBERS.random(), 2.0**bit) for bit in range(24)]
-    return plot_harms(dict.fromkeys(("upset", "stuck at 0", "stuck at 1"), nets))
+    return plot_harms(dict.fromkeys(("bit flip", "stuck at 0", "stuck at 1"), nets))
 
 
 def heats():
@@ -161,5 +161,5 @@ def test_plot_styles_differ_without_colour():
     (legend,) = front(12, 0.8).legends
     kinds = [key for key, text in zip(legend.legend_handles, legend.get_texts(), strict=True) if "," in text.get_text()]
     assert len({key.get_marker() for key in kinds}) == len({key.get_color() for key in kinds}) * 3 == 12
-    # Cells out of reach and open ones are hatched in two ways.
+    # Unreachable and open cells are hatched in two ways.
     assert len({cells.get_hatch() for cells in heats().axes[0].collections}) == 2

@@ -59,7 +59,7 @@ def test_sweep_takes_every_input_once(small_chunks: None) -> None:
     result = sweep(unit, restart=True)
     assert result.passed
     assert result.checked == 1 << 12
-    assert "every one of the 2^12 inputs" in summary(result)
+    assert "all 2^12 inputs" in summary(result)
 
 
 def test_sweep_of_stateful_unit_loads() -> None:
@@ -80,7 +80,7 @@ def test_sweep_random_words_depend_on_seed_and_chunk(small_chunks: None) -> None
 def test_sweep_resumes_after_interrupt(small_chunks: None) -> None:
     unit = build("mul", "e5m2")
     stopping = Counter(stop_after=20 << 10)
-    with pytest.raises(Interrupted, match=r"is done and saved; the same command goes on from there"):
+    with pytest.raises(Interrupted, match=r"is done and saved"):
         sweep(unit, restart=True, progress=stopping)
     assert 20 << 10 <= stopping.count < 1 << 16
     rest = Counter()
@@ -140,7 +140,7 @@ def test_sweep_finds_single_wrong_pair(monkeypatch: pytest.MonkeyPatch, small_ch
 
 def test_sweep_rejects_or_samples_large_space() -> None:
     unit = build("add", "fp32")
-    with pytest.raises(ValueError, match=r"has 2\^65 inputs, and a sweep takes at most 2\^40; --vectors N takes N"):
+    with pytest.raises(ValueError, match=r"2\^65 inputs.*--vectors N"):
         sweep(unit)
     result = sweep(unit, limit=300_000)
     assert result.passed

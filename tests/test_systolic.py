@@ -214,7 +214,7 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
         assert passed.faults["good"] == 0
         assert passed.faults["bad"] > 0
         assert passed.given["bad"] < 40
-        with pytest.raises(ValueError, match="payloads of y are rows of 1 words"):
+        with pytest.raises(ValueError, match=r"payloads of y .* 1 words"):
             streams.stream(sent | {"y": sent["x"]}, {"good": 1, "bad": 1}, limit=1)
 
 

@@ -84,7 +84,7 @@ _TURNS = tuple(math.pi * eighth / 8 for eighth in (2, 0, 4, 14, 6, 12, 10, 8, *r
 _MARK: dict[str, Any] = {"linestyle": "", "markersize": 4.5}
 _OPEN: dict[str, Any] = {"markerfacecolor": "white"}
 _CELLS: dict[str, dict[str, Any]] = {
-    "out of reach": {"facecolor": "white", "edgecolor": "#909090", "hatch": "//////"},
+    "unreachable": {"facecolor": "white", "edgecolor": "#909090", "hatch": "//////"},
     "open": {"facecolor": _COLOURS[1], "edgecolor": "black", "hatch": "xxxxxx"},
 }
 _SQUARE = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
@@ -521,7 +521,7 @@ def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figur
 
 @dataclass(frozen=True)
 class Heat:
-    """Counts in rows and columns, drawn as colours; ``out`` and ``wrong`` are cells out of reach and open ones."""
+    """Counts in rows and columns, drawn as colours; ``out`` and ``wrong`` are unreachable and open cells."""
 
     title: str
     counts: npt.NDArray[np.int64]
@@ -531,7 +531,7 @@ class Heat:
 
 @_styled
 def plot_heats(panels: Sequence[Heat]) -> Figure:
-    """Counts on one logarithmic scale of colours; cells out of reach and open ones are hatched."""
+    """Counts on one logarithmic scale of colours; unreachable and open cells are hatched."""
     largest = max((int(panel.counts.max()) for panel in panels), default=1)
     colours = LogNorm(1, max(largest, 2))
     columns = min(len(panels), _HEATS)

@@ -1,2 +1,1 @@
-"""Coverage of a unit by vectors: bins that follow from its formats and stages, each of them hit, proved to be out of
-reach, or open."""
+"""Functional coverage of a unit: bins derived from its formats and stages, each hit, proved unreachable, or open."""

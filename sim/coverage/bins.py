@@ -1,4 +1,4 @@
-"""Bins, in groups: all combinations of the labels of some axes."""
+"""Coverage bins, in groups: all combinations of the labels of some axes."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Axis:
-    """Property of vectors: each has one of the labels, or none."""
+    """Property of a vector, with one of the labels or none."""
 
     name: str
     labels: tuple[str, ...]
@@ -23,14 +23,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Group:
-    """Every combination of the labels of some axes, under a name of its own in the unit."""
+    """Named group of bins: all combinations of the labels of its axes."""
 
     name: str
     axes: tuple[Axis, ...]
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Labels of each axis."""
+        """Number of labels of each axis."""
         return tuple(len(axis.labels) for axis in self.axes)
 
     @property
@@ -39,16 +39,16 @@ class Group:
         return math.prod(self.shape)
 
     def label(self, index: int) -> str:
-        """Name of the bin of a number."""
+        """Return the name of a bin by its index."""
         places = np.unravel_index(index, self.shape)
         return ", ".join(axis.labels[int(place)] for axis, place in zip(self.axes, places, strict=True))
 
     def labels(self) -> Iterator[str]:
-        """Names of all bins."""
+        """Iterate over the names of all bins."""
         return map(self.label, range(self.size))
 
     def bins(self, places: Sequence[Places]) -> Places:
-        """Numbers of the bins that vectors fall into, from their places on each axis."""
+        """Return the bin index of each vector, from its indices on the axes."""
         assert len(places) == len(self.axes), f"{len(places)} places for {len(self.axes)} axes of {self.name}"
         found = np.zeros(1, dtype=np.int64)
         valid = np.ones(1, dtype=bool)
@@ -58,5 +58,5 @@ class Group:
         return np.where(valid, found, NONE)
 
     def count(self, bins: Places) -> Counts:
-        """Number of vectors in each bin."""
+        """Count the vectors in each bin."""
         return np.bincount(bins[bins >= 0], minlength=self.size).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Bins of a unit, and how often each was hit."""
+"""Coverage of a unit: hit counts of its bins."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,26 +14,26 @@ from .bins import Counts, Group
 from .model import Model
 
 CHUNK = 1 << 15
-"""Vectors in one call; more exceed the processor's caches."""
+"""Number of vectors per call; larger batches exceed the processor's caches."""
 
 Integers = npt.NDArray[np.integer[Any]]
 Batch = Mapping[str, Integers]
 
 
 class Coverage:
-    """Hits of the bins of a unit.
+    """Hit counts of the bins of a unit.
 
     Parameters
     ----------
     unit : Unit
-        One whose class, or a base of it, is in the catalogue.
+        Instance of a class in the catalogue, or of a class derived from one.
 
     Attributes
     ----------
     groups : dict of str to Group
-        Groups of bins by name.
+        Groups of bins, by name.
     counts : dict of str to array
-        For each group the hits of its bins.
+        Hit counts of the bins of each group.
     vectors, cycles : int
         Numbers of counted vectors and clock cycles.
 
@@ -58,10 +58,10 @@ class Coverage:
         Parameters
         ----------
         inputs, outputs : mapping
-            For each input, and for each output, of the unit an array of codes, all of one length or of length 1.
+            Array of codes for each port, all of the same length or of length 1.
         chained : bool
-            The vectors are steps in time of a unit with state, from reset. Otherwise each has a state of its own. A
-            source of random words of the unit runs from reset in both cases.
+            The vectors are consecutive steps of a unit with state, from reset. Otherwise each vector has its own state.
+            The unit's random source steps from reset in both cases.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Coverage:
         length = max((len(column) for column in inputs.values()), default=0)
         given = own_words(self.unit, length) | self._columns(inputs, self.unit.inputs, length)
         results = self._columns(outputs, self.unit.outputs, length)
-        # Steps depend on those before them.
+        # Chained steps are not divisible, because each depends on the previous ones.
         step = max(length if chained else CHUNK, 1)
         with one_thread():
             for start in range(0, length, step):
@@ -87,16 +87,15 @@ class Coverage:
         Parameters
         ----------
         side : str
-            ``plain`` for the unit itself, whose signals are ``en`` and ``valid``; ``input`` and ``output`` for streams,
-            whose signals are ``valid`` and ``ready``.
+            ``plain`` for the unit, with signals ``en`` and ``valid``; ``input`` or ``output`` for streams, with signals
+            ``valid`` and ``ready``.
         cycles : mapping
-            For each of these signals an array of 0 and 1, one for each clock cycle in order, as they were at the
-            clock edge that ended it.
+            Level of each signal at each rising clock edge, as an array of 0 and 1.
 
         Raises
         ------
         ValueError
-            If there is no such side, or signals are missing.
+            If the side is unknown, or signals are missing.
         """
         found = stalls.bins(self.unit, side, cycles)
         for group, numbers in zip(self._handshakes[side], found, strict=True):
@@ -104,9 +103,11 @@ class Coverage:
         self.cycles += max(len(column) for column in cycles.values())
 
     def merge(self, other: "Coverage") -> None:
-        """Add the counts of another coverage; raises ValueError if it is not of the same unit."""
+        """Add the counts of another coverage; raises ValueError if it belongs to another unit."""
         if self.groups != other.groups or self.unit.parameters != other.unit.parameters:
-            raise ValueError(f"coverage of {other.unit.name} does not merge into that of {self.unit.name}")
+            raise ValueError(
+                f"cannot merge coverage of {other.unit.name} into coverage of {self.unit.name}: expected the same unit"
+            )
         for name, counts in other.counts.items():
             self.counts[name] += counts
         self.vectors += other.vectors
@@ -115,8 +116,8 @@ class Coverage:
     def _columns(self, given: Batch, ports: Mapping[str, Any], length: int) -> dict[str, npt.NDArray[np.uint64]]:
         missing = [name for name in ports if name not in given]
         if missing:
-            raise ValueError(f"{', '.join(missing)} of {self.unit.name} has no codes")
+            raise ValueError(f"missing codes of {', '.join(missing)} of {self.unit.name}")
         odd = [name for name in ports if len(given[name]) not in (1, length)]
         if odd:
-            raise ValueError(f"{odd[0]} has {len(given[odd[0]])} codes for {length} vectors")
+            raise ValueError(f"{odd[0]} has {len(given[odd[0]])} codes for {length} vectors: expected 1 or {length}")
         return {name: np.ascontiguousarray(np.broadcast_to(given[name], length)).astype(np.uint64) for name in ports}

@@ -1,4 +1,4 @@
-"""Groups of bins of a unit, and the bins of its vectors: operands by their formats, sums by their stages."""
+"""Coverage groups of a unit, and the bins of its vectors: operands by format, sums by stage."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,19 +26,19 @@ from .stages import Stage, Term
 
 Tensors = Mapping[str, Tensor]
 Event = tuple[Stage, list[Raw], Tensor | None, Codes]
-"""Terms that a stage added up, the random word of its rounding, and the result."""
+"""Stage of a sum, its terms, the random word of its rounding, and the codes of its results."""
 
 
 @dataclass(frozen=True)
 class Alone:
-    """A group in which each axis has a port of its own, so that the axes are independent.
+    """Group whose axes have one port each, so that they are independent.
 
     Parameters
     ----------
     over : tuple of tuple of str
-        Sets of ports, one port for each axis.
+        Sets of ports, with one port per axis.
     places : tuple of callable
-        For each axis the function from codes to places.
+        Function of each axis from codes to label indices.
     """
 
     group: Group
@@ -46,21 +46,21 @@ class Alone:
     places: tuple[Callable[[Codes], Places], ...]
 
     def bins(self, inputs: Columns, outputs: Columns) -> Iterator[Places]:
-        """Numbers of the bins that vectors fall into."""
+        """Yield the bin indices of vectors, for each set of ports."""
         for ports in self.over:
             yield self.group.bins([place(inputs[port]) for place, port in zip(self.places, ports, strict=True)])
 
 
 @dataclass(frozen=True)
 class Joint:
-    """A group whose bins depend on several ports together.
+    """Group whose bins depend on several ports together.
 
     Parameters
     ----------
     over : tuple of tuple of str
         Sets of ports.
     places : callable
-        Function from the columns of such a set, and the outputs, to the places on each axis.
+        Function from the columns of a set and the outputs to label indices on each axis.
     """
 
     group: Group
@@ -68,25 +68,25 @@ class Joint:
     places: Callable[[Sequence[Codes], Columns], Sequence[Places]]
 
     def bins(self, inputs: Columns, outputs: Columns) -> Iterator[Places]:
-        """Numbers of the bins that vectors fall into."""
+        """Yield the bin indices of vectors, for each set of ports."""
         for ports in self.over:
             yield self.group.bins(self.places([inputs[port] for port in ports], outputs))
 
 
 class Model:
-    """The groups of a unit.
+    """Coverage groups of a unit.
 
     Parameters
     ----------
     unit : Unit
-        One whose class, or a base of it, is in the catalogue.
+        Instance of a class in the catalogue, or of a class derived from one.
 
     Attributes
     ----------
     ports : list of Alone or Joint
-        Groups of ports.
+        Groups of bins by ports.
     stages : list of Stage
-        Sums of the unit.
+        Rounded sums of the unit.
     """
 
     def __init__(self, unit: Any) -> None:
@@ -100,24 +100,24 @@ class Model:
 
     @property
     def groups(self) -> list[Group]:
-        """All groups, in the order of a report."""
+        """All groups, in the order of the report."""
         return [part.group for part in self.ports] + [group for stage in self.stages for group in stage.groups]
 
     def bins(self, inputs: Columns, outputs: Columns, *, chained: bool) -> Iterator[tuple[str, Places]]:
-        """Names of groups with the numbers of the bins that vectors fall into.
+        """Yield the name of each group with the bin indices of vectors.
 
         Parameters
         ----------
         inputs, outputs : dict of str to array
-            Codes by port, random words that the unit makes itself among them.
+            Codes by port, including random words of the unit's own source.
         chained : bool
-            They are steps in time, from reset.
+            The vectors are consecutive steps from reset.
         """
         whole = inputs
         if chained:
             inputs, outputs = self._unchained(inputs, outputs)
         for part in self.ports:
-            # Controls of the state count in steps without a known state, too.
+            # State controls are also counted in steps whose state is unknown.
             controls = any(port in STATE for ports in part.over for port in ports)
             yield from ((part.group.name, found) for found in part.bins(whole if controls else inputs, outputs))
         for stage, raws, word, result in self._events(inputs, outputs):
@@ -125,7 +125,8 @@ class Model:
             yield from ((group.name, found) for group, found in groups)
 
     def _unchained(self, inputs: Columns, outputs: Columns) -> tuple[dict[str, Codes], dict[str, Codes]]:
-        """Steps as vectors with a state of their own; of a quire, whose state is no code, the first of each sum."""
+        """Convert steps to independent vectors; for a quire, whose state is no code, only the first step of each
+        sum."""
         load, begins = inputs["load"] == 1, (inputs["load"] | inputs["clear"]) == 1
         before = np.concatenate([np.zeros(1, dtype=np.uint64), outputs["o"][:-1]])
         begins[0] = True
@@ -160,7 +161,7 @@ class Model:
             yield Alone(group, (tuple(self.formats),), tuple(kind.places for kind in kinds))
 
     def _pairs(self) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """Operands that are crossed: all of few, and of many those that are multiplied."""
+        """Return the combined pairs of operands: all pairs of up to three operands, else the factors of products."""
         if len(self.formats) <= 3:
             return {f"{one} x {other}": ((one, other),) for one, other in itertools.combinations(self.formats, 2)}
         factors = self._factors
@@ -211,7 +212,7 @@ class Model:
         return Term({one: a.width, other: b.width}, make, ValueRange.of(a) * ValueRange.of(b), fixed)
 
     def _subtracted(self, term: Term) -> Term:
-        """The term, with the other sign where ``subtract`` is 1."""
+        """Negate a term where ``subtract`` is 1."""
 
         def make(codes: Tensors) -> Raw:
             raw = term.make(codes)
@@ -220,7 +221,7 @@ class Model:
         return replace(term, ports={**term.ports, "subtract": 1}, make=make, span=term.span | -term.span)
 
     def _rounded(self, term: Term, stage: Stage, word: str | None) -> Term:
-        """The term as a stage rounds it."""
+        """Round a term as in a stage."""
 
         def make(codes: Tensors) -> Raw:
             code = round_and_pack(
@@ -279,7 +280,7 @@ class Model:
 
     def _function(self) -> Term:
         table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
-        # A rounding without random bits gives no single bits, which are counted here; ``rn`` gives one.
+        # The bins need single discarded bits, which a rounding mode without random bits does not provide; ``rn`` does.
         seen = rounding if rounding.bits else RN
         return Term(
             {"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), ValueRange.of(table.out), False
@@ -304,7 +305,7 @@ class Model:
                 yield stage, [term.make(codes) for term in stage.terms], word, result
 
     def _steps(self, codes: Tensors) -> Iterator[Event]:
-        """Every rounding of a sequential dot product."""
+        """Yield every rounding of a sequential dot product."""
         *_, step = self.stages
         total = torch.zeros_like(codes["a0"])
         for index, (one, other) in enumerate(self._factors):
@@ -317,20 +318,20 @@ class Model:
 
 
 def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
-    """Codes of the results of a stage."""
+    """Return the result codes of a stage."""
     found = round_and_pack(stage.total(raws), stage.o, stage.rounding, stage.saturate, word)
     codes: Codes = found.numpy().view(np.uint64)
     return codes
 
 
 def _number(port: str, fmt: Format) -> Term:
-    """Numbers of a port as a term."""
+    """Create the term of one port."""
     fixed = fmt.spacing == "uniform"
     return Term({port: fmt.width}, lambda codes: unpack(codes[port], fmt), ValueRange.of(fmt), fixed)
 
 
 def _subnormal(grid: Grid, codes: Codes) -> Places:
-    """Places between the first bit of a subnormal number and that of a normal one, less one."""
+    """Return the number of leading zeros of subnormal significands, minus one; NONE for other numbers."""
     parts = grid.parts(codes)
     down = grid.emin - parts.exponent
     place: Places = np.where((down > 0) & ~parts.zero, down - 1, NONE)
@@ -338,7 +339,7 @@ def _subnormal(grid: Grid, codes: Codes) -> Places:
 
 
 def _carry(formats: Sequence[Format], columns: Sequence[Codes], outputs: Columns) -> list[Places]:
-    """Place of products of two significands: below two, or two and more."""
+    """Return whether products of significands are below two (0) or not (1)."""
     x, y = (unpack(torch.from_numpy(codes.view(np.int64)), fmt) for codes, fmt in zip(columns, formats, strict=True))
     product = multiply(x, y)
     number = ~(product.zero | product.nan | product.inf)
@@ -360,7 +361,7 @@ def _output(classes: Classes, port: str, columns: Sequence[Codes], outputs: Colu
 
 
 def _sign_of_sum(rounding: Any, from_zero: bool, signs: Tensor) -> Tensor:
-    """Sign of a sum that is zero; without a start value it begins with +0."""
+    """Return the sign of a zero sum; without a start value the sum starts from +0."""
     if from_zero:
         signs = torch.cat([signs, torch.zeros_like(signs[..., :1])], -1)
     return cancelled_sign(signs, rounding)

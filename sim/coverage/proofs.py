@@ -1,4 +1,4 @@
-"""Proofs that bins of a unit are out of reach, stored from run to run: a later hit of such a bin refutes the proof."""
+"""Proofs that bins of a unit are unreachable, cached between runs; a later hit of such a bin refutes its proof."""
 
 import contextlib
 
@@ -13,9 +13,9 @@ from .reach import Reach, hits, reach
 
 
 def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
-    """Proofs for the bins that were not hit, stored or new."""
+    """Return proofs for the bins without hits, from the cache or new."""
     unit = coverage.unit
-    # A proof depends on the bins, on the golden model, which decides the bin of a result, and on the methods.
+    # A proof depends on the bins, the golden model and the proof methods.
     own = code("halfulp.golden", type(unit).__module__, "halfulp.sim.coverage.model", "halfulp.sim.coverage.reach")
     entry = Entry.of("coverage", (type(unit).__qualname__, unit.name, unit.parameters, own), unit.name)
     stored = _read(entry, coverage)
@@ -25,7 +25,7 @@ def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
         return stored
     found = reach(coverage.model, coverage.counts, progress)
     for name, known in stored.items():
-        # Earlier proofs stay, even of a bin that was hit since, which refutes them.
+        # Earlier proofs remain, even for bins that were hit since, because such a hit refutes the proof.
         both = found[name].excluded | known.excluded
         found[name] = Reach(both, found[name].proof or known.proof)
     texts = {name: {"proof": one.proof, "bins": np.flatnonzero(one.excluded).tolist()} for name, one in found.items()}
@@ -34,7 +34,7 @@ def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
 
 
 def _read(entry: Entry, coverage: Coverage) -> dict[str, Reach]:
-    """Proofs in the cache; empty if they do not fit."""
+    """Read the proofs in the cache; return nothing if they do not match the groups."""
     with contextlib.suppress(ValueError, KeyError, IndexError):
         found = {}
         for name, one in (entry.value() or {}).items():

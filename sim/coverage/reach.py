@@ -1,7 +1,7 @@
-"""Bins that a vector can reach, found by going through all operands, or through all terms of a sum.
+"""Unreachable bins, proved by enumeration of all operands, or of all terms of a sum.
 
-No bin is waived. An enumeration of all cases that does not reach a bin is the proof that nothing does; where there are
-too many cases, nothing is claimed.
+No bin is waived. An enumeration of all cases that does not reach a bin proves that no input reaches it; with too many
+cases, there is no proof.
 """
 
 import functools
@@ -33,27 +33,27 @@ from .stages import RESTS, Stage, Term, is_number
 Flags = npt.NDArray[np.bool_]
 
 JOINT_BITS = 20
-"""Ports of so many bits together are enumerated."""
+"""Largest total width of ports that are enumerated together."""
 
 PAIRS = 1 << 28
-"""Most pairs of different terms that are added up."""
+"""Maximum number of enumerated pairs of terms."""
 
 SUMS = 1 << 24
-"""Most values that the sums of fixed-point terms may have."""
+"""Maximum range of enumerated sums of fixed-point terms, in last places."""
 
 CHUNK = 1 << 15
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Bins of a group that are proved to be out of reach.
+    """Bins of a group that are proved unreachable.
 
     Attributes
     ----------
     excluded : array of bool
-        Bins that are proved to be out of reach.
+        Bins that are proved unreachable.
     proof : str
-        Set of cases that was enumerated.
+        Enumerated set of cases.
     """
 
     excluded: Flags
@@ -61,13 +61,13 @@ class Reach:
 
 
 def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Progress = silent) -> dict[str, Reach]:
-    """Bins of a unit that are out of reach.
+    """Prove which bins of a unit are unreachable.
 
     Parameters
     ----------
     model : Model
     counts : mapping of str to array, optional
-        Hits of bins; no sums are enumerated for bins that were hit.
+        Hit counts of bins; bins with hits need no proof.
     progress : Progress
     """
     found = {
@@ -81,7 +81,7 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
 
 
 def hits(counts: Mapping[str, Counts] | None, group: Group) -> Flags:
-    """Bins of a group that were hit."""
+    """Return the bins of a group with hits."""
     return np.zeros(group.size, dtype=bool) if counts is None else counts[group.name] > 0
 
 
@@ -89,7 +89,7 @@ def hits(counts: Mapping[str, Counts] | None, group: Group) -> Flags:
 
 
 def _alone(model: Model, part: Alone) -> Reach:
-    """Every combination of the places that the codes of each port reach."""
+    """Combine the labels that the codes of each port reach."""
     flags, proofs = np.zeros(part.group.shape, dtype=bool), set()
     for ports in part.over:
         axes = []
@@ -98,18 +98,18 @@ def _alone(model: Model, part: Alone) -> Reach:
             axes.append(np.bincount(place(codes)[place(codes) >= 0], minlength=length) > 0)
             proofs.add(proof)
         flags |= functools.reduce(np.logical_and.outer, axes)
-    independent = "" if len(part.group.shape) == 1 else ", which do not depend on each other"
+    independent = "" if len(part.group.shape) == 1 else ", which are independent"
     proof = "" if "" in proofs else f"{' and '.join(sorted(proofs))}{independent}"
     return _complete(flags.ravel(), proof)
 
 
 def _complete(reached: Flags, proof: str) -> Reach:
-    """Bins that were not reached, and so are out of reach where there is a proof."""
+    """Declare the other bins unreachable if there is a proof."""
     return Reach(~reached if proof else np.zeros_like(reached), proof)
 
 
 def _codes(model: Model, port: str) -> tuple[Codes, str]:
-    """All codes of a port, or of a wide one some of every kind."""
+    """Return all codes of a narrow port, with the text of the proof, or some codes of every kind of a wide one."""
     width, fmt = model.widths[port], model.formats.get(port)
     if width <= ALL_BITS:
         return np.arange(1 << width, dtype=np.uint64), f"all 2^{width} codes of {fmt or port}"
@@ -118,7 +118,7 @@ def _codes(model: Model, port: str) -> tuple[Codes, str]:
 
 
 def _joint(model: Model, part: Joint) -> Reach:
-    """Bins that all codes of some ports reach together."""
+    """Enumerate the codes of several ports together."""
     flags, proofs = np.zeros(part.group.size, dtype=bool), set()
     for ports in part.over:
         bits = sum(model.widths[port] for port in ports)
@@ -135,19 +135,19 @@ def _joint(model: Model, part: Joint) -> Reach:
 
 
 def _words(model: Model, columns: dict[str, Codes]) -> Iterator[dict[str, Codes]]:
-    """The columns with the least and the largest random word, between which every result of some word lies."""
+    """Yield the columns with the smallest and the largest random words, which bound all results."""
     for words in _extreme_words({port: model.widths[port] for port in model.unit.inputs}):
         yield columns | {port: np.full(1, word, dtype=np.uint64) for port, word in words.items()}
 
 
 def _extreme_words(widths: Mapping[str, int]) -> list[dict[str, int]]:
-    """The least and the largest words of some ports' random ones; one empty set of words if there is none."""
+    """Return the smallest and largest random words of ports; one empty set without random ports."""
     words = {port: mask(width) for port, width in widths.items() if is_random(port)}
     return [dict.fromkeys(words, 0), words] if words else [{}]
 
 
 def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
-    """All combinations of the codes of some ports."""
+    """Return all combinations of the codes of ports."""
     ports = tuple(Port(name, width) for name, width in widths.items())
     return Space(ports, (), {}).codes(0, 1 << sum(widths.values()))
 
@@ -156,7 +156,7 @@ def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
 
 
 def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[str, Reach]:
-    """Bins of a stage that wait for a hit, and that no sum reaches."""
+    """Prove which bins of a stage without hits are unreachable."""
     known = {group.name: np.zeros(group.size, dtype=bool) for group in stage.groups}
     nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
     if not any(flags.any() for flags in waiting.values()):
@@ -172,11 +172,11 @@ def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[
 
 
 def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
-    """Signs that a zero sum cannot have, which follow from the signs of the terms alone."""
+    """Prove signs of a zero sum unreachable, from the signs of the terms alone."""
     if stage.signs is None:
         return {}
     count = len(stage.terms)
-    # Only the number of negative terms matters.
+    # The sign depends only on the number of negative terms.
     negative = torch.arange(count) < torch.arange(count + 1).unsqueeze(1)
     (group,) = (group for group in stage.groups if group.name.endswith("range"))
     signs = set(stage.signs(negative).tolist())
@@ -186,7 +186,7 @@ def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 
 
 def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
-    """Bins of dropped bits: none is reached where every term is a multiple of fixed point's last place."""
+    """Prove discarded bits unreachable if every term is a multiple of the last place of fixed point."""
     quantum = min(term.span.quantum for term in stage.terms)
     if stage.o.spacing != "uniform" or quantum < stage.o.quantum:
         return {}
@@ -201,13 +201,13 @@ def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 
 
 def _values(term: Term) -> Raw | None:
-    """All different numbers of a term; None where there are too many codes."""
+    """Return all different numbers of a term, or None if there are too many codes."""
     operands = {port: width for port, width in term.ports.items() if not is_random(port)}
     if sum(operands.values()) > JOINT_BITS:
         return None
     columns = {port: torch.from_numpy(codes.view(np.int64)) for port, codes in _product(operands).items()}
     raws = []
-    # Random rounding of a product is down by the least word, and up by the largest wherever it can be.
+    # The smallest random word rounds a product down, the largest one up where possible.
     for words in _extreme_words(term.ports):
         given = {port: torch.full_like(columns["a"], word) for port, word in words.items()}
         raws.append(term.make(columns | given))
@@ -218,7 +218,7 @@ def _values(term: Term) -> Raw | None:
 
 
 def _joined(raws: Sequence[Raw], join: Callable[..., Tensor] = torch.cat) -> Raw:
-    """Numbers one after the other."""
+    """Concatenate numbers."""
     names = ("sign", "exponent", "nan", "inf", "zero")
     limbs = tuple(map(join, zip(*(raw.significand.limbs for raw in raws), strict=True)))
     fields = {name: join([getattr(raw, name) for raw in raws]) for name in names}
@@ -232,7 +232,7 @@ def _taken(raw: Raw, index: Tensor) -> Raw:
 def _pairs(
     stage: Stage, terms: Sequence[Raw | None], waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress
 ) -> str:
-    """Enumerate all pairs of different terms, or all numbers of a single one, until nothing waits any more."""
+    """Enumerate all pairs of different terms, or all numbers of a single term, until all open bins are reached."""
     if any(values is None for values in terms) or len(terms) > 2:
         return ""
     found = [values for values in terms if values is not None]
@@ -241,7 +241,7 @@ def _pairs(
     if len(found) == 1:
         for numbers in torch.arange(counts[0]).split(CHUNK):
             _mark_reached(stage, [_taken(found[0], numbers)], known)
-        return f"all {counts[0]:,} different numbers that are rounded{words}"
+        return f"all {counts[0]:,} different numbers before rounding{words}"
     blocks = _blocks(stage, found[0], found[1], waiting)
     total = sum(len(first) * len(second) for first, second in blocks)
     if total > PAIRS:
@@ -253,20 +253,19 @@ def _pairs(
         if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
             break
     count = math.prod(counts)
-    return f"all {count:,} pairs of different terms{words}; {total:,} of them that may reach one were added up"
+    return f"all {count:,} pairs of different terms{words}; {total:,} candidates among them were added"
 
 
 Block = tuple[Tensor, Tensor]
-"""Indices of terms, each of the first to be added to each of the second."""
+"""Indices of terms: each first term is added to each second term."""
 
 
 def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> list[Block]:
-    """Pairs of terms that may reach a bin that waits, by their exponents and signs.
+    """Choose pairs of terms that may reach an open bin, by exponent and sign.
 
-    Sums of terms further apart than the window, all of which are the larger term and a sticky bit of one sign,
-    are represented by one smaller term of each sign. Sums whose exponents are those of no bin that waits are omitted:
-    without cancellation they are that of the larger term, one more, or one less, and in any case no less than the last
-    place of a term.
+    If terms are further apart than the window, the sum is the larger term and a sticky bit, so one smaller term of each
+    sign represents all. Pairs whose sum cannot have the exponent of an open bin are omitted. Without cancellation the
+    exponent of a sum is that of the larger term, plus or minus one; it is never below the last place of a term.
     """
     wanted = {stage.bounds(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
     first, second = _by_exponent(one), _by_exponent(other)
@@ -276,7 +275,7 @@ def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> li
     far, last = stage.window + 3, tuple(1 - term.span.precision for term in stage.terms)
     for (e, sign), x in first.items():
         near = [(key, y) for key, y in second.items() if abs(e - key[0]) < far]
-        # One term of each sign represents all that are far below, and one of these terms all of them below larger ones.
+        # One term of each sign represents all smaller terms outside the window.
         for s in (False, True):
             below = [key for key in second if key[0] <= e - far and key[1] == s]
             near += [(max(below), second[max(below)][:1])] if below else []
@@ -291,7 +290,7 @@ def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> li
 
 
 def _batches(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Pairs of indices, of many small blocks together, and of large ones in parts."""
+    """Yield pairs of indices in batches; small blocks are merged and large ones are split."""
     held: list[Block] = []
     for first, second in blocks:
         rows = max(CHUNK // max(len(second), 1), 1)
@@ -310,7 +309,7 @@ def _concatenated(held: Sequence[Block]) -> Block:
 
 
 def _exponents_of_sum(terms: tuple[int, int], last: tuple[int, ...], opposite: bool) -> tuple[int, int]:
-    """Least and largest exponent of a nonzero sum; ``last`` are the places below the exponents of the terms."""
+    """Return the smallest and largest exponent of a nonzero sum; ``last`` are the offsets of the terms' last places."""
     top = max(terms)
     if not opposite:
         return top, top + 1
@@ -320,7 +319,7 @@ def _exponents_of_sum(terms: tuple[int, int], last: tuple[int, ...], opposite: b
 
 
 def _by_exponent(raw: Raw) -> dict[tuple[int, bool], Tensor]:
-    """Indices of the numbers of each exponent and sign."""
+    """Group the indices of numbers by exponent and sign."""
     index = torch.nonzero(is_number(raw)).flatten()
     keys = zip(raw.exponent[index].tolist(), raw.sign[index].tolist(), strict=True)
     found: dict[tuple[int, bool], list[int]] = {}
@@ -336,7 +335,7 @@ def _mark_reached(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) ->
 
 
 def _sums(stage: Stage, terms: Sequence[Raw | None], known: dict[str, Flags]) -> str:
-    """Enumerate all sums of fixed-point terms, which are sets of integers."""
+    """Enumerate all sums of fixed-point terms, as sets of integers."""
     spans = [term.span for term in stage.terms]
     quantum = min(span.quantum for span in spans)
     if any(values is None for values in terms) or sum(span.magnitude for span in spans) / 2**quantum > SUMS:
@@ -364,7 +363,7 @@ def _sums(stage: Stage, terms: Sequence[Raw | None], known: dict[str, Flags]) ->
 
 
 def _cancel(sets: Sequence["np.ndarray"]) -> bool:
-    """True if terms that are not all zero may have the sum zero."""
+    """Return True if terms that are not all zero may have the sum zero."""
     return any(
         (functools.reduce(_sumset, [*sets[:n], *sets[n + 1 :]]) == -value).any()
         for n, one in enumerate(sets)
@@ -373,7 +372,7 @@ def _cancel(sets: Sequence["np.ndarray"]) -> bool:
 
 
 def _integers(raw: Raw, quantum: int) -> "np.ndarray":
-    """Numbers, multiples of 2^quantum, in units of that."""
+    """Convert numbers to integer multiples of 2^quantum."""
     down = quantum - (raw.exponent - (raw.significand.width - 1))
     low = torch.where(raw.zero, 0, (raw.significand.low << (-down).clamp(min=0)) >> down.clamp(0, 62))
     integers: np.ndarray = torch.where(raw.sign, -low, low).numpy()
@@ -381,7 +380,7 @@ def _integers(raw: Raw, quantum: int) -> "np.ndarray":
 
 
 def _sumset(one: "np.ndarray", other: "np.ndarray") -> "np.ndarray":
-    """All sums of a number of one set and one of the other: bits of a long integer, moved by each number."""
+    """Return all sums of one number of each set, computed by shifts of a long bit mask."""
     few, many = sorted((one, other), key=len)
     bits = int.from_bytes(np.packbits(np.bincount(many - many[0]).astype(bool), bitorder="little").tobytes(), "little")
     total = 0

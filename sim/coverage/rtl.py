@@ -1,4 +1,4 @@
-"""Coverage of the Verilog itself: lines and toggles, as Verilator counts them under the vectors of the bench."""
+"""Code coverage of the Verilog: lines and toggles that Verilator counts under the vectors of the bench."""
 
 import re
 import tempfile
@@ -17,21 +17,21 @@ from halfulp.tools.paths import machine_errors
 from halfulp.tools.tables import Table
 
 SHOWN = 12
-"""Points of a kind that are named."""
+"""Maximum number of named points per kind."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """Point of the Verilog that Verilator counts.
+    """Line, branch or toggle that Verilator counts.
 
     Attributes
     ----------
     kind : str
         ``line``, ``branch`` or ``toggle``.
     line : int
-        Of the Verilog.
+        Line number in the Verilog.
     what : str
-        The signal and how it changes, or the kind of block.
+        Signal and direction of a toggle, or kind of block.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Point:
 
 
 def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]:
-    """Run the bench's vectors, one a cycle and chained, on a model with counters; raises ToolError if a tool fails."""
+    """Run the vectors of the bench, plain and chained, on a model with counters; raises ToolError if a tool fails."""
     chosen = plan(unit, seed=seed, limit=limit)
     with CompiledModel.of_unit(unit, "covered") as loop:
         loop.reset()
@@ -54,25 +54,25 @@ def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]
             loop.write_coverage(path)
             found = list(_read(path.read_text()))
     if not found:
-        raise ToolError(f"Verilator counted nothing of {unit.name}")
+        raise ToolError(f"Verilator counted no point of {unit.name}")
     return found
 
 
 def _read(text: str) -> Iterator[Point]:
-    """Points of a file of Verilator's: fields between control characters, then a count."""
+    """Parse a Verilator coverage file: fields separated by control characters, then a count."""
     for fields, hits in re.findall(r"^C '(.*)' (\d+)$", text, re.M):
         known = dict(re.findall("\x01([^\x02]*)\x02([^\x01]*)", fields))
         kind = known["page"].partition("/")[0].removeprefix("v_")
         what = re.sub("__0([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), known.get("o", ""))
-        # Yosys writes a signal that starts processes in simulation, and is no part of the design.
+        # Yosys adds a signal that only starts processes in simulation.
         if not what.startswith("$auto$verilog_backend"):
             yield Point(kind, int(known["l"]), what, int(hits))
 
 
 def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Table:
-    """Share of lines, branches and toggles that the vectors of the bench reach.
+    """Compute the share of lines, branches and toggles that the vectors of the bench reach.
 
-    Toggles of bits that are constant by construction are among those that are not reached.
+    Unreached toggles include bits that are constant by construction.
     """
     found = points(unit, seed=seed, limit=limit)
     counts, reached = Counter(point.kind for point in found), Counter(point.kind for point in found if point.hits)

@@ -1,4 +1,4 @@
-"""Bins of the way from a sum of terms to a code: alignment, normalisation, rounding and range."""
+"""Bins between a sum of terms and its code: alignment, normalisation, rounding and range."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ from .bins import Axis, Group
 
 SIGNS = ("+", "-")
 RESTS = ("exact", "below the tie", "at the tie", "above the tie")
-"""Bits that truncation drops, in the order of `rest_of`: guard and sticky, 00, 01, 10 and 11."""
+"""Values of the discarded bits, in the order of `rest_of`: guard and sticky 00, 01, 10 and 11."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Term:
     Parameters
     ----------
     ports : dict of str to int
-        Ports that it depends on, random words and controls among them, and their widths.
+        Widths of the ports that the term depends on, including random words and controls.
     make : callable
         Function from codes by port to numbers.
     span : ValueRange
-        Bounds on them.
+        Bounds on the numbers.
     fixed : bool
-        It is fixed point, of which no number is normalised.
+        True for fixed point, whose numbers are not normalised.
     """
 
     ports: Mapping[str, int]
@@ -52,18 +52,18 @@ class Term:
 
 @dataclass(frozen=True)
 class Stage:
-    """A sum of terms that is rounded to a format.
+    """Sum of terms that is rounded to a format.
 
     Parameters
     ----------
     name : str
-        Prefix of the names of its groups; empty where a unit has only one stage.
+        Prefix of group names; empty if the unit has only one stage.
     terms : tuple of Term
-        Of a running sum the product and any number of the result format.
+        Terms; those of a running sum are a product and any number of the result format.
     quire : Quire, optional
-        Register of an exact sum, which has no -0 without ``signs``.
+        Register of an exact sum; without ``signs`` it has no -0.
     signs : callable, optional
-        Sign of an exact sum that is zero, from the signs of its terms along the last dimension.
+        Function from the signs of the terms, along the last dimension, to the sign of a zero sum.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Stage:
     # Numbers ---------------------------------------------------------------------------------------------------
 
     def total(self, raws: Sequence[Raw]) -> Raw:
-        """The exact sum, with a sticky bit below the bits that rounding needs."""
+        """Return the exact sum, with a sticky bit below the bits that rounding needs."""
         if self.quire is not None:
             return self._in_register(raws, self.quire)
         if len(raws) == 1:
@@ -100,7 +100,7 @@ class Stage:
 
     @property
     def places(self) -> int:
-        """Bits below the last place that rounding needs one by one."""
+        """Number of bits below the last place that rounding examines."""
         return max(self.rounding.bits, 1)
 
     # Groups ----------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Stage:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """Groups, in the order of `bins`."""
-        found = [self._named("what is added", self._origins)]
+        found = [self._named("terms", self._origins)]
         if self._shifts:
             found += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
         found += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
@@ -121,14 +121,14 @@ class Stage:
         return tuple(found)
 
     def bins(self, raws: Sequence[Raw], word: Tensor | None, result: Codes) -> list[Places]:
-        """Numbers of the bins that sums fall into, for each group.
+        """Return the bin indices of sums, for each group.
 
         Parameters
         ----------
         raws : sequence of Raw
-            The terms.
+            Terms of the sums.
         word : Tensor, optional
-            Random word of the rounding.
+            Random words of the rounding.
         result : array
             Codes of the results.
         """
@@ -176,17 +176,17 @@ class Stage:
 
     @cached_property
     def _shifts(self) -> bool:
-        """True if terms are aligned and their sum is normalised; fixed point is neither."""
+        """True if terms are aligned and the sum is normalised, which fixed point does not need."""
         return len(self.terms) > 1 and not all(term.fixed for term in self.terms)
 
     @cached_property
     def window(self) -> int:
-        """Bits in which terms overlap: beyond, the smaller one is a sticky bit."""
+        """Number of bits in which terms overlap; a smaller term beyond them is only a sticky bit."""
         return max(*(term.span.precision for term in self.terms), self.o.precision + self.places)
 
     @cached_property
     def _most(self) -> int:
-        """Largest distance with a bin of its own: the window and two more."""
+        """Largest distance with its own bin: the window plus two."""
         return self.window + 2
 
     @cached_property
@@ -218,14 +218,14 @@ class Stage:
         moves = (*(f"{n} up" for n in range(up, 0, -1)), "stays", *(f"{n} down" for n in range(1, most + 1)))
         if len(self.terms) > 2:
             return Axis("first bit", (*moves, f"{most + 1} or more down"))
-        # The sum of two terms of one sign loses no bit, and a difference gains none.
+        # Equal signs never move the first bit down, and opposite signs never move it up.
         equal = (f"equal signs, {move}" for move in moves[: up + 1])
         opposite = (f"opposite signs, {move}" for move in moves[up:])
         return Axis("first bit", (*equal, *opposite, f"{most + 1} or more down"))
 
     @cached_property
     def _carries(self) -> int:
-        """Places that the first bit of a sum may lie above that of its largest term."""
+        """Maximum number of places between the first bit of the largest term and that of the sum."""
         largest_significands = [2 - 2.0 ** (1 - term.span.precision) for term in self.terms]
         return int(math.log2(sum(largest_significands)))
 
@@ -240,7 +240,7 @@ class Stage:
 
     @cached_property
     def _edges(self) -> tuple[dict[int, str], dict[int, str]]:
-        """Magnitude codes of each sign at which ranges begin, with their names."""
+        """Magnitude codes where ranges start, with their names, for each sign."""
         return self._grid.edges(0), self._grid.edges(1)
 
     @property
@@ -254,14 +254,14 @@ class Stage:
 
     @cached_property
     def _range_places(self) -> dict[tuple[int, int | str, int], int]:
-        """For sign, edge and rest the place on the axis."""
+        """Index of each label on the range axis, by sign, edge and class of the discarded bits."""
         keys: list[tuple[int, int | str, int]] = []
         for negative in (0, 1):
             zero_signs = 2 if self.o.has_negative_zero else 1
             for code in self._edges[negative]:
                 rests = range(4)
                 if self.o.rounds == "string" and code in (0, self._grid.max_code):
-                    # Between zero and the smallest number, and beyond the largest, there is no tie.
+                    # With rounding on the code string there is no tie below the smallest number or above the largest.
                     rests = range(2) if code == 0 else range(1)
                 keys += [(negative, code, rest) for rest in rests if code or rest or negative < zero_signs]
             if self.o.lowest < 0 or not negative:
@@ -287,8 +287,10 @@ class Stage:
 
     @cached_property
     def _range_table(self) -> tuple[Tensor, Tensor]:
-        """Edges in ascending order, and places by sign, by twice the number of edges below and whether it is one
-        itself, and by rest."""
+        """Edges in ascending order, and label indices by sign, position among the edges, and rest.
+
+        The position is twice the number of edges below, plus one at an edge.
+        """
         codes = sorted({*self._edges[0], *self._edges[1]})
         table = torch.full((2, 2 * len(codes) + 1, 4), NONE)
         for negative, at, rest in itertools.product((0, 1), range(table.shape[1]), range(4)):
@@ -317,7 +319,7 @@ class Stage:
         return _numpy(torch.where(x.nan | x.inf, NONE, place))
 
     def bounds(self, group: str, index: int) -> "Bounds":
-        """Bounds on the exact results of a bin of a group."""
+        """Return bounds on the exact results in a bin of a group."""
         axes = {self._named("range", self._ranges).name: self._range_bounds}
         if self._shifts:
             axes[self._named("normalisation", self._normalisations).name] = self._normalisation_bounds
@@ -328,11 +330,11 @@ class Stage:
 
     def _range_bounds(self, index: int) -> "Bounds":
         negative, edge, rest = next(key for key, place in self._range_places.items() if place == index)
-        # A sum of any terms may be zero, which has no exponent.
+        # A zero sum has no exponent.
         return _bounds_at(self.o, negative, edge) if edge or rest else Bounds()
 
     def _normalisation_bounds(self, index: int) -> "Bounds":
-        """Bounds of a normalisation; the first places are of two terms of one sign, all others of differences."""
+        """Return bounds for a normalisation bin; sums of equal signs have the first bins, differences the others."""
         equal = self._carries + 1 if len(self.terms) == 2 else 0
         down = index - equal - (self._carries if not equal else 0)
         if index < equal:
@@ -382,7 +384,7 @@ class Stage:
         return (extreme(dropped), extreme(word)), (_numpy(torch.where(counted & (edge >> 1 == 0), edge, NONE)),)
 
     def extreme_words(self, raws: Sequence[Raw]) -> list[Tensor | None]:
-        """Random words that together reach every bin that any word reaches."""
+        """Return the random words that together reach every bin that any word reaches."""
         if not self.rounding.bits:
             return [None]
         x = self.total(raws)
@@ -393,14 +395,14 @@ class Stage:
 
 
 def rest_of(z: Truncated) -> Tensor:
-    """Part of a last place that truncation drops: 0 nothing, 1 below the tie, 2 at it, 3 above it."""
+    """Return the class of the truncated rest: 0 exact, 1 below the tie, 2 at the tie, 3 above the tie."""
     guard = z.seen >> (z.places - 1)
     below = ((z.seen & mask(z.places - 1)) != 0) | z.sticky
     return 2 * guard + below.to(torch.int64)
 
 
 def first_bits(z: Truncated, negative: Tensor, o: Format) -> Tensor:
-    """First bits that are dropped, as stochastic rounding sees them: of a floor, those of the signed number."""
+    """Return the first discarded bits for stochastic rounding; with floors, those of the signed number."""
     if o.rounds != "floor":
         return z.seen
     return torch.where(negative, -(z.seen + z.sticky), z.seen) & mask(z.places)
@@ -408,14 +410,14 @@ def first_bits(z: Truncated, negative: Tensor, o: Format) -> Tensor:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on the sums that a bin may have.
+    """Bounds on the sums in a bin.
 
     Attributes
     ----------
     since, until : float
-        Least and largest exponent of them.
+        Smallest and largest exponent of the sums.
     least, most : float
-        Distance of their first bit below that of the largest term.
+        Bounds on the distance from the first bit of the largest term to that of the sum.
     """
 
     since: float = -math.inf
@@ -425,7 +427,7 @@ class Bounds:
 
 
 def _bounds_at(o: Format, negative: int, edge: int | str) -> Bounds:
-    """Exponents of numbers of a sign that are truncated to a magnitude code."""
+    """Return bounds on the exponents of numbers that are truncated to a magnitude code."""
     if isinstance(edge, str):
         return Bounds(since=floor_log2(o.largest)) if edge == "beyond" else Bounds()
     grid = Grid.of(o)
@@ -439,12 +441,12 @@ def _bounds_at(o: Format, negative: int, edge: int | str) -> Bounds:
 
 
 def is_number(raw: Raw) -> Tensor:
-    """True where terms are finite, and not zero."""
+    """Return True for finite nonzero terms."""
     return ~(raw.zero | raw.nan | raw.inf)
 
 
 def _exponents(raws: Sequence[Raw]) -> Tensor:
-    """Exponents of terms; those of NaN, infinities and zeros are below all others."""
+    """Return the exponents of terms; NaN, infinities and zeros have the lowest exponent."""
     return torch.stack([torch.where(is_number(raw), raw.exponent, ZERO_EXPONENT) for raw in raws])
 
 

@@ -1,4 +1,4 @@
-"""Bins of the clock cycles of a handshake: transfers, waits and gaps, and their lengths."""
+"""Bins of the clock cycles of a handshake: transfers, waits, gaps, and their lengths."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ _TAKEN = _STREAM.index("taken")
 
 
 def groups(unit: Any) -> dict[str, tuple[Group, ...]]:
-    """Groups of each side of a unit, in the order of `bins`."""
+    """Return the groups of each side of a unit, in the order of `bins`."""
     found = {side: _stream_groups(side) for side in STREAMS}
     if unit.clocked:
         states = _states(unit)
@@ -39,9 +39,9 @@ def _lengths(name: str) -> Group:
 
 
 def _pairs(side: str) -> dict[tuple[int, int], str]:
-    """Pairs of states that may follow each other in a stream, whose offers stay until they are taken.
+    """Return the pairs of states that may follow each other in a stream, whose offers hold until their transfer.
 
-    ``ready`` of an input while nothing is offered has no effect.
+    At an input without an offer, ``ready`` has no effect.
     """
     states = range(len(_STREAM))
     legal = [(before, after) for before in states for after in states if before != _WAITS or after in (_WAITS, _TAKEN)]
@@ -58,15 +58,17 @@ def _stream_groups(side: str) -> tuple[Group, ...]:
 
 
 def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
-    """Numbers of the bins of clock cycles, by groups of a side; raises ValueError for an unknown side or signal."""
+    """Return the bin indices of clock cycles by group of a side; raises ValueError for an unknown side or signal."""
     if side not in SIGNALS or (side == PLAIN and not unit.clocked):
         known = ", ".join(name for name in SIGNALS if name != PLAIN or unit.clocked)
-        raise ValueError(f"{unit.name} has no side {side!r}; it has {known}")
+        raise ValueError(f"unknown side {side!r} of {unit.name}: expected {known}")
     if set(cycles) != set(SIGNALS[side]):
-        raise ValueError(f"the side {side} has the signals {' and '.join(SIGNALS[side])}, not {', '.join(cycles)}")
+        raise ValueError(f"invalid signals {', '.join(cycles)} of side {side}: expected {' and '.join(SIGNALS[side])}")
     first, second = (np.asarray(cycles[name]).astype(bool) for name in SIGNALS[side])
     if len(first) != len(second):
-        raise ValueError(f"{len(first)} cycles of {SIGNALS[side][0]} are beside {len(second)} of {SIGNALS[side][1]}")
+        raise ValueError(
+            f"{len(first)} cycles of {SIGNALS[side][0]} and {len(second)} of {SIGNALS[side][1]}: expected equal lengths"
+        )
     if side == PLAIN:
         return _plain_bins(unit, first, second)
     state = 2 * first + second
@@ -89,7 +91,7 @@ def _plain_bins(unit: Any, enable: "np.ndarray", valid: "np.ndarray") -> list[Pl
 
 
 def _run_lengths(where: "np.ndarray") -> Places:
-    """Places of the lengths of runs of cycles, without one that does not end."""
+    """Return the label indices of the lengths of runs of cycles, without an unfinished run."""
     steps = np.diff(np.concatenate([[False], where]).astype(np.int8))
     begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
     lengths = ends - begins[: len(ends)]
@@ -97,10 +99,10 @@ def _run_lengths(where: "np.ndarray") -> Places:
 
 
 def _waits_before(state: "np.ndarray", taken: "np.ndarray") -> Places:
-    """Number of cycles that each transfer waited."""
+    """Return the number of cycles that each transfer waited."""
     waiting = np.concatenate([[0], np.cumsum(state == _WAITS)])
     previous = np.concatenate([[0], taken[:-1]]) if len(taken) else taken
-    # All waits since the transfer before belong to this one, because an offer stays.
+    # All waits since the previous transfer belong to this one, because an offer holds until its transfer.
     first = np.flatnonzero(state == _TAKEN)[:1]
     previous[:1] = first
     return (waiting[taken] - waiting[previous]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Verdicts on the bins of a unit: hit, proved to be out of reach, or open."""
+"""Verdicts on the bins of a unit: hit, proved unreachable, or open."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from .bins import Counts, Group
 from .collect import Coverage
 from .reach import Flags, Reach
 
-HIT, EXCLUDED, OPEN, REFUTED = "hit", "out of reach", "open", "hit, though proved to be out of reach"
+HIT, EXCLUDED, OPEN, REFUTED = "hit", "unreachable", "open", "hit despite a proof"
 
 SHOWN = 20
-"""Bins of a verdict that are named; a table in a file has all."""
+"""Maximum number of named bins per verdict; the table of bins names all."""
 
 WIDE = 24
-"""Patches side by side in the panel of a group of one axis."""
+"""Maximum number of patches per row in the panel of a group with one axis."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Finding:
     Attributes
     ----------
     counts : array
-        Hits of each.
+        Hit counts of the bins.
     excluded : array of bool
-        Bins that are proved to be out of reach.
+        Bins that are proved unreachable.
     proof : str
-        Sets of inputs that were enumerated for that.
+        Enumerated set of cases.
     """
 
     group: Group
@@ -45,12 +45,12 @@ class Finding:
     proof: str
 
     def verdicts(self) -> list[str]:
-        """Verdict of each bin."""
+        """Return the verdict of each bin."""
         hit = self.counts > 0
         return np.select([hit & self.excluded, hit, self.excluded], [REFUTED, HIT, EXCLUDED], OPEN).tolist()
 
     def bins(self, verdict: str) -> list[str]:
-        """Names of the bins of a verdict."""
+        """Return the names of the bins with this verdict."""
         return [self.group.label(index) for index, own in enumerate(self.verdicts()) if own == verdict]
 
 
@@ -65,7 +65,7 @@ class Verdicts:
     vectors, cycles : int
         Numbers of counted vectors and clock cycles.
     findings : tuple of Finding
-        One for each group.
+        Verdicts of each group.
     """
 
     title: str
@@ -75,26 +75,26 @@ class Verdicts:
 
     @classmethod
     def of(cls, coverage: Coverage, progress: Progress = silent) -> "Verdicts":
-        """Verdicts of a coverage, with proofs for the bins that were not hit."""
+        """Return the verdicts of a coverage, with proofs for the bins without hits."""
         known = proofs.of(coverage, progress)
         found = []
         for name, group in coverage.groups.items():
-            # Handshakes depend on the bench or the design around a unit: none of their bins is out of reach.
+            # Handshakes depend on the environment of a unit, so their bins have no proofs.
             one = known.get(name, Reach(np.zeros(group.size, dtype=bool), ""))
             found.append(Finding(group, coverage.counts[name].copy(), one.excluded, one.proof))
         return cls(coverage.unit.name, coverage.vectors, coverage.cycles, tuple(found))
 
     def count(self, verdict: str) -> int:
-        """Bins of a verdict."""
+        """Return the number of bins with this verdict."""
         return sum(finding.verdicts().count(verdict) for finding in self.findings)
 
     @property
     def closed(self) -> bool:
-        """True if every bin was hit or is proved to be out of reach, and none is both."""
+        """True if every bin is either hit or proved unreachable, and no proof is refuted."""
         return self.vectors > 0 and not self.count(OPEN) and not self.count(REFUTED)
 
     def table(self) -> Table:
-        """Groups, a row each."""
+        """Return the table with one row per group."""
         frame = pd.DataFrame(
             [
                 {
@@ -118,12 +118,12 @@ class Verdicts:
                 f"{sums}, of {sum(finding.group.size for finding in self.findings):,} bins; "
                 f"{self.vectors:,} vectors, {self.cycles:,} clock cycles of handshakes.",
                 "min hits: smallest number of hits of a bin that was hit.",
-                "proof: cases that were enumerated to show that a bin is out of reach.",
+                "proof: cases that were enumerated to prove a bin unreachable.",
             ],
         )
 
     def bins_table(self) -> Table:
-        """Every bin."""
+        """Return the table of all bins."""
         rows = [
             {"group": finding.group.name, "bin": label, "hits": int(hits), "verdict": verdict, "proof": proof}
             for finding in self.findings
@@ -133,7 +133,7 @@ class Verdicts:
         return Table(f"Bins of {self.title}", pd.DataFrame(rows), {"hits": ","})
 
     def lines(self) -> Iterator[str]:
-        """Bins that are not hit, by name and verdict: first those that are wrong."""
+        """Yield the names of bins without hits by verdict, wrong ones first."""
         for verdict in (REFUTED, OPEN, EXCLUDED):
             for finding in self.findings:
                 names = finding.bins(verdict)
@@ -142,7 +142,7 @@ class Verdicts:
                     yield f"{verdict}: {finding.group.name}: {'; '.join(names[:SHOWN] + more)}"
 
     def plot(self) -> Any:
-        """Draw a panel for each group, with a patch for each bin."""
+        """Draw one panel per group, with one patch per bin."""
         # matplotlib takes long to load.
         from halfulp.tools.plots import Heat, plot_heats
 

@@ -1,4 +1,4 @@
-"""Proofs about units, for all inputs: claims as circuits that detect when they do not hold, and a prover."""
+"""Formal proofs about units: claims as circuits that detect a violation, and a prover."""
 
 LIMIT = 60.0
-"""Default limit of one proof in seconds."""
+"""Default time limit of a proof in seconds."""

@@ -1,4 +1,4 @@
-"""Claims about units, and their verdicts: proved, refuted with a witness, or not finished."""
+"""Claims about units, with verdicts: proved, refuted with a counterexample, or not finished."""
 
 import collections
 import contextlib
@@ -22,10 +22,10 @@ from .miters import Miter
 from .prove import PROVED, REFUTED, UNFINISHED, Question, Verdict, versions
 
 SMALL = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
-"""Formats for which all is claimed by default."""
+"""Formats with all claims by default."""
 
 LARGE = ("fp16", "bf16")
-"""Larger formats, with the claims that are known to finish, and some that are not."""
+"""Larger formats, for which some claims may not finish within the time limit."""
 
 UNITS = ("mul", "add", "fma", "mac", "convert")
 
@@ -36,39 +36,43 @@ STREAMS = ("stream waits", "stream order", "stream reset")
 
 
 class Kind(NamedTuple):
-    """A kind of claim: a line about it, and the circuit for a unit whose output is high where it does not hold."""
+    """Kind of claim: its text, and the function that builds a circuit whose output is high for a violation."""
 
-    says: str
+    text: str
     miter: Callable[[Implementation], Miter]
 
 
 KINDS = {
-    "commutes": Kind("a and b change places", properties.commutes),
-    "monotone": Kind("what is ordered stays ordered when it is rounded", properties.monotone),
-    "rz below rn": Kind("rounded toward zero it is no larger than to nearest", properties.toward_zero),
-    "valid": Kind("results are valid codes", properties.valid),
-    "symmetric": Kind("other signs give the other sign", properties.symmetric),
-    "lazy is eager": Kind(
-        "both structures of stochastic rounding", partial(structures.equal, stochastic=("lazy", "eager"))
+    "commutes": Kind("a and b are interchangeable", properties.commutes),
+    "monotone": Kind("rounding preserves the order of numbers", properties.monotone),
+    "rz below rn": Kind(
+        "a result rounded toward zero is no larger than one rounded to nearest", properties.toward_zero
     ),
-    "DSP is LUT": Kind("products for DSP blocks and for tables", partial(structures.equal, dsp=(False, True))),
+    "valid": Kind("results are valid codes", properties.valid),
+    "symmetric": Kind("negated operands give the negated result", properties.symmetric),
+    "lazy is eager": Kind(
+        "lazy and eager stochastic rounding agree", partial(structures.equal, stochastic=("lazy", "eager"))
+    ),
+    "DSP is LUT": Kind("products for DSP blocks and for LUTs agree", partial(structures.equal, dsp=(False, True))),
     "pipelined": Kind("register stages change no result", structures.pipelined),
-    "stalls": Kind("nothing moves while the clock enable is low", structures.held),
-    "reset": Kind("results are +0 until the first are due", structures.after_reset),
-    "stream waits": Kind("a waiting result holds, and nothing is lost meanwhile", structures.stream_waits),
-    "stream order": Kind("every result once, in order, and no other", structures.stream_is_in_order),
-    "stream reset": Kind("no result before the first is due", structures.stream_starts_empty),
+    "stalls": Kind("no register changes while the clock enable is low", structures.held),
+    "reset": Kind("after a reset, outputs are +0 until the first result is due", structures.after_reset),
+    "stream waits": Kind("a waiting result holds, and no operand is lost meanwhile", structures.stream_waits),
+    "stream order": Kind(
+        "every vector has one result, in order, and there is no other result", structures.stream_is_in_order
+    ),
+    "stream reset": Kind("after a reset, there is no result before the first is due", structures.stream_starts_empty),
 }
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim about one unit.
+    """Claim about a unit.
 
     Parameters
     ----------
     kind : str
-        Of `KINDS`.
+        Key of `KINDS`.
     """
 
     kind: str
@@ -80,18 +84,18 @@ class Claim:
         return str(self.asked)
 
     def miter(self) -> Miter:
-        """Circuit whose output is high where the claim does not hold."""
+        """Build the circuit whose output is high if the claim is violated."""
         return KINDS[self.kind].miter(self.asked)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim and its verdict.
+    """Claim with its verdict.
 
     Attributes
     ----------
     lines : tuple of str
-        Of a refuted claim the witness, for people.
+        Report of the counterexample of a refuted claim.
     """
 
     claim: Claim
@@ -100,27 +104,27 @@ class Finding:
 
 
 def claims(unit: str = "all", fmt: str | None = None, **options: Any) -> list[Claim]:
-    """Claims about a unit by its text or by the short form with options; or about a unit of the catalogue, or all, in a
-    format, or in all of `SMALL` and `LARGE`.
+    """Return the claims about a unit, in text or short form, about a unit of the catalogue, or about all units.
 
-    It raises ValueError if nothing is claimed of the unit, or there is no such format.
+    Without a format, the claims are about all formats of `SMALL` and `LARGE`. Raises ValueError if there are no claims
+    about the unit, or the format is unknown.
     """
     if options or not unit.isalnum():
         return _of_text(implementation(unit, fmt, **options))
     if unit not in ("all", *UNITS):
-        raise ValueError(f"nothing is claimed of {unit}; there are claims about {', '.join(UNITS)}, and all of them")
+        raise ValueError(f"there are no claims about {unit}: expected all, {', '.join(UNITS)}, or the text of a unit")
     formats = (*SMALL, *LARGE) if fmt is None else (fmt,)
     found = [claim for text in formats for claim in _claims(text)]
     return [claim for claim in found if unit in ("all", claim.asked.spec.form.unit)]
 
 
 def _of_text(asked: Implementation) -> list[Claim]:
-    """Claims about one unit: those that the catalogue has of it, and those about structures, which hold for all."""
+    """Return the claims about a unit: those of the catalogue, and those about structures, which hold for all."""
     known = [claim for claim in _claims(str(asked.spec.operands["a"])) if claim.asked.spec == asked.spec]
-    # Register stages are at other places in another structure, so their contents cannot be compared.
+    # Different structures have different register stages, so only units without stages are comparable.
     plain = asked.with_build(pipeline=0)
-    found = [Claim("DSP is LUT", plain)] if _is_granted(plain.with_build(dsp=True)) else []
-    found += [Claim("lazy is eager", plain)] if _is_granted(plain.with_build(stochastic="eager")) else []
+    found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
+    found += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
     registered = asked.with_build(pipeline=asked.build.pipeline or 1)
     found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *STREAMS)]
     return list(dict.fromkeys([*known, *found]))
@@ -148,7 +152,7 @@ def _properties(fmt: str) -> Iterator[Claim]:
 
 def _structures(fmt: str) -> Iterator[Claim]:
     eager = [short(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
-    yield from (Claim("lazy is eager", one.with_build(stochastic=None)) for one in eager if _is_granted(one))
+    yield from (Claim("lazy is eager", one.with_build(stochastic=None)) for one in eager if _exists(one))
     yield from (Claim("DSP is LUT", short(unit, fmt)) for unit in ("mul", "fma", "mac"))
     for unit in ("mul", "add", "fma", "convert", "mac"):
         to = None if unit != "convert" else "e4m3fn" if fmt == "e5m2" else "e5m2"
@@ -159,8 +163,8 @@ def _structures(fmt: str) -> Iterator[Claim]:
             yield Claim("reset", short(unit, fmt, pipeline=2))
 
 
-def _is_granted(asked: Implementation) -> bool:
-    """True if there is such a unit."""
+def _exists(asked: Implementation) -> bool:
+    """Return True if the unit exists."""
     try:
         asked.component()
     except ValueError:
@@ -171,22 +175,22 @@ def _is_granted(asked: Implementation) -> bool:
 def examine(
     wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Iterator[Finding]:
-    """Verdicts on claims in their order, several side by side; stored ones are not proved again.
+    """Prove claims in parallel and yield their findings in order; cached verdicts are not proved again.
 
     Parameters
     ----------
     wanted : iterable of Claim
     limit : float
-        Seconds that one may take.
+        Time limit of each proof in seconds.
     progress : Progress
-        Advances with each that is through.
+        Advances with each finding.
     pool : JobPool
-        Runs the proofs.
+        Pool that runs the proofs.
 
     Raises
     ------
     ToolError
-        If a tool fails. Findings until then are saved.
+        If a tool fails; earlier verdicts are cached.
     """
     waiting: collections.deque[tuple[Claim, Question]] = collections.deque()
     verdicts: dict[Question, Verdict] = {}
@@ -218,12 +222,14 @@ def examine(
 
 
 def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
-    """A witness as text: codes and numbers at the ports of its units, with the commands that save these vectors; of a
-    claim about registers, all register values and inputs."""
+    """Format a counterexample: codes and numbers at the ports of each unit, with the commands that save these vectors.
+
+    For a claim about registers, format the values of registers and inputs.
+    """
     assert verdict.witness is not None
     miter = claim.miter()
     if miter.steps:
-        # Registers are given values that may not occur after a reset, so that there is no vector to save.
+        # The registers may have values that do not occur after a reset, so there is no vector to save.
         yield from (f"  {name} = {verdict.witness.get(name, 0):#x}" for name in sorted(miter.free))
         return
     for unit, codes in simulated(miter, verdict.witness):
@@ -234,7 +240,7 @@ def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """Table of claims and verdicts, in their order."""
+    """Return the table of claims and verdicts."""
     # pandas takes long to load.
     import pandas as pd
 
@@ -247,16 +253,16 @@ def table(findings: Sequence[Finding]) -> Table:
         {"seconds": ".1f"},
         [
             ", ".join(f"{counts[status]} {status}" for status in (PROVED, REFUTED, UNFINISHED))
-            + f", in {sum(finding.verdict.seconds for finding in findings):.0f} seconds of ABC, cached ones included.",
-            *(f"{kind}: {KINDS[kind].says}." for kind in kinds),
+            + f", in {sum(finding.verdict.seconds for finding in findings):.0f} seconds of ABC, with cached proofs.",
+            *(f"{kind}: {KINDS[kind].text}." for kind in kinds),
         ],
     )
 
 
 def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str, int]]]:
-    """The units of a circuit without registers, with the codes at their ports, in Amaranth's own simulator.
+    """Simulate a circuit without registers in Amaranth; return its units with the codes at their ports.
 
-    It raises ToolError if the claim holds there.
+    Raises ToolError if the claim holds in the simulation.
     """
     from amaranth.hdl import Module, Value
     from amaranth.sim import Simulator
@@ -280,5 +286,7 @@ def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str
     simulator.add_testbench(drive)
     simulator.run()
     if bad != [1]:
-        raise ToolError("the witness that ABC gives is none in Amaranth's simulator; one of them is wrong")
+        raise ToolError(
+            "ABC and Amaranth's simulator disagree: the counterexample does not violate the claim in simulation"
+        )
     return found

@@ -1,4 +1,4 @@
-"""Order, magnitude and sign of codes, as hardware, from the description of their format alone."""
+"""Order, magnitude and sign of codes in hardware, derived only from the descriptor of the format."""
 
 from amaranth.hdl import Array, Cat, Const, Mux, Value
 
@@ -6,7 +6,7 @@ from halfulp.hdl.formats import Format
 
 
 def is_nan(fmt: Format, bits: Value) -> Value:
-    """True for codes of no number: NaN, or NaR of a posit."""
+    """Return 1 for NaN codes, including NaR."""
     if not fmt.has_nan:
         return Const(0, 1)
     if fmt.code_order == "table":
@@ -18,7 +18,7 @@ def is_nan(fmt: Format, bits: Value) -> Value:
 
 
 def rank(fmt: Format, bits: Value) -> Value:
-    """A signed integer that orders codes as their numbers are ordered; both zeros have the same one."""
+    """Return a signed integer with the order of the numbers; both zeros are equal."""
     match fmt.code_order:
         case "sign-magnitude":
             return Mux(bits[-1], -bits[:-1], bits[:-1]).as_signed()
@@ -31,7 +31,7 @@ def rank(fmt: Format, bits: Value) -> Value:
 
 
 def magnitude(fmt: Format, bits: Value) -> Value:
-    """An unsigned integer that orders codes of one sign by magnitude. A NaN of an overflow is above every number."""
+    """Return an unsigned integer with the order of magnitudes; a NaN from overflow is above every number."""
     match fmt.code_order:
         case "sign-magnitude":
             return bits[:-1]
@@ -46,9 +46,11 @@ def magnitude(fmt: Format, bits: Value) -> Value:
 
 
 def negated(fmt: Format, bits: Value) -> Value:
-    """Code of the number with the other sign, and of NaN the same; raises ValueError if a number has no opposite."""
+    """Return the code of the negated number; NaN keeps its code. Raises ValueError if the format is not symmetric."""
     if not fmt.is_symmetric:
-        raise ValueError(f"{fmt} is not symmetric: not every number has an opposite that rounds alike")
+        raise ValueError(
+            f"{fmt} is not symmetric: expected a format in which every number has a negative that rounds alike"
+        )
     match fmt.code_order:
         case "sign-magnitude":
             zero_stays = ~bits[:-1].any() & Const(int(not fmt.has_negative_zero), 1)
@@ -59,10 +61,10 @@ def negated(fmt: Format, bits: Value) -> Value:
 
 
 def is_negative(fmt: Format, bits: Value) -> Value:
-    """True for numbers below zero."""
+    """Return 1 for negative numbers."""
     return rank(fmt, bits) < 0
 
 
 def is_zero(fmt: Format, bits: Value) -> Value:
-    """True for codes of zero."""
+    """Return 1 for codes of zero."""
     return (rank(fmt, bits) == 0) & ~is_nan(fmt, bits)

@@ -1,4 +1,4 @@
-"""Claims as circuits with an output that is 1 where the claim does not hold."""
+"""Miters: circuits whose output is 1 if a claim is violated."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ Codes = Mapping[str, Value]
 
 
 class Miter(Elaboratable):
-    """Units beside each other, and a comparison of their results.
+    """Circuit that compares the results of units.
 
     Parameters
     ----------
     inputs : dict of str to int
-        Names and widths of inputs, which may have any value.
+        Widths of the free inputs, by name.
     wrong : callable
-        Makes the value that must never be 1, from a module and this miter.
+        Function from a module and this miter to the value that must never be 1.
     steps : sequence of Step
-        Modules that it has instances of.
+        Modules with instances in the circuit.
     registers : bool
-        It has registers of its own, in the domain ``sync``.
+        True if the circuit has its own registers, in the domain ``sync``.
 
     Attributes
     ----------
     free : dict of str to Signal
-        The inputs, which are also items.
+        Inputs; ``miter[name]`` is one of them.
     bad : Signal
-        The claim does not hold for these inputs.
+        1 if these inputs violate the claim.
     applied : list of Unit
-        The units in it, once it was elaborated.
+        Units in the circuit, after elaboration.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Miter(Elaboratable):
         return self.free[name]
 
     def question(self, name: str) -> Question:
-        """Question about the circuit."""
+        """Return the question about the circuit."""
         ports = [*self.free.values(), self.bad, *([self.domain.clk] if self.registers else [])]
         return Question(name, circuit(self, ports), self.steps, self.registers)
 
@@ -68,7 +68,7 @@ class Miter(Elaboratable):
         return m
 
     def apply(self, m: Module, unit: Any, codes: Codes) -> dict[str, Value]:
-        """Results of a combinational unit on some codes."""
+        """Add a combinational unit with these input codes; return its outputs."""
         m.submodules += unit
         self.applied.append(unit)
         m.d.comb += [Value.cast(getattr(unit, name)).eq(codes[name]) for name in unit.inputs]
@@ -76,30 +76,30 @@ class Miter(Elaboratable):
 
 
 @dataclass(frozen=True)
-class After:
-    """A clock cycle: registers before and after it, and the outputs in it."""
+class Cycle:
+    """Clock cycle of a component: registers before and after it, and outputs."""
 
     held: Codes
     next: Codes
     outputs: Codes
 
     def moved(self) -> Value:
-        """True if any register changes."""
+        """Return 1 if any register changes."""
         return differ(self.held, self.next)
 
 
 @dataclass(frozen=True)
 class Clocked:
-    """A component with registers in a miter, cycle by cycle.
+    """Component with registers in a miter, cycle by cycle.
 
-    Its inputs in cycle ``n`` are the inputs ``NAME@n`` of the miter, and its registers ``held@NAME``.
+    Its inputs in cycle ``n`` are the miter's inputs ``NAME@n``, and its registers ``held@NAME``.
 
     Parameters
     ----------
     inputs, outputs : dict of str to int
-        Widths of its ports, but for the clock.
+        Widths of the ports, without the clock.
     fixed : dict of str to int
-        Constants for some of the inputs.
+        Constant inputs.
     """
 
     step: Step
@@ -108,20 +108,20 @@ class Clocked:
     fixed: Mapping[str, int]
 
     def given(self, cycles: Iterable[int] = (0,)) -> dict[str, int]:
-        """Inputs of a miter for the component's inputs in some cycles."""
+        """Return the miter inputs for the component's inputs in these cycles."""
         free = {name: width for name, width in self.inputs.items() if name not in self.fixed}
         return {f"{name}@{number}": width for number in cycles for name, width in free.items()}
 
     def free(self, cycles: Iterable[int] = (0,)) -> dict[str, int]:
-        """Inputs of a miter for registers of any value, and for the component's inputs in some cycles."""
+        """Return the miter inputs for free register values, and for the component's inputs in these cycles."""
         return {f"held@{name}": width for name, width in self.step.registers.items()} | self.given(cycles)
 
     def held(self, i: Miter) -> dict[str, Value]:
-        """Registers of any value."""
+        """Return the free register values."""
         return {name: i[f"held@{name}"] for name in self.step.registers}
 
-    def advance(self, m: Module, i: Miter, held: Codes, number: int = 0, **given: Value) -> After:
-        """A clock cycle from some register values; ``given`` has precedence over constants and inputs of the miter."""
+    def advance(self, m: Module, i: Miter, held: Codes, number: int = 0, **given: Value) -> Cycle:
+        """Add a clock cycle from these register values; ``given`` overrides constants and inputs of the miter."""
         step = self.step
         next_ = {name: Signal(width, name=f"next_{name}") for name, width in step.registers.items()}
         outputs = {name: Signal(width, name=f"{name}_seen") for name, width in self.outputs.items()}
@@ -136,34 +136,34 @@ class Clocked:
         connections |= {f"o_next@{name}": value for name, value in next_.items()}
         connections |= {f"o_{name}": value for name, value in outputs.items()}
         m.submodules += Instance(step.name, **connections)
-        return After(held, next_, outputs)
+        return Cycle(held, next_, outputs)
 
-    def run(self, m: Module, i: Miter, held: Codes, cycles: Iterable[int], **given: Value) -> list[After]:
-        """One clock cycle after another."""
-        found: list[After] = []
+    def run(self, m: Module, i: Miter, held: Codes, cycles: Iterable[int], **given: Value) -> list[Cycle]:
+        """Add consecutive clock cycles."""
+        found: list[Cycle] = []
         for number in cycles:
             found.append(self.advance(m, i, found[-1].next if found else held, number, **given))
         return found
 
 
 def differ(x: Codes, y: Codes) -> Value:
-    """True if some value is not the same in both."""
+    """Return 1 if any value differs."""
     return Cat(*(x[name] != y[name] for name in x)).any()
 
 
 def widths(shapes: Mapping[str, Any]) -> dict[str, int]:
-    """Names and widths of ports, from ``unit.inputs`` or ``unit.outputs``."""
+    """Return the widths of ports by name, from ``unit.inputs`` or ``unit.outputs``."""
     return {port.name: port.width for port in Ports.of(shapes)}
 
 
 def ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
-    """Widths of the inputs and outputs of a unit, controls included, but for the clock."""
+    """Return the widths of a unit's inputs, including controls, and outputs, without the clock."""
     controls = ["rst", "en"] * unit.clocked + ["valid"] * unit.has_valid
     return widths(unit.inputs) | dict.fromkeys(controls, 1), widths(unit.outputs)
 
 
 def stream_ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
-    """Widths of the inputs and outputs of a unit's stream wrapper, but for the clock."""
+    """Return the widths of the inputs and outputs of a unit's stream wrapper, without the clock."""
     return (
         {"rst": 1, "i__valid": 1, "i__payload": Ports.of(unit.inputs).width, "o__ready": 1},
         {"i__ready": 1, "o__valid": 1, "o__payload": Ports.of(unit.outputs).width},

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Properties of results that hold for all operands."""
+"""Properties of results for all operands, as miters."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from .structures import clocked
 
 
 def commutes(asked: Implementation) -> Miter:
-    """``a`` and ``b`` change places."""
+    """Claim that ``a`` and ``b`` are interchangeable."""
 
     def wrong(m: Module, i: Miter) -> Value:
         given = {name: i[name] if name in i.free else Const(0, 1) for name in unit.inputs}
@@ -28,7 +28,7 @@ def commutes(asked: Implementation) -> Miter:
 
 
 def monotone(asked: Implementation) -> Miter:
-    """Results of two numbers in order, rounded with the same random word, are in order."""
+    """Claim that rounding with the same random word preserves the order of two numbers."""
 
     def wrong(m: Module, i: Miter) -> Value:
         words = {name: i[name] for name in unit.words}
@@ -43,7 +43,7 @@ def monotone(asked: Implementation) -> Miter:
 
 
 def toward_zero(asked: Implementation) -> Miter:
-    """Rounded toward zero, a result is no larger in magnitude than rounded to nearest."""
+    """Claim that a result rounded toward zero is not larger in magnitude than one rounded to nearest."""
 
     def wrong(m: Module, i: Miter) -> Value:
         near, low = (i.apply(m, asked.with_spec(rounding=mode).component(), i.free)["o"] for mode in (RN, RZ))
@@ -55,15 +55,15 @@ def toward_zero(asked: Implementation) -> Miter:
 
 
 def symmetric(asked: Implementation) -> Miter:
-    """Operands of the other sign give the result of the other sign."""
+    """Claim that negated operands give the negated result."""
 
     def wrong(m: Module, i: Miter) -> Value:
-        # One factor of a product, both terms of a sum.
+        # Negate one factor of a product, and both terms of a sum.
         turned = {name for name in formats if name != "b" or "subtract" in unit.inputs}
         other = i.free | {name: negated(formats[name], i[name]) for name in turned}
         one = i.apply(m, asked.component(), i.free)["o"]
         two = i.apply(m, asked.component(), other)["o"]
-        # An exactly cancelled sum is +0 both times.
+        # An exactly cancelled sum is +0 in both cases.
         exempt = is_zero(o, one) & is_zero(o, two) if o.has_negative_zero else Const(0, 1)
         return ~exempt & (two != negated(o, one))
 
@@ -74,8 +74,11 @@ def symmetric(asked: Implementation) -> Miter:
 
 
 def valid(asked: Implementation) -> Miter:
-    """A result is a valid code: the only NaN is the canonical one; where strings of codes are rounded, NaR comes of
-    NaR alone and zero of a zero factor; without NaN, the sign is that of the exact result."""
+    """Claim that every result is a valid code.
+
+    The only NaN is canonical. In formats that round on the code string, NaR results only from NaR, and zero only from a
+    zero factor. In formats without NaN, the sign is that of the exact result.
+    """
 
     def wrong(m: Module, i: Miter) -> Value:
         return _invalid(unit, i.free, i.apply(m, asked.component(), i.free)["o"])
@@ -89,7 +92,7 @@ def valid(asked: Implementation) -> Miter:
 def _invalid(unit: Any, given: Codes, result: Value) -> Value:
     inputs, o, formats = unit.inputs, unit.outputs["o"], Ports.of(unit.inputs).formats
     if o.rounds == "string":
-        # No sum overflows to NaR, and no product is rounded to zero.
+        # No sum overflows to NaR, and no product rounds to zero.
         lost = Const(0, 1)
         for name, fmt in formats.items():
             lost = lost | is_nan(fmt, given[name])
@@ -115,7 +118,7 @@ def _invalid(unit: Any, given: Codes, result: Value) -> Value:
 
 
 def _valid_state(asked: Implementation) -> Miter:
-    """An accumulator has a valid code after a step that is accepted, from any state."""
+    """Claim that an accumulator has a valid code after an accepted step, from any state."""
     unit = asked.component()
     step = clocked(unit)
     o = unit.outputs["o"]
@@ -123,12 +126,12 @@ def _valid_state(asked: Implementation) -> Miter:
     def wrong(m: Module, i: Miter) -> Value:
         _, second = step.run(m, i, step.held(i), [0, 0], valid=Const(1, 1))
         invalid = _invalid(unit, {name: i[f"{name}@0"] for name in unit.inputs}, second.outputs["o"])
-        # All but the canonical NaN follows from the start value, which has to be loaded.
+        # Only the canonical NaN is independent of the state before; other properties need a loaded start value.
         return invalid if o.has_nan and o.rounds != "string" else i["load@0"] & invalid
 
     return Miter(step.free(), wrong, (step.step,))
 
 
 def conversion(fmt: str, rounding: str) -> Implementation:
-    """The unit that rounds to a format from the wider one of its sums."""
+    """Return the conversion to a format from its wider accumulator format."""
     return short("convert", str(parse(fmt).default_accumulator()), to=fmt, rounding=rounding)

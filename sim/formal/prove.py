@@ -1,4 +1,4 @@
-"""Proofs by ABC, on Yosys' netlist, that an output of a circuit is never 1; verdicts are stored."""
+"""Proofs by ABC on a netlist of Yosys that an output is never 1; verdicts are cached."""
 
 import functools
 import json
@@ -30,12 +30,12 @@ class Step:
     Attributes
     ----------
     name : str
-        Of the module. Its ports are those of the component but for the clock, and for each register an input
+        Name of the module. Its ports are those of the component without the clock, and for each register an input
         ``held@NAME`` and an output ``next@NAME``.
     registers : dict
-        Names and widths.
+        Widths of registers by name.
     netlist : str
-        JSON that Yosys reads.
+        Netlist in Yosys' JSON.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Verdict:
     seconds : float
         Time of the proof.
     witness : dict, optional
-        Inputs that refute it, by port.
+        Inputs of a counterexample, by port.
     """
 
     status: str
@@ -63,13 +63,13 @@ class Verdict:
 
 
 def circuit(component: Any, ports: Sequence[Any] | None = None) -> str:
-    """RTLIL of a component, with the top module ``top``; of what is no component with the ports that are named."""
+    """Convert a component to RTLIL with top module ``top``; a circuit that is no component needs a list of ports."""
     text: str = rtlil.convert(component, name="top", ports=ports, emit_src=False)
     return text
 
 
 def step_of(component: Any) -> Step:
-    """The step of a component, from the cache if it was made before; raises ToolError if Yosys fails."""
+    """Return the step of a component from the cache, or generate it; raises ToolError if Yosys fails."""
     text = circuit(component)
     name = f"step_{digest(text)}"
 
@@ -84,18 +84,18 @@ def step_of(component: Any) -> Step:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Question if the output ``bad`` of a circuit can be 1: ever, if it has registers, which are zero at first.
+    """Question whether the output ``bad`` of a circuit can be 1; registers of the circuit start at 0.
 
     Parameters
     ----------
     name : str
-        Beginning of the name that the answer has in the cache.
+        Prefix of the name of the cache entry.
     text : str
         RTLIL of the circuit.
     steps : sequence of Step
-        Modules that it has instances of.
+        Modules with instances in the circuit.
     registers : bool
-        The circuit has registers. Then it is only proved, or not finished.
+        True if the circuit has registers; the verdict is then proved or not finished.
     """
 
     name: str
@@ -105,11 +105,11 @@ class Question:
 
     @property
     def entry(self) -> Entry:
-        """Place of the verdict in the cache."""
+        """Cache entry of the verdict."""
         return Entry.of("formal", (self.text, *(step.netlist for step in self.steps), *_tools()), self.name)
 
     def known(self, limit: float) -> Verdict | None:
-        """The stored answer, unless it is not finished and had less time than the limit."""
+        """Return the cached verdict, unless it is unfinished and had less time."""
         found = self.entry.value()
         if found is None:
             return None
@@ -117,8 +117,8 @@ class Question:
         return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
 
     def answer(self, limit: float) -> Verdict:
-        """Find the answer and store it; raises ToolError if a tool fails."""
-        # The same step may be there several times.
+        """Find the verdict and cache it; raises ToolError if a tool fails."""
+        # Several instances of one step share a file.
         files = {"design.il": self.text} | {f"{step.name}.json": step.netlist for step in self.steps}
         with scratch("formal") as folder:
             _yosys(folder, {"make": "aig"}, files)
@@ -130,12 +130,12 @@ class Question:
         return verdict
 
     def save(self, verdict: Verdict) -> None:
-        """Store the answer."""
+        """Store the verdict in the cache."""
         self.entry.store(asdict(verdict))
 
 
 def versions() -> dict[str, str]:
-    """Versions of the programs that answer."""
+    """Return the versions of the programs that affect verdicts."""
     return {"pyosys": version("pyosys")}
 
 
@@ -154,26 +154,28 @@ def _yosys(folder: Path, job: Mapping[str, Any], files: Mapping[str, str]) -> No
 
 
 def _abc(folder: Path, limit: float) -> str:
-    """Have ABC look for inputs of which ``bad`` is 1, for at most so many seconds."""
+    """Run ABC within the limit to find inputs for which ``bad`` is 1."""
     deadline = time.monotonic() + limit
-    # Equivalences inside the circuit first, which makes short work of two structures of one thing.
+    # Equivalences between internal nodes quickly prove that two structures agree.
     output = _output(folder, "&read design.aig; &cec -m", deadline)
     if output is None:
         return UNFINISHED
     if re.search(r"^Networks are equivalent", output, re.M):
         return PROVED
-    # There are such inputs; this command writes them.
+    # There is a counterexample; this command writes it.
     output = _output(folder, "read_aiger design.aig; iprove; write_cex -n witness.txt", deadline)
     if output is None:
         return UNFINISHED
     if re.search(r"^SATISFIABLE", output, re.M):
         return REFUTED
-    raise ToolError(f"ABC has no result; its output is: {' '.join(output.split())[-300:]}")
+    raise ToolError(f"ABC found no result; its output is: {' '.join(output.split())[-300:]}")
 
 
 def _always(folder: Path, limit: float) -> str:
-    """Have ABC look for an invariant with which ``bad`` is never 1: registers that are always the same, and clauses
-    about the others (property-directed reachability)."""
+    """Run ABC to prove by property-directed reachability that ``bad`` is never 1.
+
+    Equivalent and constant registers are merged first.
+    """
     deadline = time.monotonic() + limit
     output = _output(folder, "read_aiger design.aig; scorr; print_stats; write_aiger less.aig", deadline)
     if output is None:
@@ -184,7 +186,7 @@ def _always(folder: Path, limit: float) -> str:
 
 
 def _output(folder: Path, commands: str, deadline: float) -> str | None:
-    """Output of ABC for some commands, or None when its time is up."""
+    """Return the output of ABC for these commands, or None at the deadline."""
     command = Command(
         "ABC", [str(installed("pyosys", "yosys-abc") / "yosys-abc"), "-c", commands], folder / "abc.log", folder
     )
@@ -196,7 +198,7 @@ def _output(folder: Path, commands: str, deadline: float) -> str | None:
 
 
 def _witness(folder: Path) -> dict[str, int]:
-    """Inputs that ABC found, bit by bit, as codes of ports."""
+    """Assemble the input bits of ABC's counterexample into codes of ports."""
     bits = dict(re.findall(r"^pi(\d+)@0=([01])$", (folder / "witness.txt").read_text(), re.M))
     values = {int(index): int(bit) for index, bit in bits.items()}
     found: dict[str, int] = {}

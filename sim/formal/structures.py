@@ -1,9 +1,9 @@
 # amaranth: UnusedElaboratable=no
-"""Claims that the structure of a unit changes no bit: structures beside each other, and step by step.
+"""Claims that the structure of a unit changes no bit, as miters of two structures, cycle by cycle.
 
-A proof about registers begins with any values in them, reachable or not, and runs until operands have replaced these.
-This is induction over time, and needs no bound on it: of ``n`` register stages the result of operands shows after ``n``
-cycles in which the clock enable is high, and a cycle in which it is low changes nothing.
+A proof about registers starts from any register values, reachable or not, and runs until operands have replaced them.
+This is an induction over time without a bound: with ``n`` register stages, a result appears after ``n`` enabled cycles,
+and a stalled cycle changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,18 +16,17 @@ from halfulp.sim.ports import Ports
 from halfulp.units.base import is_source
 from halfulp.units.stream import Streamed
 
-from .miters import After, Clocked, Codes, Miter, differ, ports_of, stream_ports_of, widths
+from .miters import Clocked, Codes, Cycle, Miter, differ, ports_of, stream_ports_of, widths
 from .prove import step_of
 
 
 def clocked(unit: Any) -> Clocked:
-    """A unit with registers, enabled and not reset by default."""
+    """Return a unit with registers, enabled and not reset by default."""
     return Clocked(step_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
 
 
-def _meaning(registers: Codes) -> Codes:
-    """Registers, with 0 for those that no result depends on: the sum of an infinite quire, and all but NaN of one that
-    is NaN."""
+def _with_effect(registers: Codes) -> Codes:
+    """Mask registers without effect: the sum of an infinite quire, and all but the flag of a quire that is NaN."""
     if "held" not in registers:
         return registers
     never = Const(0, 1)
@@ -37,8 +36,10 @@ def _meaning(registers: Codes) -> Codes:
 
 
 def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
-    """Two structures of a unit, by a field of the build, have the same results; of a unit with a state, from the same
-    state, and the same state after it. States are the same if all registers that results depend on are."""
+    """Claim that two structures of a unit, given by a field of the build, have the same results.
+
+    For a unit with state, equal states must also lead to equal next states. Only registers with an effect are compared.
+    """
     first, second = (asked.with_build(**{name: two[n] for name, two in structures.items()}) for n in (0, 1))
     one, two = first.component(), second.component()
     if not one.clocked:
@@ -49,13 +50,15 @@ def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
         return Miter(widths(one.inputs), wrong)
     sides = clocked(one), clocked(two)
     if sides[0].step.registers != sides[1].step.registers:
-        raise ValueError(f"{one.name} and {two.name} have different registers, so their states cannot be compared")
+        raise ValueError(
+            f"{one.name} and {two.name} have different registers: expected structures with comparable states"
+        )
 
     def wrong_step(m: Module, i: Miter) -> Value:
         x = sides[0].advance(m, i, sides[0].held(i))
         y = sides[1].advance(m, i, {name: i.free.get(f"other@{name}", value) for name, value in x.held.items()})
-        same = ~differ(_meaning(x.held), _meaning(y.held))
-        return same & (differ(_meaning(x.next), _meaning(y.next)) | differ(x.outputs, y.outputs))
+        same = ~differ(_with_effect(x.held), _with_effect(y.held))
+        return same & (differ(_with_effect(x.next), _with_effect(y.next)) | differ(x.outputs, y.outputs))
 
     free = sides[0].free()
     if "held" in sides[0].step.registers:
@@ -64,7 +67,7 @@ def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
 
 
 def held(asked: Implementation) -> Miter:
-    """While the clock enable is low no register changes."""
+    """Claim that no register changes while the clock enable is low."""
     unit = clocked(asked.component())
 
     def wrong(m: Module, i: Miter) -> Value:
@@ -74,11 +77,10 @@ def held(asked: Implementation) -> Miter:
 
 
 def pipelined(asked: Implementation) -> Miter:
-    """Register stages change nothing but the latency.
+    """Claim that register stages change only the latency.
 
-    From any registers, after as many cycles as the latency is, the result is that of the unit without register stages,
-    from the accumulator as it was before the operands were added, and from the source of random words as it was when
-    they came.
+    From any register values, the result after ``latency`` cycles is that of the unit without register stages, which
+    starts from the accumulator value before the operands were added and from the random source at their arrival.
     """
     built = asked.component()
     unit, plain = clocked(built), _Plain(asked)
@@ -93,7 +95,7 @@ def pipelined(asked: Implementation) -> Miter:
 
 
 class _Plain:
-    """A unit without register stages, beside one that has some."""
+    """Unit without register stages, as the reference of one with stages."""
 
     def __init__(self, asked: Implementation) -> None:
         self.unit = asked.with_build(pipeline=0).component()
@@ -101,11 +103,11 @@ class _Plain:
         self.steps = (self.clocked.step,) if self.clocked else ()
         self.after_sum = getattr(asked.component(), "stages_after_sum", 0)
 
-    def results(self, m: Module, i: Miter, given: dict[str, Value], found: Sequence[After], prefix: str) -> Codes:
-        """Results for some operands, from the registers ``prefix + NAME`` that the other unit has in its cycles."""
+    def results(self, m: Module, i: Miter, given: dict[str, Value], found: Sequence[Cycle], prefix: str) -> Codes:
+        """Return results for operands, from the other unit's registers ``prefix + NAME`` in its cycles."""
         if self.clocked is None:
             return i.apply(m, self.unit, given)
-        # Words of a source are sampled with the operands.
+        # Random words are sampled with the operands.
         cycles = {name: 0 if is_source(name) else -2 - self.after_sum for name in self.clocked.step.registers}
         before = {name: found[cycle].held[prefix + name] for name, cycle in cycles.items()}
         step = self.clocked.advance(m, i, before, **given)
@@ -115,13 +117,13 @@ class _Plain:
 
 
 def after_reset(asked: Implementation) -> Miter:
-    """After a reset the results are +0 until those of the first operands are due, whatever comes in."""
+    """Claim that after a reset, for any inputs, outputs are +0 until the first result is due."""
     unit = asked.component()
-    return _silent_after_reset(clocked(unit), unit.latency, unit.outputs)
+    return _zero_after_reset(clocked(unit), unit.latency, unit.outputs)
 
 
-def _silent_after_reset(component: Clocked, latency: int, outputs: Iterable[str]) -> Miter:
-    """After a reset some outputs are 0 in as many cycles as the latency is."""
+def _zero_after_reset(component: Clocked, latency: int, outputs: Iterable[str]) -> Miter:
+    """Claim that outputs are 0 for ``latency`` cycles after a reset."""
 
     def wrong(m: Module, i: Miter) -> Value:
         reset = component.advance(m, i, component.held(i), rst=Const(1, 1))
@@ -132,13 +134,12 @@ def _silent_after_reset(component: Clocked, latency: int, outputs: Iterable[str]
 
 
 def _stream(asked: Implementation) -> Clocked:
-    """The stream wrapper of a unit."""
+    """Return the stream wrapper of a unit."""
     return Clocked(step_of(Streamed(asked.component())), *stream_ports_of(asked.component()), {"rst": 0})
 
 
 def stream_waits(asked: Implementation) -> Miter:
-    """A result that waits stays as it is, and nothing is taken meanwhile; otherwise operands are taken, and ``ready``
-    without a result has no effect."""
+    """Claim that a waiting result holds and blocks operands, and that ``ready`` without a result has no effect."""
     stream = _stream(asked)
 
     def wrong(m: Module, i: Miter) -> Value:
@@ -153,11 +154,11 @@ def stream_waits(asked: Implementation) -> Miter:
 
 
 def stream_is_in_order(asked: Implementation) -> Miter:
-    """Each accepted vector has one result, right and in order, and there is no other result.
+    """Claim that each accepted vector has exactly one result, correct and in order.
 
-    From any registers: as many cycles later as the latency is, there is a result where operands were taken and none
-    where none were, and it is that of those operands. Cycles in which a result waits are left out, because they change
-    nothing; in all others ``ready`` may as well be high, by `stream_waits`.
+    From any register values, there is a result ``latency`` cycles later exactly if operands were accepted, and it is
+    theirs. Cycles with a waiting result change nothing and are omitted; in all others ``ready`` may be high, by
+    `stream_waits`.
     """
     unit = asked.component()
     stream, plain = _stream(asked), _Plain(asked)
@@ -176,5 +177,5 @@ def stream_is_in_order(asked: Implementation) -> Miter:
 
 
 def stream_starts_empty(asked: Implementation) -> Miter:
-    """After a reset there is no result before one is due."""
-    return _silent_after_reset(_stream(asked), asked.component().latency, ["o__valid"])
+    """Claim that after a reset there is no result before the first is due."""
+    return _zero_after_reset(_stream(asked), asked.component().latency, ["o__valid"])

@@ -1,4 +1,4 @@
-"""Proof that a change of a netlist shows for no inputs, or inputs for which it shows."""
+"""Equivalence check of a changed netlist: a proof that no input detects the change, or inputs that detect it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,28 +6,28 @@ from dataclasses import dataclass, replace
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 
 from halfulp.sim.formal import LIMIT
-from halfulp.sim.formal.miters import After, Clocked, Codes, Miter, differ
+from halfulp.sim.formal.miters import Clocked, Codes, Cycle, Miter, differ
 from halfulp.sim.formal.prove import PROVED, REFUTED, Step, Verdict
 
 from . import SELECT, WIDTH
 
 LEVELS = 3
-"""Cycles before the one that is compared, from any state, after which unreachable differences are gone."""
+"""Number of cycles, from any state, that run before the comparison to exclude unreachable states."""
 
-CALM = {"rst": 0, "en": 1, "valid": 1}
+NO_STALL = {"rst": 0, "en": 1, "valid": 1}
 """Controls of a cycle without a stall."""
 
 
 @dataclass(frozen=True)
 class EquivalenceResult:
-    """Verdict on a change.
+    """Result of an equivalence check.
 
     Attributes
     ----------
     equivalent : bool or None
-        None where neither was found.
+        True or False if proved; None if undecided.
     cycles : list of dict
-        Inputs of each cycle after a reset that show the difference, by port; one of a unit without registers.
+        Inputs of each cycle after a reset that detect the change, by port; one cycle for a unit without registers.
     """
 
     equivalent: bool | None
@@ -35,14 +35,14 @@ class EquivalenceResult:
 
 
 class EquivalenceChecker:
-    """Compares a component with itself, changed.
+    """Equivalence checker of a component and its changes.
 
     Parameters
     ----------
     step : Step
-        With the input `SELECT`.
+        Clock cycle of the component, with the input `SELECT`.
     inputs, outputs : dict of str to int
-        Widths of its ports, but for the clock.
+        Widths of the ports, without the clock.
     latency : int
     """
 
@@ -51,25 +51,25 @@ class EquivalenceChecker:
         self.component = Clocked(step, {**inputs, SELECT: WIDTH}, outputs, {SELECT: 0})
 
     def check(self, number: int) -> EquivalenceResult:
-        """Verdict on a change, by its number."""
+        """Check a change, by its number."""
         if not self.component.step.registers:
-            return self._result(self._ask(self._apart(number, 0), f"{number}"), [0], {})
-        # Most changes are settled by the first two questions.
-        if self._ask(self._apart(number, 0), f"{number} 0").status == PROVED:
+            return self._result(self._ask(self._differs_after(number, 0), f"{number}"), [0], {})
+        # The first two questions decide most changes.
+        if self._ask(self._differs_after(number, 0), f"{number} 0").status == PROVED:
             return EquivalenceResult(True, [])
         cycles = range(1, self.latency + LEVELS + 1)
-        verdict = self._ask(self._from_reset(number, cycles, CALM), f"{number} reset")
+        verdict = self._ask(self._from_reset(number, cycles, NO_STALL), f"{number} reset")
         if verdict.status == REFUTED:
-            return self._result(verdict, cycles, CALM)
+            return self._result(verdict, cycles, NO_STALL)
         for level in cycles[:-1]:
-            # States that agree stay so, whatever comes in: every state but the first is that after a cycle.
-            if self._ask(self._apart(number, level), f"{number} {level}").status == PROVED:
+            # Equal states stay equal for any inputs; every state but the first follows from a cycle.
+            if self._ask(self._differs_after(number, level), f"{number} {level}").status == PROVED:
                 return EquivalenceResult(True, [])
         verdict = self._ask(self._from_reset(number, cycles, {}), f"{number} reset, stalls")
         if verdict.status == REFUTED:
             return self._result(verdict, cycles, {})
-        # Registers may differ where no output depends on them.
-        equivalent = self._ask(self._ever(number), f"{number} ever").status == PROVED
+        # Registers may differ if no output depends on them.
+        equivalent = self._ask(self._differs_ever(number), f"{number} ever").status == PROVED
         return EquivalenceResult(True if equivalent else None, [])
 
     def _ask(self, miter: Miter, name: str) -> Verdict:
@@ -87,29 +87,29 @@ class EquivalenceChecker:
 
     def _sides(
         self, m: Module, i: Miter, held: Sequence[Codes], number: int, cycle: int, component: Clocked, **given: Value
-    ) -> list[After]:
-        """A cycle of the component without a change, and of that with one."""
+    ) -> list[Cycle]:
+        """Add a cycle of the original component and one of the changed component."""
         return [
             component.advance(m, i, own, cycle, **given, **{SELECT: Const(change, WIDTH)})
             for own, change in zip(held, (0, number), strict=True)
         ]
 
-    def _seen(self, x: After, y: After) -> Value:
-        """True if outputs differ. The payload of a stream counts only while there is a result."""
+    def _outputs_differ(self, x: Cycle, y: Cycle) -> Value:
+        """Return 1 if outputs differ; the payload of a stream counts only with a result."""
         if "o__payload" not in self.component.outputs:
             return differ(x.outputs, y.outputs)
         flags = Cat(*(x.outputs[name] != y.outputs[name] for name in ("o__valid", "i__ready"))).any()
         return flags | (x.outputs["o__valid"] & (x.outputs["o__payload"] != y.outputs["o__payload"]))
 
-    def _apart(self, number: int, level: int) -> Miter:
-        """Search for a state, and so many cycles after it, after which outputs or next states differ."""
+    def _differs_after(self, number: int, level: int) -> Miter:
+        """Ask for a state after ``level`` cycles from which outputs or next states differ."""
         component = self.component
 
         def wrong(m: Module, i: Miter) -> Value:
             before = component.run(m, i, component.held(i), range(level))
             held = before[-1].next if before else component.held(i)
             x, y = self._sides(m, i, [held, held], number, level, component)
-            apart = self._seen(x, y) | (differ(x.next, y.next) if held else Const(0, 1))
+            apart = self._outputs_differ(x, y) | (differ(x.next, y.next) if held else Const(0, 1))
             # Cycles that change nothing can be removed from any history.
             for cycle, after in enumerate(before):
                 apart = apart & (after.moved() | i[f"rst@{cycle}"])
@@ -118,7 +118,7 @@ class EquivalenceChecker:
         return Miter(component.free(range(level + 1)), wrong, (component.step,))
 
     def _from_reset(self, number: int, cycles: Iterable[int], fixed: Mapping[str, int]) -> Miter:
-        """Search for cycles after a reset, from any state, in one of which outputs differ."""
+        """Ask for inputs after a reset, from any state, for which outputs differ in a cycle."""
         component = replace(self.component, fixed={**fixed, SELECT: 0})
 
         def wrong(m: Module, i: Miter) -> Value:
@@ -127,13 +127,13 @@ class EquivalenceChecker:
             seen = []
             for cycle in cycles:
                 sides = self._sides(m, i, [side.next for side in sides], number, cycle, component)
-                seen.append(self._seen(*sides))
+                seen.append(self._outputs_differ(*sides))
             return Cat(*seen).any()
 
         return Miter(component.free(cycles), wrong, (component.step,))
 
-    def _ever(self, number: int) -> Miter:
-        """Search without a bound for a difference of outputs after a reset; both sides have registers."""
+    def _differs_ever(self, number: int) -> Miter:
+        """Ask without a bound on time for a difference of outputs after a reset; both sides have registers."""
         component = self.component
 
         def wrong(m: Module, i: Miter) -> Value:
@@ -144,6 +144,6 @@ class EquivalenceChecker:
             sides = self._sides(m, i, held, number, 0, component, rst=i["rst@0"] | ~started)
             for registers, side in zip(held, sides, strict=True):
                 m.d.sync += [register.eq(side.next[name]) for name, register in registers.items()]
-            return started & self._seen(*sides)
+            return started & self._outputs_differ(*sides)
 
         return Miter(component.given(), wrong, (component.step,), registers=True)

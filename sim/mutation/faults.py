@@ -1,4 +1,4 @@
-"""Errors of results under faults of the hardware: upsets of registers and stuck nets, net by net, in ulp."""
+"""Fault injection: errors of results in ulp under bit flips of registers and stuck-at faults of nets."""
 
 import re
 import uuid
@@ -24,17 +24,17 @@ from halfulp.tools.threads import one_thread
 from .model import Change, Made, make, run_changes, unit_ports
 
 STEPS = 16
-"""Steps of a sum, or operations of a unit without an accumulator, between two resets."""
+"""Number of steps of a sum, or of operations of a unit without accumulator, between two resets."""
 
 CHUNK = 1 << 17
-"""Cycles of one call of the model."""
+"""Number of cycles per call of the model."""
 
 BATCH = 8
-"""Faults of a job."""
+"""Number of faults per job."""
 
-UPSET, LOW, HIGH = "upset", "stuck at 0", "stuck at 1"
+BIT_FLIP, LOW, HIGH = "bit flip", "stuck at 0", "stuck at 1"
 
-_KINDS = {"inv": UPSET, "const0": LOW, "const1": HIGH}
+_KINDS = {"inv": BIT_FLIP, "const0": LOW, "const1": HIGH}
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Effect:
     Attributes
     ----------
     change : Change
-        The net and the kind of fault.
+        Net and kind of the fault.
     trials : int
-        Results that might have been wrong.
+        Number of results.
     wrong : int
-        Those that were.
+        Number of wrong results.
     special : int
-        Those where a number became NaN or infinite, or the other way round.
+        Number of results in which a number became NaN or infinite, or vice versa.
     errors : array of float
-        Of the other wrong ones, the distance from the right result, in units of its last place.
+        Distances of the other wrong results from the right ones, in ulp of the right ones.
     """
 
     change: Change
@@ -63,18 +63,18 @@ class Effect:
 
     @property
     def kind(self) -> str:
-        """Upset, or stuck at which level."""
+        """Kind of the fault: bit flip, stuck at 0 or stuck at 1."""
         return _KINDS[self.change.mode]
 
 
 @dataclass(frozen=True)
 class Faults:
-    """A campaign.
+    """Effects of a fault campaign.
 
     Attributes
     ----------
     effects : list of Effect
-        One for each bit and kind of fault.
+        One effect per bit and kind of fault.
     """
 
     unit: Any
@@ -92,27 +92,27 @@ def campaign(
 ) -> Faults:
     """Inject faults into a unit and measure the errors of its results.
 
-    Operands are numbers of middling size. Of a unit with an accumulator the result is a sum of 16 steps, and an upset
-    comes in any of them; of another it is the worst result of the upset's cycle and those that follow.
+    Operands are numbers around one. The result of a unit with an accumulator is a sum of 16 steps, with a bit flip in
+    one of them; that of another unit is the worst result from the cycle of the bit flip on.
 
     Parameters
     ----------
     unit : Unit
     flips : int, optional
-        Upsets in all, spread over register bits and cycles.
+        Total number of bit flips, distributed over register bits and cycles.
     stuck : int, optional
-        Results of each net that is stuck at 0, and as many at 1.
+        Number of results per net and stuck level.
     seed : int
-        Of operands, and of when an upset comes.
+        Seed of operands and of the cycles of bit flips.
     progress : Progress
-        Advances with each fault that is through.
+        Advances with each fault.
     pool : JobPool
-        Runs the faults.
+        Pool that runs the faults.
 
     Raises
     ------
     ValueError
-        As `check` does.
+        If `check` rejects the unit.
     ToolError
         If a tool or the machine fails.
     """
@@ -120,17 +120,17 @@ def campaign(
     progress.total("building")
     key = uuid.uuid4().hex
     made = shared(key, partial(_made, unit))
-    upsets = [number for number, change in enumerate(made.changes, 1) if change.mode == "inv"]
+    bit_flips = [number for number, change in enumerate(made.changes, 1) if change.mode == "inv"]
     others = [number for number, change in enumerate(made.changes, 1) if change.mode != "inv"]
-    total, count = flips or 0, max(len(upsets), 1)
-    sizes = [total * (part + 1) // count - total * part // count for part in range(len(upsets))]
-    todo = [(number, size) for number, size in zip(upsets, sizes, strict=True) if size]
+    total, count = flips or 0, max(len(bit_flips), 1)
+    sizes = [total * (part + 1) // count - total * part // count for part in range(len(bit_flips))]
+    todo = [(number, size) for number, size in zip(bit_flips, sizes, strict=True) if size]
     todo += [(number, stuck) for number in others if stuck]
     return Faults(unit, run_changes(unit.name, run_faults, (key, unit, seed), todo, BATCH, progress, pool))
 
 
 def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) -> list[Effect]:
-    """Effects of some faults; of each its number, and how many results it has."""
+    """Run faults, each given by its number and number of results."""
     made = shared(key, partial(_made, unit))
     with one_thread(), CompiledModel(made.design) as model:
         return [
@@ -144,11 +144,11 @@ def _made(unit: Any) -> Made:
 
 
 def check(unit: Any, flips: int | None) -> None:
-    """Raise ValueError unless there are registers for upsets, and results that have a last place."""
+    """Raise ValueError if there are no registers for bit flips, or no results in a number format."""
     if flips and not unit.clocked:
-        raise ValueError(f"{unit.name} has no registers to upset; --pipeline gives it some, --stuck-at needs none")
+        raise ValueError(f"{unit.name} has no registers for bit flips: expected --pipeline, or --stuck-at only")
     if not any(isinstance(shape, Format) for shape in unit.outputs.values()):
-        raise ValueError(f"{unit.name} has no numbers as results, and so no errors in ulp")
+        raise ValueError(f"{unit.name} has no results in a number format, so its errors in ulp are undefined")
 
 
 def _effect(
@@ -177,12 +177,12 @@ def _effect(
 
 
 def _length(unit: Any) -> int:
-    """Cycles between two resets: a reset, the steps, and those until the last result shows."""
+    """Return the number of cycles between two resets: the reset, the steps, and the latency."""
     return 1 + STEPS + int(unit.latency)
 
 
 def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
-    """Inputs of so many sequences: numbers of middling size, which an accumulator adds up from +0."""
+    """Choose inputs of ``count`` sequences: numbers around one, which an accumulator sums from +0."""
     length = _length(unit)
     total = count * length
     place = np.arange(total) % length
@@ -200,7 +200,7 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
 
 
 def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Codes:
-    """Fault of each cycle: one bit flip per sequence, while registers hold data."""
+    """Return the fault number of each cycle: one bit flip per sequence, while registers hold data."""
     at = np.zeros((count, _length(unit)), dtype=np.uint64)
     at[np.arange(count), rng.integers(2, 1 + STEPS, count)] = number
     return at.reshape(-1)
@@ -209,11 +209,11 @@ def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Co
 def _worst(
     unit: Any, right: Columns, bad: Columns, count: int, once: bool
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Lost results, and errors of the others: of each sequence once, or of each of its steps."""
+    """Return which results are lost, and the errors of the others: per sequence or per step."""
     length, latency = _length(unit), int(unit.latency)
     lost = np.zeros((count, STEPS), dtype=bool)
     ulps = np.zeros((count, STEPS))
-    # The result of the step in cycle n shows after the edge of cycle n + latency - 1, or in the same without latency.
+    # The result of the step in cycle n appears after edge n + latency - 1, or in cycle n without latency.
     low = max(latency, 1)
     for name, shape in unit.outputs.items():
         if not isinstance(shape, Format):
@@ -232,11 +232,13 @@ def _worst(
 def distances(
     fmt: Format, right: npt.NDArray[np.uint64], wrong: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Results that are lost, because one of two is a number and the other none, and otherwise their distance in units
-    of the right one's last place."""
+    """Return which results are lost, and the distances of the others in ulp of the right results.
+
+    A result is lost if only one of the two is a number.
+    """
     x, y = values(fmt, right), values(fmt, wrong)
     finite_x, finite_y = np.isfinite(x), np.isfinite(y)
-    # Two different codes that are no numbers are as lost as one of them: an infinity became NaN, or of the other sign.
+    # Two different codes without a number are also lost: an infinity became NaN, or changed its sign.
     lost: npt.NDArray[np.bool_] = (finite_x != finite_y) | (~finite_x & (right != wrong))
     both = finite_x & finite_y
     with np.errstate(invalid="ignore"):
@@ -245,7 +247,7 @@ def distances(
 
 
 def values(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Numbers of codes."""
+    """Decode codes."""
     import torch
 
     from halfulp import golden
@@ -255,18 +257,18 @@ def values(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64
 
 
 def last_place(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Distance from a number to the next one away from zero, or to the one before where there is none."""
+    """Return the distance from a number to the next one away from zero, or toward zero at the end of the range."""
     grid, one = Grid.of(fmt), np.ones(codes.shape, dtype=np.int64)
     own = values(fmt, codes)
     with np.errstate(invalid="ignore"):
         out, back = (np.abs(values(fmt, grid.neighbour(codes, steps)) - own) for steps in (one, -one))
-    # Beyond the last number of either sign is none, or the same again; zeros of one value are no neighbours.
+    # Beyond the last number there is none, or the same one; two zeros are not neighbours.
     step = np.where(np.isfinite(out) & (out > 0), out, back)
     return np.where(np.isfinite(own), np.where(step > 0, step, float(fmt.smallest)), 1.0)
 
 
 def _summed(effects: Sequence[Effect], bits: bool) -> Iterator[dict[str, object]]:
-    """A row for each net and kind of fault, or for each of its bits."""
+    """Yield a row per net and kind of fault, or per bit of a net."""
     groups: dict[tuple[str, str], list[Effect]] = {}
     for effect in effects:
         net = effect.change.net if bits else re.sub(r"\[\d+\]$", "", effect.change.net)
@@ -288,7 +290,7 @@ def _summed(effects: Sequence[Effect], bits: bool) -> Iterator[dict[str, object]
 
 
 def table(faults: Faults, *, bits: bool = False) -> Table:
-    """A row for each net and kind of fault, the ones that do most harm first."""
+    """Return the table with one row per net and kind of fault, most harmful first."""
     rows = list(_summed(faults.effects, bits))
     frame = pd.DataFrame(
         rows, columns=["net", "fault", "trials", "wrong", "special", "median ulp", "largest ulp", "source"]
@@ -299,18 +301,22 @@ def table(faults: Faults, *, bits: bool = False) -> Table:
         frame.reset_index(drop=True),
         {"trials": ",.0f", "wrong": ".2f", "special": ".2f", "median ulp": ".3g", "largest ulp": ".3g"},
         [
-            "An upset inverts a bit of a register once; a net that is stuck is so all the time.",
-            "wrong and special are percentages of the results: those that changed, and those where a number became NaN "
-            "or infinite or the other way round. Errors, in units of the right result's last place, are of the others.",
-            "Operands are numbers of middling size; "
-            + (f"a result is a sum of {STEPS} steps from +0." if faults.unit.stateful else "results are single ones."),
+            "A bit flip inverts a bit of a register once; a stuck net has a constant level.",
+            "wrong: percentage of results that changed. special: percentage of results in which a number became NaN or "
+            "infinite, or vice versa. Errors of the other wrong results are in ulp of the right result.",
+            "Operands are numbers around one; "
+            + (
+                f"a result is a sum of {STEPS} steps from +0."
+                if faults.unit.stateful
+                else "a result is that of one operation."
+            ),
         ],
         only_csv=["source"],
     )
 
 
 def report(faults: Faults) -> Report:
-    """The tables by nets and by bits, and a plot."""
+    """Report with the tables by net and by bit, and a plot."""
 
     def plot() -> Any:
         # matplotlib takes long to load.
@@ -324,7 +330,7 @@ def report(faults: Faults) -> Report:
 
 
 def harm_of(faults: Faults) -> dict[str, list[tuple[str, float, float]]]:
-    """For each kind of fault the bits: name, percentage of wrong results and median error."""
+    """Return the name, percentage of wrong results and median error of each bit, by kind of fault."""
     found: dict[str, list[tuple[str, float, float]]] = {}
     for effect in faults.effects:
         median = float(np.median(effect.errors)) if len(effect.errors) else 0.0

@@ -1,4 +1,4 @@
-"""A component with many changes, one of which an input selects: as a design, and as a step for proofs."""
+"""Component with many changes, selected by an input, as a design and as a step for proofs."""
 
 import contextlib
 import json
@@ -26,16 +26,16 @@ from . import SELECT
 
 @dataclass(frozen=True)
 class Change:
-    """One mutant or fault.
+    """Mutant or fault.
 
     Attributes
     ----------
     mode : str
-        ``inv``, ``const0``, ``const1``; ``cnot0`` and ``cnot1`` invert where another bit of the same port is 0 or 1.
+        ``inv``, ``const0`` or ``const1``; ``cnot0`` and ``cnot1`` invert if another bit of the port is 0 or 1.
     wire : str
-        Name of the net, where it has one.
+        Name of the net; empty without one.
     src : list of str
-        Lines of the sources.
+        Source lines.
     """
 
     mode: str
@@ -47,14 +47,14 @@ class Change:
 
     @property
     def place(self) -> str:
-        """Lines of the sources, with the folder of each; without those of wires where there are others."""
+        """Source lines with their folders, without those of wire.py if there are others."""
         rooms = [text.rpartition("/")[0].rpartition("/")[2] + "/" + text.rpartition("/")[2] for text in self.src]
         shown = [text for text in rooms if not text.startswith("hdl/wire.py")] or rooms
         return ", ".join(dict.fromkeys(shown))
 
     @property
     def net(self) -> str:
-        """The net by name, or as the bit of a cell's port."""
+        """Name of the net, or the bit of a cell's port."""
         return self.wire or f"{self.cell}.{self.port}[{self.portbit}]"
 
     def __str__(self) -> str:
@@ -63,16 +63,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Made:
-    """A component with all its changes: a design, and a step for proofs.
+    """Component with all its changes.
 
     Attributes
     ----------
     design : Design
-        With the input `SELECT`.
+        Design with the input `SELECT`.
     changes : list of Change
-        Change number i + 1 is the i-th.
+        Changes; the number of the first is 1.
     step : Step
-        Its clock cycle, for proofs, with the input ``mutant``.
+        Clock cycle for proofs, with the input `SELECT`.
     """
 
     design: Design
@@ -81,17 +81,17 @@ class Made:
 
 
 def make(component: Any, ports: DriverPorts, *, mutants: int | None, seed: int = 0) -> Made:
-    """A component with mutants, or with the faults of all its nets.
+    """Build a component with mutants, or with faults of all its nets.
 
     Parameters
     ----------
     component : Unit or Streamed
     ports : DriverPorts
-        Ports that are driven, `SELECT` among them.
+        Driven ports, including `SELECT`.
     mutants : int or None
-        Number of mutants; None: faults.
+        Number of mutants; None for faults.
     seed : int
-        Chooses the mutants.
+        Seed of the choice of mutants.
 
     Raises
     ------
@@ -124,19 +124,19 @@ def run_changes(
     progress: Progress,
     pool: JobPool,
 ) -> list[Any]:
-    """Results of changes in their order, from jobs that run side by side.
+    """Run changes in parallel jobs; return their results in order.
 
     Parameters
     ----------
     component : str
         Name of the component.
     function : callable
-        Takes the arguments and some of the changes, and returns a list of their results.
+        Function from the arguments and some changes to a list of results.
     arguments : tuple
     todo : sequence
-        The changes.
+        Changes to run.
     batch : int
-        Changes of a job.
+        Number of changes per job.
     progress : Progress
         Advances with each change.
     pool : JobPool
@@ -156,6 +156,6 @@ def _versions() -> dict[str, str]:
 
 
 def unit_ports(unit: Any) -> DriverPorts:
-    """Ports of a unit with changes: its inputs, controls among them, and its outputs are driven in every cycle."""
+    """Return the ports of a unit with changes: inputs with controls, and outputs, used in every cycle."""
     controls = ("rst", "en") * unit.clocked + ("valid",) * unit.has_valid
     return DriverPorts((*controls, *unit.inputs), tuple(unit.outputs), select=SELECT)

@@ -1,4 +1,4 @@
-"""Mutants of a unit's netlist, each run through the vectors of the bench."""
+"""Mutants of a unit's netlist, run through the vectors of the bench."""
 
 import uuid
 from collections.abc import Sequence
@@ -25,44 +25,44 @@ from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
 from . import SELECT
-from .equivalence import CALM, EquivalenceChecker
+from .equivalence import NO_STALL, EquivalenceChecker
 from .model import Change, Made, make, run_changes, unit_ports
 from .recording import Recording, record
 
 FIRST = 1 << 14
-"""Cycles that show most mutants; the others are compared with the unit before they run through all cycles."""
+"""Number of cycles that detect most mutants; the others are checked for equivalence before they run all cycles."""
 
 STREAMED, FEW = 1 << 17, 1 << 13
-"""Transfers through a stream wrapper, and fewer that show most mutants."""
+"""Number of transfers through a stream wrapper, and a smaller number that detects most mutants."""
 
 BATCH = 4
-"""Mutants of a job."""
+"""Number of mutants per job."""
 
 KILLED, EQUIVALENT, SURVIVED, UNDECIDED = "killed", "equivalent", "survived", "undecided"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mutant with its fate.
+    """Mutant with its status.
 
     Attributes
     ----------
-    fate : str
-        ``killed``: a vector of the bench shows it; ``equivalent``: no vector can; ``survived``: one can, but none of
-        the bench does; ``undecided``: none of the bench does, and neither is proved.
+    status : str
+        ``killed``: a vector of the bench detects it; ``equivalent``: no vector can; ``survived``: some vector can, but
+        none of the bench does; ``undecided``: not killed, and not proved equivalent.
     witness : list of dict
-        Of a survivor the inputs, cycle by cycle, that show it.
+        Inputs that detect a survivor, cycle by cycle.
     """
 
     number: int
     change: Change
-    fate: str
+    status: str
     witness: list[dict[str, int]]
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """Mutants of a unit, or of its stream wrapper.
+    """Mutants of a unit or its stream wrapper.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class Campaign:
     title: str
     mutants: list[Mutant]
 
-    def count(self, fate: str) -> int:
-        """Mutants of a fate."""
-        return sum(mutant.fate == fate for mutant in self.mutants)
+    def count(self, status: str) -> int:
+        """Return the number of mutants with this status."""
+        return sum(mutant.status == status for mutant in self.mutants)
 
     @property
     def rate(self) -> float:
@@ -85,8 +85,8 @@ class Campaign:
         return self.count(KILLED) / others if others else 1.0
 
     def survivors(self) -> list[Mutant]:
-        """Mutants that were not killed and are not equivalent."""
-        return [mutant for mutant in self.mutants if mutant.fate in (SURVIVED, UNDECIDED)]
+        """Return the mutants that are neither killed nor equivalent."""
+        return [mutant for mutant in self.mutants if mutant.status in (SURVIVED, UNDECIDED)]
 
 
 def mutate(
@@ -98,21 +98,21 @@ def mutate(
     ----------
     unit : Unit
     count : int
-        Mutants.
+        Number of mutants.
     seed : int
-        Chooses them, and the vectors.
+        Seed of mutants and vectors.
     stream : bool
         Mutate and run the stream wrapper.
     progress : Progress
     pool : JobPool
-        Runs the mutants.
+        Pool that runs the mutants.
 
     Raises
     ------
     ValueError
         If the stream wrapper has no registers.
     ToolError
-        If a tool or the machine fails, or the netlist without changes does not pass.
+        If a tool or the machine fails, or the original netlist fails the bench.
     """
     if stream:
         check_stream(unit)
@@ -125,31 +125,31 @@ def mutate(
 
 
 def run_mutants(key: str, asked: tuple[Any, ...], numbers: Sequence[int]) -> list[Mutant]:
-    """Fates of some mutants, by their numbers."""
+    """Run mutants, given by their numbers."""
     with one_thread():
         bench = shared(key, partial(_bench, *asked))
         with bench.model() as model:
-            return [_fate(number, bench, model) for number in numbers]
+            return [_run_mutant(number, bench, model) for number in numbers]
 
 
 def check_stream(unit: Any) -> None:
-    """Raise ValueError unless the stream wrapper of a unit can be run."""
+    """Raise ValueError if the stream wrapper of a unit has no registers."""
     if not unit.latency:
-        raise ValueError(f"the stream wrapper of {unit.name} has no registers; a pipeline of 1 or more gives it some")
+        raise ValueError(f"the stream wrapper of {unit.name} has no registers: expected --pipeline 1 or more")
 
 
 @dataclass(frozen=True)
 class _Bench:
-    """Everything that mutants of a unit are run through.
+    """Model, vectors and equivalence checker for the mutants of a unit.
 
     Attributes
     ----------
     title : str
         Name of the component.
     recording : Recording, optional
-        Cycles of the plain unit.
+        Recorded cycles of the unit.
     traffic : tuple of dict
-        Transfers through the stream wrapper, as `CompiledModel.stream` takes them: few, and all.
+        Arguments of `CompiledModel.stream` for few and for all transfers through the stream wrapper.
     """
 
     title: str
@@ -159,11 +159,11 @@ class _Bench:
     traffic: tuple[dict[str, Any], ...] = ()
 
     def model(self) -> CompiledModel:
-        """A compiled model, for one thread."""
+        """Create a compiled model, for one thread."""
         return CompiledModel(self.made.design)
 
     def kills(self, model: CompiledModel, number: int, first: bool) -> bool:
-        """True if a mutant shows in the first cycles, or in any."""
+        """Return True if the first cycles, or all cycles, detect a mutant."""
         if self.recording is not None:
             return self.recording.first_difference(model, number, FIRST if first else None) is not None
         traffic = self.traffic[0 if first else 1]
@@ -185,11 +185,11 @@ def _bench(unit: Any, count: int, seed: int, stream: bool) -> _Bench:
     bench = _Bench(component.name, made, checker, recording, traffic)
     with bench.model() as model:
         if any(bench.kills(model, 0, first) for first in (True, False)):
-            raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` shows its failures")
+            raise ToolError(f"{unit.name} fails the bench without any change; run halfulp sim to see its failures")
     return bench
 
 
-def _fate(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
+def _run_mutant(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
     change = bench.made.changes[number - 1]
     if bench.kills(model, number, True):
         return Mutant(number, change, KILLED, [])
@@ -198,15 +198,15 @@ def _fate(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
         return Mutant(number, change, EQUIVALENT, [])
     if bench.kills(model, number, False):
         return Mutant(number, change, KILLED, [])
-    fate = SURVIVED if equivalence.equivalent is False else UNDECIDED
-    return Mutant(number, change, fate, equivalence.cycles)
+    status = SURVIVED if equivalence.equivalent is False else UNDECIDED
+    return Mutant(number, change, status, equivalence.cycles)
 
 
 def _record(unit: Any, seed: int) -> Recording:
-    """Cycles of the bench's vectors and of the regressions."""
+    """Record cycles of the bench's vectors and of the regressions."""
     chosen = plan(unit, seed=seed)
     sets: list[tuple[Columns, bool]] = [(row.columns(), row.chained) for row in regressions.of(unit)]
-    # In random order, so that the first vectors are of every kind.
+    # Random order puts vectors of every kind first.
     order = np.random.default_rng(seed).permutation(chosen.vectors.count)
     sets.append((chosen.vectors.take(order), False))
     if chosen.chain is not None:
@@ -215,9 +215,9 @@ def _record(unit: Any, seed: int) -> Recording:
 
 
 def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
-    """Arguments of `CompiledModel.stream`: payloads of a stream wrapper, the results, and the cycles of either side.
+    """Return arguments of `CompiledModel.stream`: payloads, results, and handshake patterns of a stream wrapper.
 
-    Of a unit with an accumulator half of the payloads are chained steps, and half have start values.
+    For a unit with an accumulator, half of the payloads are chained steps and half load start values.
     """
     rng = np.random.default_rng(seed)
     chosen = plan(unit, seed=seed)
@@ -243,23 +243,23 @@ def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
 
 
 def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
-    """Vector or steps from reset that show a survivor; None where that takes stalls, or a stream."""
+    """Return a vector, or steps from reset, that detects a survivor; None if it needs stalls or a stream."""
     rows = mutant.witness
-    if not rows or any(row.get(name, level) != level for row in rows for name, level in CALM.items()):
+    if not rows or any(row.get(name, level) != level for row in rows for name, level in NO_STALL.items()):
         return None
     if not set(unit.inputs) <= set(rows[0]) or unit.sources:
         return None
     steps = tuple({name: row[name] for name in unit.inputs} for row in rows)
-    why = f"shows the mutant {mutant.change} of {mutant.change.place}"
+    why = f"detects the mutant {mutant.change} of {mutant.change.place}"
     return regressions.with_results(unit, steps if unit.stateful else steps[:1], why)
 
 
 def table(campaign: Campaign) -> Table:
-    """Numbers of mutants by their fates."""
+    """Return the table of the numbers of mutants by status."""
     row = {
         "netlist": campaign.title,
         "mutants": len(campaign.mutants),
-        **{fate: campaign.count(fate) for fate in (KILLED, EQUIVALENT, SURVIVED, UNDECIDED)},
+        **{status: campaign.count(status) for status in (KILLED, EQUIVALENT, SURVIVED, UNDECIDED)},
         "kill rate": 100 * campaign.rate,
     }
     return Table(
@@ -267,27 +267,27 @@ def table(campaign: Campaign) -> Table:
         pd.DataFrame([row]),
         {"kill rate": ".2f"},
         [
-            "Mutants are changes of one bit of the netlist, chosen by Yosys; those of clocks are omitted.",
-            "A mutant is equivalent where ABC proves that no input shows it.",
-            "The kill rate is the percentage of killed ones among those that are not equivalent.",
+            "Mutants are changes of one bit of the netlist, chosen by Yosys, except at clocks.",
+            "A mutant is equivalent if ABC proves that no input detects it.",
+            "The kill rate is the percentage of killed mutants among those that are not equivalent.",
         ],
     )
 
 
 def survivors(campaign: Campaign) -> list[str]:
-    """Lines about the survivors."""
+    """Format the survivors with the inputs that detect them."""
     lines = []
     for mutant in campaign.survivors():
-        lines.append(f"{mutant.fate} {mutant.number}: {mutant.change}, {mutant.change.place}")
+        lines.append(f"{mutant.status} {mutant.number}: {mutant.change}, {mutant.change.place}")
         for row in mutant.witness:
             lines.append("  " + ", ".join(f"{name} {code:#x}" for name, code in row.items()))
-        if mutant.fate == SURVIVED and (found := witness_of(campaign.unit, mutant)) is not None:
+        if mutant.status == SURVIVED and (found := witness_of(campaign.unit, mutant)) is not None:
             lines.append(f"  {found.text(campaign.unit)}")
     return lines
 
 
 def save(campaign: Campaign) -> list[Path]:
-    """Save the vectors that show survivors as regressions; returns the files that changed."""
+    """Save vectors that detect survivors as regressions; return the changed files."""
     found = []
     for mutant in campaign.survivors():
         if (row := witness_of(campaign.unit, mutant)) is not None:
@@ -297,9 +297,9 @@ def save(campaign: Campaign) -> list[Path]:
 
 
 def mutants_table(campaign: Campaign) -> Table:
-    """A row for each mutant."""
+    """Return the table with one row per mutant."""
     rows = [
-        (mutant.number, mutant.fate, mutant.change.mode, mutant.change.net, mutant.change.place)
+        (mutant.number, mutant.status, mutant.change.mode, mutant.change.net, mutant.change.place)
         for mutant in campaign.mutants
     ]
     return Table(

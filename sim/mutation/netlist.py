@@ -1,9 +1,9 @@
-"""Changes of a netlist, by Yosys in a process of its own: ``python -m halfulp.sim.mutation.netlist``.
+"""Changes of a netlist, made by Yosys in a process: ``python -m halfulp.sim.mutation.netlist``.
 
-In the working folder it reads ``design.il`` and ``job.json``: how many ``mutants`` of which ``seed``, or None for the
-``faults`` of every net and register. It writes ``mutated.v`` with all of them, of which the input ``mutant`` selects
-one (0 for none), ``changes.json``, the kind and the place of each, and ``step.json`` and ``registers.json`` as
-`halfulp.sim.formal.netlist` does.
+The process reads ``design.il`` and ``job.json`` in the working folder: the number of ``mutants``, or null for faults of
+every net and register, and the ``seed``. It writes ``mutated.v`` with all changes, of which the input ``mutant``
+selects one (0: none), ``changes.json`` with the kind and place of each change, and ``step.json`` and ``registers.json``
+as `halfulp.sim.formal.netlist` does.
 """
 
 import json
@@ -18,11 +18,11 @@ from halfulp.sim.formal.netlist import run, write_step
 from . import SELECT, WIDTH
 
 MORE = 64
-"""Additional mutants, in place of those of clocks, which no simulation by cycles can show."""
+"""Number of additional mutants that replace those of clocks, which cycle simulation cannot detect."""
 
 
 def mutants(design: Any, count: int, seed: int) -> list[dict[str, Any]]:
-    """Mutants as Yosys chooses them, evenly over sources and wires, except of clocks."""
+    """Return the mutants chosen by Yosys evenly over sources and wires, except at clocks."""
     run(design, f"mutate -list {count + MORE} -seed {seed} -o list.txt")
     lines = [line for line in Path("list.txt").read_text().splitlines() if line.startswith("mutate ")]
     found = [_change(line) for line in lines]
@@ -39,8 +39,8 @@ def _change(line: str) -> dict[str, Any]:
 
 
 def faults(design: Any) -> list[dict[str, Any]]:
-    """Every register bit inverted, which lasts if the clock enable is low, and every net stuck at either level."""
-    # Enables and resets become cells, so that a wrong bit stays until another is stored.
+    """Return the faults: every register bit inverted, and every net stuck at 0 and at 1."""
+    # Enables and resets become cells, so that a flipped bit stays until the register is written.
     run(design, "dffunmap", "opt_clean", "write_json plain.json")
     (module,) = json.loads(Path("plain.json").read_text())["modules"].values()
     wires = {
@@ -69,12 +69,12 @@ def _fault(mode: str, cell: str, port: str, place: int, wire: str, src: list[str
 
 
 def main() -> None:
-    """Do the job of the working folder; an error of Yosys ends the process."""
+    """Run the job of the working folder; an error in Yosys ends the process."""
     job = json.loads(Path("job.json").read_text())
     design = libyosys.Design()
     run(design, "read_rtlil design.il", "hierarchy -top top", "proc -noopt", "flatten")
-    # Tables become multiplexers, of whose constants a mutant may be one. Undefined bits become zeros before any change,
-    # so that simulation and proof see one netlist.
+    # Tables become multiplexers, whose constants can be mutated. Undefined bits become zero before any change, so that
+    # simulation and proof use the same netlist.
     run(design, "memory_map", "opt_clean", "setundef -undriven -zero")
     count = job["mutants"]
     changes = faults(design) if count is None else mutants(design, count, job["seed"])

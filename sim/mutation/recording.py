@@ -1,4 +1,4 @@
-"""Recordings of the bench cycle by cycle: inputs with stalls, gaps and resets, and expected outputs."""
+"""Recordings of the bench, cycle by cycle: inputs with stalls, gaps and resets, and expected outputs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,18 +16,18 @@ Bits = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Recording:
-    """Cycles of a unit.
+    """Recorded cycles of a unit.
 
     Attributes
     ----------
     inputs : dict
-        For each input, ``rst``, ``en`` and ``valid`` among them, its code in each cycle.
+        Code of each input in each cycle, including ``rst``, ``en`` and ``valid``.
     outputs : dict
-        For each output its expected codes.
+        Expected codes of each output.
     look : array of bool
         Cycles in which outputs are compared.
     before : bool
-        Outputs are sampled before the clock edge, as those of a unit without latency.
+        Sample outputs before the clock edge, for a unit without latency.
     """
 
     inputs: dict[str, Codes]
@@ -36,25 +36,25 @@ class Recording:
     before: bool
 
     def first_difference(self, model: CompiledModel, mutant: int, most: int | None = None) -> int | None:
-        """First cycle, of at most so many, with a wrong output of a mutant, or None."""
+        """Return the first of at most ``most`` cycles in which a mutant has a wrong output, or None."""
         model.select(mutant)
         count = len(self.look[:most])
         return model.first_difference(self.inputs, self.outputs, self.look, count=count, before=self.before)
 
 
 def record(unit: Any, sets: list[tuple[Columns, bool]], seed: int) -> Recording:
-    """Recording of sets of vectors, one after another.
+    """Record sets of vectors in sequence.
 
-    As in cocotb, a quarter of each set runs without stalls; inputs carry noise while the unit is stalled or its
-    operands are not valid; a reset wipes earlier work.
+    As in cocotb, a quarter of each set runs without stalls, inputs carry noise while the unit is stalled or its
+    operands are invalid, and a reset clears earlier work.
 
     Parameters
     ----------
     unit : Unit
     sets : list
-        Vectors, and whether they are steps that build on each other.
+        Pairs of vectors and a flag that marks chained steps.
     seed : int
-        Of stalls and noise.
+        Seed of stalls and noise.
     """
     rng = np.random.default_rng(seed)
     parts = []
@@ -82,7 +82,7 @@ def _noise(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
 
 
 def _reset(unit: Any, rng: np.random.Generator) -> Recording:
-    """Some cycles of work, and then a reset."""
+    """Record some cycles of operation and a reset."""
     count = 10
     ones = np.ones(count, dtype=np.uint64)
     rst = (np.arange(count) >= 8).astype(np.uint64)
@@ -95,12 +95,12 @@ def _clocked(unit: Any, vectors: Columns, want: Columns, rng: np.random.Generato
     count = len(next(iter(want.values())))
     enabled, valid = _willing(unit, count, rng)
     fresh = enabled & valid
-    # The vector that a cycle takes, or that waits to be taken.
+    # Vector that a cycle accepts or offers.
     number = np.minimum(np.cumsum(fresh) - fresh, count - 1)
     taken = fresh & (np.cumsum(fresh) <= count)
     shown = number if unit.latency == 0 else _shown(unit, taken, enabled, number)
     if unit.latency == 0:
-        # The result is there as long as its operands wait to be taken.
+        # The result is valid as long as its operands are offered.
         taken = valid & (np.cumsum(fresh) - fresh < count)
         shown = np.where(taken, number, -1)
     noise = _noise(unit, len(enabled), rng)
@@ -111,7 +111,7 @@ def _clocked(unit: Any, vectors: Columns, want: Columns, rng: np.random.Generato
 
 
 def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bits]:
-    """Cycles in which the unit is enabled, and in which operands are valid; none are in the last ones."""
+    """Choose the cycles in which the unit is enabled and operands are valid; the last ones have no operands."""
     cycles = int(count * 1.7) + 64
     enabled, valid = rng.random(cycles) < 0.75, np.ones(cycles, dtype=bool)
     if unit.has_valid:
@@ -123,10 +123,10 @@ def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bit
 
 
 def _shown(unit: Any, taken: Bits, enabled: Bits, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The vector of the result after each cycle, or -1 where nothing is known."""
+    """Return the vector of the result after each cycle, or -1 if it is unknown."""
     entered = np.where(taken, number, -1)[enabled]
     if unit.stateful:
-        # A cycle without operands leaves the state, and so the result, as it was.
+        # A cycle without operands keeps the state, and so the result.
         entered = np.maximum.accumulate(entered)
     edges = np.cumsum(enabled) - unit.latency
     return np.where(edges >= 0, entered[np.maximum(edges, 0)], -1)

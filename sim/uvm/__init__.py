@@ -1,1 +1,1 @@
-"""A pyuvm environment for any unit, with vectors, golden model, rules and comparison of the plain bench."""
+"""Pyuvm environment for any unit, with the vectors, golden model, protocol rules and comparison of the bench."""

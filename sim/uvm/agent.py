@@ -1,4 +1,4 @@
-"""Agents: drivers and monitors on both sides of a unit. A passive agent has a monitor only."""
+"""Agents with drivers and monitors on both sides of a unit; a passive agent has only a monitor."""
 
 import random
 from collections.abc import Sequence
@@ -14,10 +14,7 @@ from .items import Operation
 
 
 class Driver(uvm_driver):
-    """Offers each operation to a unit until it is taken; without one the pins carry noise.
-
-    ConfigDB: ``interface`` and ``seed``.
-    """
+    """Driver that offers each operation until the unit accepts it; without an operation the pins carry noise."""
 
     def build_phase(self) -> None:
         super().build_phase()
@@ -37,7 +34,7 @@ class Driver(uvm_driver):
                 self._rest()
 
     async def drive(self, item: Operation) -> None:
-        """Drive one operation, from an edge on until it is taken: the next may follow without a gap."""
+        """Drive an operation from an edge until it is accepted; the next one may follow without a gap."""
         if item.reset:
             self._rest()
             await self.interface.reset()
@@ -56,10 +53,7 @@ class Driver(uvm_driver):
 
 
 class Throttle(uvm_driver):
-    """Holds results up by patterns of `Grants`; without one they go on.
-
-    ConfigDB: ``interface``.
-    """
+    """Driver of back-pressure in the patterns of `Grants`; without one, results are always accepted."""
 
     def build_phase(self) -> None:
         super().build_phase()
@@ -77,14 +71,12 @@ class Throttle(uvm_driver):
 
 
 class Monitor(uvm_monitor):
-    """Watches every cycle from the first reset on, and publishes operations.
-
-    ConfigDB: ``interface``.
+    """Monitor of every cycle after the first reset, which publishes operations.
 
     Members
     -------
     ap : uvm_analysis_port
-        Operations.
+        Observed operations.
     """
 
     def build_phase(self) -> None:
@@ -107,10 +99,10 @@ class Monitor(uvm_monitor):
             before = resetting
 
     def after_reset(self) -> None:
-        """Discard the state of the epoch before the reset."""
+        """Discard the state from before the reset."""
 
     def look(self) -> None:
-        """Look at one cycle."""
+        """Observe one cycle."""
         raise NotImplementedError
 
     def publish(self, side: Word, word: int) -> None:
@@ -122,7 +114,7 @@ class Monitor(uvm_monitor):
 
 
 class OperandMonitor(Monitor):
-    """Publishes the operands that a unit takes."""
+    """Monitor of the operands that a unit accepts."""
 
     def look(self) -> None:
         if self.interface.taken:
@@ -130,14 +122,14 @@ class OperandMonitor(Monitor):
 
 
 class ResultMonitor(Monitor):
-    """Publishes the results of a unit, and the rules that it breaks.
+    """Monitor of the results of a unit and of violated rules.
 
     Members
     -------
     broken : uvm_analysis_port
-        Kind of failure, and a sentence about it.
+        Violated rules: kind of failure, and a sentence about it.
     handshakes : uvm_analysis_port
-        At the end of each epoch: for each side its name, and the levels of its signals, cycle by cycle.
+        At the end of each epoch: name of each side with the levels of its signals in each cycle.
     """
 
     def build_phase(self) -> None:
@@ -148,7 +140,7 @@ class ResultMonitor(Monitor):
         self.watch: Watch = self.interface.watch()
 
     def explain(self, expected: Sequence[int]) -> Broken | None:
-        """Cause of wrong results other than arithmetic; ``expected`` are all since the last reset, as words."""
+        """Return a cause of wrong results other than arithmetic; ``expected`` are all words since the last reset."""
         return self.watch.explain(expected)
 
     def after_reset(self) -> None:
@@ -177,15 +169,13 @@ class ResultMonitor(Monitor):
 
 
 class SideAgent(uvm_agent):
-    """One side of a unit.
-
-    ConfigDB: ``interface``, ``is_active``, and ``seed`` where it is active.
+    """Agent of one side of a unit.
 
     Members
     -------
     monitor : Monitor
     sequencer, driver
-        Of an active agent.
+        Only in an active agent.
     """
 
     MONITOR: ClassVar[type[Any]]
@@ -204,19 +194,19 @@ class SideAgent(uvm_agent):
 
 
 class OperandAgent(SideAgent):
-    """The side of operands, whose sequencer takes items of `Operation`."""
+    """Agent of the operands; its sequencer takes `Operation` items."""
 
     MONITOR, DRIVER = OperandMonitor, Driver
 
 
 class ResultAgent(SideAgent):
-    """The side of results, whose sequencer takes items of `Grants`."""
+    """Agent of the results; its sequencer takes `Grants` items."""
 
     MONITOR, DRIVER = ResultMonitor, Throttle
 
 
 class UnitAgent(uvm_agent):
-    """Both sides of a unit, with the entries of the ConfigDB that these take.
+    """Agent of both sides of a unit, with their ConfigDB entries.
 
     Members
     -------
@@ -231,10 +221,10 @@ class UnitAgent(uvm_agent):
 
     def connect_phase(self) -> None:
         if self.active():
-            # Sequences of operations set the pace of results, too.
+            # Sequences of operations also control the back-pressure of results.
             self.cdb_set("pacer", self.sink.sequencer)
 
     @property
     def under_way(self) -> int:
-        """Operations since the last reset that were taken and have no result yet."""
+        """Number of accepted operations since the last reset without a result."""
         return int(self.source.monitor.published - self.sink.monitor.published)

@@ -1,4 +1,4 @@
-"""The coverage collector: compared operations and handshakes, counted in the bins of the unit."""
+"""Coverage collector: counts compared operations and handshakes in the bins of the unit."""
 
 from pyuvm import uvm_subscriber
 
@@ -9,16 +9,14 @@ from .scoreboard import Compared, export
 
 
 class CoverageCollector(uvm_subscriber):
-    """Counts in the bins of `halfulp coverage`.
-
-    ConfigDB: ``unit``.
+    """Subscriber that counts in the bins of `halfulp coverage`.
 
     Members
     -------
     analysis_export
-        Takes `Compared` operations.
+        Receives `Compared` operations.
     handshakes
-        Takes the name of a side and the levels of its signals, cycle by cycle.
+        Receives the name of a side and the levels of its signals in each cycle.
 
     Attributes
     ----------
@@ -35,16 +33,16 @@ class CoverageCollector(uvm_subscriber):
 
     def _count_cycles(self, handshake: tuple[str, dict[str, Codes]]) -> None:
         side, cycles = handshake
-        # Nothing ever waits for a unit without registers.
+        # A unit without registers has no stalls.
         if side != "plain" or self.unit.clocked:
             self.coverage.stalls(side, cycles)
 
 
 def hits(coverages: list[Coverage]) -> str:
-    """Line with the number of bins that some coverages of one unit hit together."""
+    """Format the number of bins that coverages of one unit hit together."""
     total, *others = coverages
     for other in others:
         total.merge(other)
     hit = sum(int((counts > 0).sum()) for counts in total.counts.values())
     bins = sum(group.size for group in total.groups.values())
-    return f"coverage    {hit:,} of {bins:,} bins, whether in reach or not"
+    return f"coverage    {hit:,} of {bins:,} bins, reachable or not"

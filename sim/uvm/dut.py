@@ -1,4 +1,4 @@
-"""The design under test, which the factory makes."""
+"""Design under test, created by the factory."""
 
 from typing import Any, ClassVar
 
@@ -10,37 +10,35 @@ from halfulp.sim.report import describe
 
 
 class Dut(uvm_object):
-    """The unit under test. An override makes another one: of other formats, or of one's own.
-
-    ConfigDB: ``request``.
+    """Unit under test. An override can create the unit in other formats, or a unit of the user's own.
 
     Attributes
     ----------
     INSIDE : bool
-        Signals of submodules can be read by name, as an agent inside of a design needs.
+        True if signals of submodules are accessible by name, for agents inside a design.
     """
 
     INSIDE: ClassVar[bool] = False
 
     def request(self) -> Implementation:
-        """The requested implementation; override it to test the unit in another format or with other options."""
+        """Return the requested implementation; override it to test the unit in another format or with other options."""
         request: Implementation = ConfigDB().get(None, "", "request")
         return request
 
     def make(self) -> Any:
-        """The unit; override it to test one that is derived from a unit of the catalogue."""
+        """Create the unit; override it to test a derived class."""
         return self.request().component()
 
     def design(self, unit: Any, kind: str) -> Design:
-        """Verilog for a model of a kind."""
+        """Generate the Verilog for a kind of model."""
         return design(unit, (kind,))
 
     def title(self, unit: Any) -> str:
-        """Text of the unit; the name of a component that is no unit."""
+        """Return the text of the unit, or the name of another component."""
         from halfulp.units import Unit
 
         return str(Implementation.of(unit)) if isinstance(unit, Unit) else str(unit.name)
 
     def describe(self, unit: Any) -> str:
-        """Formats, rounding and latency."""
+        """Describe formats, rounding and latency of the unit."""
         return describe(unit)

@@ -1,4 +1,4 @@
-"""Environments: a unit with all that checks it, and the harness that has the unit twice."""
+"""Environments: one for a unit, and one for the harness with the unit and its stream wrapper."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +11,14 @@ from .reference import Reference
 from .scoreboard import Scoreboard
 
 QUIET = 2000
-"""Clock cycles without a result after which operations under way count as lost."""
+"""Number of clock cycles without a result after which pending operations are lost."""
 
 AFTER = 16
-"""Clock cycles after the last result, in which there must be no other."""
+"""Number of clock cycles after the last result in which extra results are detected."""
 
 
 async def drain(results: ResultMonitor, done: Callable[[], bool]) -> None:
-    """Wait until there have been all results and then no more, or none for so long that no more will come."""
+    """Wait for all results and for the absence of extra ones, or until pending results count as lost."""
     quiet, before = 0, -1
     while quiet < (AFTER if done() else QUIET):
         await results.interface.cycle()
@@ -27,10 +27,7 @@ async def drain(results: ResultMonitor, done: Callable[[], bool]) -> None:
 
 
 class UnitEnv(uvm_env):
-    """All that checks one unit through one interface: the top of a simulation, or a part of another design.
-
-    ConfigDB: ``unit``, ``interface``, ``channel`` (a name for reports), ``is_active``, and ``seed`` where it is active.
-    """
+    """Environment that checks one unit through one interface, at the top of a simulation or inside another design."""
 
     def build_phase(self) -> None:
         self.agent = UnitAgent.create("agent", self)
@@ -49,15 +46,12 @@ class UnitEnv(uvm_env):
         results.handshakes.connect(self.collector.handshakes)
 
     async def drain(self) -> None:
-        """Wait until nothing is under way any more."""
+        """Wait until no operation is pending."""
         await drain(self.agent.sink.monitor, lambda: self.agent.under_way == 0)
 
 
 class HarnessEnv(uvm_env):
-    """The plain unit and its stream wrapper, side by side.
-
-    ConfigDB: the entries of `UnitEnv`, and ``interfaces``, one for each of the two names.
-    """
+    """Environment of the unit and its stream wrapper."""
 
     def build_phase(self) -> None:
         self.envs: dict[str, UnitEnv] = {}

@@ -1,7 +1,7 @@
-"""Interfaces: signals of the simulator through which a unit is driven and watched, as packed words.
+"""Interfaces: signals of the simulator that drive and observe a unit, as packed words.
 
-A driver changes pins at the falling edge of the clock, and monitors look a quarter of a period later. So monitors see
-what the rising edge takes, whether the pins are driven by a driver or by the registers of a design around the unit.
+Drivers change pins at the falling edge of the clock, and monitors read them a quarter of a period later. So monitors
+see the levels at the rising edge, driven by a driver or by registers of a surrounding design.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,19 @@ from halfulp.sim.protocol import PERIOD
 from halfulp.sim.rules import BUBBLE, MOVED, Broken, Entry, Registered, Waiting, wrong_latency
 
 Seen = list[int | Broken]
-"""Results of a cycle, as packed words, and rules that it breaks."""
+"""Results of a cycle as packed words, and violated rules."""
 
 Handshakes = dict[str, dict[str, bool]]
-"""Signals of handshakes by name, for each side of a unit: ``plain``, or ``input`` and ``output`` of streams."""
+"""Handshake signals by name, for each side: ``plain``, or ``input`` and ``output`` of streams."""
 
 
 class Packed:
-    """A packed word in one signal.
+    """Packed word in one signal.
 
     Parameters
     ----------
     handle
-        Of the signal.
+        Handle of the signal.
     ports : Ports
     """
 
@@ -34,7 +34,7 @@ class Packed:
         self.handle, self.ports = handle, ports
 
     def read(self) -> int:
-        """The word."""
+        """Read the word."""
         return int(self.handle.value)
 
     def write(self, word: int) -> None:
@@ -43,12 +43,12 @@ class Packed:
 
 
 class Wires:
-    """A packed word in a signal for each port.
+    """Packed word in one signal per port.
 
     Parameters
     ----------
     handles : mapping
-        By names of ports.
+        Handles by port name.
     ports : Ports
     """
 
@@ -56,7 +56,7 @@ class Wires:
         self.handles, self.ports = [handles[name] for name in ports.names], ports
 
     def read(self) -> int:
-        """The word."""
+        """Read the word."""
         return self.ports.pack([int(handle.value) for handle in self.handles])
 
     def write(self, word: int) -> None:
@@ -73,24 +73,24 @@ def _level(handle: Any) -> bool:
 
 
 class Watch:
-    """Watches the results of every cycle from reset on."""
+    """Checker of the results of every cycle since reset."""
 
     def see(self) -> Seen:
-        """Results and broken rules of this cycle."""
+        """Return the results and violated rules of this cycle."""
         raise NotImplementedError
 
     def explain(self, expected: Sequence[int]) -> Broken | None:
-        """Cause of wrong results other than arithmetic; ``expected`` are those of all operations since reset."""
+        """Return a cause of wrong results other than arithmetic; ``expected`` are all words since reset."""
         return None
 
 
 class Interface:
-    """Inputs of a unit, or its outputs, or both.
+    """Signals of the inputs or outputs of a unit, or both.
 
     Parameters
     ----------
     clk, rst
-        Handles; None: no reset.
+        Handles of clock and reset; ``rst`` may be None.
     inputs, outputs : Packed or Wires, optional
     """
 
@@ -100,32 +100,32 @@ class Interface:
 
     @property
     def inputs(self) -> Word:
-        """The operands."""
+        """Signals of the operands."""
         assert self._inputs is not None, "this interface has results only"
         return self._inputs
 
     @property
     def outputs(self) -> Word:
-        """The results."""
+        """Signals of the results."""
         assert self._outputs is not None, "this interface has operands only"
         return self._outputs
 
     async def edge(self) -> None:
-        """Wait until pins are driven."""
+        """Wait until pins may be driven."""
         await FallingEdge(self.clk)
 
     async def middle(self) -> None:
-        """Wait, after `edge`, until pins are read."""
+        """Wait, after `edge`, until pins may be read."""
         await Timer(PERIOD // 4, "ns")
 
     async def cycle(self) -> None:
-        """Wait until pins of the next cycle are read."""
+        """Wait until pins of the next cycle may be read."""
         await self.edge()
         await self.middle()
 
     @property
     def resetting(self) -> bool:
-        """True if the coming edge resets the unit, and takes nothing."""
+        """True if the coming edge resets the unit and accepts no operands."""
         return self.rst is not None and _level(self.rst)
 
     async def reset(self) -> None:
@@ -138,39 +138,39 @@ class Interface:
         self.rst.value = 0
 
     def offer(self, word: int | None, noise: int = 0) -> None:
-        """Drive operands; None: no operands, with noise on the pins."""
+        """Drive operands, or noise without operands if ``word`` is None."""
         raise NotImplementedError
 
     def grant(self, granted: bool) -> None:
-        """Let results go on, or hold them up."""
+        """Accept results or apply back-pressure."""
         raise NotImplementedError
 
     @property
     def taken(self) -> bool:
-        """True if the coming edge takes operands."""
+        """True if the coming edge accepts operands."""
         raise NotImplementedError
 
     def watch(self) -> Watch:
-        """A watch over the results, from reset."""
+        """Create a checker of the results, from reset."""
         raise NotImplementedError
 
     def handshakes(self) -> Handshakes:
-        """Signals of the handshakes in this cycle."""
+        """Return the levels of the handshake signals in this cycle."""
         raise NotImplementedError
 
 
 class Pins(Interface):
-    """A unit as it is, with clock enable and ``valid``.
+    """Interface of a unit with clock enable and ``valid``.
 
     Parameters
     ----------
     latency : int
     holds : bool
-        The result does not change in a cycle without operands.
+        True if the result holds in a cycle without operands.
     en, valid
-        Handles; None: always 1.
+        Handles; None for constant 1.
     clk, rst, inputs, outputs
-        As of `Interface`. The clock of a unit without registers only sets the time of reading.
+        Parameters of `Interface`; a combinational unit uses the clock only to time reads.
     """
 
     def __init__(self, *, latency: int, holds: bool = False, en: Any = None, valid: Any = None, **known: Any) -> None:
@@ -188,7 +188,7 @@ class Pins(Interface):
 
     @property
     def offered(self) -> bool:
-        """True if there are operands."""
+        """True if operands are valid."""
         return self.valid is None or _level(self.valid)
 
     @property
@@ -201,14 +201,14 @@ class Pins(Interface):
         return self.offered and self.enabled and not self.resetting
 
     def watch(self) -> Watch:
-        return _Behind(self) if self.latency else _Beside(self)
+        return _RegisteredWatch(self) if self.latency else _CombinationalWatch(self)
 
     def handshakes(self) -> Handshakes:
         return {"plain": {"en": self.enabled, "valid": self.offered}}
 
 
-class _Behind(Watch):
-    """Results that come some edges after their operands."""
+class _RegisteredWatch(Watch):
+    """Checker of a registered unit."""
 
     def __init__(self, pins: Pins) -> None:
         self.pins, self.rule = pins, Registered(pins.latency, pins.holds)
@@ -233,8 +233,8 @@ class _Behind(Watch):
         return None if other is None else wrong_latency(other, self.pins.latency)
 
 
-class _Beside(Watch):
-    """Results in the same cycle as their operands, for as long as these wait."""
+class _CombinationalWatch(Watch):
+    """Checker of a unit without latency: the result holds while its operands wait."""
 
     def __init__(self, pins: Pins) -> None:
         self.pins = pins
@@ -253,16 +253,16 @@ class _Beside(Watch):
 
 
 class _Stream(Interface):
-    """A stream.
+    """Interface of a stream.
 
     Parameters
     ----------
     valid, ready
-        Handles.
+        Handles of the handshake.
     side : str, optional
-        Name of its handshake; default: ``input`` or ``output``.
+        Name of the handshake; default: ``input`` or ``output``.
     clk, rst, inputs, outputs
-        As of `Interface`.
+        Parameters of `Interface`.
     """
 
     SIDE: ClassVar[str]
@@ -276,7 +276,7 @@ class _Stream(Interface):
 
 
 class Source(_Stream):
-    """A stream of operands, with the parameters ``valid``, ``ready`` and ``side`` beside those of `Interface`."""
+    """Interface of a stream of operands, with the further parameters ``valid``, ``ready`` and ``side``."""
 
     SIDE = "input"
 
@@ -290,7 +290,7 @@ class Source(_Stream):
 
 
 class Sink(_Stream):
-    """A stream of results, with the parameters ``valid``, ``ready`` and ``side`` beside those of `Interface`."""
+    """Interface of a stream of results, with the further parameters ``valid``, ``ready`` and ``side``."""
 
     SIDE = "output"
 
@@ -298,11 +298,11 @@ class Sink(_Stream):
         self.ready.value = int(granted)
 
     def watch(self) -> Watch:
-        return _Waiting(self)
+        return _StreamWatch(self)
 
 
 class Streams(Interface):
-    """A stream of operands and one of results, with one clock."""
+    """Interface of a stream of operands and a stream of results, with one clock."""
 
     def __init__(self, source: Source, sink: Sink) -> None:
         super().__init__(clk=source.clk, rst=source.rst, inputs=source.inputs, outputs=sink.outputs)
@@ -325,8 +325,8 @@ class Streams(Interface):
         return self.source.handshakes() | self.sink.handshakes()
 
 
-class _Waiting(Watch):
-    """Results that wait to be taken."""
+class _StreamWatch(Watch):
+    """Checker of a stream: a waiting result holds."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink, self.rule = sink, Waiting()

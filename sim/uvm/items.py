@@ -1,4 +1,4 @@
-"""Sequence items: operations whose operands carry their formats, and patterns of cycles in which results may go on."""
+"""Sequence items: operations with formatted operands, and patterns of back-pressure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from halfulp.sim.ports import Port, Ports
 
 @dataclass(frozen=True)
 class Operand:
-    """A code of a port; raises ValueError if it does not fit the port."""
+    """Code of a port; raises ValueError if it does not fit the port."""
 
     port: Port
     code: int
@@ -23,12 +23,12 @@ class Operand:
 
     @property
     def fmt(self) -> Any:
-        """Format; None of plain bits."""
+        """Format of the port; None for plain bits."""
         return self.port.fmt
 
     @property
     def number(self) -> Fraction | float | int:
-        """Number of the code."""
+        """Value of the code."""
         return self.code if self.port.fmt is None else self.port.fmt.decode(self.code)
 
     def __str__(self) -> str:
@@ -38,18 +38,18 @@ class Operand:
 
 
 class Operation(uvm_sequence_item):
-    """Codes of a unit's inputs, or of its outputs, and their handshake.
+    """Codes of a unit's inputs or outputs, with their handshake.
 
     Members
     -------
     operands : dict of str to Operand
-        By names of ports.
+        Operands by port name.
     gap : int
-        Cycles without an offer before it is offered.
+        Number of cycles without an offer before this operation.
     reset : bool
-        The unit is reset first.
+        True to reset the unit first.
     epoch, cycle : int
-        Of an observed operation: resets before it, and the clock cycle.
+        Number of resets before an observed operation, and its clock cycle.
     """
 
     def __init__(self, name: str = "operation") -> None:
@@ -60,22 +60,22 @@ class Operation(uvm_sequence_item):
         self.epoch = self.cycle = 0
 
     def set(self, ports: Ports, codes: Mapping[str, int]) -> "Operation":
-        """Set the codes of all ports, by their names."""
+        """Set the codes of all ports, by name."""
         self.operands = {port.name: Operand(port, int(codes[port.name])) for port in ports}
         return self
 
     def set_word(self, ports: Ports, word: int) -> "Operation":
-        """Set the codes of a packed word."""
+        """Set the codes from a packed word."""
         return self.set(ports, dict(zip(ports.names, ports.unpack(word), strict=True)))
 
     @property
     def codes(self) -> dict[str, int]:
-        """Codes by names of ports."""
+        """Codes by port name."""
         return {name: operand.code for name, operand in self.operands.items()}
 
     @property
     def word(self) -> int:
-        """The packed word."""
+        """Packed word of the codes."""
         operands = self.operands.values()
         return Ports(tuple(operand.port for operand in operands)).pack([operand.code for operand in operands])
 
@@ -97,12 +97,12 @@ class Operation(uvm_sequence_item):
 
 
 class Grants(uvm_sequence_item):
-    """Levels of the clock enable of a plain unit, or ``ready`` of a stream, in the next cycles.
+    """Levels of the clock enable of a unit, or of ``ready`` of a stream, in the next cycles.
 
     Members
     -------
     pattern : tuple of bool
-        A level for each cycle.
+        Level in each cycle.
     """
 
     pattern: tuple[bool, ...] = ()

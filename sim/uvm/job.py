@@ -1,4 +1,4 @@
-"""Files between the simulation and the process that starts it, and classes of tests by name."""
+"""Files between the simulation and the process that starts it, and lookup of test classes by name."""
 
 import importlib
 import importlib.util
@@ -12,25 +12,25 @@ from typing import Any
 from pyuvm import ConfigDB, uvm_factory, uvm_test
 
 JOB, FOUND = "job.pickle", "findings.pickle"
-"""Files of the job, and of the checks and notes that the simulation found."""
+"""Files of the job, and of the checks and notes from the simulation."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A test that runs in the simulator.
+    """Test that runs in the simulator.
 
     Attributes
     ----------
     test : str
-        A module or a file of Python and, after a colon, the class.
+        Python module or file, a colon, and the class.
     request
-        Unit, for the `Dut`.
+        Request for the `Dut`.
     limit : int, optional
-        Most operations of a sequence.
+        Maximum number of operations of a sequence.
     sequence : str
-        One of `SEQUENCES`.
+        Key of `SEQUENCES`.
     vector : mapping, optional
-        One vector to run instead of all others.
+        Single vector to run instead.
     """
 
     test: str
@@ -42,23 +42,23 @@ class Job:
 
 
 def name_of(test: type | str) -> str:
-    """Text of a class, or of one that `class_of` takes, that does not depend on the folder.
+    """Return the text of a test class, independent of the working folder.
 
-    It raises ValueError for a class that is not at the top of a file.
+    Raises ValueError for a class that is not at the top level of a file.
     """
     if isinstance(test, str):
         where, colon, name = test.rpartition(":")
         return f"{Path(where).resolve()}{colon}{name}" if where.endswith(".py") else test
     if "<locals>" in test.__qualname__:
-        raise ValueError(f"{test.__qualname__} is defined in a function; a test has to be at the top of a file")
+        raise ValueError(f"{test.__qualname__} is defined in a function: expected a class at the top level of a file")
     own = test.__module__.startswith("halfulp.")
     return f"{test.__module__ if own else Path(inspect.getfile(test)).resolve()}:{test.__qualname__}"
 
 
 def class_of(text: str) -> type:
-    """The class of a test, from ``package.module:Class`` or ``path/to/file.py:Class``.
+    """Import the class of a test from ``package.module:Class`` or ``path/to/file.py:Class``.
 
-    It raises ValueError if there is none of that name, or it is no `uvm_test`.
+    Raises ValueError if there is no such class, or it is not a `uvm_test`.
     """
     where, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
@@ -66,20 +66,20 @@ def class_of(text: str) -> type:
     module = module_of(where)
     found = getattr(module, name, None)
     if not isinstance(found, type) or not issubclass(found, uvm_test):
-        raise ValueError(f"{where} has no test {name}")
+        raise ValueError(f"{where} has no test {name}: expected a class derived from UnitTest")
     return found
 
 
 def module_of(where: str) -> Any:
-    """A module, or a file as one; raises as `class_of` does."""
+    """Import a module by name or from a file; raises ValueError if there is none."""
     if not where.endswith(".py"):
         try:
             return importlib.import_module(where)
         except ImportError as error:
-            raise ValueError(f"there is no module {where} with tests: {error}") from None
+            raise ValueError(f"cannot import the module {where} of the test: {error}") from None
     path = Path(where).resolve()
     if not path.is_file():
-        raise ValueError(f"there is no file {where} with tests")
+        raise ValueError(f"there is no test file {where}")
     name = f"halfulp_test_{path.stem}"
     if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path):
         return sys.modules[name]
@@ -93,7 +93,7 @@ def module_of(where: str) -> Any:
 
 
 def prepare(test: Any, request: Any) -> tuple[Any, Any]:
-    """The `Dut` of the factory with the overrides of a test, and no others, and its unit."""
+    """Return the factory's `Dut` with only the overrides of a test, and its unit."""
     uvm_factory().clear_overrides()
     ConfigDB().clear()
     ConfigDB().set(None, "*", "request", request)

@@ -1,4 +1,4 @@
-"""The reference model: results of the golden model for observed operations."""
+"""Reference model: results of the golden model for observed operations."""
 
 from typing import Any, NamedTuple
 
@@ -12,18 +12,18 @@ from .items import Operation
 
 
 class Prediction(NamedTuple):
-    """Expected results of some operations.
+    """Expected results of consecutive operations.
 
     Attributes
     ----------
     epoch, first : int
-        Resets before it, and operations of the epoch before the first of these.
+        Number of resets before them, and index of the first operation since the reset.
     codes, want : dict
-        For each input, and for each output, an array of codes.
+        Array of codes for each input and each output.
     cycles : list of int
-        Clock cycles in which the operands were taken.
+        Clock cycles in which the operands were accepted.
     chained : bool
-        These are steps in time of a unit with state, from reset.
+        True for consecutive steps of a unit with state, from reset.
     """
 
     epoch: int
@@ -35,24 +35,24 @@ class Prediction(NamedTuple):
 
 
 def columns(ports: Ports, items: list[Operation]) -> dict[str, Codes]:
-    """Codes of items, an array for each port."""
+    """Return the codes of items, one array per port."""
     return {port.name: np.array([item.operands[port.name].code for item in items], dtype=np.uint64) for port in ports}
 
 
 class Reference(uvm_subscriber):
-    """Computes the results of observed operands as the plain bench does.
+    """Model that computes the results of observed operands with the golden model.
 
-    Operations of a unit with a state, or with a source of random words, are one sequence from reset to reset; others
-    are computed in chunks.
+    For a unit with state or a random source, operations between two resets are one sequence; others are computed in
+    chunks.
 
     ConfigDB: ``unit``.
 
     Members
     -------
     analysis_export
-        Takes operands.
+        Receives operands.
     ap : uvm_analysis_port
-        Predictions.
+        Publishes predictions.
     """
 
     def build_phase(self) -> None:
@@ -87,5 +87,5 @@ class Reference(uvm_subscriber):
         self._first += len(items)
 
     def results(self, codes: dict[str, Codes]) -> dict[str, Codes]:
-        """Results of the golden model; override it for another model."""
+        """Compute results with the golden model; override it for another model."""
         return reference(self.unit, codes, chained=self.unit.stateful)

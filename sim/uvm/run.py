@@ -1,4 +1,4 @@
-"""Runs of tests: the model is built, and the simulation started and read."""
+"""Runs of tests: build of the model, and start and result of the simulation."""
 
 import pickle
 import time
@@ -33,17 +33,17 @@ def run(
     Parameters
     ----------
     request : Implementation
-        Unit that the factory's `Dut` makes.
+        Request for the factory's `Dut`.
     test : type or str
-        A `UnitTest`, or its text.
+        Class derived from `UnitTest`, or its text.
     seed : int
-        Seed of everything random.
+        Seed of all random choices.
     limit : int, optional
-        Most operations of a sequence.
+        Maximum number of operations of a sequence.
     vector : mapping, optional
-        Codes of one vector to run instead of all others.
+        Codes of a single vector to run instead.
     sequence : str
-        One of `SEQUENCES`.
+        Key of `SEQUENCES`.
     wave : bool
         Write a waveform.
     progress : Progress
@@ -51,9 +51,9 @@ def run(
     Raises
     ------
     ValueError, TypeError
-        If there is no such unit, test or sequence, or the sequence is not for the unit.
+        If the unit, test or sequence is unknown, or the sequence does not fit the unit.
     ToolError
-        If a tool fails, or the environment does.
+        If a tool or the environment fails.
     """
     began = time.monotonic()
     name = name_of(test)
@@ -63,7 +63,7 @@ def run(
     kind.check(job, unit)
     progress.total("building")
     if wave and dut.INSIDE:
-        raise ValueError(f"{unit.name} is watched inside; there is no waveform of that")
+        raise ValueError(f"there is no waveform of {unit.name}, which has agents inside; remove --wave")
     model = "wave" if wave else "inside" if dut.INSIDE else "cocotb"
     made = dut.design(unit, model)
     built = models(made, (model,))[model]

@@ -1,4 +1,4 @@
-"""The scoreboard: observed results against predicted ones, by the comparison of the plain bench."""
+"""Scoreboard: compares observed results with predictions, with the comparison of the bench."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from .reference import Prediction, columns
 
 
 class Compared(NamedTuple):
-    """Compared operations, with codes of inputs and outputs; ``chained`` ones are steps in time, from reset."""
+    """Compared operations, with codes of inputs and outputs; ``chained`` marks consecutive steps from reset."""
 
     codes: dict[str, Codes]
     got: dict[str, Codes]
@@ -23,14 +23,14 @@ class Compared(NamedTuple):
 
 
 def export(name: str, parent: uvm_component, write: Callable[[Any], None]) -> Any:
-    """An analysis export that calls a function."""
+    """Return an analysis export that calls a function."""
     return uvm_subscriber.uvm_AnalysisImp(name, parent, write)
 
 
 class Scoreboard(uvm_scoreboard):
-    """Compares results with predictions, one for one and in order, epoch by epoch.
+    """Scoreboard that compares results with predictions in order, for each epoch between resets.
 
-    Operations under way at a reset are lost; at the end they are a failure.
+    Operations pending at a reset are dropped; at the end of the test they are a failure.
 
     ConfigDB: ``unit``, and ``channel``, the name of the check.
 
@@ -39,14 +39,14 @@ class Scoreboard(uvm_scoreboard):
     predictions, results, broken
         Analysis exports for `Prediction`, `Operation` and `Broken` rules.
     compared : uvm_analysis_port
-        `Compared`.
+        Publishes `Compared` operations.
 
     Attributes
     ----------
     explain : callable
-        Cause of wrong results, from all that were expected since the last reset, as packed words.
+        Function from all expected words since the last reset to a cause of wrong results.
     check : Check
-        After the check phase.
+        Result, after the check phase.
     """
 
     def build_phase(self) -> None:
@@ -63,11 +63,11 @@ class Scoreboard(uvm_scoreboard):
         self._broken = 0
 
     def outputs_of(self, unit: Any) -> Ports:
-        """Ports of a result."""
+        """Return the ports of a result."""
         return Ports.of(unit.outputs)
 
     def compare_part(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
-        """Number of wrong results among the first of a prediction, and the first of them in full."""
+        """Count wrong results in the first part of a prediction, and report the first ones in full."""
         count = len(next(iter(got.values())))
         codes = {name: column[:count] for name, column in part.codes.items()}
         want = {name: column[:count] for name, column in part.want.items()}
@@ -90,7 +90,7 @@ class Scoreboard(uvm_scoreboard):
             found = self._seen.get(part.epoch, [])[part.first : part.first + len(part.cycles)]
             taken[part.epoch] = part.first + len(part.cycles)
             if any(item.cycle < cycle for item, cycle in zip(found, part.cycles, strict=False)):
-                self._fail(("count", "a result was given before its operands were taken"))
+                self._fail(("count", "a result appeared before its operands were accepted"))
             if found:
                 checked += len(found)
                 wrong, failures = self.compare_part(part, columns(self.outputs, found), SHOWN - len(self._failures))
@@ -98,17 +98,17 @@ class Scoreboard(uvm_scoreboard):
                 self._failures += failures
             if len(found) < len(part.cycles) and part.epoch == last:
                 given = part.first + len(found)
-                text = f"{taken[last]} operations were taken and {given} results given, then nothing more"
+                text = f"the unit stopped after {taken[last]} operations and {given} results"
                 self._fail(("count", text))
         for epoch, items in self._seen.items():
             if len(items) > taken.get(epoch, 0):
-                self._fail(("count", "there are more results than operations were taken"))
+                self._fail(("count", "there are more results than accepted operations"))
         if failed:
             self._add_cause(last)
         self.check = Check("pyuvm", self.cdb_get("channel"), checked, failed + self._broken, self._failures)
 
     def _add_cause(self, epoch: int) -> None:
-        """Put a cause of wrong results other than arithmetic before them."""
+        """Insert a cause of wrong results other than arithmetic before them."""
         words = [
             self.outputs.pack(row)
             for part in self._due

@@ -1,4 +1,4 @@
-"""Sequences: operations, their order and their pace, with vectors from the makers of the plain bench."""
+"""Sequences of operations, with vectors from the bench, in random order and with random gaps."""
 
 import random
 from typing import Any, ClassVar
@@ -19,48 +19,48 @@ from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, s
 from .items import Grants, Operation
 
 ITEMS = 1 << 11
-"""Operations of a sequence by default: seconds, not minutes."""
+"""Default number of operations of a sequence, which takes seconds."""
 
 REPORTED = 128
-"""Operations between two reports of progress."""
+"""Number of operations between two progress reports."""
 
 TRIES = 64
-"""Most batches of vectors that are drawn for a constraint."""
+"""Maximum number of batches that are drawn to meet a constraint."""
 
 
 class Sequence(uvm_sequence):
     """Sequence for the sequencer of an `OperandAgent`.
 
-    ConfigDB: ``unit``, ``seed``, ``limit`` (most operations, or None), ``vector`` (one vector to run, or None) and
-    ``progress``, which is called with numbers of operations.
+    ConfigDB: ``unit``, ``seed``, ``limit`` (maximum number of operations or None), ``vector`` (single vector or None),
+    and ``progress``, a function that is called with numbers of operations.
     """
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
-        """Raise ValueError for a unit that the sequence is not for."""
+        """Raise ValueError if the sequence does not fit the unit."""
 
     def config(self, label: str) -> Any:
-        """Entry of the ConfigDB for the sequencer."""
+        """Return a ConfigDB entry of the sequencer."""
         return self.sequencer.cdb_get(label)
 
     @property
     def unit(self) -> Any:
-        """The unit."""
+        """Unit under test."""
         return self.config("unit")
 
     @property
     def inputs(self) -> Ports:
-        """Its inputs."""
+        """Inputs of the unit."""
         return Ports.of(self.unit.inputs)
 
     @property
     def results(self) -> list[Any]:
-        """Formats that it rounds to."""
+        """Formats to which the unit rounds."""
         return result_formats(self.unit)
 
     @property
     def seed(self) -> int:
-        """Seed of everything random."""
+        """Seed of all random choices."""
         return int(self.config("seed"))
 
     @property
@@ -74,25 +74,25 @@ class Sequence(uvm_sequence):
 
 
 class VectorSequence(Sequence):
-    """Vectors one after the other.
+    """Sequence of vectors.
 
     Attributes
     ----------
     storms : bool
-        Operations have gaps and results are held up, after a first quarter without.
+        True for gaps and back-pressure after the first quarter.
     """
 
     storms: ClassVar[bool] = True
 
     def vectors(self) -> Columns:
-        """Codes of each input."""
+        """Return the codes of each input."""
         raise NotImplementedError
 
     async def body(self) -> None:
         await self.send(self.vectors())
 
     async def send(self, columns: Columns, *, reset: bool = False) -> None:
-        """Send vectors, after a reset if there is to be one."""
+        """Send vectors, optionally after a reset."""
         ports = self.inputs
         rows = list(zip(*(columns[port.name].tolist() for port in ports), strict=True))
         noise = random.Random(self.seed)
@@ -119,7 +119,7 @@ class VectorSequence(Sequence):
 
 
 def gap_of(pace: Pace) -> int:
-    """Cycles without an offer."""
+    """Choose the number of cycles without an offer."""
     gap = 0
     pace.step()
     while pace.noise.random() >= pace.offers:
@@ -129,7 +129,7 @@ def gap_of(pace: Pace) -> int:
 
 
 class PaceSequence(uvm_sequence):
-    """Holds results up, at paces of the plain bench, until ``going`` is False."""
+    """Sequence of back-pressure with the probabilities of the bench, until ``going`` is False."""
 
     going = True
 
@@ -148,28 +148,30 @@ class PaceSequence(uvm_sequence):
 
 
 class ExhaustiveSequence(VectorSequence):
-    """Every combination of operands, with every random word where there are few enough of them."""
+    """All combinations of operands, and of random words if there are few."""
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
         space = Space.of(Ports.of(unit.inputs))
         if space.operand_bits > EXHAUSTIVE_BITS:
             raise ValueError(
-                f"{unit.name} has 2^{space.operand_bits} combinations of operands; an exhaustive sequence has at most "
+                f"{unit.name} has 2^{space.operand_bits} operand combinations: an exhaustive sequence takes at most "
                 f"2^{EXHAUSTIVE_BITS}"
             )
         if limit is not None and limit < 1 << space.bits:
-            raise ValueError(f"an exhaustive sequence of {unit.name} takes 2^{space.bits} vectors or more, not {limit}")
+            raise ValueError(
+                f"{limit} vectors are too few: an exhaustive sequence of {unit.name} takes 2^{space.bits} or more"
+            )
 
     def vectors(self) -> Columns:
         self.check(self.unit, self.config("limit"))
-        # Each has a random word, where there are too many of these for every one.
+        # With too many random words, each vector has one random word.
         limit = self.config("limit") or 1 << max(Space.of(self.inputs).bits, ITEMS.bit_length() - 1)
         return make(self.inputs, self.results, seed=self.seed, limit=limit).codes
 
 
 class DirectedSequence(VectorSequence):
-    """Operands that interact: aligned, cancelling, around ties and the ends of ranges, with words that decide."""
+    """Directed vectors: alignment, cancellation, ties, ends of ranges, and critical random words."""
 
     def vectors(self) -> Columns:
         rng = np.random.default_rng(self.seed)
@@ -177,18 +179,18 @@ class DirectedSequence(VectorSequence):
 
 
 class RandomSequence(VectorSequence):
-    """Random codes that meet a constraint, and among them pairs of operands that are biased to interact.
+    """Random codes under a constraint, some of them biased toward interacting operands.
 
     Attributes
     ----------
     bias : float
-        Share of operations whose operands are such pairs.
+        Share of operations with interacting operands.
     """
 
     bias: ClassVar[float] = 0.5
 
     def constraint(self, codes: Columns) -> npt.NDArray[np.bool_]:
-        """Mask of the vectors that are taken; override it to take fewer than all."""
+        """Return a mask of the accepted vectors; override it to constrain them."""
         return np.ones(len(next(iter(codes.values()))), dtype=bool)
 
     def vectors(self) -> Columns:
@@ -203,12 +205,12 @@ class RandomSequence(VectorSequence):
             if not missing:
                 return {name: np.concatenate([part[name] for part in taken]) for name in drawn}
         raise ValueError(
-            f"of {TRIES * self.count} vectors only {self.count - missing} meet the constraint of "
-            f"{type(self).__name__}, not {self.count}"
+            f"only {self.count - missing} of {TRIES * self.count} vectors meet the constraint of "
+            f"{type(self).__name__}: expected {self.count}"
         )
 
     def _drawn(self, rng: np.random.Generator, count: int) -> dict[str, Codes]:
-        """Vectors, constrained or not."""
+        """Draw vectors without the constraint."""
         rows = sampled(self.inputs, self.results, count, rng)
         anything = Directed(self.inputs.formats, self.results, rng, FEW_EXACT_ROWS).uniform(count)
         biased = rng.random(count) < self.bias
@@ -216,12 +218,12 @@ class RandomSequence(VectorSequence):
 
 
 class ChainSequence(VectorSequence):
-    """Chained steps of a unit with a state, from a reset that wipes some other steps."""
+    """Chained steps of a unit with state, after some other steps and a reset."""
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
         if not unit.stateful:
-            raise ValueError(f"{unit.name} has no state; a chain needs a unit with one")
+            raise ValueError(f"{unit.name} has no state: expected a unit with an accumulator for the sequence chain")
 
     def vectors(self) -> Columns:
         self.check(self.unit, self.config("limit"))
@@ -234,7 +236,7 @@ class ChainSequence(VectorSequence):
 
 
 class StormSequence(DirectedSequence):
-    """A protocol storm: gaps and back-pressure from the first operation on, and some resets at equal distances."""
+    """Protocol storm: gaps and back-pressure from the first operation on, with evenly spaced resets."""
 
     resets: ClassVar[int] = 4
 
@@ -247,14 +249,14 @@ class StormSequence(DirectedSequence):
 
 
 class RegressionSequence(VectorSequence):
-    """Regressions: vectors, and sequences of steps, each from reset."""
+    """Regressions: independent vectors, and sequences of steps from reset."""
 
     storms = False
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
         if not regressions.of(unit):
-            raise ValueError(f"there is no regression of {unit.name}")
+            raise ValueError(f"{unit.name} has no regressions for this sequence")
 
     async def body(self) -> None:
         for row in regressions.of(self.unit):
@@ -262,14 +264,14 @@ class RegressionSequence(VectorSequence):
 
 
 class PlannedSequence(VectorSequence):
-    """The independent vectors of the plain bench: all there are if they are few, else directed and random ones."""
+    """Independent vectors of the bench: all inputs if they are few, else directed and random vectors."""
 
     def vectors(self) -> Columns:
         return plan(self.unit, seed=self.seed, limit=self.count, vector=self.config("vector")).vectors.codes
 
 
 class Campaign(Sequence):
-    """Default: regressions, then chosen vectors, then chained ones of a unit with a state."""
+    """Default sequence: regressions, planned vectors, and chained steps of a unit with state."""
 
     async def body(self) -> None:
         if self.config("vector") is None:

@@ -1,4 +1,4 @@
-"""Tests of a unit in its harness, and the one test that cocotb runs."""
+"""Tests of a unit in its harness, and the test that cocotb runs."""
 
 import os
 import pickle
@@ -9,7 +9,7 @@ import cocotb
 from pyuvm import ConfigDB, uvm_root, uvm_test
 
 from halfulp.sim.ports import Ports
-from halfulp.sim.protocol import start, tell
+from halfulp.sim.protocol import report_progress, start
 from halfulp.sim.report import Check
 
 from .collector import hits
@@ -22,10 +22,10 @@ from .sequences import ITEMS, SEQUENCES
 
 
 class UnitTest(uvm_test):
-    """A unit of the catalogue and its stream wrapper, each with an agent on which a sequence runs.
+    """Test of a unit and its stream wrapper, each with an agent on which a sequence runs.
 
-    A derived class sets overrides of the factory in `overrides`: of the `Dut`, which is made before there is a
-    simulation, too.
+    A derived class sets factory overrides in `overrides`, including that of the `Dut`, which exists before the
+    simulation.
 
     ConfigDB: ``job`` and ``unit``.
     """
@@ -36,32 +36,32 @@ class UnitTest(uvm_test):
 
     @classmethod
     def check(cls, job: Job, unit: Any) -> None:
-        """Raise ValueError for a job that a unit does not allow."""
+        """Raise ValueError for a job that does not fit the unit."""
         if job.sequence not in cls.SEQUENCES:
-            raise ValueError(f"unknown sequence {job.sequence!r}; there are {', '.join(cls.SEQUENCES)}")
+            raise ValueError(f"unknown sequence {job.sequence!r}: expected {', '.join(cls.SEQUENCES)}")
         cls.SEQUENCES[job.sequence].check(unit, job.limit)
 
     @classmethod
     def total(cls, job: Job) -> int:
-        """Estimated number of operations, for progress."""
+        """Estimate the number of operations, for progress reports."""
         return 2 * (job.limit or ITEMS)
 
     @classmethod
     def overrides(cls) -> None:
-        """Set overrides of the factory."""
+        """Set factory overrides."""
 
     def build_phase(self) -> None:
         self.job: Job = self.cdb_get("job")
         self.unit: Any = self.cdb_get("unit")
         for label in ("seed", "limit", "vector"):
             self.cdb_set(label, getattr(self.job, label))
-        self.cdb_set("progress", tell)
+        self.cdb_set("progress", report_progress)
         self.cdb_set("channel", "tile")
         self.cdb_set("interfaces", self.interfaces(cocotb.top))
         self.env = self.ENV.create("env", self)
 
     def interfaces(self, top: Any) -> dict[str, Interface]:
-        """Interfaces of the harness by name."""
+        """Return the interfaces of the harness, by name."""
         unit = self.unit
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         clock = {"clk": top.clk, "rst": top.rst}
@@ -80,7 +80,7 @@ class UnitTest(uvm_test):
         return {"plain": plain, "stream": Streams(source, sink)}
 
     def stimulus(self) -> Any:
-        """The sequence of the job, made by the factory."""
+        """Create the sequence of the job through the factory."""
         kind = self.SEQUENCES[self.job.sequence]
         return kind.create(kind.__name__)
 
@@ -89,7 +89,7 @@ class UnitTest(uvm_test):
         await start(top)
 
     async def stimulate(self) -> None:
-        """Run the sequence on all agents at once, and wait until nothing is under way."""
+        """Run the sequence on all agents in parallel, and wait until no operation is pending."""
         envs: list[UnitEnv] = list(self.env.envs.values())
         running = [cocotb.start_soon(self.stimulus().start(env.agent.source.sequencer)) for env in envs]
         for task in running:
@@ -105,7 +105,7 @@ class UnitTest(uvm_test):
 
     @property
     def scoreboards(self) -> list[Scoreboard]:
-        """All scoreboards."""
+        """All scoreboards of the environment."""
         return [env.scoreboard for env in self.env.envs.values()]
 
     @property
@@ -115,14 +115,14 @@ class UnitTest(uvm_test):
 
     @property
     def notes(self) -> list[str]:
-        """Further lines of the report."""
+        """Additional lines of the report."""
         return [hits([env.collector.coverage for env in self.env.envs.values()])]
 
     def report_phase(self) -> None:
         (Path(os.environ["HALFULP_JOB"]) / FOUND).write_bytes(pickle.dumps((self.checks, self.notes)))
 
     def final_phase(self) -> None:
-        # The test of cocotb fails, too, where something is wrong or nothing was checked.
+        # The cocotb test also fails if a check failed or compared nothing.
         for check in self.checks:
             assert check.checked > 0, f"{check.name}: nothing was checked"
             assert check.failed == 0, f"{check.name}: {check.failed} failures; the first: {check.failures[0].text}"
@@ -130,7 +130,7 @@ class UnitTest(uvm_test):
 
 @cocotb.test()
 async def uvm(_dut: Any) -> None:
-    """Prepare the factory and the ConfigDB, and run the job's test."""
+    """Prepare the factory and the ConfigDB, and run the test of the job."""
     job: Job = pickle.loads((Path(os.environ["HALFULP_JOB"]) / JOB).read_bytes())
     test = class_of(job.test)
     _, unit = prepare(test, job.request)

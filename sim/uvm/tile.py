@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Systolic arrays: an agent for each stream, matrix products as stimulus, and prediction and comparison of tiles."""
+"""Pyuvm environment of systolic arrays: an agent per stream, matrix products as stimulus, and checks of tiles."""
 
 import random
 from dataclasses import dataclass
@@ -36,32 +36,32 @@ from .sequences import PaceSequence, gap_of
 from .tests import UnitTest
 
 STREAMS = ("tile", "a", "b")
-"""Streams into an array."""
+"""Input streams of an array."""
 
 PRODUCTS = 16
-"""Matrix products of a sequence by default."""
+"""Default number of matrix products of a sequence."""
 
 LARGEST = 12
-"""Rows, columns and terms of a product, at most."""
+"""Maximum number of rows, columns and terms of a product."""
 
 SAVED_STEPS = 16
-"""Largest number of steps in the command that saves a wrong sum."""
+"""Maximum number of steps in the command that saves a wrong sum."""
 
 
 @dataclass(frozen=True)
 class TileRequest:
-    """Description of an array.
+    """Description of a systolic array.
 
     Parameters
     ----------
     mac : Implementation
-        The array's multiply-accumulate.
+        Multiply-accumulate of the elements.
     n, m : int
-        Rows and columns.
+        Numbers of rows and columns.
     depth : int, optional
-        Vectors of a tile's row, of a chain; None: a grid.
+        Vectors per row of a tile, for a chain; default: a grid.
     rows : int, optional
-        Rows of a tile that an element of a chain makes; default: 1.
+        Rows of a tile per element of a chain; default: 1.
     """
 
     mac: Implementation
@@ -72,10 +72,7 @@ class TileRequest:
 
 
 class TileDut(Dut):
-    """The array under test.
-
-    ConfigDB: ``request``, a `TileRequest`.
-    """
+    """Systolic array under test."""
 
     def make(self) -> Any:
         from halfulp.units.systolic import Chain, Grid
@@ -84,7 +81,7 @@ class TileDut(Dut):
         known = {"mac": asked.mac.spec, "n": asked.n, "m": asked.m, "build": asked.mac.build}
         if asked.depth is None:
             if asked.rows is not None:
-                raise ValueError("rows are of a chain, which has a depth; an element of a grid makes one row")
+                raise ValueError("rows need a chain: expected --depth with --rows")
             return Grid(**known)
         return Chain(**known, depth=asked.depth, rows=1 if asked.rows is None else asked.rows)
 
@@ -98,7 +95,7 @@ class TileDut(Dut):
 
 
 def ports_of(array: Any, stream: str) -> Ports:
-    """The lanes of a stream's payload, typed by format."""
+    """Return the ports of the lanes of a stream's payload, with their formats."""
     if stream == "tile":
         return Ports.of(dict(array.tile.payload.shape()))
     fmt, lanes = {
@@ -110,18 +107,18 @@ def ports_of(array: Any, stream: str) -> Ports:
 
 
 class TileSequence(uvm_sequence):
-    """Matrix products of random sizes, one after the other without a rest; the first quarter without storms.
+    """Matrix products of random sizes, back to back, with gaps and back-pressure after the first quarter.
 
-    A virtual sequence: it sends to the sequencers of all streams.
+    This virtual sequence sends to the sequencers of all streams.
 
-    ConfigDB, of the environment: ``unit``, ``seed``, ``limit``, ``progress``.
+    ConfigDB of the environment: ``unit``, ``seed``, ``limit``, ``progress``.
 
     Attributes
     ----------
     calm : tuple of float
-        Shares of numbers of middling size, of which each product has one; the others are corner cases.
+        Possible shares of operands around one in a product; the others are corner cases.
     begins_calm : bool
-        A first quarter has no gaps.
+        True for a first quarter without gaps.
     """
 
     calm: ClassVar[tuple[float, ...]] = (1.0, 0.98, 0.9)
@@ -154,7 +151,7 @@ class TileSequence(uvm_sequence):
         self.env.cdb_get("progress")(count)
 
     def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Two matrices of codes; override it for others."""
+        """Choose two matrices of codes; override it for others."""
         n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
         calm = rng.choice(np.array(self.calm))
         made = []
@@ -168,7 +165,7 @@ class TileSequence(uvm_sequence):
 
 
 class AnythingSequence(TileSequence):
-    """Matrices of any codes."""
+    """Matrix products of uniformly random codes."""
 
     def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
         n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
@@ -178,7 +175,7 @@ class AnythingSequence(TileSequence):
 
 
 class TileStormSequence(TileSequence):
-    """A protocol storm: gaps and back-pressure from the first payload on, and some resets between products."""
+    """Protocol storm: gaps and back-pressure from the first payload on, with resets between products."""
 
     begins_calm: ClassVar[bool] = False
     resets: ClassVar[int] = 4
@@ -193,7 +190,7 @@ class TileStormSequence(TileSequence):
 
 
 class StreamSequence(uvm_sequence):
-    """Payloads of one stream, of which the first ``calm`` ones have no gaps."""
+    """Payloads of one stream; the first ``calm`` ones have no gaps."""
 
     words: list[int]
     seed: int
@@ -209,16 +206,14 @@ class StreamSequence(uvm_sequence):
 
 
 class TileReference(uvm_component):
-    """Computes the tiles of observed operands by `golden.gemm`.
-
-    ConfigDB: ``unit``.
+    """Model that computes the tiles of observed operands with `golden.gemm`.
 
     Members
     -------
     exports : dict
         Analysis exports for ``tile``, ``a`` and ``b``.
     ap : uvm_analysis_port
-        Predictions, one for each tile; ``codes`` has its two matrices.
+        Publishes one prediction per tile; ``codes`` contains its two matrices.
     """
 
     def build_phase(self) -> None:
@@ -231,7 +226,7 @@ class TileReference(uvm_component):
         self._seen.setdefault(item.epoch, {stream: [] for stream in STREAMS})[name].append(item)
 
     def due(self, epoch: int) -> int:
-        """Vectors of all tiles since a reset."""
+        """Return the number of vectors in all tiles since a reset."""
         return sum(self.array.tiling.height * _vectors(job) for job in self._seen.get(epoch, {}).get("tile", []))
 
     def extract_phase(self) -> None:
@@ -256,12 +251,12 @@ class TileReference(uvm_component):
             step, first = step + k * vectors * array.tiling.rows, first + len(results)
 
     def _matrix(self, name: str, items: list[Operation]) -> Codes:
-        """All codes of a stream, one after the other."""
+        """Concatenate all codes of a stream."""
         found = columns(ports_of(self.array, name), items)
         return np.stack(list(found.values()), axis=1).reshape(-1)
 
     def results(self, a: Codes, b: Codes, step: int) -> Codes:
-        """Results of one tile by the golden model, after ``step`` words of each source."""
+        """Compute the results of one tile with the golden model, after ``step`` words of each random source."""
         array = self.array
         dealing: dict[str, Any] = {"tiling": array.tiling, "step": step} if array.mac.random else {}
         x, y = (torch.from_numpy(codes.astype(np.int64)) for codes in (a, b))
@@ -270,12 +265,12 @@ class TileReference(uvm_component):
 
 
 def _vectors(job: Operation) -> int:
-    """Vectors of each row of a tile."""
+    """Return the number of vectors in each row of a tile."""
     return job["vectors"].code if "vectors" in job.operands else 1
 
 
 class TileScoreboard(Scoreboard):
-    """Compares vectors of tiles, and reports a wrong element with its row and its column of operands."""
+    """Scoreboard of tiles, which reports a wrong element with its row and column of operands."""
 
     def outputs_of(self, unit: Any) -> Ports:
         return ports_of(unit, "c")
@@ -303,7 +298,7 @@ class TileScoreboard(Scoreboard):
         return Failure("mismatch", "\n".join(lines), None, {port.name: want}, {port.name: found})
 
     def _save_command(self, a: list[int], b: list[int]) -> list[str]:
-        """Command that saves the sum for the multiply-accumulate; empty for a long sum, or one with random words."""
+        """Return the command that saves the sum as a regression; empty for a long sum or with random words."""
         from halfulp.units import Mac
 
         if self.unit.mac.random or len(a) > SAVED_STEPS:
@@ -318,10 +313,7 @@ class TileScoreboard(Scoreboard):
 
 
 class TileEnv(uvm_env):
-    """An agent for each stream of an array, and what checks the tiles.
-
-    ConfigDB: ``unit``, ``interfaces`` by the names of streams, ``channel``, ``is_active``, and ``seed`` where active.
-    """
+    """Environment with an agent for each stream of an array, and checks of its tiles."""
 
     def build_phase(self) -> None:
         self.agents: dict[str, Any] = {}
@@ -345,13 +337,13 @@ class TileEnv(uvm_env):
         await interface.reset()
 
     async def drain(self) -> None:
-        """Wait until all vectors of all tiles have come."""
+        """Wait for all vectors of all tiles."""
         results = self.agents["c"].monitor
         await drain(results, lambda: results.published >= self.reference.due(results.epoch))
 
 
 class TileTest(UnitTest):
-    """Matrix products on a systolic array."""
+    """Test of matrix products on a systolic array."""
 
     DUT: ClassVar[type[Any]] = TileDut
     ENV: ClassVar[type[Any]] = TileEnv
@@ -364,7 +356,7 @@ class TileTest(UnitTest):
     @classmethod
     def check(cls, job: Job, unit: Any) -> None:
         if job.sequence not in cls.SEQUENCES:
-            raise ValueError(f"unknown sequence {job.sequence!r} of an array; there are {', '.join(cls.SEQUENCES)}")
+            raise ValueError(f"unknown sequence {job.sequence!r} of an array: expected {', '.join(cls.SEQUENCES)}")
 
     def interfaces(self, top: Any) -> dict[str, Interface]:
         clock = {"clk": top.clk, "rst": top.rst}
@@ -396,5 +388,5 @@ class TileTest(UnitTest):
 
     @property
     def notes(self) -> list[str]:
-        # Bins are of units, and an array is none.
+        # An array has no coverage bins.
         return []
