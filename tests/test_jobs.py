@@ -1,4 +1,4 @@
-"""Jobs on this machine and on a scheduler's workers, some of which are killed meanwhile."""
+"""Jobs on this machine and on workers of a scheduler, some of which are killed."""
 
 import contextlib
 import json
@@ -45,10 +45,10 @@ def left(folder):
 def versions():
     return {"sleep": os.environ.get("SLEEP", "1")}
 """
-"""A program that takes no processor; workers find it where this process does."""
+"""Program that uses no processor; workers find it at the path of this process."""
 
 FOREVER = "sleep\0009999\0"
-"""Command line of what a task that is to be ended is at."""
+"""Command line of a task that never ends."""
 
 SWEEP = """
 import sys
@@ -65,12 +65,12 @@ class Quiet(Progress):
 program = Program("Sleep on", lambda dsp: {}, (), tool.versions, partial(tool.argv, 0.1), tool.left)
 print(results([Module("long" * (number > 3), f"m{number}") for number in range(8)], program, Quiet()))
 """
-"""Four tasks that end soon, and four more that end after LONG seconds."""
+"""Four short tasks, and four tasks that end after LONG seconds."""
 
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
-    """A build folder with nothing in it, and time for workers to start on a machine that is busy with other tests."""
+    """Return an empty build folder, with more time for workers to start on a busy machine."""
     monkeypatch.setattr(room, "PATIENCE", 60)
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     return tmp_path / "build"
@@ -91,7 +91,7 @@ def tool(tmp_path_factory):
 
 @pytest.fixture
 def record(tool):
-    """Where the program ran."""
+    """Return the folder in which the program ran."""
     path = Path(os.environ["RECORD"])
     path.write_text("")
     return path
@@ -106,7 +106,7 @@ def modules(count, text=""):
 
 
 def at_work_in(folder):
-    """Processes that work in a folder, and their command lines. One that is ending has none any more."""
+    """Return the processes that work in a folder, with their command lines; an ending one has none."""
     found = {}
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
@@ -123,13 +123,13 @@ def wait(until):
 
 
 def whole(build):
-    """Results that are there, each of which is one."""
+    """Return the stored results, and check that each is complete."""
     return {json.loads(path.read_text()) for path in build.glob("cache/synth/[!.]*/value.json")}
 
 
 @contextlib.contextmanager
 def sweeping(build, monkeypatch):
-    """A sweep in a session of its own, when it is at tasks that do not end."""
+    """Start a sweep in a new session and wait until it runs tasks that never end."""
     monkeypatch.setenv("LONG", "1000")
     process = subprocess.Popen(
         [sys.executable, "-c", SWEEP], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
@@ -149,7 +149,7 @@ def test_killed_sweep_resumes(build, tool, record, monkeypatch):
     with sweeping(build, monkeypatch) as process:
         process.kill()
     assert whole(build) == {"m0", "m1", "m2", "m3"}
-    # Its folders stay until the next run.
+    # Its folders remain until the next run.
     assert list((build / "runs").iterdir())
     record.write_text("")
     monkeypatch.setenv("LONG", "0")
@@ -187,7 +187,7 @@ def test_failing_task_ends_others_and_saves_log(build, tool, record):
     assert log.read_text() == "ERROR: no\n"
     assert str(caught.value) == (f"Sleep on m0 failed with exit code 3: ERROR: no; the end of {log}:\n  ERROR: no")
     assert time.monotonic() - began < 30
-    # And without a tail there is none.
+    # Without a tail, the error has no log.
     log.unlink()
     with pytest.raises(ToolError, match=r"^Sleep on m0 failed with exit code 3: ERROR: no$"):
         results(modules(1, "fail"), program(tool, 0))
@@ -237,7 +237,7 @@ def dask(*words, env=None):
 
 @contextlib.contextmanager
 def scheduling():
-    """A scheduler without workers, and its address."""
+    """Start a scheduler without workers, and return its address."""
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     with dask("scheduler", "--host", "127.0.0.1", "--port", port) as process:
@@ -246,7 +246,7 @@ def scheduling():
 
 
 class Kills(Progress):
-    """Ends the worker whose job is named, which is its first one, when another one's is done."""
+    """Progress that kills the worker of a named job when another job is done."""
 
     def __init__(self, folders):
         self.folders = folders
@@ -259,7 +259,7 @@ class Kills(Progress):
             os.kill(at, signal.SIGKILL)
 
     def stuck(self, folder):
-        """The worker of a folder, if its job does not end."""
+        """Return the worker of a folder whose job does not end."""
         wait(lambda: any(FOREVER in at_work_in(one).values() for one in self.folders))
         lines = at_work_in(folder)
         if FOREVER in lines.values():
@@ -285,20 +285,20 @@ def test_pool_repeats_job_of_killed_worker(build, tool, record, tmp_path, monkey
 
 
 def connected(address):
-    """Workers of a scheduler."""
+    """Return the workers of a scheduler."""
     with distributed.Client(address, set_as_default=False) as client:
         return client.nthreads()
 
 
 def working(address, folder):
-    """A worker with a build folder of its own."""
+    """Start a worker with its own build folder."""
     words = ("worker", address, "--no-nanny", "--nthreads", 1, "--memory-limit", 0, "--local-directory", folder)
     return dask(*words, env=os.environ | {"HALFULP_BUILD": str(folder)})
 
 
 @pytest.fixture(scope="module")
 def scheduler(tool, tmp_path_factory):
-    """Address of a scheduler with a worker, that worker, and the folder that it works in."""
+    """Return the address of a scheduler with one worker, that worker, and its folder."""
     folder = tmp_path_factory.mktemp("worker")
     with scheduling() as (_, address), working(address, folder) as worker:
         yield address, worker, folder
@@ -323,7 +323,7 @@ def test_lost_scheduler_is_reported(build, tool, tmp_path):
 
 
 class Ends(Progress):
-    """Ends a process when the first task is done."""
+    """Progress that ends a process when the first task is done."""
 
     def __init__(self, process):
         self.process = process
@@ -350,7 +350,7 @@ def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, mon
         assert whole(build) == {"m0", "m1", "m2"}
         with pytest.raises(ToolError, match=r"^Sleep on m0 failed with exit code 3: ERROR: no$"):
             results(modules(1, "fail"), program(tool, 0), pool=pool)
-        # Another version here than there.
+        # The worker has another version.
         monkeypatch.setenv("SLEEP", "2")
         with pytest.raises(ToolError, match=r"^the worker at tcp:.* has sleep 1 instead of 2; install"):
             results(modules(1, "other"), program(tool, 0), pool=pool)
@@ -389,7 +389,7 @@ def test_command_gives_same_output_on_scheduler(scheduler, tmp_path, monkeypatch
 
 
 def timeless(text):
-    """Output without the lines and cells of times."""
+    """Return output without lines and cells of times."""
     return [line for line in re.sub(r"\| +[0-9.]+ \|$", "", text, flags=re.M).splitlines() if "seconds" not in line]
 
 
@@ -407,7 +407,7 @@ def test_worker_without_task_module_is_reported(build, scheduler, tmp_path, monk
 
 def test_missing_scheduler_is_reported(build, tool, monkeypatch):
     monkeypatch.setattr(room, "PATIENCE", 1)
-    # One that could not connect would be closed by the garbage collector, in any thread: a deadlock now and then.
+    # The garbage collector would close a failed connection in any thread, with occasional deadlocks.
     monkeypatch.setattr(distributed, "Client", None)
     address = f"tcp://127.0.0.1:{free_port()}"
     with JobPool(address) as pool, pytest.raises(ToolError) as caught:
@@ -426,7 +426,7 @@ def test_job_pool_rejects_bad_address(text):
 
 
 def certificate(folder):
-    """Options of TLS with one certificate for the scheduler, its workers and its clients."""
+    """Return TLS options with one certificate for the scheduler, its workers and its clients."""
     ca, cert, key = (folder / f"{name}.pem" for name in ("ca", "cert", "key"))
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
@@ -494,7 +494,7 @@ def test_pool_uses_tls_of_address(build, tool, record, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_pool_without_tls_says_what_that_means(build, tool, monkeypatch, capsys):
+def test_pool_without_tls_warns(build, tool, monkeypatch, capsys):
     monkeypatch.setattr(room, "PATIENCE", 1)
     with JobPool(f"tcp://127.0.0.1:{free_port()}") as pool, pytest.raises(ToolError):
         results(modules(1), program(tool), pool=pool)
@@ -503,7 +503,7 @@ def test_pool_without_tls_says_what_that_means(build, tool, monkeypatch, capsys)
     assert "no TLS" in said
 
 
-def test_job_pool_rejects_address_that_is_no_text():
+def test_job_pool_rejects_non_text_address():
     with pytest.raises(TypeError, match="scheduler must be a text"):
         JobPool(8786)
 

@@ -1,4 +1,4 @@
-"""The kernel around a systolic array, on cocotbext-axi's memories, byte by byte."""
+"""Kernel around a systolic array, on the memories of cocotbext-axi, byte by byte."""
 
 import json
 import os
@@ -26,12 +26,12 @@ EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 RUNS = 40 if EXHAUSTIVE else 10
 BIGGEST = 40 if EXHAUSTIVE else 14
 PATIENCE = 500_000 if EXHAUSTIVE else 20_000
-"""Clock cycles after which a run counts as stuck: far more than one product at a time takes, with back-pressure."""
+"""Clock cycles after which a run counts as stuck, far more than a product with back-pressure takes."""
 
 TESTS = ("runs", "registers", "again")
 
 GUARD = 200
-"""Bytes before and behind a matrix that are looked at."""
+"""Checked bytes before and after a matrix."""
 
 KERNELS = [
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16:9", n=3, m=4, depth=2), chunk=8),
@@ -48,21 +48,21 @@ MORE = [
 
 
 class Matrix:
-    """A matrix in memory, with what is around it."""
+    """Matrix in memory, with the bytes around it."""
 
     def __init__(self, rng, codes, size, *, width):
         rows, columns = codes.shape
         self.size, self.codes = size, codes
         self.stride = (columns + int(rng.choice([0, 0, 1, rng.integers(0, 70)]))) * size
         span = (rows - 1) * self.stride + columns * size
-        # Near the end of a page as often as not, and with bits above 32.
+        # Often near the end of a page, and with address bits above 32.
         page = int(rng.integers(1, 1 << 49)) << 12
         self.base = page + size * int(rng.choice([rng.integers(0, 4096 // size), -min(span, 4096) // (2 * size)]))
         self.memory = rng.integers(0, 256, span + 2 * GUARD, dtype=np.uint8)
         self.width = width
 
     def place(self, codes, rng=None):
-        """All bytes, with these codes in the matrix; bits above a code are zero, or random where rng is given."""
+        """Return all bytes, with codes in the matrix; bits above a code are zero, or random if ``rng`` is given."""
         memory = self.memory.copy()
         for row, line in enumerate(codes.tolist()):
             for column, code in enumerate(line):
@@ -86,7 +86,7 @@ def operands(rng, mac, n, k, m):
 
 
 def written(rng, kernel, name, codes_a, codes_b, product, *, flags=0, press=0.0):
-    """A run that multiplies two matrices at random places, and the three matrices."""
+    """Return a run that multiplies two matrices at random addresses, and the three matrices."""
     mac, (a_size, b_size, c_size) = kernel.array.mac, kernel.bytes
     a = Matrix(rng, codes_a, a_size, width=mac.a.width)
     b = Matrix(rng, codes_b, b_size, width=mac.b.width)
@@ -112,7 +112,7 @@ def written(rng, kernel, name, codes_a, codes_b, product, *, flags=0, press=0.0)
 
 
 def run_of(rng, kernel, name, steps):
-    """A run of any sizes, its matrices, and the steps that sources have done after it."""
+    """Return a run of any sizes, its matrices, and the steps of the sources after it."""
     mac = kernel.array.mac
     n, k, m = (int(size) for size in rng.integers(1, BIGGEST + 1, 3))
     codes_a, codes_b = operands(rng, mac, n, k, m)
@@ -132,19 +132,19 @@ def error(*names):
 
 
 def broken(run, **changes):
-    """A run that fails: c is not looked at, but around it."""
+    """Return a failing run; the test checks the memory around c only."""
     return run | {"after": dict(list(run["after"].items())[:2])} | changes
 
 
 def job(kernel, seed):
-    """Runs of all kinds, and between them good ones, one behind the other."""
+    """Return runs of all kinds, with correct runs between failing ones."""
     rng = np.random.default_rng(seed)
     runs, steps = [], None
     for number in range(RUNS):
         run, _, steps = run_of(rng, kernel, f"run {number}", steps)
         runs.append(run)
         kind, turn = number % 5, number // 5 + seed
-        # What fails, or is reset, takes sources back to their seeds.
+        # A failure or a reset resets the sources to their seeds.
         other, (a, b, c), _ = run_of(rng, kernel, f"after run {number}", None)
         if kind == 0:
             name, matrix = [("a", a), ("b", b), ("c", c)][turn % 3]
@@ -183,7 +183,7 @@ def simulate(kernel, jobs, folder, tests=TESTS):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(len(KERNELS + MORE) if EXHAUSTIVE else len(KERNELS)))
 def test_kernel_multiplies_matrices_in_memory(number, tmp_path):
-    """Sizes, strides and addresses at random, with back-pressure, errors, and resets in between."""
+    """Random sizes, strides and addresses, with back-pressure, errors and resets."""
     kernel = (KERNELS + MORE)[number]()
     jobs = job(kernel, number)
     assert simulate(kernel, jobs, tmp_path) == dict.fromkeys(TESTS, "")
@@ -191,9 +191,9 @@ def test_kernel_multiplies_matrices_in_memory(number, tmp_path):
 
 
 def a_network_runs_on_the_kernel(monkeypatch):
-    """One image through LeNet-5, each product and its transpose: to the bit, and within 1 % as fast as `cycles` says.
+    """Run one image through LeNet-5, with each product and its transpose: exact bits, cycles within 1 % of `cycles`.
 
-    A bias that operands can be is a row of b, by which a column of ones is multiplied first.
+    A bias that is an operand becomes a row of b, multiplied by a column of ones.
     """
     policy = golden.nn.Policy.parse("e5m2*e5m2+e6m5.rn, bias=e5m2.rn")
     products = []

@@ -1,4 +1,4 @@
-"""The model of a kernel's time, held against the simulated kernel on cocotbext-axi's memories."""
+"""Timing model of a kernel against the simulated kernel on the memories of cocotbext-axi."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.test_kernel import KERNELS, simulate
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 RAM = Memory(read=2, write=2)
-"""What a kernel sees of the memories of the bench."""
+"""Memory timing of the bench."""
 
 SHAPES = (
     *((1, 1, 1), (3, 10, 8), (5, 3, 17), (9, 40, 8), (2, 64, 30), (12, 17, 5)),
@@ -29,11 +29,11 @@ MORE = (
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=8, m=8)),
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=4, m=2, depth=3, build=Build(pipeline=3)), chunk=16),
 )
-"""Tried where there is time: the usual array, with shapes four times as large, and one with register stages."""
+"""Additional cases of slow tests: the usual array with shapes four times as large, and one with register stages."""
 
 
 def run_of(made, n, k, m):
-    """A run of the bench, whose data nobody looks at: rows begin at whole beats."""
+    """Return a run of the bench with random data; rows begin at whole beats."""
     strides = (-(-columns * size // 64) * 64 for columns, size in zip((k, m, m), made.bytes, strict=True))
     arguments = {"n": n, "k": k, "m": m, "a": 1 << 20, "b": 2 << 20, "c": 3 << 20, "flags": 0}
     arguments |= dict(zip(("a_stride", "b_stride", "c_stride"), strides, strict=True))
@@ -43,7 +43,7 @@ def run_of(made, n, k, m):
 
 @pytest.mark.parametrize("number", range(3 if EXHAUSTIVE else 1))
 def test_kernel_model_cycles_match_simulation(number, tmp_path):
-    """To the cycle, of more than ten shapes."""
+    """Cycles match exactly for more than ten shapes."""
     made = (KERNELS[0], *MORE)[number]()
     scale = 4 if number == 1 else 1
     shapes = [tuple(scale * size for size in shape) for shape in SHAPES]
@@ -73,7 +73,7 @@ def test_kernel_model_extrapolates_large_products():
 
 
 def test_kernel_model_step_is_slowest_of_its_limits():
-    """The most of: vectors, numbers of a, the accumulators' rest, beats, and requests under way."""
+    """The limits: vectors, elements of a, spacing of the accumulator, beats, and outstanding requests."""
 
     def step(n, m, vectors, memory=RAM, pipeline=0, mac="e5m2*e5m2+e6m5.rn"):
         return timing(MacSpec.parse(mac), n, m, memory, 32, pipeline).step(vectors)
@@ -81,11 +81,11 @@ def test_kernel_model_step_is_slowest_of_its_limits():
     assert step(1, 1, 32) == 32
     assert step(8, 1, 4) == 8
     assert step(1, 1, 1, pipeline=5) == kernel(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 1, 1, 32, 5).array.spacing == 5
-    # A vector that no beat has for itself comes in three parts; 64 numbers of four bytes are four beats.
+    # A vector that shares a beat comes in three parts; 64 elements of four bytes are four beats.
     assert step(1, 3, 4) == 12
     assert step(1, 64, 32, mac="fp32*fp32+fp32.rn") == 128
     assert step(1, 64, 30, Memory(2, 2, 0.5)) == 60
-    # Sixteen requests of one beat each, and what each takes to come until the next one may go.
+    # Sixteen requests of one beat each, divided by their round-trip time.
     assert step(1, 1, 1, Memory(126, 2)) == 8
     assert step(1, 1, 1, Memory(127, 2)) == Fraction(129, 16)
 

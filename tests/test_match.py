@@ -37,7 +37,7 @@ def test_match_finds_published_arrays_for_lenet5(tmp_path):
     assert (
         "- The fastest: N = 8, M = 8, C = 5 at 299.8 MHz, 16.177 ms for a training step of lenet5, batch 64 (14 " in out
     )
-    # All that is printed is in the files too, with every digit in the CSV.
+    # The files contain all printed values, with every digit in the CSV.
     assert (tmp_path / "match-lenet5-u55c.md").read_text() in out
     frame = pd.read_csv(tmp_path / "match-lenet5-u55c.csv")
     assert len(frame) == len(clocks())
@@ -55,12 +55,12 @@ def total_macs(load):
     return sum(gemm.macs for gemm in load.gemms)
 
 
-def test_search_takes_what_fits():
+def test_search_takes_arrays_that_fit():
     load = workload("lenet5", batch=1, training=False)
     assert [gemm.phase for gemm in load.gemms] == ["forward"] * 5
     assert load.text == "inference of lenet5, batch 1"
     assert {option.cores for option in published(U55C, load, MAC)[0]} == set(range(1, 11))
-    # A board with ports for four cores, and half the tables: 62 % of them are too many.
+    # A board with ports for four cores and half the tables; an array that takes 62 % of them does not fit.
     memory = replace(U55C.memory, banks=12, slrs=())
     half = replace(U55C.target, lut=U55C.target.lut // 2)
     slrs = (replace(U55C.slrs[0], lut=half.lut), *(replace(slr, lut=0) for slr in U55C.slrs[1:]))
@@ -79,14 +79,14 @@ LFSR = with_source(MAC)
 
 
 def core_of(n, m, cores, mhz):
-    """What says how long a core takes, on a U55C's memory."""
+    """Return the timing of a core on the memory of a U55C."""
     latency, rate = U55C.beats(mhz, 2 * cores)
     return Timing.of(kernel(LFSR, n, m), Memory(latency, latency, rate))
 
 
 @pytest.fixture
 def known(monkeypatch):
-    """What arrays cost is known, as if they had been synthesised before."""
+    """Set the costs of arrays without synthesis."""
     monkeypatch.setattr("halfulp.fpga.match.search.cores_cost_model", lambda mac, target, progress, pool: COST_MODEL)
 
 
@@ -95,7 +95,7 @@ def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
     code, out = matched("lenet5", "--batch", 2, "-o", tmp_path)
     assert code == 0, out
     frame = pd.read_csv(tmp_path / "match-lenet5-u55c.csv")
-    # What is faster is larger, or it would not be there.
+    # An option on the front that is faster is larger.
     assert frame["step ms"].is_monotonic_increasing
     assert frame["LUT %"].is_monotonic_decreasing
     load = workload("lenet5", 2)
@@ -109,7 +109,7 @@ def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
 
 
 def test_search_matches_brute_force(known, monkeypatch):
-    """The fastest, by trying all sizes and numbers one by one."""
+    """Try all sizes and numbers of cores one by one."""
     monkeypatch.setattr("halfulp.fpga.match.search.SIZES", SIZES[:4])
     load = workload("lenet5", batch=1, training=False)
     found, _ = searched(U55C, load, MAC, clock=100)
@@ -140,7 +140,7 @@ def test_match_reports_board_without_room(known, monkeypatch):
         searched(U55C, load, MAC)
 
 
-def test_fastest_prefers_the_smallest_of_equals():
+def test_fastest_prefers_smallest_option_in_ties():
     same = Total(seconds=1.0, transfer=0.0, macs=1)
     options = [Option(8, 8, 2, 100.0, None, same), Option(8, 8, 1, 100.0, None, same), Option(1, 1, 1, 9.0, None, same)]
     assert fastest(options) == options[2]

@@ -1,4 +1,4 @@
-"""Mutants: a bench that sees all kills them, one that is blind is told so, and what is equivalent is proved to be."""
+"""Mutants: a complete bench kills them, a blind one reports survivors, and equivalent ones are proved equivalent."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.short_form import build
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of regressions for this test alone."""
+    """Return a folder of regressions for this test only."""
     monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "regressions"))
     return tmp_path / "regressions"
 
@@ -41,7 +41,7 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     assert len(campaign.mutants) == MUTANTS
     assert {mutant.status for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
     assert campaign.rate == 1.0
-    # An equivalent mutant is one of which every input there is gives the same.
+    # An equivalent mutant has equal results for every input.
     made = make(unit, unit_ports(unit), mutants=MUTANTS, seed=0)
     vectors = plan(unit, seed=0).vectors
     assert vectors.exhaustive
@@ -57,7 +57,7 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
 
 
 def blinded(keep: Callable[[dict[str, Codes]], Any]) -> Callable[..., Any]:
-    """A bench that has only some of its vectors."""
+    """Return a bench with only some of its vectors."""
 
     def plan_(unit: Any, *, seed: int, **options: Any) -> Any:
         from dataclasses import replace
@@ -82,7 +82,7 @@ def test_surviving_mutants_become_vectors_that_kill_them(own: Path, monkeypatch:
         assert sum(line.startswith("survived ") for line in lines) == len(living)
         assert mutation.save(blind) == [own / "mul_e2m1_e2m1_e2m1_rn.txt"] * len(set(_vectors(unit, living)))
         assert "detects the mutant" in lines[2]
-        # Regressions run from then on, by a bench that is as blind.
+        # The saved regressions run first, even in an equally incomplete bench.
         assert mutate(unit, count=MUTANTS).rate == 1.0
     _, rows = regressions.read(own / "mul_e2m1_e2m1_e2m1_rn.txt")
     assert {row.text(unit).partition(" ->")[0] for row in rows} == set(_vectors(unit, living))
@@ -116,7 +116,7 @@ def test_stream_mutants_run_as_streams(own: Path) -> None:
 
 
 def test_recording_matches_golden_model() -> None:
-    """The tape of a unit with stalls, written down once more from its inputs alone."""
+    """Derive the recording of a unit with stalls from its inputs and compare."""
     unit = build("mac", "e2m1", pipeline=1)
     chosen = plan(unit, seed=3, limit=256)
     assert chosen.chain is not None
@@ -134,12 +134,12 @@ def test_recording_matches_golden_model() -> None:
     for number, cycle in enumerate(edges):
         started += int(recording.inputs["valid"][cycle])
         if started and number + 1 < len(edges):
-            # One register stage, and then the accumulator.
+            # One register stage, then the accumulator.
             shown[edges[number + 1]] = int(want[started - 1])
     looked = {n: int(recording.outputs["o"][n]) for n in np.flatnonzero(recording.look).tolist()}
     assert len(looked) > 300
     assert {cycle: looked[cycle] for cycle in shown} == shown
-    # What is looked at besides are stalls, in which it stays.
+    # In stalls, the output stays constant.
     for cycle in sorted(set(looked) - set(shown)):
         assert not recording.inputs["en"][cycle]
         assert looked[cycle] == looked[cycle - 1]

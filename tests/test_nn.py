@@ -1,4 +1,4 @@
-"""Layers in described arithmetic: forward and backward bit for bit against products written out by hand."""
+"""Layers in described arithmetic: forward and backward bits against products written out by hand."""
 
 import copy
 import io
@@ -46,7 +46,7 @@ SEED = 7
 
 
 def rounded(values, cast, fmt, key):
-    """Codes of values, or values where there is no format, as a cast makes them."""
+    """Return the codes of values as a cast makes them, or the values if there is no format."""
     cast = nn.Cast.parse(cast)
 
     def once(values, fmt, cast):
@@ -60,7 +60,7 @@ def rounded(values, cast, fmt, key):
 
 
 def multiplied(mac, a, b, key, start=None):
-    """Product of codes as values, or of values."""
+    """Multiply codes as values, or values."""
     if mac is None:
         return a @ b if start is None else a @ b + start
     given = {}
@@ -71,8 +71,8 @@ def multiplied(mac, a, b, key, start=None):
     return golden.decode(golden.gemm(a, b, mac, start=start, **given), mac.o).float()
 
 
-class ByHand:
-    """What a layer with this policy, seed and number of uses gives for matrices."""
+class Expected:
+    """Reference results of a layer with a policy, a seed and a number of uses, for matrices."""
 
     def __init__(self, policy, used=0, seed=SEED, activations=False):
         self.policy = nn.Policy.parse(policy)
@@ -110,7 +110,7 @@ class ByHand:
 
 
 def same(x, y):
-    """Whether two tensors have the same bits, or NaN both."""
+    """Return True if two tensors have the same bits, counting NaN as equal."""
     assert (x.shape, x.dtype) == (y.shape, y.dtype)
     nan = x.isnan() & y.isnan()
     return bool((nan | (x.view(torch.int32) == y.view(torch.int32))).all())
@@ -128,7 +128,7 @@ def test_linear_matches_gemm_by_hand(policy):
     layer = nn.Linear(9, 4, policy=policy, seed=SEED)
     x, g = normal(5, 9), normal(5, 4, seed=1)
     for used in range(2):
-        hand = ByHand(policy, used)
+        hand = Expected(policy, used)
         given = x.clone().requires_grad_()
         layer.zero_grad()
         y = layer(given)
@@ -174,7 +174,7 @@ def test_linear_of_no_inputs_gives_bias():
 
 def test_linear_handles_strides_and_special_numbers():
     layer = nn.Linear(6, 4, policy=E5M2, seed=SEED)
-    hand, weight, bias = ByHand(E5M2), layer.weight.detach(), layer.bias.detach()
+    hand, weight, bias = Expected(E5M2), layer.weight.detach(), layer.bias.detach()
     x = normal(6, 10).mT[::2]
     assert not x.is_contiguous()
     assert same(layer(x).detach(), hand.forward(x.contiguous(), weight, bias))
@@ -192,7 +192,7 @@ def test_linear_handles_strides_and_special_numbers():
     assert same(given.grad, hand.input_gradient(g, weight))
     assert same(layer.weight.grad, hand.weight_gradient(g, x))
     assert layer.weight.grad[0].isnan().all()
-    # Fixed point has neither.
+    # Fixed point has neither infinity nor NaN.
     fixed = nn.Linear(6, 4, policy="fxp4.4*fxp4.4+fxp8.8.rn")
     assert fixed(x).isfinite().all()
 
@@ -208,7 +208,7 @@ CONVOLUTIONS = [
 
 
 def conv_by_hand(hand, layer, x, g):
-    """Result and gradients of a convolution of padded images, sum by sum."""
+    """Compute the result and gradients of a convolution of padded images, sum by sum."""
     (sh, sw), (dh, dw), groups = layer.stride, layer.dilation, layer.groups
     weight, bias = layer.weight.detach(), layer.bias
     m, per, kh, kw = weight.shape
@@ -230,7 +230,7 @@ def conv_by_hand(hand, layer, x, g):
     sums = {"y": [], "for_w": [], "for_b": [], "for_x": []}
 
     def all_of(name, mac, shape, start=None):
-        """Sums of pairs, each by itself; short ones have zeros at their end."""
+        """Sum each list of pairs; short lists are padded with zeros."""
         longest = max(map(len, sums[name]))
         pairs = torch.tensor([pairs + [(0, 0)] * (longest - len(pairs)) for pairs in sums[name]]).reshape(
             -1, longest, 2
@@ -259,7 +259,7 @@ def conv_by_hand(hand, layer, x, g):
     for i, channel, u, v in itertools.product(range(n), range(c), range(h), range(wide)):
         group, r = divmod(channel, per)
         pairs = []
-        # Kernels turned round: of the result's points, the first ones first.
+        # The transposed convolution uses reversed kernels.
         for k, s, t in itertools.product(range(group * m // groups, (group + 1) * m // groups), range(kh), range(kw)):
             (p, off), (q, side) = divmod(u - (kh - 1 - s) * dh, sh), divmod(v - (kw - 1 - t) * dw, sw)
             if (off, side) == (0, 0) and (p, q) in places:
@@ -286,11 +286,11 @@ def test_conv2d_matches_sums_by_hand(options):
     assert y.shape == own(x).shape
     assert y.shape[2:] != (1, 1)
     g = normal(*y.shape, seed=2)
-    # On padded images, for the gradient of the padding is torch's.
+    # On padded images, because torch computes the gradient of the padding.
     bare = copy.copy(layer)
     bare._reversed_padding_repeated_twice = [0] * 4
     bare(given := big.clone().requires_grad_()).backward(g)
-    expected = conv_by_hand(ByHand(policy), layer, big, g)
+    expected = conv_by_hand(Expected(policy), layer, big, g)
     assert same(y.detach(), expected[0].contiguous())
     assert same(given.grad, expected[1])
     assert same(layer.weight.grad, expected[2])
@@ -298,15 +298,15 @@ def test_conv2d_matches_sums_by_hand(options):
         assert same(layer.bias.grad, expected[3])
 
 
-# torch's own products of convolutions are summed in an order of theirs.
+# torch sums its own convolution products in an unspecified order.
 @pytest.mark.parametrize("policy", POLICIES[:-1])
 def test_conv2d_of_one_place_matches_gemm(policy):
     layer = nn.Conv2d(3, 4, 2, policy=policy, seed=SEED)
     x, g = normal(5, 3, 2, 2), normal(5, 4, seed=1)
     y = layer(x)
     y.backward(g[:, :, None, None])
-    hand, weight = ByHand(policy), layer.weight.detach()
-    # Words are drawn for a tensor of images, in the order of its elements, which is that of the rows here.
+    hand, weight = Expected(policy), layer.weight.detach()
+    # Words are drawn in the order of the elements of a tensor of images, which is that of the rows.
     assert same(y.detach().flatten(1), hand.forward(x.flatten(1), weight.flatten(1), layer.bias.detach()))
     assert same(layer.weight.grad.flatten(1), hand.weight_gradient(g, x.flatten(1)))
     assert same(layer.bias.grad, hand.bias_gradient(g))
@@ -328,7 +328,7 @@ def test_bmm_matches_gemm_by_hand(policy):
     x, w = a.clone().requires_grad_(), b.clone().requires_grad_()
     y = layer(x, w)
     y.backward(g)
-    hand, wide = ByHand(policy, activations=True), b.expand(3, 2, 5, 3).mT
+    hand, wide = Expected(policy, activations=True), b.expand(3, 2, 5, 3).mT
     assert same(y.detach(), hand.forward(a, wide))
     assert same(x.grad, hand.input_gradient(g, wide))
     assert same(w.grad, hand.weight_gradient(g, a).mT.sum(0))
@@ -368,8 +368,8 @@ def test_threads_change_no_bit(policy):
 
 
 def encoder_by_hand(layer, x, mask=None):
-    """`TransformerEncoderLayer` in e5m2 products: its steps one by one."""
-    hand = ByHand(E5M2)
+    """Compute a `TransformerEncoderLayer` with e5m2 products step by step."""
+    hand = Expected(E5M2)
     attention, heads = layer.self_attn, layer.self_attn.num_heads
     (n, length, width), part = x.shape, layer.self_attn.head_dim
 
@@ -435,18 +435,18 @@ def test_encoder_stack_uses_converted_layers_in_eval():
     seen = []
     with torch.no_grad():
         found = stack(x, src_key_padding_mask=padding)
-        # With a hook torch takes no shortcut: without one the bits are to be the same.
+        # A hook disables torch's fast path; the bits must be the same without one.
         handle = stack.layers[1].linear2.register_forward_hook(lambda layer, given, sums: seen.append((given[0], sums)))
         assert same(found, stack(x, src_key_padding_mask=padding))
         handle.remove()
         [(given, sums)] = seen
         last = stack.layers[1].linear2
-        assert same(sums.reshape(-1, 8), ByHand(E5M2).forward(given.reshape(-1, 12), last.weight, last.bias))
+        assert same(sums.reshape(-1, 8), Expected(E5M2).forward(given.reshape(-1, 12), last.weight, last.bias))
     assert not torch.equal(found[~padding], own(x, src_key_padding_mask=padding)[~padding])
 
 
 ROUNDED = 64 * 2.0**-53 * 16
-"""Most that attention in float64 is off: fewer than 64 roundings lie on the way to a result, of numbers below 16."""
+"""Error bound of attention in float64: fewer than 64 roundings per result, of numbers below 16."""
 
 ATTENTIONS = [
     {},
@@ -461,9 +461,9 @@ ATTENTIONS = [
 @pytest.mark.parametrize("options", ATTENTIONS, ids=str)
 @pytest.mark.parametrize("batched", [True, False])
 def test_attention_matches_torch_without_rounding(options, batched):
-    """In float64, whose rounding is the only difference."""
+    """In float64, only the order of rounding differs."""
     own = tnn.MultiheadAttention(8, 2, dtype=torch.float64, **options)
-    # Weights are rounded to a format that holds them, so that the layer is ours and its arithmetic torch's.
+    # A format that holds the weights selects our layer, with torch's arithmetic.
     layer = nn.convert(own, "fp32, weights=fp64.rn").model
     sizes = [(4, 3, 8), (5, 3, options.get("kdim", 8)), (5, 3, options.get("vdim", 8))]
     q, k, v = (normal(*size, seed=seed).double() for seed, size in enumerate(sizes))
@@ -511,7 +511,7 @@ def test_convert_reports_swapped_layers():
     ]
     assert "policy='e5m2*e5m2+e6m5.rn'" in repr(found.model[0])
     assert nn.convert(own, E5M2, inplace=True).model is own
-    # Again, to something else and back.
+    # Convert again, to another policy and back.
     again = nn.convert(own, {"2": SR}, inplace=True)
     assert [str(swap.policy) for swap in again.swaps] == [E5M2, SR, E5M2]
     assert "rounding_state" in own[2].state_dict()
@@ -547,14 +547,14 @@ def test_convert_leaves_other_classes():
     ]
     assert isinstance(found.model[1], Named)
     assert isinstance(found.model[1], nn.Linear)
-    # Their class has no place of its own, and yet they can be pickled and copied.
+    # The classes are local, but can still be pickled and copied.
     for made in (pickle.loads(pickle.dumps(found.model[1])), copy.deepcopy(found.model[1])):
         assert type(made) is type(found.model[1])
         assert (made.policy, made.weight.tolist()) == (found.model[1].policy, found.model[1].weight.tolist())
         assert torch.equal(made(torch.ones(1, 2)), found.model[1](torch.ones(1, 2)))
 
 
-def test_convert_reports_layers_that_it_does_not_know():
+def test_convert_reports_unknown_layers():
     layers = (tnn.LSTM(2, 2), tnn.Conv1d(2, 2, 1), tnn.GRUCell(2, 2), tnn.Embedding(3, 2), tnn.Linear(2, 2))
     found = nn.convert(tnn.ModuleList(layers), E5M2)
     assert [(swap.name, swap.kind) for swap in found.left] == [("0", "LSTM"), ("1", "Conv1d"), ("2", "GRUCell")]
@@ -621,7 +621,7 @@ def test_torch_utilities_work_on_converted_models(first):
         model = utilities(nn.convert(model, E5M2).model)
     x = normal(2, 1, 4, 4)
     y = model(x)
-    hand, rows = ByHand(E5M2), x.unfold(2, 3, 1).unfold(3, 3, 1).reshape(2 * 4, 9)
+    hand, rows = Expected(E5M2), x.unfold(2, 3, 1).unfold(3, 3, 1).reshape(2 * 4, 9)
     with torch.no_grad():
         conv = hand.forward(rows, model[0].weight.flatten(1), model[0].bias).reshape(2, 4, 2).mT.reshape(2, 8)
         inner = hand.forward(conv, model[2].weight, model[2].bias)
@@ -637,7 +637,7 @@ def test_torch_utilities_work_on_converted_models(first):
 
 
 class Partly(tnn.Module):
-    """Products in layers, by hand, and with the weight of a layer that is not called."""
+    """Model with products in layers, by hand, and with the weight of a layer that is not called."""
 
     def __init__(self):
         super().__init__()
@@ -740,7 +740,7 @@ RANDOM = f"{SR}, weights=e5m2.sr3"
 
 
 class Small(tnn.Module):
-    """A network with each kind of layer."""
+    """Network with each kind of layer."""
 
     def __init__(self):
         super().__init__()
@@ -760,7 +760,7 @@ def small(policy):
 
 
 def steps(model, run, count=3):
-    """Results, gradients and state of some steps."""
+    """Return results, gradients and state of some steps."""
     found = []
     for step in range(count):
         x = normal(2, 1, 8, 8, seed=step).requires_grad_()
@@ -837,7 +837,7 @@ def test_forward_derivatives_are_refused():
         layer(forward_ad.make_dual(normal(2, 8), normal(2, 8)))
 
 
-def test_vmap_gives_random_words_as_asked():
+def test_vmap_gives_random_words_by_its_setting():
     x = normal(8).expand(5, 8)
 
     def mapped(randomness):
@@ -851,7 +851,7 @@ def test_vmap_gives_random_words_as_asked():
 
 
 class Repeated(tnn.Module):
-    """Regions that torch computes again: nested ones, and one layer in several."""
+    """Regions that torch recomputes: nested ones, and one layer in several regions."""
 
     def __init__(self):
         super().__init__()
@@ -933,7 +933,7 @@ def test_evaluation_has_random_words_as_chosen(evaluation, equal):
     assert model.rounding_state[1] == (6 if evaluation == "continue" else 2)
 
 
-def test_ranks_have_random_words_of_their_own(monkeypatch):
+def test_ranks_have_different_random_words(monkeypatch):
     x, found = normal(8, 64), []
     for rank in (0, 1, 2):
         monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
@@ -963,7 +963,7 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_ranks_of_two_processes_have_repeatable_random_words_of_their_own(tmp_path):
+def test_ranks_of_two_processes_repeat_random_words(tmp_path):
     found = []
     for run in map(str, range(2)):
         (tmp_path / run).mkdir()
@@ -999,7 +999,7 @@ def test_weight_update_matches_encode(make, master):
     optimizer, plain = make([parameter]), make([twin])
     update = nn.WeightUpdate(optimizer, "e5m2.sr3", master=master, seed=3)
     for step in range(4):
-        # After each step, and before the first.
+        # Before the first step and after each step.
         expected = rounded(twin.detach(), "e5m2.sr3", None, mix(mix(3, step), 0))
         assert same(parameter.detach(), expected)
         if not master:
@@ -1060,7 +1060,7 @@ def test_loss_scaler_halves_and_grows():
     assert parameter.tolist() == [-math.inf, 0]
 
 
-# Policies and what is refused ----------------------------------------------------------------------------------------
+# Policies and errors --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", [*POLICIES, "fp32", "e5m2*e5m2+e6m5.rn, update=fxp4.4.sr3, master=true"])
@@ -1080,7 +1080,7 @@ def test_policy_parts_have_defaults():
     )
 
 
-def test_casts_have_all_rounding_modes():
+def test_casts_accept_all_rounding_modes():
     assert [str(nn.Cast.parse(f"e5m2.{mode}")) for mode in MODES] == [f"e5m2.{mode}" for mode in MODES]
 
 
@@ -1259,14 +1259,14 @@ def test_policy_ignores_blanks(spaced, text):
 
 
 @pytest.mark.parametrize("layer", [tnn.Conv1d(2, 2, 3), tnn.Tanh(), tnn.Sequential(tnn.LSTM(2, 2))])
-def test_convert_names_a_model_that_has_no_layer_to_swap(layer):
+def test_convert_rejects_model_without_layer_to_swap(layer):
     with pytest.raises(ValueError, match=f"{type(layer).__name__} has no layer that can be swapped: .*Linear"):
         nn.convert(layer, "e5m2*e5m2+e6m5.rn")
 
 
 @pytest.mark.parametrize("policy", ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3"])
 def test_training_step_searches_none_of_its_own_codes(policy, monkeypatch):
-    """Codes that layers made are in range: a step looks for the ends of their range nowhere."""
+    """Codes from layers are in range, so a step does not search their ends."""
     model = nn.convert(tnn.Sequential(tnn.Conv2d(1, 4, 3), tnn.Flatten(), tnn.Linear(144, 3)), policy).model
     monkeypatch.setattr(torch, "aminmax", lambda *given: pytest.fail("codes were searched"))
     model(torch.randn(2, 1, 8, 8)).sum().backward()

@@ -1,8 +1,7 @@
-"""The golden model's conversions against the casts of ml_dtypes and torch, from every 8- and 16-bit code.
+"""Conversions of the golden model against casts of ml_dtypes and torch, from every 8- and 16-bit code.
 
-Casts keep or make up NaN signs and payloads where halfulp has one canonical NaN, so NaN is compared as a class. All
-other departures are written down here, and nothing else may differ. ml_dtypes' e8m0fnu is a scale of blocks, without
-sign and zero, which no `Float` is.
+Casts keep NaN signs and payloads and halfulp has one canonical NaN, so NaN is compared as a class. The tests list all
+other differences. The type e8m0fnu of ml_dtypes is a scale of blocks without sign and zero, which no `Float` is.
 """
 
 import itertools
@@ -34,12 +33,12 @@ BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def dtype_of(name):
-    """numpy's or ml_dtypes' type of a name."""
+    """Return the type of numpy or ml_dtypes with a name."""
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def is_nan(codes, fmt):
-    """Where codes stand for NaN."""
+    """Return a mask of the codes that are NaN."""
     magnitude = codes & np.uint64(fmt.sign_code - 1)
     if fmt.specials == "fnuz":
         return codes == np.uint64(fmt.sign_code)
@@ -47,7 +46,7 @@ def is_nan(codes, fmt):
 
 
 def by_ml_dtypes(codes, source, target):
-    """Codes of a cast between types of ml_dtypes and numpy."""
+    """Cast codes between types of ml_dtypes and numpy."""
     size, out = dtype_of(source).itemsize, dtype_of(target)
     values = codes.astype(f"u{size}").view(dtype_of(source))
     with np.errstate(all="ignore"):
@@ -55,23 +54,23 @@ def by_ml_dtypes(codes, source, target):
 
 
 def by_torch(codes, source, target):
-    """Codes of a cast between types of torch."""
+    """Cast codes between types of torch."""
     size, out = TORCH[source].itemsize, TORCH[target].itemsize
     raw = torch.from_numpy(codes.view(np.int64)).to(BITS[size]).view(TORCH[source]).to(TORCH[target]).view(BITS[out])
     return raw.to(torch.int64).numpy().view(np.uint64) & np.uint64((1 << 8 * out) - 1)
 
 
 def by_golden(codes, source, target, saturate=False):
-    """Codes of the golden model's conversion."""
+    """Convert codes by the golden model."""
     tensor = torch.from_numpy(codes.view(np.int64))
     found = golden.convert(tensor, a=FORMATS[source], o=FORMATS[target], saturate=saturate)
     return found.numpy().view(np.uint64)
 
 
 def rounded_first(codes, source, target, own):
-    """What the second step of a cast starts from: codes and the name of their format.
+    """Return the operands of the last step of a cast: codes and the name of their format.
 
-    Casts from float64 to a narrow type of the library's ``own`` go by way of float32 and round twice.
+    Casts from float64 to a narrow type in ``own`` go by way of float32 and round twice.
     """
     if source == "float64" and target in own:
         return by_golden(codes, source, "float32"), "float32"
@@ -79,13 +78,13 @@ def rounded_first(codes, source, target, own):
 
 
 def assert_same(found, wanted, fmt: Float):
-    """Every code is the same, or both are NaN."""
+    """Check that every code is equal or both are NaN."""
     differ = (found != wanted) & ~(is_nan(found, fmt) & is_nan(wanted, fmt))
     assert np.flatnonzero(differ).tolist() == []
 
 
 def every_code(source):
-    """All codes of an 8- or 16-bit format, else codes at ties, boundaries and random ones."""
+    """Return all codes of an 8- or 16-bit format, or codes at ties, boundaries and random ones."""
     fmt = FORMATS[source]
     if fmt.width <= 16:
         return np.arange(1 << fmt.width, dtype=np.uint64)
@@ -103,8 +102,8 @@ def test_convert_matches_ml_dtypes(source, target, oracle):
     codes, source = rounded_first(codes, source, target, own=[name for name in FORMATS if hasattr(ml_dtypes, name)])
     found = by_golden(codes, source, target)
     if not fmt.has_nan:
-        # A format without NaN: ml_dtypes gives the zero of the opposite sign, so -0 for NaN; halfulp's canonical NaN
-        # has no sign, and it is -0 always.
+        # For a format without NaN, ml_dtypes converts NaN to the zero of the opposite sign. The canonical NaN of
+        # halfulp has no sign, and always gives -0.
         assert (found[nan] == fmt.nan_code).all()
         assert (wanted[nan & ~negative] == fmt.nan_code).all()
         codes, wanted, found = codes[~nan], wanted[~nan], found[~nan]
@@ -118,8 +117,8 @@ def test_convert_matches_torch(source, target, oracle):
     codes, fmt = every_code(source), FORMATS[target]
     wanted = by_torch(codes, source, target)
     codes, source = rounded_first(codes, source, target, own=[name for name in TORCH if FORMATS[name].width <= 16])
-    # torch saturates what overflows e4m3fn, as halfulp does when asked; and it takes an infinite operand, which halfulp
-    # leaves infinite and so NaN, for an overflow.
+    # torch saturates overflow to e4m3fn, as halfulp does on request. It also saturates an infinite operand, which
+    # stays infinite and so becomes NaN in halfulp.
     saturates = target == "float8_e4m3fn"
     found = by_golden(codes, source, target, saturate=saturates)
     if saturates and FORMATS[source].has_inf:
@@ -152,7 +151,7 @@ def test_casts_comparison_can_fail():
 
 
 def test_casts_comparison_detects_double_rounding():
-    """Without its float32 step, ml_dtypes' cast of float64 is not the correctly rounded one."""
+    """Without its float32 step, the cast of float64 by ml_dtypes is not correctly rounded."""
     codes = every_code("float64")
     wanted = by_ml_dtypes(codes, "float64", "bfloat16")
     assert (by_golden(codes, "float64", "bfloat16") != wanted).sum() > 1000

@@ -1,11 +1,11 @@
-"""The golden model's rounding against gfloat.
+"""Rounding of the golden model against gfloat.
 
-gfloat's ``StochasticFastest`` is halfulp's ``srN``: the discarded fraction plus R/2^N reaches one exactly when its
-first N bits plus R reach 2^N, because R is whole. Its other stochastic modes round the fraction to N bits first, or add
-half a unit to R, and are not the same. It has no rounding to odd (its ``StochasticOdd`` breaks ties of the fraction,
-before comparing, toward odd); ``ro`` is checked against its truncation instead, from which it differs by one code
-exactly where the operand lies between two codes and the lower one is even. Formats of one significand bit are left out:
-at a tie gfloat takes the even code and IEEE 754-2019 (4.3.1) the larger magnitude.
+``StochasticFastest`` of gfloat is ``srN``: because R is an integer, the discarded fraction plus R/2^N reaches one if
+and only if its first N bits plus R reach 2^N. Its other stochastic modes differ: they round the fraction to N bits
+first, or add half a unit to R. gfloat has no rounding to odd; its ``StochasticOdd`` breaks ties toward odd. The test
+derives ``ro`` from truncation, from which it differs by one code if the operand is between two codes and the lower one
+is even. Formats with one significand bit are excluded: at a tie gfloat takes the even code, and IEEE 754-2019 (4.3.1)
+the larger magnitude.
 """
 
 import numpy as np
@@ -47,10 +47,10 @@ MODES = {
 
 
 def operands(target):
-    """Codes of finite numbers, their format and their values: all of bf16 for narrow targets, and those of fp32 at ties
-    and boundaries for wide ones.
+    """Return codes of finite numbers, their format and their values.
 
-    Not fp64: gfloat adds R/2^N in float64, which rounds where the fraction is long.
+    Narrow targets get all of bf16, wide ones fp32 numbers at ties and boundaries. fp64 is excluded because gfloat adds
+    R/2^N in float64, which rounds long fractions.
     """
     if target.width <= 8:
         codes, fmt = torch.arange(1 << 16), BF16
@@ -63,7 +63,7 @@ def operands(target):
 
 
 def by_gfloat(values, target, mode, **stochastic_words):
-    """Codes of values rounded by gfloat, saturating, which every format of its allows."""
+    """Round values by gfloat with saturation, which each of its formats allows."""
     info = PAIRS[target]
     rounded = round_ndarray(info, values.numpy(), mode, sat=True, **stochastic_words)
     return torch.from_numpy(encode_ndarray(info, rounded).astype(np.int64))

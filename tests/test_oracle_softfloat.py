@@ -1,7 +1,7 @@
-"""The golden model against Berkeley SoftFloat, in its five rounding modes, on vectors aimed at ties and boundaries.
+"""Golden model against Berkeley SoftFloat, in its five rounding modes, on vectors at ties and boundaries.
 
-SoftFloat carries NaN payloads where halfulp has one canonical NaN, so that NaN is compared as a class. Every other bit
-must be the same. Tininess detection changes SoftFloat's flags and no result.
+SoftFloat keeps NaN payloads and halfulp has one canonical NaN, so NaN is compared as a class. Every other bit must be
+equal. Tininess detection changes flags of SoftFloat and no result.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from halfulp.sim.vectors import make
 from tests.short_form import build
 
 COUNT = 1 << 17
-"""Vectors of each operation, format and mode."""
+"""Vectors per operation, format and mode."""
 
 MODES = {
     "rn": softfloat.RoundingMode.NEAR_EVEN,
@@ -35,7 +35,7 @@ TYPES = {
 
 
 def numbers(codes, fmt):
-    """SoftFloat's numbers of an array of codes."""
+    """Convert codes to numbers of SoftFloat."""
     size = fmt.width // 8
     raw = codes.astype(f">u{size}").tobytes()
     make_number = TYPES[fmt][1].from_bytes
@@ -43,36 +43,36 @@ def numbers(codes, fmt):
 
 
 def codes_of(results, fmt):
-    """Codes of SoftFloat's numbers."""
+    """Convert numbers of SoftFloat to codes."""
     return np.frombuffer(b"".join(number.to_bytes() for number in results), dtype=f">u{fmt.width // 8}").astype(
         np.uint64
     )
 
 
 def tensor(codes):
-    """Codes as the golden model takes them."""
+    """Convert codes to tensors for the golden model."""
     return torch.from_numpy(codes.astype(np.uint64).view(np.int64))
 
 
 def is_nan(codes, fmt):
-    """Where codes stand for NaN."""
+    """Return a mask of the codes that are NaN."""
     return (codes & np.uint64(fmt.sign_code - 1)) > np.uint64(fmt.inf_code)
 
 
 def differences(found, wanted, fmt):
-    """Positions where codes differ and are not both NaN."""
+    """Return the positions of codes that differ and are not both NaN."""
     both_nan = is_nan(found, fmt) & is_nan(wanted, fmt)
     return np.flatnonzero((found != wanted) & ~both_nan)
 
 
 def golden_codes(result):
-    """The golden model's codes as unsigned ones."""
+    """Convert codes of the golden model to unsigned ones."""
     return result.numpy().view(np.uint64)
 
 
 @pytest.fixture
 def rounding(request):
-    """Name of a mode, which SoftFloat is set to meanwhile."""
+    """Set the rounding mode of SoftFloat within the context, and yield its name."""
     softfloat.set_rounding_mode(MODES[request.param])
     yield Rounding.parse(request.param)
     softfloat.set_rounding_mode(softfloat.RoundingMode.NEAR_EVEN)
@@ -82,7 +82,7 @@ OPERATIONS = {"mul": "mul", "add": "add", "sub": "sub", "fma": "mul_add"}
 
 
 def compare(operation, fmt, rounding):
-    """Vectors run, and where golden model and SoftFloat differ."""
+    """Return the number of vectors, and the positions where golden model and SoftFloat differ."""
     unit = build({"sub": "add"}.get(operation, operation), fmt, rounding=rounding)
     names = [name for name in unit.inputs if name != "subtract"]
     vectors = make(Ports.of(dict.fromkeys(names, fmt)), [fmt], seed=len(str(rounding)), limit=COUNT)
@@ -128,6 +128,6 @@ def test_convert_matches_softfloat(source, target, rounding, oracle):
 
 @pytest.mark.parametrize("rounding", ["rn"], indirect=True)
 def test_softfloat_comparison_can_fail(rounding):
-    """Ties away from zero is not ties to even, and the vectors tell."""
+    """The vectors distinguish ties away from zero and ties to even."""
     _, wrong = compare("fma", FP64, Rounding.parse("ra"))
     assert len(wrong) > 100

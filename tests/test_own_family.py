@@ -1,5 +1,4 @@
-"""A family of formats that has a description and no stages: all that derives from a description works, all else is
-refused."""
+"""Family of formats with a description and no stages: derived features work, and others are refused."""
 
 import itertools
 import math
@@ -36,7 +35,7 @@ STEP, START, COUNT = 37, 5, 31
 
 @dataclass(frozen=True)
 class Shuffled(Format):
-    """Six bits in an order of their own: 31 magnitudes that grow by 3/2 and 4/3 in turn, zero, and one NaN."""
+    """Format of 6 bits in an unusual code order: 31 magnitudes in ratios of 3/2 and 4/3, zero, and one NaN."""
 
     family = "shuffled"
     syntax = "shuffled6, the only one"
@@ -45,7 +44,7 @@ class Shuffled(Format):
     rounds = "magnitude"
     has_nan, has_inf, has_negative_zero = True, False, False
     precision, quantum = 2, -8
-    # The place of -0 is NaN's.
+    # NaN has the place of -0.
     nan_code = (32 * STEP + START) % 64
 
     @classmethod
@@ -93,7 +92,7 @@ class Shuffled(Format):
     ) -> int:
         low = max(place for place in range(COUNT + 1) if self._magnitude(place) <= magnitude)
         rest = magnitude - self._magnitude(low)
-        # Ties go to the even code, and the code of place 0 is odd.
+        # Ties go to the even code; the code of place 0 is odd.
         place = rounding.round(1 + low + rest / (self._magnitude(low + 1) - self._magnitude(low)), negative, random) - 1
         if place > COUNT or magnitude >= self._magnitude(COUNT + 1):
             to_largest = saturate or rounding.overflows_to_largest[negative]
@@ -113,7 +112,7 @@ NUMBERS = [FMT.decode(code) for code in range(64)]
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The family among the others."""
+    """Register the family."""
     for module in (catalogue, listing):
         monkeypatch.setattr(module, "FAMILIES", (*FAMILIES, Shuffled))
     monkeypatch.setitem(NAMED, "shuffled6", FMT)
@@ -167,7 +166,7 @@ def test_table_and_stages_order_codes_alike(text: str) -> None:
         assert np.array_equal(one[number], other[number])
     zero = table.parts(codes).zero
     for name, one, other in zip(table.parts(codes)._fields, table.parts(codes), stages.parts(codes), strict=True):
-        # The exponent of zero is only below all others.
+        # The exponent of zero is only required to be below all others.
         counted = number & ~zero if name in ("exponent", "mantissa") else number
         assert np.array_equal(one[counted], other[counted]), name
     exponent, mantissa = np.meshgrid(np.arange(fmt.quantum - 1, Grid.of(fmt).emax + 1), np.arange(1 << table.man))
@@ -207,7 +206,7 @@ def test_waveform_of_own_family_shows_numbers(capsys: pytest.CaptureFixture[str]
 
 
 def product_in(text: str) -> Any:
-    """A unit that is only looked at."""
+    """Return a unit without simulating it."""
     return Mul(a=text, b="e5m2", o=text)
 
 
@@ -235,7 +234,7 @@ def test_proofs_of_operand_bins_follow_from_all_codes() -> None:
 
 
 def hardware(make: Any) -> Iterator[int]:
-    """Values of an expression of a code, for all codes."""
+    """Evaluate an expression of a code for all codes."""
     m, bits = Module(), Signal(6)
     made = make(FMT, bits)
     value = Signal(made.shape())

@@ -1,4 +1,4 @@
-"""The package: a wheel, an sdist, an editable install and a bare checkout give the same library."""
+"""Package: a wheel, an sdist, an editable install and a bare checkout give the same library."""
 
 import hashlib
 import importlib.metadata
@@ -24,7 +24,7 @@ from halfulp.hdl.formats import parse
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("boards", "fpga", "golden", "hdl", "sim", "units")
 PACKAGES = Path(pytest.__file__).resolve().parents[1]
-"""Folder of the installed packages that halfulp needs."""
+"""Folder of the installed packages that halfulp requires."""
 
 KINDS = ("wheel", "sdist", "editable")
 
@@ -39,7 +39,7 @@ Mac(a="e5m2", no_such_parameter=1)
 
 
 def run(*words, cwd, **environment):
-    """Output of a command that succeeds."""
+    """Return the output of a command that succeeds."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [str(word) for word in words], cwd=cwd, env=clean | environment, capture_output=True, text=True
@@ -49,7 +49,7 @@ def run(*words, cwd, **environment):
 
 
 def sources(root):
-    """Hash of every file that the package needs at run time, by its name below `halfulp/`."""
+    """Return the digest of every file that the package needs at run time, by its name below `halfulp/`."""
     found = {}
     for folder, folders, names in os.walk(root / "halfulp", followlinks=True):
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -60,7 +60,7 @@ def sources(root):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A copy of this checkout, to which builds may write."""
+    """Return a copy of this checkout for builds."""
     place = tmp_path_factory.mktemp("checkout") / "halfulp"
     names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
     for name in names:
@@ -72,7 +72,7 @@ def checkout(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(checkout, tmp_path_factory):
-    """Wheel and sdist of the checkout."""
+    """Build wheel and sdist of the checkout."""
     folder = tmp_path_factory.mktemp("dist")
     code = "import setuptools.build_meta as b, sys; folder = sys.argv[1]; b.build_wheel(folder); b.build_sdist(folder)"
     run(sys.executable, "-c", code, folder, cwd=checkout)
@@ -81,7 +81,7 @@ def built(checkout, tmp_path_factory):
 
 
 def install(kind, checkout, built, folder):
-    """Python of a new environment with one kind of installation, beside the packages of this one."""
+    """Return the Python of a new environment with one kind of installation and the packages of this one."""
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=ROOT)
     python = folder / "bin" / "python"
     (site,) = (folder / "lib").glob("python3*/site-packages")
@@ -97,7 +97,7 @@ def installed(request, checkout, built, tmp_path_factory):
     return install(request.param, checkout, built, tmp_path_factory.mktemp(request.param) / "venv")
 
 
-def test_version_stands_in_one_place():
+def test_version_is_defined_once():
     assert importlib.metadata.version("halfulp") == halfulp.__version__
     assert halfulp.__version__ not in (ROOT / "pyproject.toml").read_text()
 
@@ -129,7 +129,7 @@ def test_links_lead_to_the_rooms():
 
 
 def test_bare_checkout_runs_commands(checkout):
-    """Without an installation: `-S` keeps Python from those that its folder of packages names."""
+    """`-S` hides the installed packages of this environment."""
     said = run(sys.executable, "-S", "-m", "halfulp", "--version", cwd=checkout, PYTHONPATH=str(PACKAGES))
     assert said == f"halfulp, version {halfulp.__version__}\n"
     assert "mac" in run(sys.executable, "-S", "-m", "halfulp", "list", "units", cwd=checkout, PYTHONPATH=str(PACKAGES))
@@ -191,7 +191,7 @@ def test_long_description_replaces_relative_links(source, text):
 
 @pytest.mark.slow
 def test_installation_simulates_in_an_empty_folder(installed, tmp_path):
-    """The header files and C++ files are found: a unit is compiled, and so is a product of matrices."""
+    """The installation includes headers and C++ files, so a unit and a matrix product compile."""
     said = run(installed.parent / "halfulp", "sim", "mul", "e2m1fn", "--vectors", "100", cwd=tmp_path)
     assert said.endswith("PASS\n")
     code = (
@@ -204,7 +204,7 @@ def test_installation_simulates_in_an_empty_folder(installed, tmp_path):
 
 
 def test_pyright_resolves_an_installation(installed, tmp_path):
-    """By basedpyright, which is pyright with Node.js in the package."""
+    """basedpyright is pyright with a bundled Node.js."""
     (tmp_path / "user.py").write_text(USER)
     words = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", installed, "user.py"]
     done = subprocess.run([str(word) for word in words], cwd=tmp_path, capture_output=True, text=True)
@@ -223,7 +223,7 @@ def test_mypy_resolves_an_installation(installed, tmp_path):
 
 
 def needs(*extras):
-    """Packages of the core, or with an extra's name those of that extra and of what it includes."""
+    """Return the packages of the core, or of an extra and the extras in it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     found = [] if extras else project["dependencies"]
     for need in [need for extra in extras for need in project["optional-dependencies"][extra]]:
@@ -233,7 +233,7 @@ def needs(*extras):
 
 
 def without(*extras):
-    """Code that hides the modules of all packages but those of the core and of some extras."""
+    """Return code that hides the modules of all packages except those of the core and of some extras."""
     names = [{re.match(r"[\w-]+", need)[0] for need in found} for found in (needs("all"), needs(*extras), needs())]
     hidden = names[0] - names[1] - names[2]
     modules = [module for module, owners in importlib.metadata.packages_distributions().items() if hidden & {*owners}]

@@ -1,4 +1,4 @@
-"""README and documentation: their commands and their Python run, and print what the pages show."""
+"""README and documentation: commands and Python run, and print the output on the pages."""
 
 import doctest
 import importlib.util
@@ -31,25 +31,25 @@ TUTORIALS = {
     for name, text in PAGES.items()
     if "## In ten minutes\n" in text
 }
-"""The first part of three pages, whose commands run one after another in one folder."""
+"""First part of three pages, whose commands run in order in one folder."""
 
 
 def blocks(language, *pages):
-    """Text of every fenced block of a language, on some pages or on all, without the tutorials."""
+    """Return the text of every fenced block of a language, on some pages or on all, without the tutorials."""
     text = "".join(PAGES[page].replace(TUTORIALS.get(page) or "\0", "") for page in pages or PAGES)
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 QUICK = r"make sim UNIT=mac FMT=e5m2|halfulp (emit|list) .*"
-"""Commands that `make test` runs; the other commands have tests of their own, and `make test-all` runs all as shown."""
+"""Commands that `make test` runs; `make test-all` runs all."""
 
 
 def commands():
-    """Every command with the output that a page shows for it."""
+    """Return every command with the output on its page."""
     for block in blocks("console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
-            # Inside the tests, `make test` would run itself, and their environment is active.
+            # `make test` within the tests would recurse; the environment is active already.
             if not command.startswith(("make test", ". .venv")):
                 marks = [] if re.fullmatch(QUICK, command) else [pytest.mark.slow]
                 yield pytest.param(command, output, id=command, marks=marks)
@@ -71,7 +71,7 @@ def test_command_on_a_page_prints_as_shown(command, output, tmp_path):
 
 
 def pattern(output):
-    """Expression of an output: a line of dots stands for any lines, and dots in a line for any text."""
+    """Return the regular expression of an output: a line of dots matches any lines, dots in a line any text."""
     parts = re.split(r"^ *\.\.\.\n", output, flags=re.MULTILINE)
     return r"(?:.*\n)*?".join(re.escape(part).replace(r"\.\.\.", ".*") for part in parts)
 
@@ -104,7 +104,7 @@ def test_tutorial_runs_from_top_to_bottom(page, quick, tmp_path):
 
 
 def exists(name):
-    """Is this a module, or an attribute of one?"""
+    """Return True if a name is a module or an attribute of one."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -127,7 +127,7 @@ def test_names_and_paths_on_pages_exist(page):
 
 
 def test_pages_name_modules_and_paths():
-    """Guards the two patterns of the test of names and paths: each finds several."""
+    """Check that the patterns of the test of names and paths find several names each."""
     text = "".join(PAGES.values())
     assert len(re.findall(r"`(halfulp(?:\.\w+)+)[`(]", text)) > 10
     assert len(re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w/.]*)`", text)) > 3
@@ -143,7 +143,7 @@ def test_links_on_pages_lead_to_files(page):
     assert [link for link in links if not (folder / link).exists() and link not in written] == []
 
 
-def test_readme_is_of_one_page():
+def test_readme_is_one_page():
     assert len(PAGES["README.md"].splitlines()) <= 150
 
 
@@ -162,7 +162,7 @@ def test_python_session_on_a_page_runs(page):
 
 
 def test_readme_design_accumulates_as_golden():
-    """The first design of the README accumulates what the golden model does."""
+    """The first design of the README accumulates like the golden model."""
     (source,) = blocks("python", "README.md")
     assert len(source.splitlines()) <= 25
     names = {}
@@ -231,7 +231,7 @@ def test_page_of_unit_has_its_records_and_sources(generate):
 
 
 def test_uvm_override_takes_effect():
-    """The example of a test puts its sequence in the place of ours, and the constraint leaves subnormal operands."""
+    """The sequence of the example replaces ours, and its constraint excludes subnormal operands."""
     (source,) = (block for block in blocks("python") if "uvm_factory" in block)
     names = {}
     exec(source, names)
@@ -245,7 +245,7 @@ def test_uvm_override_takes_effect():
 
 
 def test_exact_sums_on_a_page_match_names():
-    """The accumulators and dot products of the page of units are what their names say."""
+    """The accumulators and dot products on the page of units match their names."""
     (source,) = (block for block in blocks("python") if "order=" in block)
     names = {}
     exec(source, names)
@@ -259,7 +259,7 @@ def test_exact_sums_on_a_page_match_names():
 
 
 def test_coverage_example_counts_bins():
-    """The bins of the example are counted, and what nothing reaches is proved."""
+    """The coverage example counts bins, and proves that the others are out of reach."""
     (source,) = (block for block in blocks("python") if "Coverage" in block)
     names = {}
     exec(source, names)

@@ -1,4 +1,4 @@
-"""The performance models: products as torch computes them, the published table, and the kernel's own cycles."""
+"""Performance models: traced products, the published table, and the cycles of the kernel."""
 
 import math
 import random
@@ -24,14 +24,14 @@ def shapes(model, *inputs, **options):
 
 
 def test_trace_of_lenet5_training_step():
-    """By hand: im2col, and no gradient of the images."""
+    """The products by im2col, without the gradient of the images."""
     forward = [(50_176, 25, 6), (6_400, 150, 16), (64, 400, 120), (64, 120, 84), (64, 84, 10)]
     gradients = [(25, 50_176, 6)]
     for n, k, m in forward[1:]:
         gradients += [(n, m, k), (k, n, m)]
     found = trace(lenet5(), torch.zeros(64, 1, 28, 28))
     assert [(gemm.n, gemm.k, gemm.m) for gemm in found if gemm.phase == "forward"] == forward
-    # The same product, or its transpose.
+    # The same product or its transpose.
     backward = [gemm for gemm in found if gemm.phase == "backward"]
     assert sorted((gemm.k, *sorted((gemm.n, gemm.m))) for gemm in backward) == sorted(
         (k, *sorted((n, m))) for n, k, m in gradients
@@ -50,7 +50,7 @@ def test_trace_leaves_model_unchanged():
 
 def test_trace_counts_attention_products():
     found = Counter(trace(NanoGpt(65), torch.zeros(32, 64, dtype=torch.long)))
-    # Scores and their use: 32 examples, 4 heads, 3 layers; backward two gradients of each.
+    # Scores and weighted sums: 32 examples, 4 heads, 3 layers; the backward pass has two gradients of each.
     assert found[Gemm(64, 16, 64)] == found[Gemm(64, 64, 16)] == 32 * 4 * 3
     assert sum(count for gemm, count in found.items() if gemm.phase == "forward") == 3 * (4 + 2 * 32 * 4) + 1
 
@@ -66,19 +66,19 @@ def test_trace_counts_attention_products():
     ],
 )
 def test_trace_counts_macs_of_layers(layer, shape, forward, gradients):
-    """Multiply-accumulates are those of the definition, and each gradient has as many as the product itself."""
+    """Forward products have the defined number of multiply-accumulates, and each gradient has the same number."""
     x = torch.zeros(shape)
     found = trace(nn.Sequential(layer), x)
     n, k, m = forward
     assert [(g.n, g.k, g.m) for g in found if g.phase == "forward"] == [forward] * gradients
     assert [(g.n, g.k, g.m) for g in found if g.phase == "backward"] in ([(k, n, m)] * gradients, [(m, n, k)])
-    # A layer behind another one has a gradient of its input as well.
+    # The second layer also needs the gradient of its input.
     found = trace(nn.Sequential(Scale(), layer), x)
     assert sum(g.macs for g in found if g.phase == "backward") == 2 * gradients * math.prod(forward)
 
 
 class Scale(nn.Module):
-    """A parameter before a layer."""
+    """Learned scale before a layer."""
 
     def __init__(self):
         super().__init__()
@@ -91,12 +91,12 @@ class Scale(nn.Module):
 def test_trace_follows_shared_parameters():
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     model[1].weight = model[0].weight
-    # Of each of the two a gradient of the weights, and between them one of the numbers.
+    # Each of the two uses has a gradient of the weights, and the second also one of its input.
     assert shapes(model, torch.zeros(3, 4)) == [(3, 4, 4), (3, 4, 4), (4, 3, 4), (3, 4, 4), (4, 3, 4)]
 
 
 class Asks(nn.Module):
-    """Model that raises an error of its own."""
+    """Model that raises an exception."""
 
     def forward(self, x):
         return x.missing @ x
@@ -119,8 +119,11 @@ def test_trace_rejects_unsupported_models(model, sentence):
 # The published model -------------------------------------------------------------------------------------------------
 
 CLOCK_IN_USE = {4: 297.4, 10: 196.0}
-"""Clocks, in MHz, by which both networks have the printed figures where by the printed clocks, 298.0 and 196.2, one has
-one less in its last place. (298.0 is printed for three cores, too.)"""
+"""Clocks in MHz with which both networks match the printed figures.
+
+With the printed clocks, 298.0 and 196.2, one figure is lower by one in its last place. The table prints 298.0 for three
+cores too.
+"""
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ one less in its last place. (298.0 is printed for three cores, too.)"""
     [("lenet5", lenet5, (64, 1, 28, 28), 4), ("resnet20", resnet20, (128, 3, 32, 32), 2)],
 )
 def test_published_model_matches_table_iv(name, model, images, places):
-    """Table IV to the printed digits, from traced models: by the printed clocks, or one within 0.2 % of them."""
+    """Traced models give the printed digits of Table IV, with printed clocks or clocks within 0.2 % of them."""
     counts = trace(model(), torch.zeros(images))
     otherwise = set()
     for row in TABLE_IV:
@@ -161,10 +164,10 @@ def test_published_model_pads_to_packs():
 
 def test_published_model_takes_better_of_product_and_transpose():
     model = Published(8, 8, 4, 100.0)
-    # 400 rows are 7 packs, two for each core; 120 columns are two tiles: 4 units of time. The other way it is 7.
+    # 400 rows are 7 packs, two per core; 120 columns are two tiles: 4 units of time. The transpose takes 7.
     for gemm in (Gemm(400, 64, 120), Gemm(120, 64, 400)):
         assert (best(model, gemm).gemm.n, best(model, gemm).cores) == (400, 4)
-    # More cores than there are packs do not help.
+    # More cores than packs do not help.
     assert best(model, Gemm(64, 64, 64)).cores == 1
     both = total(model, [Gemm(400, 64, 120), Gemm(64, 64, 64), Gemm(64, 64, 64)])
     assert both.macs == 400 * 64 * 120 + 2 * 64**3
@@ -195,7 +198,7 @@ def test_published_clocks_match_tables():
     found = [clock_of(lut / 10) for lut in range(10, 628)]
     assert found == sorted(found, reverse=True)
     for row in TABLE_III:
-        # Never more than a design reached that takes less.
+        # A design never has a higher clock than a smaller one.
         assert clock_of(row.lut) == min(other.mhz for other in TABLE_III if other.lut <= row.lut)
 
 
@@ -219,10 +222,10 @@ def test_exact_model_extrapolates_large_products(name):
         assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (n, k, m)
 
 
-def test_exact_model_deals_rows_in_whole_tiles():
+def test_exact_model_shares_rows_in_whole_tiles():
     core = CORES["chain"]
     model = Exact(core, 4, 200.0, (8, 16, 32))
-    # 20 rows are 7 tiles, of which one core has two.
+    # 20 rows are 7 tiles; one core gets two.
     assert [model.share(20, cores) for cores in (1, 2, 3, 4)] == [20, 12, 9, 6]
     run = model.run(Gemm(20, 30, 40), 4)
     assert run.seconds == pytest.approx(core.cycles(6, 30, 40) / 200e6)
@@ -242,7 +245,7 @@ def test_exact_model_tries_the_best_number_of_cores():
 
 
 class Masked(nn.Module):
-    """Attention that drops a mask of ones, as models of HuggingFace do; it takes its input by name."""
+    """Attention with an unused mask of ones, as in models of HuggingFace; the input is passed by name."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Multiplication in rows: every pair of short factors, and long ones at random and at their ends."""
+"""Multiplication in rows: every pair of short factors, and long random and extreme factors."""
 
 import random
 
@@ -12,7 +12,7 @@ from halfulp.hdl.product import product
 
 
 class Product(wiring.Component):
-    """Nothing but a product."""
+    """Component with one product."""
 
     def __init__(self, x, y):
         super().__init__({"x": In(x), "y": In(y), "o": Out(Shape(x.width + y.width, x.signed or y.signed))})
@@ -24,7 +24,7 @@ class Product(wiring.Component):
 
 
 def wrong(x, y, pairs):
-    """Pairs whose product is wrong."""
+    """Return the pairs whose product is wrong."""
     dut, found = Product(x, y), []
 
     async def drive(context):

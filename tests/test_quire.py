@@ -1,4 +1,4 @@
-"""Long sums through the RTL's quire: what it reads is the exact sum, rounded once."""
+"""Long sums in the RTL's quire: each reading is the exact sum, rounded once."""
 
 import os
 import random
@@ -18,7 +18,7 @@ EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 
 def run(unit, steps):
-    """What the unit reads after each step; steps are codes by port, the others 0, after a reset."""
+    """Return the reading after each step from reset; unnamed ports are 0."""
     columns = {name: np.array([step.get(name, 0) for step in steps], dtype=np.uint64) for name in unit.inputs}
     with CompiledModel.of_unit(unit) as loop:
         loop.reset()
@@ -26,7 +26,7 @@ def run(unit, steps):
 
 
 def finite(fmt, rng):
-    """A code of a finite number, any of them as likely."""
+    """Return the code of a random finite number, uniformly."""
     while True:
         code = rng.getrandbits(fmt.width)
         if isinstance(fmt.decode(code), Fraction):
@@ -34,7 +34,7 @@ def finite(fmt, rng):
 
 
 def sums(fmt, b, minus, steps):
-    """Exact sums after each step."""
+    """Return the exact sums after each step."""
     total, found = Fraction(0), []
     for step in steps:
         product = fmt.decode(step["a"]) * (b.decode(step["b"]) if b is not None else 1)
@@ -68,7 +68,7 @@ def test_quire_rounds_a_thousand_products_once(a, b, o, rounding):
     unit = QuireUnit(a=a, b=b, o=o, rounding=rounding)
     steps = [{"a": finite(a, rng), "b": finite(b, rng), "subtract": rng.getrandbits(1)} for _ in range(TERMS)]
     found = run(unit, steps)
-    # The register is zero after reset, and every reading on the way is right, not only the last.
+    # The register is zero after reset, and every intermediate reading is checked.
     assert found == [o.encode(total, rounding) for total in sums(a, b, True, steps)]
 
 
@@ -93,7 +93,7 @@ def test_quire_keeps_smallest_beside_largest():
         {"a": largest, "b": largest},
         {"a": smallest, "b": smallest},
         {"a": largest, "b": largest, "subtract": 1},
-        # 2^-112 alone is below minpos, and no posit rounds to zero.
+        # 2^-112 alone is below minpos, and a posit never rounds to zero.
         {"a": smallest, "b": smallest, "subtract": 1},
     ]
     assert run(QuireUnit(a=fmt, b=fmt, o=fmt), steps) == [largest, largest, smallest, 0]
@@ -102,7 +102,7 @@ def test_quire_keeps_smallest_beside_largest():
 @pytest.mark.parametrize("carry", [1, 2, 5] if EXHAUSTIVE else [2])
 @pytest.mark.parametrize(("fmt", "infinite"), [("posit8", (0x80, 0x80)), ("e5m2", (0x7C, 0xFC)), ("int8", (127, 128))])
 def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
-    """Fewer than 2^carry of the largest terms fit; when the guard overflows, the sum stays infinite until a new one."""
+    """Fewer than 2^carry largest terms fit; after an overflow of the guard the sum stays infinite until a new sum."""
     fmt = parse(fmt)
     lowest = fmt.encode(fmt.lowest)
     unit = QuireUnit(a=fmt, b=fmt, o=fmt, carry=carry)
@@ -110,7 +110,7 @@ def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
     term = fmt.lowest * fmt.lowest
     for minus in (0, 1):
         steps = [{"a": lowest, "b": lowest, "subtract": minus} for _ in range(2 ** (carry + 1) + 2)]
-        # Afterwards back to where it fits, which is too late, and then a new sum, which is not.
+        # Returning into the range does not clear the overflow; a new sum does.
         steps += [step | {"subtract": 1 - minus} for step in steps]
         steps.append({"a": fmt.encode(1), "b": fmt.encode(1), "clear": 1})
         total, expected, lost = Fraction(0), [], False
@@ -118,7 +118,7 @@ def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
             total += -term if step["subtract"] else term
             lost = lost or not quire.sums.lowest <= total <= quire.sums.largest
             expected.append(infinite[minus] if lost else fmt.encode(total))
-        # The whole way back would read as numbers again if what overflowed had only wrapped.
+        # A wrapped register would read as numbers again on the way back.
         assert lost
         assert total == 0
         assert expected[-1] == infinite[minus]
@@ -152,7 +152,7 @@ def test_exact_accumulate_matches_fractions(a, o):
 
 
 def test_exact_mac_with_rounded_product_matches_fractions():
-    """Only the sum is exact: the products are rounded first."""
+    """The sum is exact, but each product is rounded first."""
     fmt, product = parse("e4m3fn"), parse("e3m2")
     rng = random.Random(1)
     steps = [{"a": finite(fmt, rng) & 0x9F, "b": finite(fmt, rng) & 0x9F} for _ in range(TERMS)]
@@ -193,16 +193,16 @@ def test_quire_width_of_other_formats():
     assert Quire.of(ValueRange.of(Posit(16, 1)) * ValueRange.of(Posit(16, 1))).width == 1 + 31 + 2 * 56
     assert Quire.of(ValueRange.of(parse("e5m2")) * ValueRange.of(parse("e5m2")), carry=4) == Quire(-32, 32, 4)
     assert Quire.of(ValueRange.of(Fixed(8, 0)) * ValueRange.of(Fixed(8, 0)), carry=8).width == 1 + 8 + 14
-    # Start values of a wider format widen it.
+    # Start values of a wider format widen the register.
     assert Quire.of(ValueRange.of(parse("e5m2")), parse("fp32")) == Quire(-149, 128)
 
 
 class Forgetful(QuireUnit):
-    """Not one of the library's classes, of which designs are kept by name."""
+    """User-defined unit whose register loses its guard; designs of library classes would be cached by name."""
 
 
 def test_quire_comparison_detects_lost_carry(monkeypatch):
-    """The comparison fails when the register forgets its guard."""
+    """The comparison fails if the register loses its guard."""
     fmt = Posit(8)
     right = Quire.width.fget
     rng = random.Random(3)

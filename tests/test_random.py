@@ -1,4 +1,4 @@
-"""Sources of random words: periods, plateaus and seeds, in hardware and in the software twin."""
+"""Random sources: periods, plateaus and seeds, in hardware and in the software twin."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ PLATEAUS = [Plateau(width) for width in range(2, 17)]
 
 
 class Sources(Unit):
-    """Many sources side by side, from seeds that are not the first ones of any table."""
+    """Sources side by side, with seeds other than the first ones of a table."""
 
     stateful = True
 
@@ -47,11 +47,11 @@ def seed_of(source):
 
 
 def run(sources, idle):
-    """The words that each source shows in each cycle from reset on, before the clock edge."""
+    """Return the words of each source in each cycle from reset on, before the clock edge."""
     unit = Sources(sources)
     with CompiledModel.of_unit(unit) as loop:
         loop.reset()
-        # What is sampled after an edge is the word of the next cycle.
+        # A sample after an edge is the word of the next cycle.
         return loop.run({"idle": np.asarray(idle, dtype=np.uint64)}, len(idle))
 
 
@@ -78,7 +78,7 @@ def test_source_holds_word_until_taken():
 
 
 def test_plateau_words_occur_twice_except_ends():
-    """Over one period, in hardware and in the twin, for every width."""
+    """In one period of hardware and twin, for every width."""
     found = run(PLATEAUS, np.zeros(PLATEAUS[-1].period))
     for source in PLATEAUS:
         for column in (found[str(source)][: source.period], twin(source, source.period)):
@@ -89,14 +89,14 @@ def test_plateau_words_occur_twice_except_ends():
 
 @pytest.mark.parametrize("source", LFSRS[:23], ids=str)
 def test_narrow_sources_have_full_period(source):
-    """The first word comes back after 2^width - 1 steps and not before: what steps back is one to one."""
+    """The first word recurs after 2^width - 1 steps and not earlier, because the step is invertible."""
     column = words(source, source.period + 1, 1)
     assert torch.nonzero(column == 1).flatten().tolist() == [0, source.period]
 
 
 @pytest.mark.parametrize("source", LFSRS, ids=str)
 def test_lfsr_polynomials_are_primitive(source):
-    """x has the order 2^width - 1 modulo the polynomial: no power of it to a proper divisor is one."""
+    """The order of x modulo the polynomial is 2^width - 1: no power to a proper divisor is one."""
     order = 2**source.width - 1
     modulus = 1 | sum(1 << tap for tap in TAPS[source.width])
     assert modulus.bit_length() == source.width + 1
@@ -105,7 +105,7 @@ def test_lfsr_polynomials_are_primitive(source):
 
 
 def power_of_x(exponent, modulus):
-    """x^exponent modulo a polynomial over GF(2), whose bits are the coefficients."""
+    """Return x^exponent modulo a polynomial over GF(2) whose bits are the coefficients."""
     result = 1
     for bit in f"{exponent:b}":
         square = sum(1 << (2 * place) for place in range(result.bit_length()) if result >> place & 1)
@@ -126,7 +126,7 @@ def test_seeds_of_array_are_distinct_and_far_apart(source):
     assert len(set(seeds)) == count
     apart = source.period // count
     assert [source.jump(seed, apart) for seed in seeds[:-1]] == seeds[1:]
-    # A short way along, a jump is where the steps lead.
+    # For a short distance, a jump equals single steps.
     bits = min(source.width, 62)
     low = (1 << bits) - 1
     after = source.jump(seeds[-1], 100)
@@ -224,7 +224,7 @@ def test_period_check_detects_wrong_tap(monkeypatch):
 
 
 def rounded(unit, columns, count):
-    """What a unit with a source of its own gives from reset on."""
+    """Return the results of a unit with a source from reset on."""
     with CompiledModel.of_unit(unit) as loop:
         loop.reset()
         return loop.run({name: np.asarray(column, dtype=np.uint64) for name, column in columns.items()}, count)
@@ -232,7 +232,7 @@ def rounded(unit, columns, count):
 
 @pytest.mark.parametrize("sharing", ["own", "rotated"])
 def test_plateau_rounds_up_with_expected_frequency(sharing):
-    """Of 14 words of plateau3, 2 k - 1 take k eighths up, and none takes an integer up; in every lane."""
+    """In every lane, k eighths round up for 2 k - 1 of the 14 words of plateau3, and an integer never rounds up."""
     lanes, period = 6, Plateau(3).period
     unit = StochasticRounder(
         a="fxp4.3", o="int4", rounding="sr3", random="plateau3", lanes=lanes, sharing=sharing, seed=3
@@ -252,7 +252,7 @@ def test_shared_source_gives_lanes_different_words():
         streams = make_lanes(source, lanes, 1, "rotated")
         columns = torch.stack([of_stream(stream, source.period, min(source.width, 8)) for stream in streams])
         assert len({tuple(row.tolist()) for row in columns}) == lanes
-        # And of the same law: each word as often as in the source itself.
+        # Each word has the same frequency as in the source.
         counts = [torch.bincount(row, minlength=1 << min(source.width, 8)).tolist() for row in columns]
         assert all(count == counts[0] for count in counts)
 
@@ -273,7 +273,7 @@ def test_mac_long_sums_match_golden(rounding, source, stochastic):
     unit = Mac(
         a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=source, seed=5, build=Build(stochastic=stochastic)
     )
-    # Of middling size, so that the sum wanders and is rounded in every step.
+    # Moderate operands, so that the sum varies and every step rounds.
     a, b = (rng.integers(0x30, 0x44, steps) | (rng.integers(0, 2, steps) << 7) for _ in range(2))
     zeros = np.zeros(steps)
     found = rounded(unit, {"a": a, "b": b, "c": zeros, "load": zeros, "clear": zeros}, steps)["o"]
@@ -285,8 +285,8 @@ def test_mac_long_sums_match_golden(rounding, source, stochastic):
 
 
 @pytest.mark.parametrize(("bits", "source"), [(3, Plateau(3)), (8, Plateau(8)), (8, Lfsr(24)), (10, Lfsr(16))])
-def test_stochastic_rounding_bias_is_that_of_dropped_bits(bits, source):
-    """Of t = floor(2^N f) the law says how often it goes up; what is below the N-th bit never does."""
+def test_stochastic_rounding_bias_matches_dropped_bits(bits, source):
+    """The expected frequency depends on t = floor(2^N f); bits below the N-th have no effect."""
     count, seed = 100_000, 11
     rng = np.random.default_rng(3)
     codes = torch.from_numpy(rng.integers(0, 1 << 16, count))
@@ -296,12 +296,12 @@ def test_stochastic_rounding_bias_is_that_of_dropped_bits(bits, source):
     if isinstance(source, Plateau):
         probability = (2.0 * kept - 1).clamp(min=0) / source.period
     else:
-        # Words 1 to 2^width - 1, of which the low bits are used: each appears as often, but zero once less.
+        # The words are the low bits of 1 to 2^width - 1, so each is equally frequent, except for zero with one less.
         probability = kept * 2.0 ** (source.width - bits) / source.period
     error = (up - probability).sum().item()
     sigma = (probability * (1 - probability)).sum().sqrt().item()
     assert abs(error) < 3 * sigma
-    # Against the ideal the law has a bias of its own, which shows as soon as the words are few.
+    # The distribution of few words has a bias against the ideal.
     ideal = codes.to(torch.float64) / 2**16
     bias = (probability - ideal).mean().item()
     assert abs((up - ideal).mean().item() - bias) < 3 * sigma / count

@@ -1,4 +1,4 @@
-"""What is recorded of costs: all that there is, and what synthesis gives now."""
+"""Cost records: they are complete and match the current synthesis."""
 
 import re
 from pathlib import Path
@@ -82,12 +82,12 @@ def test_records_confirm_default_pwl_structure():
     for unit in FITS:
         row = kept.loc[str(unit)]
         assert row[unit.component().structure] == row.min(), unit
-    # Each of them is the smallest somewhere.
+    # Each of the structures is the smallest for some function.
     assert set(kept.idxmin(axis=1, skipna=True)) == {"comparators", "address", "table"}
 
 
 def test_records_are_written_file_by_file(tmp_path, monkeypatch):
-    """Of one unit, which is wires: what is written of many is the same."""
+    """Record a unit that is only wires; files with more units have the same form."""
     one = (short("convert", "e2m1fn", to="e2m1fn"),)
     for name, units in (("SMALL", one), ("BLOCKS", ()), ("UNITS", one)):
         monkeypatch.setattr(records, name, units)

@@ -1,4 +1,4 @@
-"""Regressions run before all other vectors, and one command saves a new one."""
+"""Regressions: they run before all other vectors, and one command saves a new one."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ FILES = sorted((Path(__file__).parent / "regressions").glob("*.txt"))
 
 
 def simulated(unit: Any, row: Regression) -> tuple[dict[str, int], ...]:
-    """What the unit gives in Amaranth's own simulator, for which nothing has to be built."""
+    """Simulate a unit in Amaranth's simulator, which needs no build."""
     found: list[dict[str, int]] = []
 
     async def drive(context: Any) -> None:
@@ -74,7 +74,7 @@ def test_regressions_exist_and_run_first(request: pytest.FixtureRequest) -> None
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of regressions for this test alone."""
+    """Return a folder of regressions for this test only."""
     monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "regressions"))
     return tmp_path / "regressions"
 
@@ -84,13 +84,13 @@ def saved(unit: Any, vector: str, why: str = "for a test") -> tuple[Path, bool]:
 
 
 class Said:
-    """A compiled loop with given results."""
+    """Compiled model with given results."""
 
     def __init__(self, *results: int) -> None:
         self.results = np.array(results, dtype=np.uint64)
 
     def reset(self) -> None:
-        """It has no state."""
+        """Do nothing, because the model has no state."""
 
     def run(self, vectors: Any, count: int) -> dict[str, Any]:
         assert all(len(column) == count for column in vectors.values())
@@ -103,7 +103,7 @@ def replayed(unit: Any, rows: list[Regression], *results: int) -> Check:
 
 @pytest.mark.slow
 def test_regression_runs_first_in_bench(own: Path) -> None:
-    """It has a line of its own beside those of an exhaustive run."""
+    """It has its own line before that of an exhaustive run."""
     unit = build("mul", "e2m1fn")
     path, _ = saved(unit, "0x7,0x0", "6 times 0")
     assert path == place(unit) == own / "mul_e2m1fn_e2m1fn_e2m1fn_rn.txt"
@@ -211,7 +211,7 @@ def test_regression_needs_one_line_reason_and_agreeing_models(
     monkeypatch.setattr(golden, "mul", lambda *operands, **parameters: right(*operands, **parameters) ^ 1)
     with pytest.raises(CheckError, match="wrong golden model"):
         saved(unit, "0x0c,0x0c")
-    # What is checked is wrong, and not what was asked for.
+    # The result of the unit is wrong, not the request.
     monkeypatch.setattr(
         "sys.argv", ["halfulp", "save", "mul", "e3m2", "--vector", "0x0c,0x0c", "--why", "models differ"]
     )

@@ -1,4 +1,4 @@
-"""The report of accuracy: networks beside the published ones, and dot products of trained layers."""
+"""Report of accuracy: networks compared with published ones, and dot products of trained layers."""
 
 import csv
 import json
@@ -42,7 +42,7 @@ e5m2*e5m2+fp16.rn,lenet5,97,e5m2*e5m2+fp16.rn,MNIST,40,10,2,64,0.02
 
 @pytest.fixture
 def halfulp(halfulp, monkeypatch, tmp_path):
-    """The program in an empty folder."""
+    """Return a function that runs the program in an empty folder."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     monkeypatch.chdir(tmp_path)
     return halfulp
@@ -50,7 +50,7 @@ def halfulp(halfulp, monkeypatch, tmp_path):
 
 @pytest.fixture
 def layer(tmp_path):
-    """A file of a layer of 5 inputs: 4 examples, 3 outputs."""
+    """Return the file of a layer of 5 inputs: 4 examples, 3 outputs."""
     path = tmp_path / "layer.pt"
     generator = torch.Generator().manual_seed(0)
     tensors = {"activations": (4, 5), "weights": (3, 5)}
@@ -59,7 +59,7 @@ def layer(tmp_path):
 
 
 def test_published_accuracies_match_papers():
-    """Figures of papers.md, row by row."""
+    """Compare with the figures in papers.md, row by row."""
     assert [(row.accumulator, row.lenet5, row.resnet20) for row in PUBLISHED[:6]] == [
         ("e6m5 rz", 97.10, 10.00),
         ("e6m5 ro", 98.00, 10.00),
@@ -77,7 +77,7 @@ def test_published_accuracies_match_papers():
     assert [row.vgg16 for row in PUBLISHED[3:6]] == [88.99, 89.81, 90.67]
     assert [row.resnet50 for row in PUBLISHED[3:6]] == [80.88, 82.97, 82.92]
     assert [mac.formula for mac in MACS] == [row.mac for row in PUBLISHED if row.mac != "fp32"]
-    # Nothing is lost in a sum of rounded products, so that its rounding says nothing.
+    # The accumulator holds sums of rounded products exactly, so that its rounding has no effect.
     assert [mac.terms.quantum for mac in MACS[5:]] == [-4] * 4
 
 
@@ -143,7 +143,7 @@ def test_trained_layer_errors_match_scalar_model(layer, tmp_path, monkeypatch):
     size, rms = (math.sqrt(sum(float(one) ** 2 for one in some) / 6) for some in (sums, off))
     assert error == Error("trained", 8, pytest.approx(rms / size), error.ulp, 0)
     assert error.ulp == pytest.approx(rms / float(dots_module.last_place(mac.o, Fraction(size))))
-    # Remembered for this layer alone.
+    # The cache entry depends on the layer.
     kept = list((tmp_path / "build" / "cache" / "dots").iterdir())
     assert errors([mac], dots) == [[error]]
     assert list((tmp_path / "build" / "cache" / "dots").iterdir()) == kept
@@ -199,7 +199,7 @@ def test_trained_layer_loads_from_run(tmp_path, halfulp):
     state = torch.load(path, weights_only=True)["model"]
     assert activations.shape == (1000, 400)
     assert torch.equal(weights, state["7.weight"])
-    # What comes out of a pooling of rectified values.
+    # Rectified values after pooling are not negative.
     assert activations.min() == 0
     assert len(activations.unique()) > 1000
 
@@ -232,7 +232,7 @@ def test_accuracy_command_writes_report(tmp_path, layer, halfulp, monkeypatch):
     assert record["errors"][RN][0]["relative"] == float(rows[0]["error"])
     image = Image.open(tmp_path / "out" / "accuracy-dots.png")
     assert image.text["Description"].startswith("Made by halfulp report accuracy --mac ")
-    # The same again gives the same bytes.
+    # A repeated run writes the same bytes.
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert halfulp(*words, "--results", "runs.csv")[1] == out
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before

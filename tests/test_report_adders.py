@@ -1,4 +1,4 @@
-"""Table of stochastic rounding in adders, against measurements of some of its units."""
+"""Table of stochastic rounding in adders, compared with measurements of some of its units."""
 
 import pytest
 
@@ -12,7 +12,7 @@ VU9P = TARGETS["vu9p"]
 
 @pytest.fixture(scope="module")
 def found():
-    """Of the accumulator that trains networks, and of one that is smaller eager."""
+    """Measure the accumulator for training, and a unit that is smaller with the eager structure."""
     chosen = {"mac_e5m2_e5m2_e6m5_sr10", "mac_e3m2fn_e3m2fn_e6m5_sr4"}
     return study(tuple(unit for unit in CASES if unit.component().name in chosen))
 

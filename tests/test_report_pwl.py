@@ -1,4 +1,4 @@
-"""The report on line segments: its figures are those of the units, and it is complete."""
+"""Report of line segments: its figures match the units, and it is complete."""
 
 import io
 import re
@@ -28,13 +28,13 @@ VU9P, INT4 = TARGETS["vu9p"], parse("int4")
 
 @pytest.fixture(scope="module")
 def found():
-    """Of a format that is as small as one can be that is no table."""
+    """Measure a format that is as small as possible without a lookup by code."""
     return study([*cases(["tanh"], "fxp3.6", [2, 5]), *cases(["elu:0.5"], "fxp3.6", [2])])
 
 
 @pytest.mark.slow
 def test_pwl_report_errors_match_unit(found):
-    """Of results that are looked up by code, beside tanh as numpy has it."""
+    """Compare results by code with numpy's tanh."""
     fmt = parse("fxp3.6")
     unit = short("pwl", "fxp3.6", fn="tanh", pieces=5).component()
     codes = [unit.table.code(code, unit.rounding, False) for code in range(1 << unit.table.fmt.width)]
@@ -83,7 +83,7 @@ def recorded():
 
 
 def test_pwl_records_lean_beats_uniform():
-    """Every function with 4, 8 and 16 pieces in fxp4.12, as recorded, but where the page says."""
+    """Compare records of every function with 4, 8 and 16 pieces in fxp4.12; the page lists the exceptions."""
     frame = recorded()
     assert set(zip(frame["function"], frame["pieces"], strict=True)) == set(product(FUNCTIONS, (4, 8, 16)))
     assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2 * (1 + 1e-5)).all()
@@ -93,7 +93,7 @@ def test_pwl_records_lean_beats_uniform():
     lines = {("relu", 4), ("relu", 8), ("relu", 16), ("leaky_relu", 8), ("leaky_relu", 16)}
     lines |= {("hard_sigmoid", 4), ("hard_sigmoid", 8), ("hard_sigmoid", 16)}
     assert set(zip(rest["function"], rest["pieces"], strict=True)) == lines | {("log2", 16)}
-    # Of functions that are lines the error is that of rounding, and no unit is larger.
+    # For a piecewise linear function the error is that of rounding, and no unit is larger.
     alike = rest[rest["function"] != "log2"]
     assert (alike["lean max ulp"] <= alike["uniform max ulp"]).all()
     assert (alike["lean LUT"] <= alike["uniform LUT"]).all()
@@ -101,7 +101,7 @@ def test_pwl_records_lean_beats_uniform():
 
 @pytest.mark.slow
 def test_pwl_records_match_current_results():
-    """Of one row, whose units are small."""
+    """Measure one row with small units."""
     (row,) = recorded().query("function == 'hard_swish' and pieces == 4").to_dict("records")
     both = cases(["hard_swish"], "fxp4.12", [4])
     tables = [case.table() for case in both]
@@ -126,7 +126,7 @@ def test_pwl_table_on_a_page_matches_records():
 
 
 def test_pwl_segments_file_is_keyed_by_content(tmp_path):
-    """Of another content under the same name another unit is made."""
+    """A segments file with the same name and other content makes another unit."""
     path = tmp_path / "some.segments"
     made = []
     for slope in (Fraction(1), Fraction(1, 2)):

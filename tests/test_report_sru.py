@@ -1,4 +1,4 @@
-"""The table of stochastic rounding units: what is claimed of it is measured, and it is complete."""
+"""Table of stochastic rounding units: its claims are measured, and it is complete."""
 
 import io
 import re
@@ -27,11 +27,11 @@ PUBLISHED = """
 | 8-bit plateau | 61,440 | 73,728 | 15 | 18 |
 | 3-bit plateau | 16,384 | 32,768 | 4 | 8 |
 """
-"""Chang et al., DATE 2023, Table IV, where the two sources of 8 bits are one row."""
+"""Chang et al., DATE 2023, Table IV, where the two sources of 8 bits share a row."""
 
 
 def published():
-    """Rows of the published table: LUT and FF of 4096 units, and of one."""
+    """Return the rows of the published table: LUT and FF of 4096 units, and of one."""
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in PUBLISHED.strip().splitlines()]
     return {label: [int(cell.replace(",", "")) for cell in figures] for label, *figures in cells}
 
@@ -42,7 +42,7 @@ def cost(lut, ff=0, carry=0):
 
 @pytest.fixture
 def found():
-    """A study whose figures were chosen instead of measured."""
+    """Return a study with chosen figures instead of measured ones."""
     every = list(enumerate((*ROWS, *CROPPED)))
     units = {(row, "decision"): cost(10 + n, n, 2) for n, row in every}
     whole = {(row, "whole"): cost(20 + n, n, 3) for n, row in every}
@@ -51,7 +51,7 @@ def found():
     return units | whole | banks | {(row("plateau3"), kind): one for kind, one in only.items()}
 
 
-# What is claimed ---------------------------------------------------------------------------------------------------
+# Claims ------------------------------------------------------------------------------------------------------------
 
 
 def row(source, rows=ROWS):
@@ -73,7 +73,7 @@ def test_plateau3_bank_beats_lfsr24_tenfold():
     assert bank.ff <= 4
     assert (bank.carry, bank.mux, bank.memory) == (0, 0, 0)
     assert long.lut / (bank.lut / LANES) >= 9.75
-    # Of what is measured nothing is left out.
+    # Every measured figure is in the table.
     assert long.ff == 24
     assert long.carry > 0
 
@@ -90,7 +90,7 @@ def test_sru_units_have_named_ports():
         assert re.search(rf"reg \[{int(word) - 1}:0\] random0_lfsr ", module.verilog)
 
 
-# The tables --------------------------------------------------------------------------------------------------------
+# Tables ------------------------------------------------------------------------------------------------------------
 
 
 def test_sru_tables_have_every_published_row(found):
@@ -169,7 +169,7 @@ def test_sru_latex_is_balanced(found, tmp_path):
             assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
 
 
-# The command -------------------------------------------------------------------------------------------------------
+# Command -----------------------------------------------------------------------------------------------------------
 
 
 def test_sru_command_prints_and_writes(found, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""`halfulp report tiles`: lookup tables of arrays beside the published ones."""
+"""`halfulp report tiles`: lookup tables of arrays compared with published ones."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ KERNELS = CostModel(
 
 
 def test_tiles_table_matches_cost_model(monkeypatch):
-    """Shares of the published device come to tables of a multiply-accumulate; no Yosys runs."""
+    """The published shares give lookup tables per multiply-accumulate; Yosys does not run."""
     asked = []
 
     def measured(modules, target, progress, pool):
@@ -39,7 +39,7 @@ def test_tiles_table_matches_cost_model(monkeypatch):
     assert list(frame["LUT"]) == [108, 208, 408]
     assert list(frame["LUT/MAC"]) == [108, 52, 25.5]
     assert list(frame["kernel LUT/MAC"]) == [1100, 350, 162.5]
-    # Of 1,303,680, for ten arrays.
+    # Share of 1,303,680 tables, for ten arrays.
     published = [0.1412 * 130368, 0.1510 * 130368 / 4, 0.2130 * 130368 / 16]
     assert list(frame["published LUT/MAC"]) == pytest.approx(published)
     assert list(frame["ratio"]) == pytest.approx([1100 / published[0], 350 / published[1], 162.5 / published[2]])

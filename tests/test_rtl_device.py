@@ -1,4 +1,4 @@
-"""Layers whose products are made by a Verilated kernel."""
+"""Layers with products on a Verilated kernel."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ NOISY = "e5m2*e5m2+e6m5.sr10@lfsr16, bias=e5m2.rn"
 
 
 def on(device, monkeypatch):
-    """What is made from now on as it is on device rtl, by ``device``; the operands of each product are kept."""
+    """Build layers with ``device``, and record the operands of each product."""
     made = []
 
     def recorded(*given):
@@ -32,7 +32,7 @@ def on(device, monkeypatch):
 
 
 def backward(layer, x):
-    """The result, and all gradients."""
+    """Return the result and all gradients."""
     x = x.clone().requires_grad_()
     layer.zero_grad()
     y = layer(x)
@@ -50,7 +50,7 @@ def backward(layer, x):
 )
 @pytest.mark.parametrize("policy", [PLAIN, NOISY])
 def test_rtl_layers_match_golden(policy, make, shape, monkeypatch):
-    """Forward and backward, bias included; and it is hardware that made them. Twice, for words differ between uses."""
+    """Forward and backward with bias, on the kernel; a second run uses other random words."""
     torch.manual_seed(6)
     x = torch.randn(shape)
     layers = [make(f"{policy}, device=rtl") for _ in range(2)] + [make(policy)]
@@ -71,7 +71,7 @@ def test_rtl_layers_match_golden(policy, make, shape, monkeypatch):
 
 
 def test_rtl_words_match_tiled_words():
-    """By the key; in a batch, and after a row that sums start from."""
+    """Words depend on the key, in a batch and after a row of start values."""
     mac = MacSpec.parse(NOISY.partition(",")[0])
     generator = torch.Generator().manual_seed(2)
     a = torch.randint(1, 100, (3, 5, 4), generator=generator)
@@ -124,7 +124,7 @@ def test_policy_text_names_device():
 
 
 def a_network_runs_on_hardware(policy, monkeypatch):
-    """LeNet-5, trained for a few steps in its arithmetic, and one image that it has not seen."""
+    """Train LeNet-5 for a few steps in its arithmetic, and run one new image on the kernel."""
     torch.manual_seed(4)
     images = data.mnist(None)
     pixels, labels = (part[:64] for part in images.train)

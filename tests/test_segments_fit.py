@@ -1,4 +1,4 @@
-"""Functions as line segments: the fit is the best there is, its error is exact, and what cannot be is told."""
+"""Functions as line segments: fits are optimal, errors are exact, and impossible requests are refused."""
 
 import math
 import os
@@ -28,7 +28,7 @@ EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 
 def between(fmt):
-    """Numbers of a format, its thresholds for any rounding, and numbers on both sides of these."""
+    """Return numbers of a format, its thresholds for any rounding, and numbers next to them."""
     held = sorted({x for code in range(1 << fmt.width) if isinstance(x := fmt.decode(code), Fraction)})
     numbers = {a + (b - a) * Fraction(place, 8) for a, b in pairwise(held) for place in range(9)}
     step = held[-1] - held[-2]
@@ -76,7 +76,7 @@ def test_rounding_table_uses_low_order_part():
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_correctly_rounded_values_match_high_precision(name):
-    """Beside values of 400 bits, which are nowhere near a threshold unless they are rational."""
+    """Compare with values of 400 bits, which are not close to a threshold unless they are rational."""
     function, fmt, out = FUNCTIONS[name], parse("fxp4.3"), parse("fxp5.6")
     rounding_table = rounding_table_of(out, RN)
     for code in range(1 << fmt.width):
@@ -89,7 +89,7 @@ def test_correctly_rounded_values_match_high_precision(name):
 
 
 def test_correctly_rounded_values_near_threshold():
-    """2^-150 above half of a last place: no double tells it from that."""
+    """2^-150 above half a last place, which no double can distinguish."""
     out = parse("fxp2.4")
     for side in (1, -1):
         function = function_of(lambda x, side=side: x + mpmath.mpf(2) ** -5 + side * mpmath.mpf(2) ** -150 * mp.exp(x))
@@ -101,7 +101,7 @@ def test_correctly_rounded_values_near_threshold():
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "elu"])
 def test_correctly_rounded_values_near_limit(name):
-    """exp(-30000) beside it, and rounding directed: a bit of the result depends on which side of the limit they are."""
+    """exp(-30000) next to the limit, with directed rounding, so that a bit depends on the side of the limit."""
     function, x = FUNCTIONS[name], Fraction(30720)
     out = parse("fp16")
     for x in (Fraction(30720), Fraction(-30720)):
@@ -120,11 +120,11 @@ def test_fit_of_one_bit_format_is_exact():
     assert (found.error, found.errors.ulp.max()) == (0, 0)
 
 
-# Before anything is rounded -----------------------------------------------------------------------------------------
+# Before rounding -----------------------------------------------------------------------------------------------------
 
 
 def chord_error(name, low, high):
-    """Error of the best line where the function is convex or concave, in closed form: half of the gap to the chord."""
+    """Return the error of the best line of a convex or concave function: half the gap to the chord."""
     value, at_slope = {
         "tanh": (math.tanh, lambda m: math.atanh(math.sqrt(1 - m))),
         "sigmoid": (lambda x: 1 / (1 + math.exp(-x)), lambda m: 2 * math.atanh(math.sqrt(1 - 4 * m))),
@@ -135,7 +135,7 @@ def chord_error(name, low, high):
 
 
 def reaches(name, low, high, pieces, error):
-    """Whether so many pieces of this error, each as long as it can be, cover the interval."""
+    """Return True if a number of pieces, each as long as the error allows, covers the interval."""
     for _ in range(pieces):
         if high - low < 1e-3 or chord_error(name, low, high) <= error:
             return True
@@ -150,7 +150,7 @@ def reaches(name, low, high, pieces, error):
 @pytest.mark.parametrize("pieces", [2, 4, 8])
 @pytest.mark.parametrize(("name", "low", "high"), [("tanh", 0, 4), ("sigmoid", 0, 8), ("exp", 0, 1)])
 def test_minimax_is_within_a_thousandth_of_optimal(name, low, high, pieces):
-    """No more than a thousandth above an error that no segments go below: an interval's error grows with it."""
+    """The fit is at most a thousandth above a lower bound of the error of all segments."""
     found = minimax(name, float(low), float(high), pieces)
     assert (found.breaks[0], found.breaks[-1], len(found.lines)) == (low, high, pieces)
     assert not reaches(name, low, high, pieces, found.error / 1.001)
@@ -164,7 +164,7 @@ def test_minimax_is_within_a_thousandth_of_optimal(name, low, high, pieces):
 
 
 def test_minimax_line_equioscillates_over_inflection():
-    """The tangent in the middle of an odd function is not the best: the error is the same at three points or more."""
+    """The best line of an odd function has equal errors at three points or more, unlike the tangent."""
     found = minimax("tanh", -2.0, 2.0, 1)
     ((slope, intercept),) = found.lines
     x = np.linspace(-2, 2, 4001)
@@ -173,11 +173,11 @@ def test_minimax_line_equioscillates_over_inflection():
     assert peaks == pytest.approx([found.error] * 4, rel=1e-3)
 
 
-# After everything is rounded ----------------------------------------------------------------------------------------
+# After rounding ------------------------------------------------------------------------------------------------------
 
 
 def results(segments, codes, piece):
-    """Integers of the output for integers of the argument above zero, by integers alone, rounded to nearest."""
+    """Return integer results for integer arguments above zero, by integer arithmetic, rounded to nearest."""
     places = segments.slope.frac_bits + segments.fmt.frac_bits
     assert segments.intercept.frac_bits <= 40
     shift = max(places, segments.intercept.frac_bits)
@@ -192,12 +192,12 @@ def results(segments, codes, piece):
 
 
 def near(number, fmt):
-    """A coefficient and its neighbours."""
+    """Return a coefficient and its neighbours."""
     return [x for x in (number - fmt.smallest, number, number + fmt.smallest) if fmt.lowest <= x <= fmt.largest]
 
 
 def best_of_neighbours(found, value):
-    """The smallest largest error of all tables whose every coefficient and breakpoint is at most a place away."""
+    """Return the smallest maximum error of tables with every coefficient and breakpoint within one place."""
     segments = found.segments
     scale = int(1 / segments.fmt.smallest)
     starts = [int(piece.start * scale) for piece in segments.pieces] + [1 << (segments.fmt.width - 1)]
@@ -228,14 +228,14 @@ def best_of_neighbours(found, value):
     ("name", "fmt", "pieces"), [("tanh", "fxp4.8", 5), ("sigmoid", "fxp4.8", 4), ("tanh", "fxp4.12", 8)]
 )
 def test_fit_is_locally_optimal(name, fmt, pieces):
-    """All of them: every coefficient and every breakpoint a place up or down, or as it is."""
+    """Vary every coefficient and breakpoint by one place."""
     found = fit(name, fmt, pieces=pieces)
     codes = np.arange((1 << (parse(fmt).width - 1)) + 1) / float(1 / parse(fmt).smallest)
     value = np.tanh(codes) if name == "tanh" else 1 / (1 + np.exp(-codes))
     assert found.pieces == pieces
     assert found.errors.ulp.max() == found.error
     assert best_of_neighbours(found, value) == pytest.approx(found.error, rel=1e-9)
-    # What this test looks at is not always the same: with another line the error is another.
+    # The check is not trivial: another line has another error.
     wrong = found.segments.pieces[1]
     other = np.abs(results(found.segments, np.arange(len(codes)), (wrong.slope, wrong.intercept)) - value * codes[-1])
     assert other.max() > found.error
@@ -258,7 +258,7 @@ def test_fit_of_tanh16_within_one_ulp_has_known_pieces(against):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_free_breakpoints_beat_uniform(name):
-    """Unless they leave hardly more than rounding does anyway."""
+    """Free breakpoints win if the error is well above that of rounding."""
     reduced = FUNCTIONS[name].reduction and name != "exp"
     fmt = ("fp16" if reduced else "fxp4.12") if EXHAUSTIVE else ("e5m5" if reduced else "fxp4.8")
     for pieces in (4, 8, 16) if EXHAUSTIVE else (8,):
@@ -304,7 +304,7 @@ def test_fit_errors_match_exact_table(name, fmt, options):
 
 @pytest.mark.parametrize("name", ["tanh", "silu"])
 def test_lean_fit_meets_its_error_bound(name):
-    """Halfway between the errors of free and equal breakpoints: shorter coefficients, and breakpoints of few bits."""
+    """The bound is halfway between free and uniform breakpoints; the fit has shorter coefficients and breakpoints."""
     free, even = (fit(name, "fxp4.8", pieces=8, breakpoints=kind) for kind in ("free", "uniform"))
     bound = (free.error + even.error) / 2
     lean = fit(name, "fxp4.8", pieces=8, error=bound)
@@ -313,7 +313,7 @@ def test_lean_fit_meets_its_error_bound(name):
     assert lean.errors.ulp.max() == lean.error
     bits = [one.segments.slope.width + one.segments.intercept.width for one in (lean, free, even)]
     assert bits[0] < min(bits[1:])
-    # Seven leading bits of twelve tell its pieces apart, and not those of the others.
+    # Seven leading bits of twelve select its pieces; the other fit needs more.
     leading = [all(piece.start % Fraction(1, 8) == 0 for piece in one.segments.pieces) for one in (lean, free, even)]
     assert leading == [True, False, False]
 
@@ -325,7 +325,7 @@ def test_fit_reaches_zero_error_where_possible():
 
 @pytest.mark.parametrize("name", ["tanh", "silu"])
 def test_fit_ignores_unreachable_exponents(name):
-    """What is approximated is near zero; that numbers go to 2^128 or to 2^16 is the same to it."""
+    """All arguments are near zero; a range up to 2^128 or 2^16 makes no difference."""
     near, far, flushed = (fit(name, fmt, pieces=6) for fmt in ("e5m3", "e8m3", "e8m3-ftz"))
     assert 2.0**-6 < near.error < 2.0**-3
     assert near.error == far.error == flushed.error
@@ -362,7 +362,7 @@ def test_fit_clamps_outside_interval():
     assert errors.got[0] == errors.got[errors.x == -1]
 
 
-# What cannot be -----------------------------------------------------------------------------------------------------
+# Errors of requests ---------------------------------------------------------------------------------------------------
 
 
 def raising(x):

@@ -238,7 +238,7 @@ def test_waveform_shows_numbers(fmt, texts, tmp_path):
 
 
 def code_of(fmt, text):
-    """Code of a text such as ``3e00(sign=0,exponent=0f,mantissa=200)``, whose fields are those of the format."""
+    """Return the code of a text such as ``3e00(sign=0,exponent=0f,mantissa=200)`` from its fields."""
     code, fields = re.fullmatch(r"([0-9a-f]+)\((.*)\)", text).groups()
     place, found = 0, 0
     parts = dict(part.split("=") for part in fields.split(","))
@@ -252,7 +252,7 @@ def code_of(fmt, text):
 
 
 def printed(fmt, codes, capsys):
-    """What a design prints of codes."""
+    """Return the output of a design that prints codes."""
     m = Module()
     m.domains.sync = ClockDomain()
     signal = Signal(fmt)

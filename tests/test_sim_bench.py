@@ -1,4 +1,4 @@
-"""The bench on units that are right, and on runs that must not pass for right."""
+"""Bench on correct units, and on runs that must fail."""
 
 import re
 import shlex
@@ -83,7 +83,7 @@ def test_catalogue_rows_all_have_a_bench_plan() -> None:
 
 
 def test_stream_repeats_few_vectors() -> None:
-    """So that there are as many stalls as of other units, between any two of them."""
+    """Repeated vectors give a stream the same number of stalls between any two vectors."""
     unit = build("convert", "e2m1", to="e3m2")
     chosen = plan(unit, seed=0)
     assert chosen.vectors.count == len(chosen.plain["a"]) == 16
@@ -233,7 +233,7 @@ def test_waveform_has_numbers() -> None:
     assert not any(re.match(r"\$|.*_part", name) for name in names)
 
 
-# The parts ---------------------------------------------------------------------------------------------------------
+# Parts ---------------------------------------------------------------------------------------------------------------
 
 
 def test_built_design_needs_no_amaranth(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,5 +297,5 @@ def test_random_words_lie_at_decision_boundary() -> None:
         != reference(unit, codes | {"random": np.full_like(word, (1 << 32) - 1)})["o"]
     )
     assert inexact > 200
-    # Even rows hold the least word that rounds up, odd ones the one before it.
+    # Even rows have the smallest word that rounds up, odd rows the word below it.
     assert np.count_nonzero((at != below) | (at != above)) == inexact

@@ -22,7 +22,7 @@ from tests.short_form import build
 
 
 class Counter(Progress):
-    """Counts the vectors, and presses Ctrl-C after some."""
+    """Progress that counts vectors and raises Ctrl-C after some of them."""
 
     def __init__(self, stop_after: int | None = None) -> None:
         self.stop_after = stop_after
@@ -41,7 +41,7 @@ class Counter(Progress):
 
 @pytest.fixture(autouse=True)
 def states(own_build: Path) -> Path:
-    """States and results of a test's own, beside the models that all share."""
+    """Return a folder of states and results for this test only, with the shared compiled models."""
     return own_build / "cache" / "sweeps"
 
 
@@ -90,7 +90,7 @@ def test_sweep_resumes_after_interrupt(small_chunks: None) -> None:
     assert rest.before == stopping.count
     assert rest.before + rest.count == 1 << 16
     assert any(note.startswith("resumed at") for note in result.notes)
-    # A finished sweep leaves no state: the next one runs in full, and so does one that is told to restart.
+    # A finished sweep leaves no state, so that the next one runs in full; --restart discards a state.
     for restart in (False, True):
         full = Counter()
         assert sweep(unit, progress=full, restart=restart).passed
@@ -118,7 +118,7 @@ def test_sweep_ignores_truncated_state(states: Path, small_chunks: None) -> None
 
 
 class Wrong(Mul):
-    """Wrong for a single pair of operands."""
+    """Multiplier that is wrong for a single pair of operands."""
 
 
 def test_sweep_finds_single_wrong_pair(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> None:

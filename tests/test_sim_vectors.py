@@ -1,4 +1,4 @@
-"""Vectors: all of them where they are few, and hard ones where they are many."""
+"""Vectors: exhaustive for small units, directed for large ones."""
 
 import math
 from fractions import Fraction
@@ -110,7 +110,7 @@ def share(values: list[bool]) -> float:
 
 
 class Judged:
-    """How often directed vectors do to a sum of terms what they are made for, as decoded numbers tell."""
+    """Counter of corner cases that directed vectors of a sum of terms reach, by decoded numbers."""
 
     def __init__(self, inputs: Ports, terms: list[tuple[str, ...]], fmt: Format, limit: int = 2000) -> None:
         operands = {port.name: port.fmt for port in inputs}
@@ -137,7 +137,7 @@ def test_directed_products_cover_corner_cases(text: str) -> None:
     fmt = parse(text)
     judged = Judged(ports(a=fmt, b=fmt), [("a", "b")], fmt)
     assert share(judged.special) > 0.005 or not fmt.has_nan
-    # A product of integers is one; one of fractions below one does not grow, but -1 times -1 is no such fraction.
+    # Integer products are integers; products of fractions below one stay below one, except for -1 times -1.
     assert share(judged.tie) > 0.02 or text in ("int8", "int64")
     assert share(judged.overflow) > (0.05 if fmt.largest >= 1 else 0) or text == "ufxp0.8"
     assert judged.ends == {fmt.lowest, fmt.largest} or fmt.largest < 1
@@ -152,7 +152,7 @@ def test_directed_sums_cover_corner_cases(names: str, text: str) -> None:
     assert share(judged.tie) > 0.02 or "fxp" in text or "int" in text
     assert share(judged.overflow) > 0.005
     assert share(judged.zero) > 0.01 or fmt.lowest == 0
-    # Numbers of few bits cancel to a sixteenth hardly ever.
+    # Numbers of few bits rarely cancel to a sixteenth.
     assert share(judged.cancelled) > 0.001 or fmt.lowest == 0 or fmt.precision <= 4
     assert share(judged.sticky) > 0.02 or "fxp" in text or "int" in text
     assert judged.ends == {fmt.lowest, fmt.largest}
@@ -207,7 +207,7 @@ def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) 
     assert share(judged.tie) > 0.01 or texts[1] == "int32"
     assert share(judged.zero) > 0.001 or texts[0] == "ufxp0.8"
     assert share(judged.cancelled) > 0.002 or texts[0] == "ufxp0.8"
-    # A product of two 8-bit numbers beside the largest one does not vanish behind 32 bits.
+    # A product of two 8-bit numbers next to the largest one is not negligible beyond 32 bits.
     assert share(judged.sticky) > 0.03 or texts[0] in ("int8", "fxp1.7")
     if addend:
         assert judged.ends == {o.lowest, o.largest}
@@ -257,7 +257,7 @@ def test_sampled_products_are_often_subnormal() -> None:
 
 
 def is_tie(fmt: Format, value: Fraction) -> bool:
-    """Whether a number other than zero is exactly halfway: any change, however small, decides how it is rounded."""
+    """Return True if a nonzero number is exactly halfway, so that any change of it decides the rounding."""
     for small in (Fraction(1, 2**100), Fraction(1, 2**5000)):
         if fmt.encode(value * (1 - small), RN) == fmt.encode(value * (1 + small), RN):
             return False
@@ -390,7 +390,7 @@ def test_chains_cancel_terms(names: list[str], negated: list[str], text: str) ->
         before = grid.negated(steps[name]) if name in negated else steps[name]
         undone &= before[:-1] == steps[name][1:]
     assert undone.sum() > 50
-    # A unit that can subtract by itself does so, whatever numbers it has.
+    # A unit with subtraction uses it for any numbers.
     steps = vectors.chains(ports(**shapes, subtract=1), [fmt], 1000, 0)
     undone = steps["subtract"][:-1] != steps["subtract"][1:]
     for name in names:
@@ -405,5 +405,5 @@ def test_chains_start_at_reset_and_use_load_and_clear() -> None:
     assert not steps["clear"][:16].any()
     assert 50 < steps["load"].sum() < 400
     assert 50 < steps["clear"].sum() < 400
-    # Both at once happens, because load goes first then.
+    # Both occur at once, because load has priority.
     assert (steps["load"] & steps["clear"]).any()

@@ -1,4 +1,4 @@
-"""Statistics of stochastic rounding: laws of the sources, what is counted, and the tables and plots of it."""
+"""Statistics of stochastic rounding: exact probabilities, counts, tables and plots."""
 
 import csv
 import math
@@ -25,7 +25,7 @@ from halfulp.golden.random import of_stream
 from halfulp.hdl.formats.source import Lfsr, Plateau, Stream
 from halfulp.tools.plots import plot_chances, write
 
-# The law ---------------------------------------------------------------------------------------------------------
+# Probability ---------------------------------------------------------------------------------------------------------
 
 LAWS = [
     *((Lfsr(width), bits) for width in range(2, 11) for bits in range(1, width + 1)),
@@ -35,7 +35,7 @@ LAWS = [
 
 @pytest.mark.parametrize(("source", "bits"), LAWS, ids=str)
 def test_probability_matches_full_period(source, bits):
-    """For every fraction that ends one bit below those which the rounder looks at."""
+    """Every fraction that ends one bit below the bits that the rounder uses."""
     for stream in (Stream(source, 1), Stream(source, 1, 1), Stream(source, 1, source.width - 1, complemented=True)):
         words = of_stream(stream, source.period, bits)
         codes = torch.arange(1 << (bits + 1))
@@ -43,8 +43,8 @@ def test_probability_matches_full_period(source, bits):
         laws = [stream.chance_of_up(Fraction(code, len(codes)), bits) for code in codes.tolist()]
         assert laws == [Fraction(up, source.period) for up in ups]
         assert stream.mean_chance_of_up(bits) == sum(laws) / len(laws)
-        # The rounder tells apart what its steps are. Of complements as wide as the LFSR none is large enough for the
-        # first of them, so that it is like zero.
+        # The number of steps is the number of distinct probabilities. For complements as wide as the LFSR no word is
+        # large enough for the first step, which therefore equals zero.
         alike = isinstance(source, Lfsr) and stream.complemented and bits == source.width
         assert len(set(laws)) == stream.steps(bits) - alike
 
@@ -55,9 +55,9 @@ def test_probability_matches_closed_form():
     assert [plateau.chance_of_up(f, 3) for f in eighths] == [0, *(Fraction(2 * k - 1, 14) for k in range(1, 8))]
     assert [naive.chance_of_up(f, 3) for f in eighths] == [Fraction(k, 7) for k in range(8)]
     assert [wide.chance_of_up(f, 8) for f in eighths] == [Fraction(k * 32 << 16, 2**24 - 1) for k in range(8)]
-    # A float is the number that it is, and what is below the bits looked at is dropped.
+    # A float is converted exactly, and bits that the rounder does not use are dropped.
     assert plateau.chance_of_up(0.49, 3) == plateau.chance_of_up(0.375, 8) == Fraction(5, 14)
-    # Without anything dropped a plateau is unbiased; dropping takes half of its last place.
+    # A plateau source is unbiased without dropped bits; with them the bias is half of the last used place.
     assert plateau.mean_chance_of_up(3) == Fraction(7, 16)
     assert naive.mean_chance_of_up(3) == Fraction(1, 2)
 
@@ -127,7 +127,7 @@ def test_count_ups_matches_plain_loop(text):
 
 
 def test_count_ups_uses_each_word_once(monkeypatch):
-    """Each word is used once, and the counts differ from the law by no more than chance."""
+    """Each word is used once, and the counts differ from the exact probability only by chance."""
     taken = []
     plain = golden.convert
 
@@ -159,12 +159,12 @@ def count_of(text, rounds, ups):
 
 
 def test_chi_square_matches_hand_calculation():
-    """Of plateau3 at 0, 1/4, 1/2, 3/4: 3, 7 and 11 of 14 go up, and none at 0."""
+    """Counts of plateau3 at 0, 1/4, 1/2, 3/4: 0, 3, 7 and 11 of 14."""
     total, freedom = count_of("plateau3", 140, [0, 36, 70, 104]).chi_square()
-    # Six off where 30 and 110 are expected, and where 110 and 30 are.
+    # Six off where 30 and 110 are expected, and where 110 and 30 are expected.
     assert total == pytest.approx(2 * (36 / 30 + 36 / 110))
     assert freedom == 3
-    # Of two degrees of freedom the tail is exp(-x / 2). naive3 at quarters has three; at 0 and 1/2 there is one.
+    # With two degrees of freedom the tail is exp(-x / 2). naive3 at quarters has three; at 0 and 1/2 it has one.
     one = count_of("naive3", 70, [0, 46])
     assert one.chi_square() == (pytest.approx(36 / 40 + 36 / 30), 1)
     assert one.p_value() == pytest.approx(math.erfc(math.sqrt(2.1 / 2)))
@@ -181,7 +181,7 @@ def test_chi_square_of_impossible_counts_is_infinite():
         count = count_of("naive3", 7, [*possible[:index], up, *possible[index + 1 :]])
         assert count.chi_square() == (math.inf, 6)
         assert count.p_value() == 0
-    # Nothing is left to chance, and nothing differs.
+    # Probabilities of 0 and 1 with correct counts.
     assert (count_of("naive3", 7, [0]).chi_square(), count_of("naive3", 7, [0]).p_value()) == ((0, 0), 1)
 
 
@@ -222,7 +222,7 @@ def test_stats_tables_have_counts(measurements):
     whole, part = table.frame.to_dict("records")
     assert (whole["chi-square"], whole["freedom"], whole["p"]) == (0, 224, 1)
     assert (whole["bias, no drop"], whole["expected bias"]) == (0, -1 / 16)
-    # Just below a quarter, one in 14 goes up.
+    # Just below a quarter, one word in 14 rounds up.
     assert (whole["largest error"], whole["at"]) == (pytest.approx(1 / 14 - 63 / 256), 63 / 256)
     assert part["chi-square"] > 0
     assert part["p"] < 1
@@ -254,11 +254,11 @@ def test_stats_plots_have_two_panels_per_source(measurements, sources):
     assert len(figure.axes) == 2 * sources
     titles = [panel.get_title() for panel in figure.axes if panel.get_title()]
     assert titles == [f"{count.rounder.name}, sr3" for count in counts]
-    # All of a kind have the same axes.
+    # All panels of a kind have the same axes.
     assert len({panel.get_ylim() for panel in figure.axes}) == 2
 
 
-# The command -----------------------------------------------------------------------------------------------------
+# Command -------------------------------------------------------------------------------------------------------------
 
 
 def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):
@@ -281,7 +281,7 @@ def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):
     plot_coverage = ET.parse(folder / "stats-sru.svg").getroot()
     assert plot_coverage.tag == "{http://www.w3.org/2000/svg}svg"
     assert "date" not in (folder / "stats-sru.svg").read_text()
-    # Again, to where the build folder is told to be.
+    # Again, in the configured build folder.
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     code, _, err = halfulp("stats", "sru", *options[:-2])
     assert code == 0

@@ -1,4 +1,4 @@
-"""The stochastic rounder with its carry beside the floor, and the decision that both are made of."""
+"""Stochastic rounder: floor and carry match the rounded result, and both match the decision on discarded bits."""
 
 import random
 
@@ -60,7 +60,7 @@ def test_sru_of_few_bits_has_no_adder():
     ],
 )
 def test_sru_floor_plus_carry_matches_rounded(a, o, bits):
-    """On every code and every word, with the exact model as the judge of both."""
+    """Every code and every word, compared with the exact model."""
     a, o, rounding = parse(a), parse(o), stochastic(bits)
     codes, words = torch.arange(1 << a.width), torch.arange(1 << bits)
     codes, words = codes.repeat_interleave(1 << bits), words.repeat(1 << a.width)

@@ -1,4 +1,4 @@
-"""What a study says: how its file is read, what is refused, and how far dot products are from exact sums."""
+"""Studies: reading files, refusing bad ones, and the error of dot products against exact sums."""
 
 import json
 import math
@@ -175,7 +175,7 @@ def test_study_rejects_bad_toml(tmp_path, text, kind, keyword):
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
-    """A build folder with nothing in it."""
+    """Return an empty build folder."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     return tmp_path / "build"
 
@@ -215,7 +215,7 @@ def test_last_place_of_values(fmt, value, place):
     "text", ["e5m2*e5m2+e6m5.rn", "fxp2.4*fxp2.4+fxp4.4.rz", "posit8*e4m3fn+posit8.rn", "e4m3*e4m3=e4m3.rn+e5m4.rd"]
 )
 def test_dot_errors_match_scalar_model(build, text):
-    """All is done once more, in fractions of single codes."""
+    """Recompute everything in fractions of single codes."""
     mac, settings = MacSpec.parse(text), Dots(lengths=(5,), count=6, seed=3, scale=2.0, distributions=("uniform",))
     (((found,),)) = [errors([mac], settings)]
     x, y = (
@@ -262,18 +262,18 @@ def test_dot_errors_depend_on_settings(build):
         )
     ] + [error_of(other) for other in ("e5m2*e5m2+e6m5.sr4", "e5m2*e5m2+e6m5.sr4@lfsr15", "e5m2*e5m2+e6m5.rn")]
     assert len({error.relative for error in (plain, *others)}) == 10
-    # Words from ports depend on the seed as the operands do.
+    # Words from ports depend on the seed, as operands do.
     assert error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4") == error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4")
 
 
 def test_dot_error_of_wide_exact_accumulator_is_below_half_ulp(build):
     assert 0 < error_of("e5m2*e5m2+exact=bf16.rn", lengths=(64,)).ulp < 0.5
-    # Nothing is lost, so nothing is off.
+    # The accumulator loses nothing, so the error is zero.
     assert error_of("fxp4.4*fxp4.4+fxp12.8.rn").relative == 0
 
 
 def test_dot_error_against_drawn_includes_operand_rounding(build):
-    """Of products that are added exactly, and read in a format that holds their sums."""
+    """Products are added exactly and read in a format that holds their sums."""
     x, y = (dots_module._drawn(Dots(count=16), "normal", 8, side) for side in (0, 1))
     rounded_x, rounded_y = (golden.decode(golden.encode(values, "fxp4.4"), "fxp4.4") for values in (x, y))
     exact_sums, sums = (x * y).sum(1), (rounded_x * rounded_y).sum(1)

@@ -1,4 +1,4 @@
-"""What a component costs: what is counted, what is remembered, and what goes wrong."""
+"""Costs of components: counting, caching and errors."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ XOR = "module gate(input a, input b, input clk, output c); {} endmodule\n"
 
 
 class Counter(wiring.Component):
-    """A component that is none of the library's."""
+    """Component that is not a unit of the library."""
 
     en: In(1)
     count: Out(8)
@@ -52,14 +52,14 @@ class Counter(wiring.Component):
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
-    """A build folder with nothing in it."""
+    """Return an empty build folder."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     return tmp_path / "build"
 
 
 @pytest.fixture
 def compiled(build):
-    """The compiled nextpnr of the other tests, in that folder."""
+    """Link the compiled nextpnr of other tests to that folder."""
     found = Path(__file__).resolve().parent.parent / "build" / "nextpnr"
     found.mkdir(parents=True, exist_ok=True)
     build.mkdir()
@@ -67,7 +67,7 @@ def compiled(build):
 
 
 def broken(monkeypatch):
-    """Yosys is gone."""
+    """Hide Yosys."""
     for room in (synth, route):
         monkeypatch.setattr(room, "python", lambda module, folder: ["/nowhere/yosys"])
 
@@ -96,14 +96,14 @@ def test_cost_shares_of_a_device():
         lut=half, luts=(0, 0, 0, half, 0, 0), ff=8_364, carry=0, mux=9, dsp=39, bram=52, uram=0, memory=0, path=1
     )
     assert cost.shares(ECP5) == {"LUT": 0.5, "FF": 0.1, "carry": 0, "DSP": 0.25, "BRAM": 0.25, "URAM": 0}
-    # The adder of a carry chain is made of the two tables beside it.
+    # The adder of a carry chain uses the two tables next to it.
     assert replace(cost, carry=8_364).shares(ECP5)["LUT"] == pytest.approx(0.7)
     assert replace(cost, carry=8_364).shares(VU9P)["LUT"] == cost.lut / VU9P.lut
 
 
 def test_targets_are_distinct():
     assert len({target.name for target in TARGETS.values()}) == len(TARGETS) == 10
-    # Published by their makers as numbers of slices, of 4 tables (DS180) and of 8 in a CLB.
+    # Vendors publish numbers of slices with 4 tables (DS180) and CLBs with 8.
     assert (TARGETS["artix100t"].carry, TARGETS["u250"].carry) == (15_850, 216_000)
     with pytest.raises(ValueError) as caught:
         target_of("vu13p")
@@ -120,7 +120,7 @@ OWN = {
 }
 REQUESTS = [short(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]
 STATE = {"mac": 6, "accumulate": 6, "quire": 42}
-"""Flip-flops of the units that have some: those of an e3m2fn sum, and of a quire of 10 bits, 31 above, and its NaN."""
+"""Flip-flops of stateful units: 6 of an e3m2fn sum; 42 of a quire with 10 bits, 31 guard bits and its NaN."""
 
 
 def measure(component, target, **options):
@@ -129,7 +129,7 @@ def measure(component, target, **options):
 
 
 class Together(wiring.Component):
-    """Several units side by side."""
+    """Units side by side."""
 
     def __init__(self, units):
         self.units = units
@@ -152,20 +152,20 @@ class Together(wiring.Component):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", DEVICES, ids=lambda target: target.name)
 def test_catalogue_units_synthesise_for_every_family(target, build):
-    """All at once: Yosys reads the family's library for longer than it works on these."""
+    """All units in one run, because loading a family's library takes longer than mapping them."""
     units = dict(zip(CATALOGUE, (request.component() for request in REQUESTS), strict=True))
     cost = measure(Together(units), target, name="together")
     assert cost.ff == sum(STATE.values())
     assert (cost.dsp, cost.bram, cost.memory, cost.fmax) == (0, 0, 0, None)
     assert 300 < cost.lut < 1500
-    # A chain of a bit a table: the 42 bits of a quire, and more to round them.
+    # A carry chain with a bit per table: the 42 bits of a quire, and more to round them.
     assert 42 < cost.carry * target.family.luts_per_carry < 1600
     assert 10 < cost.path < 60
     assert max(cost.shares(target).values()) < 0.03
 
 
 def test_multiplier_maps_to_luts_or_dsp(build):
-    """Nine bits by nine, in a block of any family."""
+    """A product of nine by nine bits fits a block of any family."""
     module = Module("module gate(input [8:0] a, b, output [17:0] o); assign o = a * b; endmodule\n", "gate")
     (tables,) = measure_modules([module], VU9P)
     assert tables.dsp == 0
@@ -204,7 +204,7 @@ def test_route_places_unit_once(build, monkeypatch, compiled):
 
 def test_registered_wrapper_delays_two_cycles():
     unit = Registered(short("mac", "e2m1fn", acc="e3m2fn").component())
-    # One more than the accumulator's own, on either side.
+    # Two cycles more than the accumulator, one on either side.
     values = [2, 3, 4, 5, 6]
     seen = []
 
@@ -220,7 +220,7 @@ def test_registered_wrapper_delays_two_cycles():
     simulator.add_clock(1e-6)
     simulator.add_testbench(drive)
     simulator.run()
-    # One times each: 1, 1.5, 2, 3 and 4 as e3m2fn.
+    # Multiplied by one: 1, 1.5, 2, 3 and 4 as e3m2fn.
     assert seen[2:7] == [0x0C, 0x0E, 0x10, 0x12, 0x14]
 
 
@@ -231,12 +231,12 @@ def test_route_rejects_targets_without_open_tools():
 
 def test_component_is_measured_once(build, monkeypatch):
     cost = measure(Counter(), VU9P, name="counter")
-    # The eighth of a carry chain of 8 is a CARRY8; the lowest bit's inverter is no table.
+    # An eighth of a carry chain is a CARRY8; the inverter of the lowest bit is not counted as a table.
     assert (cost.ff, cost.carry, cost.dsp, cost.bram) == (8, 1, 0, 0)
     assert cost.path > 1
     broken(monkeypatch)
     assert measure(Counter(), VU9P, name="counter") == cost
-    # Other Verilog is another component, and so is one with another constant around it.
+    # Other Verilog or other constant inputs are a different component.
     with pytest.raises(ToolError, match="Yosys on other could not be started"):
         measure(Counter(), VU9P, name="other")
     with pytest.raises(ToolError, match="could not be started"):
@@ -313,7 +313,7 @@ def test_ctrl_c_ends_yosys(build):
     process = subprocess.Popen([sys.executable, "-m", "halfulp", "report", "sru"], stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
-        # A log is there before the process that writes it.
+        # The log exists before the process that writes it.
         while not at_work_in(build):
             assert process.poll() is None
             assert time.monotonic() < deadline
@@ -330,7 +330,7 @@ def test_ctrl_c_ends_yosys(build):
 
 
 def at_work_in(folder: Path) -> list[Path]:
-    """Where processes are that work in a folder."""
+    """Return the working folders of processes below a folder."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Systolic arrays in RTL against `golden.gemm`, to the bit and to the cycle."""
+"""Systolic arrays in RTL against `golden.gemm`, exact in bits and cycles."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ from halfulp.units.systolic import Chain, Grid, array
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 PRODUCTS = 40 if EXHAUSTIVE else 10
-"""Of one array, sizes from 1 to 20; every second one with stalls."""
+"""Products per array, with sizes from 1 to 20; every second one has stalls."""
 
 SIZES = (1, 2, 3, 8)
 
@@ -61,11 +61,11 @@ ALL = [
     for place, n in enumerate(SIZES)
     for kind in ((Chain, Grid)[(place + turn // len(SIZES)) % 2],)
 ]
-"""Each description with each size as n and as m, on the one array or the other."""
+"""Each description with each size as n and as m, on one of the arrays."""
 
 
 def operands(rng, mac, n, k, m):
-    """Numbers of middling size, and among them any codes."""
+    """Return codes of moderate numbers, with some arbitrary codes."""
     codes = []
     for fmt, shape in ((mac.a, (n, k)), (mac.b, (k, m))):
         numbers = golden.encode(torch.from_numpy(rng.normal(size=shape) * (2 if isinstance(fmt, Fixed) else 1)), fmt)
@@ -75,12 +75,12 @@ def operands(rng, mac, n, k, m):
 
 
 def stalls(rng):
-    """Each stream waits as often as it likes, one of them perhaps never."""
+    """Return random stall rates per stream, some of them zero."""
     return {name: rng.random(997) < rng.uniform(0.05, 1.1) for name in ("tile", "a", "b", "c")}
 
 
 class Together(wiring.Component):
-    """Arrays side by side, for one model of all takes less time to build than one of each."""
+    """Arrays side by side, because one model compiles faster than many."""
 
     def __init__(self, arrays):
         self.arrays = arrays
@@ -106,7 +106,7 @@ def members(made):
 
 
 def check(*arrays, products=PRODUCTS, seed=1):
-    """Products on each array, one after the other: bits, cycles, and that nothing else comes out."""
+    """Run products on each array in sequence; check bits, cycles, and that no further results appear."""
     rng = np.random.default_rng(seed)
     steps = [0] * len(arrays)
     with CompiledModel.of_streams(Together(arrays)) as streams:
@@ -145,7 +145,7 @@ def test_arrays_match_golden_products(makes):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Chain, Grid] if EXHAUSTIVE else [Chain])
 def test_arrays_keep_macs_busy(kind):
-    """64 x 256 x 64 on 8 x 8 of them: 97 of 100 cycles are steps, counting all from first operand to last result."""
+    """For 64 x 256 x 64 on 8 x 8, 97 % of all cycles from the first operand to the last result are steps."""
     mac = MacSpec.parse("int3*int3+int9.rn")
     made = kind(mac=mac, n=8, m=8, build=Build(pipeline=2))
     a, b = operands(np.random.default_rng(2), mac, 64, 256, 64)
@@ -165,7 +165,7 @@ def test_arrays_comparison_detects_swapped_seed():
 
 
 def test_arrays_comparison_detects_lost_vector(monkeypatch):
-    """A queue that is a place shorter than the vectors that are asked for: nothing is lost unless the end waits."""
+    """A queue that is one place too short loses a vector, unless the end waits."""
     monkeypatch.setattr(array, "SyncFIFO", lambda width, depth: SyncFIFO(width=width, depth=depth - 1))
     made = Chain(mac="int3*int3+int9.rn", n=2, m=1)
     check(made, products=1)
@@ -174,7 +174,7 @@ def test_arrays_comparison_detects_lost_vector(monkeypatch):
 
 
 class Streaming(wiring.Component):
-    """Two streams that each hold a payload; the second one lets go of it, taken or not."""
+    """Two streams with a payload each; the second withdraws its payload before transfer."""
 
     name = "streaming"
     x: In(stream.Signature(70))
@@ -206,7 +206,7 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
         assert np.array_equal(unpack(passed.words["bad"], [9]), y)
         assert passed.faults == {"good": 0, "bad": 0}
         assert passed.accepted == {"x": 40, "y": 40}
-        # One payload every other cycle; the last one is taken a cycle after it was sent.
+        # One payload every other cycle; the last one transfers a cycle after it was sent.
         assert passed.cycles == {"x": 79, "y": 79, "good": 80, "bad": 80}
         go = {name: np.arange(7) % 7 == 0 for name in ("good", "bad")}
         passed = streams.stream(sent, {"good": 40, "bad": 40}, go=go, limit=1000)
@@ -261,7 +261,7 @@ def test_systolic_rejects_bad_parameters(make, error, keyword):
     assert keyword in str(caught.value)
 
 
-# The golden model's dealing of words --------------------------------------------------------------------------------
+# Random words of tiled products in the golden model -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_systolic_rejects_bad_parameters(make, error, keyword):
     "tiling", [Tiling(2, 3, 2), Tiling(1, 1), Tiling(3, 2), Tiling(8, 8, 4), Tiling(2, 3, 2, 2)], ids=str
 )
 def test_tiled_gemm_takes_one_word_per_step(text, tiling, monkeypatch):
-    """Step by step through all tiles, padding too; in one piece or in several."""
+    """Compute step by step through all tiles with padding, in one call or in several."""
     mac = MacSpec.parse(text)
     rng = np.random.default_rng(4)
     batch, n, k, m = 2, 5, 3, 13

@@ -16,7 +16,7 @@ from tests.test_gemm_kernels import compare
 
 
 def published(bits: str) -> Fraction | None:
-    """Number of a string of bits by Definition 1 of the paper; None for NaR."""
+    """Return the number of a bit string by Definition 1 of the paper; None for NaR."""
     n = max(len(bits), 12)
     if set(bits[1:]) <= {"0"}:
         return None if bits[0] == "1" else Fraction(0)
@@ -51,7 +51,7 @@ def test_wide_takum_decodes_as_published(width):
 
 @pytest.mark.parametrize("width", [2, 3, 5, 8, 12, 13])
 def test_takum_encodes_to_neighbours_of_the_string(width):
-    """The takum of one bit more between two neighbours decides which is nearest."""
+    """The takum of one more bit between two neighbours decides which is nearest."""
     fmt, finer = Takum(width), Takum(min(width + 1, 64))
     for code in range(1, fmt.max_code):
         low, high = (Fraction(fmt.decode(place)) for place in (code, code + 1))
@@ -98,7 +98,7 @@ def test_takum8_matches_exact_on_all_inputs(name, mode):
     words = torch.from_numpy(np.random.default_rng(2).integers(0, 16, 1 << 16)) if rounding.bits else None
     how = {"a": fmt, "b": fmt, "o": fmt, "rounding": rounding}
     found = getattr(golden, name)(x, y, **how, random=words).tolist()
-    # The whole table takes minutes in fractions; of each mode another part.
+    # The whole table takes minutes in fractions, so each mode tests another part.
     for at in range(len(name) + [*MODES, "sr4"].index(mode), 1 << 16, 7):
         word = 0 if words is None else int(words[at])
         expected = getattr(exact, name)(int(x[at]), int(y[at]), **how, random=word)

@@ -1,4 +1,4 @@
-"""`halfulp tile`: a folder of kernels for a card, each file run or read as its tool would; and what does not fit."""
+"""`halfulp tile`: a folder of kernels for a card; each file is run or parsed as its tool would."""
 
 import re
 import runpy
@@ -33,7 +33,7 @@ COST_MODEL = CostModel(
 
 
 def written(*words):
-    """The command, as if what kernels cost were known."""
+    """Run the command with given costs instead of synthesis."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("halfulp.fpga.vendor.tile.cores_cost_model", lambda *_, **__: COST_MODEL)
         answer = CliRunner().invoke(tile, [*map(str, words)])
@@ -42,7 +42,7 @@ def written(*words):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What the command writes for three small cores."""
+    """Run the command for three small cores."""
     made = tmp_path_factory.mktemp("tile") / "a folder" / "out"
     words = ("--mac", MAC, "--n", 2, "--m", 3, "--depth", 4, "--cores", 3, "--board", "u55c", "-o", made)
     code, said = written(*words)
@@ -60,7 +60,7 @@ def test_tile_writes_all_files(folder):
         "halfulp_gemm.v", "kernel.xml", "package.tcl", "link.cfg", "host.py", "Makefile",
         "tile/flow.tcl", f"tile/{bare}.v", f"tile/{bare}.xdc",
     }  # fmt: skip
-    # Another call leaves them alone.
+    # Another call does not change the files.
     code, said = written("-o", folder)
     assert code == 2
     assert "is not empty" in said
@@ -75,7 +75,7 @@ def test_tile_of_board_without_platform_is_bare(tmp_path):
 
 
 def ports(folder):
-    """Ports of the kernel's module, and how wide they are."""
+    """Return the ports of the kernel's module and their widths."""
     text = (folder / f"{KERNEL}.v").read_text()
     module = re.search(rf"^module {KERNEL}\(.*?\);(.*?)^endmodule", text, re.M | re.S)[1]
     found = re.findall(r"^\s*(?:input|output)\s+(?:\[(\d+):0\]\s+)?(\w+)\s*;", module, re.M)
@@ -93,7 +93,7 @@ def test_tile_kernel_xml_matches_verilog(folder):
     assert [arg.get("name") for arg in args] == [argument.name for argument in ARGUMENTS]
     assert [int(arg.get("offset"), 16) for arg in args] == [argument.offset for argument in ARGUMENTS]
     assert {arg.get("port") for arg in args} == {"s_axi_control", *MASTERS}
-    # Each register has its place for itself.
+    # No two registers overlap.
     ends = [argument.offset + argument.bits // 8 for argument in ARGUMENTS]
     assert all(end <= argument.offset for end, argument in zip(ends, ARGUMENTS[1:], strict=False))
 
@@ -127,13 +127,13 @@ def test_tile_link_configuration_matches_board(folder):
         f"{name}.{port}" for name in names for port in MASTERS
     ]
     assert found["clock"]["freqHz"] == [f"300000000:{name}.ap_clk" for name in names]
-    # XRT has 63 letters for a kernel and its instance.
+    # XRT limits the names of a kernel and its instance to 63 letters together.
     assert len(f"{KERNEL}:{KERNEL}_31") < 64
 
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_tile_host_program_runs(folder, flip, monkeypatch, capsys):
-    """It runs, with a card that computes what the kernels do, and finds a wrong bit."""
+    """The program runs with a card that computes like the kernels, and detects a wrong bit."""
     name = str(folder / "host.py")
     card = runpy.run_path(name)["TILE"]
     assert (card.tiling, card.cores, card.spec) == (array(SPEC, 2, 3, 4).tiling, 3, SPEC)
@@ -209,7 +209,7 @@ def test_tile_rejects_design_that_does_not_fit():
         replace(small, cores=1).check(Resources(lut=439_681, ff=0, dsp=0, bram=0, uram=0))
 
 
-# What arrays cost ----------------------------------------------------------------------------------------------------
+# Cost model -----------------------------------------------------------------------------------------------------------
 
 
 def test_cost_model_is_exact_for_bilinear_costs():
@@ -222,7 +222,7 @@ def test_cost_model_is_exact_for_bilinear_costs():
 
 
 def test_cost_model_from_records_predicts_larger_arrays():
-    """The project's own, of small arrays; a larger one is within a few percent of what they tell."""
+    """Records of small arrays predict a larger one within a few percent."""
     arrays = {size: array(SPEC, *size) for size in (*SMALL, (4, 4))}
     found = recorded([arrays[size].name for size in arrays], TARGETS["u55c"])
     told = CostModel(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
@@ -246,7 +246,7 @@ def test_cost_model_synthesises_missing_records(monkeypatch):
     monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top: "")
     found = cost_model(lambda n, m: array(MacSpec.parse("e2m1fn*e2m1fn+e4m3.rn"), n, m, 2), TARGETS["u250"])
     assert asked == [f"chain_{n}x{m}_e2m1fn_e2m1fn_e4m3_rn_d2" for n, m in SMALL]
-    # A memory of lookup tables is eight of them, at most.
+    # A memory made of lookup tables counts as eight of them.
     assert found.cells(1, 1).lut == 9
     assert found.cells(2, 2).lut == 13
     assert found.cells(3, 3).lut == 9 + 2 * 1 + 2 * 2 + 4 * 1

@@ -1,4 +1,4 @@
-"""Training runs: from files and shipped images to a row of a table; stopped, killed and resumed to the same bits."""
+"""Training runs: data, table of results, and identical bits after stop, kill and resumption."""
 
 import csv
 import gzip
@@ -30,7 +30,7 @@ from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.paths import build_root
 
 SR = "e5m2*e5m2+e6m5.sr10"
-# The last layer alone, rounded at random in every way there is, so that a step takes no time.
+# Only the last layer is converted, with stochastic rounding everywhere, so that a step is fast.
 SMALL = f'mac = "fp32"\n[layers."11"]\nmac = "{SR}"\nweights = "sr3"\nupdate = "e5m9.sr8"\nmaster = true\n'
 PROGRAM = [sys.executable, "-m", "halfulp"]
 
@@ -53,7 +53,7 @@ def test_mnist_sample_ships():
     assert (len(some.train[0]), len(some.test[0])) == (40, 10)
     assert torch.equal(some.train[0], digits.limited(40).train[0])
     assert some.digest == digits.limited(40).digest != digits.digest
-    # The second time from the build folder, to the same numbers.
+    # The second load reads the build folder, with the same values.
     assert mnist(None).digest == digits.digest
 
 
@@ -123,7 +123,7 @@ def test_cifar10_files_load(tmp_path):
     assert moved.shape == (20, 3, 32, 32)
     wide = torch.nn.functional.pad(found.train[0], (4, 4, 4, 4))
     both = torch.stack([wide, wide.flip(-1)])
-    # Each is somewhere in its padded image, or in the mirrored one.
+    # Each image is somewhere in its padded image, or in the mirrored one.
     for number, image in enumerate(moved):
         windows = both[:, number].unfold(2, 32, 1).unfold(3, 32, 1)
         assert (windows == image[None, :, None, None]).flatten(-2).all(-1).all(1).any()
@@ -186,7 +186,7 @@ def plan(network="lenet5", text=SR, **changes):
 
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_networks_train(name, tmp_path):
-    """All by the same lines, in torch's own arithmetic, for some steps."""
+    """All networks train for some steps in torch's arithmetic."""
     if name in ("lenet5", "gru"):
         data = mnist(None).limited(256)
     elif name == "resnet20":
@@ -250,7 +250,7 @@ def test_run_is_deterministic(tmp_path):
     other = small(tmp_path, seed=1)
     other.train()
     assert not torch.equal(other.model[11].weight, whole.model[11].weight)
-    # The update is in its format.
+    # The update is rounded to its format.
     weight = whole.model[11].weight.detach()
     assert torch.equal(weight, torch.ldexp(torch.round(torch.ldexp(weight, torch.tensor(24))), torch.tensor(-24)))
     later = small(tmp_path, batch=3)
@@ -260,7 +260,7 @@ def test_run_is_deterministic(tmp_path):
 
 
 def test_run_uses_one_thread_for_torch_sums(tmp_path):
-    """Be they of layers that are swapped for how their tensors or parameters are rounded."""
+    """Layers with converted tensors or parameters use one thread for torch's sums."""
     for text in ("fp32", "fp32, weights=e5m2.rn", "fp32, update=e6m5.rn"):
         run = Run(plan(text=text), mnist(None).limited(4), tmp_path)
         seen = []
@@ -278,7 +278,7 @@ def test_run_resumes_from_any_step(tmp_path):
         if stopped.step % stopped.per_epoch == 0:
             stopped._end_epoch()
         stopped.save(stopped.checkpoint)
-        # Each step is by another process, as it were.
+        # Each step runs in another process.
         stopped = small(tmp_path)
         stopped.load(stopped.checkpoint)
         assert stopped.step == number + 1
@@ -333,7 +333,7 @@ def words(tmp_path, *more):
 
 @pytest.mark.slow
 def test_run_resumes_after_kill(tmp_path):
-    """By the command: killed outright, stopped, and gone on with."""
+    """The command is killed, stopped and resumed."""
     env = os.environ | {"HALFULP_BUILD": str(build_root())}
 
     def begin(*more):
@@ -378,7 +378,7 @@ def test_run_resumes_after_kill(tmp_path):
     end = whole.train()
     assert found["epochs"][-1] == vars(end)
     assert all(torch.equal(value, found["model"][name]) for name, value in bits(whole).items())
-    # Once more, it is finished already, and its row is there once.
+    # A repeated run is already finished and adds no second row.
     assert begin("--resume").wait() == 0
     (row,) = rows(tmp_path / "results.csv")
     assert (row["mac"], row["network"], row["accuracy"]) == ("mixed", "lenet5", f"{end.accuracy:.4f}")
@@ -388,11 +388,11 @@ def test_run_resumes_after_kill(tmp_path):
 
 
 def test_run_appends_results(tmp_path):
-    """Rows of described arithmetic are those that a study reads."""
+    """A study reads the rows of described arithmetic."""
     table = tmp_path / "results.csv"
     for text, seed in (("fp32", 0), (SR, 0), (SR, 1), (SR, 1)):
         run = Run(plan(text=text, seed=seed), mnist(None).limited(4), tmp_path / "run")
-        # What it would have come to.
+        # The result of an uninterrupted run.
         run.epochs = [Epoch(1, 2.0, 1.5, 91.0)]
         append(table, row_of(run, f"halfulp train --seed {seed}"))
     found = rows(table)
@@ -404,7 +404,7 @@ def test_run_appends_results(tmp_path):
     assert [(one.mac, one.network, one.accuracy) for one in _trained(table)] == [
         (MacSpec.parse(SR), "lenet5", 91.0)
     ] * 2
-    # A column of the user's own stays.
+    # A column added by the user is preserved.
     with table.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["note", *found[0]])
         writer.writeheader()
@@ -508,7 +508,7 @@ def test_run_rejects_formats_wider_than_network(mac, tmp_path):
 
 
 def test_recurrent_network_uses_segments(tmp_path):
-    """Two segments each: the run, its row, and the gradient of the lines in what it learns."""
+    """Two segments each; the run, its row, and the gradient of the segments."""
     third, eighth = Fraction(3, 4), Fraction(1, 8)
     tanh = (Piece(Fraction(0), third, Fraction(0)), Piece(Fraction(1), eighth, Fraction(5, 8)))
     gate = (Piece(Fraction(0), Fraction(1, 4), Fraction(1, 2)), Piece(Fraction(2), Fraction(0), Fraction(1)))

@@ -1,4 +1,4 @@
-"""Descriptions of units, which `halfulp.unit` makes of texts."""
+"""Descriptions of units by `halfulp.unit`, parsed from texts."""
 
 import random
 import subprocess
@@ -30,13 +30,13 @@ TEXTS = [
 ]
 
 
-def test_every_unit_of_the_catalogue_is_described():
+def test_every_unit_of_catalogue_has_description():
     assert {halfulp.unit(text).spec.form.unit for text in TEXTS} == set(UNITS)
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_description_gives_component_reference_and_exact_results(text):
-    """All three of one text: the component has the names of the description, and the models agree on random codes."""
+    """Component, reference and exact results of one text have the same names and agree on random codes."""
     described = halfulp.unit(text)
     assert str(described) == text
     assert halfulp.unit(str(described)) == described == halfulp.unit(described)

@@ -1,4 +1,4 @@
-"""Parameters, ports and names of units, the stream wrapper in Amaranth's own simulator, and the Verilog."""
+"""Parameters, ports and names of units, and the stream wrapper in Amaranth's simulator."""
 
 import pickle
 import random
@@ -115,7 +115,7 @@ DOTS = [(k, c, order) for k in (1, 2, 12) for c in (None, "int8", "posit8") for 
 
 
 def test_sum_units_have_documented_ports():
-    """Operands, start value, what begins a sum, random words, result; and a clock enable where there are registers."""
+    """Ports: operands, start value, start of a sum, random words, result, and a clock enable if there are registers."""
     one, posit, fixed = unsigned(1), parse("posit8"), parse("fxp4.4")
     begin = {"load": one, "clear": one}
     for unit, inputs, o in (
@@ -464,7 +464,7 @@ def test_catalogue_build_has_defaults():
 
 
 class Scaled(wiring.Component):
-    """A design with a dot product in it."""
+    """Design that contains a dot product."""
 
     def __init__(self, unit):
         self.unit = unit
@@ -499,7 +499,7 @@ class Scaled(wiring.Component):
     ],
 )
 def test_dot_works_inside_a_design(a, b, o, order, pipeline):
-    """A result every enabled cycle, as many of these late as the latency says."""
+    """One result per enabled cycle, delayed by the latency."""
     unit = Dot(k=3, a=a, b=b, o=o, order=order, build=Build(pipeline=pipeline))
     top = Scaled(unit)
     rng = random.Random(f"{a}{b}{pipeline}")
@@ -547,7 +547,7 @@ def test_dot_works_inside_a_design(a, b, o, order, pipeline):
     ids=lambda value: getattr(value, "name", None),
 )
 def test_accumulators_match_golden_in_amaranth_simulator(unit, sequence):
-    """Against the golden sequence of the steps that were valid, with gaps and with a clock that is not enabled."""
+    """Compare with the golden sequence of valid steps, with gaps and a disabled clock."""
     rng = random.Random(unit.name)
     widths = {name: Shape.cast(shape).width for name, shape in unit.inputs.items()}
     steps = []
@@ -555,7 +555,7 @@ def test_accumulators_match_golden_in_amaranth_simulator(unit, sequence):
         codes = {name: rng.getrandbits(width) for name, width in widths.items()}
         codes |= {"load": rng.random() < 0.1, "clear": rng.random() < 0.1}
         steps.append({**codes, "valid": rng.random() < 0.7})
-    # What is in the registers comes out during steps that change nothing.
+    # Steps without effect flush the pipeline registers.
     steps += [dict.fromkeys(steps[0], 0)] * unit.latency
     found = []
 
@@ -583,7 +583,7 @@ def test_accumulators_match_golden_in_amaranth_simulator(unit, sequence):
 
 
 def sample(name, fmt, other="fxp4.4"):
-    """A format that the unit takes: the first or the other."""
+    """Return the first of two formats that the unit accepts."""
     row = CATALOGUE[name]
     return fmt if row.spec.takes(parse(fmt), None) else other
 
@@ -592,7 +592,7 @@ def sample(name, fmt, other="fxp4.4"):
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_stream_gives_every_result_once_in_order(name, pipeline):
-    """Against the same unit without registers and stream, with gaps on both sides."""
+    """Compare with the same unit without registers and stream, with gaps on both sides."""
     dut = Streamed(build(name, sample(name, "e4m3fn"), pipeline=pipeline))
     words = [(37 * n * n + 11 * n) % (1 << Shape.cast(dut.i.payload.shape()).width) for n in range(60)]
     received, held = [], None
@@ -634,7 +634,7 @@ def test_stream_gives_every_result_once_in_order(name, pipeline):
 
 
 def reference(name, words):
-    """Results of the combinational unit (of the accumulator after each step) for packed operands."""
+    """Return the results of the combinational unit (of the accumulator after each step) for packed operands."""
     dut = build(name, sample(name, "e4m3fn"))
     results = []
 

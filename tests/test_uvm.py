@@ -1,4 +1,4 @@
-"""The pyuvm environment: it passes for right units, and catches what is planted in wrong ones."""
+"""Environment in pyuvm: it passes for correct units and detects planted mistakes."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "dot_product.py"
 
 
 def command(*words: str) -> tuple[int, str]:
-    """Exit code and output of `halfulp uvm`."""
+    """Run `halfulp uvm`; return exit code and output."""
     answer = CliRunner().invoke(uvm, words)
     return answer.exit_code, answer.output
 
@@ -92,7 +92,7 @@ MORE = [
 
 @pytest.mark.parametrize(("words", "title"), [TILE, *UNITS, *MORE] if EXHAUSTIVE else [TILE])
 def test_uvm_passes_correct_units(words: str, title: str) -> None:
-    """Also a multiplier whose mistake the default sequence does not find."""
+    """Includes a multiplier whose mistake the default sequence does not find."""
     code, text = command(*words.split())
     assert code == 0, text
     assert text.startswith(title)
@@ -106,7 +106,7 @@ def test_uvm_cases_cover_catalogue() -> None:
 
 
 def test_uvm_agents_work_in_another_design() -> None:
-    """Active ones on its streams, a passive one around the unit inside."""
+    """Active agents on its streams, and a passive agent around the unit inside."""
     code, text = command("mac", "e4m3fn", "--test", f"{EXAMPLE}:DotProductTest")
     assert code == 0, text
     assert "40  totals\n" in text
@@ -125,12 +125,12 @@ PLANTED = [
     ("mac e4m3fn", "WrongInsideTest", {"totals": "mismatch", "steps": "mismatch"}),
     ("mac e4m3fn", "WrongOutsideTest", {"totals": "mismatch"}),
 ]
-"""A request, the test with an override, and the kind of failure of each check."""
+"""Request, test with an override, and kind of the failure, per check."""
 
 
 @pytest.mark.parametrize(("words", "test", "found"), PLANTED if EXHAUSTIVE else PLANTED[:1])
 def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one is wrong for one pair of operands in 2^32, to which another sequence goes."""
+    """The first mutant is wrong for one pair of operands in 2^32, which another sequence contains."""
     if test == "BufferedTest":
         monkeypatch.setattr("halfulp.units.stream.Streamed", module_of(str(OVERRIDES)).Unheld)
     code, text = command(*words.split(), "--test", f"{OVERRIDES}:{test}")
@@ -147,7 +147,7 @@ def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], m
         assert "save:  halfulp save 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text
 
 
-# The parts -----------------------------------------------------------------------------------------------------------
+# Parts ----------------------------------------------------------------------------------------------------------------
 
 
 def test_operation_items_carry_formats() -> None:
@@ -169,7 +169,7 @@ def test_operation_items_carry_formats() -> None:
 def test_registered_watch_detects_moved_result() -> None:
     watch = Registered(latency=2, holds=True)
     shown = []
-    # Operations 0 and 1, a stall, a cycle without operands, another stall in which the result moves.
+    # Operations 0 and 1, a stall, a cycle without operands, and another stall in which the result moves.
     words = [0, 0, 10, 10, 11, 12, 13]
     enables = [True, True, False, True, True, False, True]
     for word, enabled, vector in zip(words, enables, [0, 1, None, None, None, None, None], strict=True):
@@ -190,7 +190,7 @@ def test_stream_watch_detects_withdrawal_and_change() -> None:
 
 
 class Pin:
-    """A handle of the simulator, without one."""
+    """Stub of a simulator handle."""
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
@@ -295,12 +295,12 @@ def test_uvm_test_is_found_by_text() -> None:
         name_of(Local)
 
 
-# The environment's parts, without a simulator ------------------------------------------------------------------------
+# Components without a simulator ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def made() -> Iterator[Callable[..., Any]]:
-    """Makes components of a class for a unit, built and ready."""
+    """Return a function that builds components of a class for a unit."""
     uvm_root().clear_children()
     ConfigDB().clear()
 
@@ -317,14 +317,14 @@ def made() -> Iterator[Callable[..., Any]]:
 
 
 def operation(ports: Ports, *codes: int, epoch: int = 0, cycle: int = 0) -> Operation:
-    """One that was observed."""
+    """Return an observed operation."""
     item = Operation("observed").set(ports, dict(zip(ports.names, codes, strict=True)))
     item.epoch, item.cycle = epoch, cycle
     return item
 
 
 class Heard:
-    """Listens to an analysis port."""
+    """Listener on an analysis port."""
 
     def __init__(self, port: Any) -> None:
         self.found: list[Any] = []
@@ -332,7 +332,7 @@ class Heard:
 
 
 def prediction(unit: Any, *, epoch: int = 0, cycle: int = 1) -> Prediction:
-    """Three products of e5m2: 1, 2 and 4."""
+    """Return three products of e5m2: 1, 2 and 4."""
     codes = {"a": np.array([0x3C, 0x40, 0x40], dtype=np.uint64), "b": np.array([0x3C, 0x3C, 0x40], dtype=np.uint64)}
     return Prediction(epoch, 0, codes, {"o": np.array([0x3C, 0x40, 0x44], dtype=np.uint64)}, [cycle] * 3, False)
 
@@ -346,7 +346,7 @@ def prediction(unit: Any, *, epoch: int = 0, cycle: int = 1) -> Prediction:
         ([0], {0: [0x3C, 0x40, 0x44, 0]}, 1, 3, ["count: there are more results than accepted operations"]),
         ([0], {0: [0x3C, 0x40, 0x44], 1: [0]}, 1, 3, ["count: there are more results than accepted operations"]),
         ([0], {0: [0x3C, 0x40, 0x44]}, 0, 3, ["count: a result appeared before its operands were accepted"]),
-        # A reset takes away what is under way, and nothing else.
+        # A reset removes operations in flight and nothing else.
         ([0, 1], {0: [0x3C], 1: [0x3C, 0x40, 0x44]}, 1, 4, []),
         ([0, 1], {0: [0x40], 1: [0x3C, 0x40, 0x44]}, 1, 4, ["mismatch"]),
     ],
@@ -385,7 +385,7 @@ def test_broken_rule_is_a_failure(made: Callable[..., Any]) -> None:
 
 
 def test_reference_restarts_at_reset(made: Callable[..., Any]) -> None:
-    """1 * 1 three times, and after a reset once: the golden model's sums are those since the reset."""
+    """Sum 1 * 1 three times, and once after a reset; the golden sums restart at the reset."""
     unit = build("mac", "e5m2")
     reference = made(Reference, unit)
     heard = Heard(reference.ap)
@@ -411,7 +411,7 @@ def test_reference_computes_in_chunks(made: Callable[..., Any], monkeypatch: pyt
 
 
 def test_tile_reference_predicts_from_streams(made: Callable[..., Any]) -> None:
-    """Two tiles of 2 by 1, of which the second has a term less than it needs."""
+    """Two tiles of 2 by 1; the second has a term less than it needs."""
     array = Grid(mac="int3*int3+int9.rn", n=2, m=1)
     reference = made(TileReference, array)
     heard = Heard(reference.ap)
@@ -441,7 +441,7 @@ def test_coverage_collector_counts_compared_operations(made: Callable[..., Any])
     part = prediction(unit)
     assert hits([collector.coverage]).startswith("coverage    0 of ")
     collector.write(Compared(part.codes, part.want, False))
-    # Nothing ever waits for a unit without registers, so there are no bins for it.
+    # A unit without registers never stalls, so it has no bins for stalls.
     collector.handshakes.write(("plain", {"en": np.ones(3, dtype=np.uint8), "valid": np.ones(3, dtype=np.uint8)}))
     collector.handshakes.write(("input", {"valid": np.array([1, 1, 0]), "ready": np.array([0, 1, 1])}))
     assert (collector.coverage.vectors, collector.coverage.cycles) == (3, 3)
@@ -449,7 +449,7 @@ def test_coverage_collector_counts_compared_operations(made: Callable[..., Any])
 
 
 def test_random_operations_meet_constraint(made: Callable[..., Any]) -> None:
-    """Those of `AroundOne`, and none where nothing meets it."""
+    """Operations satisfy `AroundOne`; there are none if no code satisfies the constraint."""
     sequencer = made(uvm_sequencer, build("mul", "fp16"))
     overrides = module_of(str(OVERRIDES))
     sequence = overrides.AroundOne("sequence")
@@ -466,7 +466,7 @@ def test_random_operations_meet_constraint(made: Callable[..., Any]) -> None:
 
 
 def test_biased_pairs_have_close_exponents(made: Callable[..., Any]) -> None:
-    """Exponents of biased pairs are near each other more often than those of any two codes."""
+    """Exponents of biased pairs are closer than those of uniform codes."""
     sequencer = made(uvm_sequencer, build("add", "bf16"))
 
     def near(bias: float) -> float:

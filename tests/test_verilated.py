@@ -1,4 +1,4 @@
-"""Kernels at compiled speed, on a memory that may be slow and stall: bits, cycles, and the rules of AXI4."""
+"""Kernels at compiled speed on a slow memory with stalls: bits, cycles, and the rules of AXI4."""
 
 import functools
 import os
@@ -41,7 +41,7 @@ def operands(mac, n, k, m, generator):
 
 @pytest.mark.parametrize("number", KERNELS)
 def test_verilated_kernel_products_ignore_memory_timing(number):
-    """Slow and stalling memories, and sources that go on."""
+    """Slow memories with stalls, and sources that continue."""
     verilated, generator, step = verilated_kernel(number), torch.Generator().manual_seed(3), 0
     mac, tiling = verilated.kernel.array.mac, verilated.kernel.array.tiling
     for turn in range(200 if EXHAUSTIVE else 30):
@@ -58,11 +58,11 @@ def test_verilated_kernel_products_ignore_memory_timing(number):
 
 @pytest.mark.parametrize("number", KERNELS)
 def test_verilated_kernel_cycles_match_model(number):
-    """To one in 300 where requests under way hide the latency, most of them to the cycle; to one in 30 elsewhere."""
+    """Within one in 300 if outstanding requests hide the latency, most of them exactly; otherwise within one in 30."""
     verilated, generator, exact = verilated_kernel(number), torch.Generator().manual_seed(4), 0
     kernel = verilated.kernel
     for sizes in SHAPES:
-        # Four chunks of four columns do not hide more.
+        # Four chunks of four columns do not hide more latency.
         for read in LATENCIES[: 3 if number == 1 else None]:
             a, b = operands(kernel.array.mac, *(min(size, 130) for size in sizes), generator)
             shape = (*a.shape, b.shape[1])
@@ -74,7 +74,7 @@ def test_verilated_kernel_cycles_match_model(number):
 
 
 def test_verilated_kernel_reports_errors_and_timeouts(monkeypatch):
-    """The kernel's own errors, and a run that does not end; the next one does."""
+    """Errors of the kernel, and a run that does not end; the next run succeeds."""
     verilated = verilated_kernel(0)
     kernel = verilated.kernel
     a = b = torch.ones(20, 20, dtype=torch.int64)
@@ -91,7 +91,7 @@ def test_verilated_kernel_reports_errors_and_timeouts(monkeypatch):
 
 
 def rules_that_are_broken(monkeypatch):
-    """Bursts across pages."""
+    """Bursts cross pages."""
     monkeypatch.setattr(axi, "PAGE_BEATS", 128)
     kernel = Kernel(array=Chain(mac="int3*int3+int64.rn", n=1, m=8, depth=128), name="across_pages")
     zeros = torch.zeros(1, 1, dtype=torch.int64)

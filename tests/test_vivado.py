@@ -1,6 +1,6 @@
-"""The vendor's flow without its tool: scripts run in Tcl against a recorder that refuses what it does not know.
+"""Vivado flow without Vivado: scripts run in Tcl against a recorder that refuses unknown commands.
 
-The recorder and the reports that it leaves are in tests/vivado; the figures are made up, the layout is the vendor's.
+The recorder and its reports are in tests/vivado; the figures are invented, the layout is that of Vivado.
 """
 
 import importlib.util
@@ -65,7 +65,7 @@ tcl.call("source", recorder)
 
 
 class Counter(wiring.Component):
-    """A component that is none of the library's and has no input."""
+    """Component outside the library that has no input."""
 
     count: Out(8)
 
@@ -78,7 +78,7 @@ class Counter(wiring.Component):
 
 
 class Wire(wiring.Component):
-    """A component of one gate."""
+    """Component of one gate."""
 
     bit: In(1)
     inverse: Out(1)
@@ -90,7 +90,7 @@ class Wire(wiring.Component):
 
 
 def program(folder, text):
-    """A program of the name vivado, alone on PATH with what a shell needs."""
+    """Return a program named vivado, alone on PATH with the tools of a shell."""
     folder.mkdir(exist_ok=True)
     path = folder / "vivado"
     path.write_text(text)
@@ -100,7 +100,7 @@ def program(folder, text):
 
 @pytest.fixture
 def recorder(tmp_path, monkeypatch):
-    """Vivado is the recorder, in whatever Tcl there is; what it did is in the file that this gives."""
+    """Install the recorder as vivado in any Tcl; return the file with its log."""
     recorder = HERE / "recorder.tcl"
     if importlib.util.find_spec("_tkinter"):
         text = f"#!{sys.executable}\nrecorder = {str(recorder)!r}\n{IN_PYTHON}"
@@ -121,7 +121,7 @@ def written(folder, texts):
 
 
 def run(folder):
-    """Run the scripts of a folder as their first lines say, and read the reports."""
+    """Run the scripts of a folder by the command in their first lines, and read the reports."""
     argv = ["vivado", "-mode", "batch", "-source", "flow.tcl"]
     answer = subprocess.run(argv, cwd=folder, capture_output=True, text=True)
     if answer.returncode:
@@ -203,7 +203,7 @@ def test_scripts_reject_device_of_another_vendor():
         scripts(Wire(), other, clock_mhz=100, name="wire")
 
 
-# The program -------------------------------------------------------------------------------------------------------
+# Program -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(3)
@@ -248,7 +248,7 @@ def test_reports_parse():
     assert power(report("power.rpt")) == REPORTED.power
     assert REPORTED.cost.fmax == REPORTED.timing.fmax == 400
     assert Timing(period=2.0, slack=0.4, path=3).fmax == pytest.approx(625)
-    # Between ports, as of a unit without a clock.
+    # Between ports, for a unit without a clock.
     between = report("timing.rpt").replace("Setup (Max at Slow Process Corner)", "Max at Slow Process Corner")
     assert timing(between) == REPORTED.timing
     assert power(report("power.rpt").replace("| 0.013 ", "| <0.001")).dynamic == 0.001
@@ -331,7 +331,7 @@ def test_reports_reject_empty_text(read):
         read("")
 
 
-# The command -------------------------------------------------------------------------------------------------------
+# Command -------------------------------------------------------------------------------------------------------------
 
 
 def emitted(*words):
@@ -349,7 +349,7 @@ def test_emit_writes_flow_that_runs(tmp_path, recorder):
     assert (out / "mac_e5m2_e5m2_e6m5_rn.v").read_text() == emitted("mac", "e5m2")[1]
     assert "-max_dsp 0" in (out / "flow.tcl").read_text()
     assert "-period 2.500 " in (out / "mac_e5m2_e5m2_e6m5_rn.xdc").read_text()
-    # As its first lines say, from wherever one is.
+    # By the command in its first lines, from any working folder.
     subprocess.run(
         ["vivado", "-mode", "batch", "-source", out / "flow.tcl"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL
     )
@@ -395,7 +395,7 @@ def test_emit_rejects_bad_requests(words, keyword, tmp_path, monkeypatch):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """A Vivado that leaves the reports of these tests, in an empty build folder; gives what it was called with."""
+    """Install a vivado that writes the reports of these tests; return its recorded arguments."""
     text = f"""#!/bin/sh
 echo "$@" >>{tmp_path}/calls
 [ "$1" = -version ] && {{ echo "vivado v2023.1 (64-bit)"; echo "SW Build 1"; exit 0; }}
@@ -409,7 +409,7 @@ cp {HERE}/*.rpt .
 
 
 def synthesised(*words):
-    """The command as the program runs it: what a tool says is in the answer."""
+    """Run the command in the program, so that the output includes that of tools."""
     answer = subprocess.run([sys.executable, "-m", "halfulp", "synth", *words], capture_output=True, text=True)
     return answer.returncode, answer.stdout, answer.stderr
 
@@ -434,7 +434,7 @@ def test_synth_prints_vivado_figures(tmp_path, installed):
     assert "-part xcvu9p-flga2104-2L-e " in scripts
     calls = ["-version", "-mode batch -nolog -nojournal -source flow.tcl"]
     assert installed.read_text().splitlines() == calls
-    # It is asked for its version again, and for nothing else.
+    # The second run asks only for the version.
     assert synthesised(*words)[:2] == (0, out)
     assert installed.read_text().splitlines() == [*calls, "-version"]
 

@@ -1,4 +1,4 @@
-"""Texts for the vendor's tools: read by parsers, run against a recorder, and what cannot be linked refused."""
+"""Inputs of the vendor tools: parsed, run against a recorder, and refused if they cannot be linked."""
 
 import configparser
 import itertools
@@ -21,7 +21,7 @@ SIGNALS = {CONTROL: READS + WRITES, "m_axi_a": READS, "m_axi_b": READS, "m_axi_c
 
 
 def linked(text):
-    """A configuration as the linker reads it: a key may be there several times."""
+    """Parse a configuration like the linker, which allows repeated keys."""
 
     class Several(dict):
         def __setitem__(self, key, value):
@@ -37,7 +37,7 @@ def linked(text):
 
 
 def test_kernel_xml_follows_layout():
-    """The layout of UG1702, table RTL Kernel XML File Content."""
+    """Layout of UG1702, table RTL Kernel XML File Content."""
     root = ElementTree.fromstring(kernel_xml(NAME))
     assert (root.tag, root.attrib) == ("root", {"versionMajor": "1", "versionMinor": "6"})
     (kernel,) = root
@@ -70,7 +70,7 @@ def test_kernel_xml_follows_layout():
 
 
 def test_link_cfg_spreads_ten_cores_on_hbm():
-    """As published: three ports each, on banks of their own, and the dies evenly filled."""
+    """As published: three ports per core on separate banks, and cores spread over the dies."""
     found = linked(link_cfg(NAME, BOARDS["u55c"], 10, 300))
     names = [f"gemm_{number}" for number in range(1, 11)]
     assert found["connectivity"]["nk"] == [f"gemm:10:{'.'.join(names)}"]
@@ -91,9 +91,9 @@ def test_placement_respects_memory_masters(name, cores):
     on_die = Counter(place.slr for place in found)
     assert max(on_die.values()) - min(on_die.values()) <= 1
     if name in ("u250", "u200"):
-        # Memory beside the die that the core is on.
+        # Memory next to the die of the core.
         assert all(board.memory.slrs[bank] == place.slr for place in found for bank in place.banks)
-        # Where a die has two banks, ports are dealt to both.
+        # On a die with two banks, ports use both.
         assert len({bank for place in found for bank in place.banks}) == 4
 
 
@@ -110,11 +110,11 @@ def test_link_cfg_rejects_missing_ports(board, cores, sentence):
         link_cfg(NAME, BOARDS[board], cores, 300)
 
 
-# The script that packages a kernel -----------------------------------------------------------------------------------
+# Packaging script -----------------------------------------------------------------------------------------------------
 
 
 def verilog(kernel):
-    """A module with the ports of a kernel and nothing in it."""
+    """Return a module with the ports of a kernel and no content."""
     ports = [f"{bus}_{signal}" for bus in (CONTROL, *MASTERS) for signal in SIGNALS[bus]]
     names = ["ap_clk", "ap_rst_n", *ports, "interrupt"]
     lines = [f"  {'output' if name == 'interrupt' else 'input'} {name};" for name in names]
@@ -123,7 +123,7 @@ def verilog(kernel):
 
 @pytest.fixture
 def packaged(tmp_path):
-    """A folder with all that the script needs."""
+    """Return a folder with all inputs of the script."""
     folder = tmp_path / "a folder"
     folder.mkdir()
     (folder / "gemm.v").write_text(verilog(NAME))
@@ -184,7 +184,7 @@ def test_broken_package_script_fails(file, right, wrong, sentence, packaged, rec
 
 
 def test_makefile_runs_tools_in_order(packaged, tmp_path, monkeypatch):
-    """The rules in their order, with programs that say what they are asked."""
+    """Run the rules in order, with programs that record their arguments."""
     (packaged / "link.cfg").write_text(link_cfg(NAME, BOARDS["u55c"], 2, 300))
     (packaged / "Makefile").write_text(makefile(NAME, BOARDS["u55c"], "gemm.v"))
     (tmp_path / "bin").mkdir()

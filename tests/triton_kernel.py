@@ -1,4 +1,4 @@
-"""The Triton kernel against operations on tensors; its interpreter has to be asked for before Triton is imported."""
+"""Triton kernel against tensor operations; TRITON_INTERPRET must be set before Triton is imported."""
 
 import importlib
 
@@ -22,12 +22,14 @@ TEXTS = [
 ]
 
 FAR_BELOW = (("rn", 1, 262), ("rn", -1, 260), ("ru", 1, 262), ("rz", -1, 260), ("ro", 1, 262), ("ro", -1, 262))
-"""Roundings of 9 * 29 = 261 to bf16, between 260 and 262, where something far below is added or taken away. 262 has the
-odd code."""
+"""Roundings of 9 * 29 = 261 to bf16, between 260 and 262, plus or minus a term far below the last place.
+
+262 has the odd code.
+"""
 
 
 def main() -> None:
-    """Compare, and say how much."""
+    """Compare all cases and print their number."""
     gemm = importlib.import_module("halfulp.golden.gemm")
     device, rng, count = "cuda" if torch.cuda.is_available() else "cpu", np.random.default_rng(1), 0
     for text in TEXTS:

@@ -1,4 +1,4 @@
-"""What users put in the place of our classes: tests for `test_uvm`, which the simulation finds in this file."""
+"""User overrides for `test_uvm`: tests, devices and sequences that the simulation imports from this file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,11 +25,11 @@ from halfulp.units.mul import Mul
 from halfulp.units.stream import Streamed
 
 RARE = {"a": 0x3C01, "b": 0x4201}
-"""Operands of fp16 for which alone `RarelyWrong` is wrong."""
+"""Operands of fp16 for which `RarelyWrong` is wrong."""
 
 
 class RarelyWrong(Mul):
-    """A multiplier that is one place off for one pair of operands out of 2^32."""
+    """Multiplier that is off by one place for one pair of operands out of 2^32."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -58,12 +58,12 @@ class AroundOne(RandomSequence):
         }
 
     def constraint(self, codes: Mapping[str, Any]) -> Any:
-        """Odd ones."""
+        """Return True for odd codes."""
         return (codes["a"] & codes["b"] & np.uint64(1)) == 1
 
 
 class Rare(UnitTest):
-    """Another DUT; the default sequence does not find its mistake."""
+    """Test with another DUT, whose mistake the default sequence does not find."""
 
     @classmethod
     def overrides(cls) -> None:
@@ -71,7 +71,7 @@ class Rare(UnitTest):
 
 
 class RareAimed(Rare):
-    """And another sequence, which does."""
+    """Test with another sequence, which finds the mistake."""
 
     @classmethod
     def overrides(cls) -> None:
@@ -86,32 +86,32 @@ class InPosits(Dut):
 
 
 class OtherFormat(UnitTest):
-    """The same unit in another format than was asked for."""
+    """Test that checks the unit in another format than requested."""
 
     @classmethod
     def overrides(cls) -> None:
         uvm_factory().set_type_override_by_type(Dut, InPosits)
 
 
-# Units that break a rule, and what runs on them ----------------------------------------------------------------------
+# Units that break a rule, and their tests ----------------------------------------------------------------------------
 
 
 class Restless(Mul):
-    """Its registers move while it is stalled."""
+    """Unit whose registers move in a stall."""
 
     def start_pipeline(self, m: Module) -> Pipeline:
         return Pipeline(m, stages=self.build.pipeline, boundaries=self.BOUNDARIES, enable=Const(1, 1))
 
 
 class Late(Mul):
-    """One register more than it says."""
+    """Unit with one register more than its latency."""
 
     def start_pipeline(self, m: Module) -> Pipeline:
         return Pipeline(m, stages=self.build.pipeline + 1, boundaries=self.BOUNDARIES, enable=self.en)
 
 
 class Eager(Mac):
-    """Steps even without valid operands."""
+    """Accumulator that steps without valid operands."""
 
     def elaborate(self, platform: object) -> Module:
         valid = self.valid
@@ -123,7 +123,7 @@ class Eager(Mac):
 
 
 class Impatient(Convert):
-    """Its source steps with every clock edge, so that its result moves while its operands wait."""
+    """Unit whose source steps in every cycle, so that its result moves while its operands wait."""
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         stream = self.sources[name]
@@ -131,11 +131,11 @@ class Impatient(Convert):
 
 
 class Buffered(Mul):
-    """Nothing is wrong with it; its stream wrapper, which is made elsewhere, ignores back-pressure."""
+    """Correct unit; its stream wrapper, built elsewhere, ignores back-pressure."""
 
 
 class Unheld(Streamed):
-    """Always ready, and lets results go whether they are taken or not."""
+    """Stream wrapper that is always ready and drops results that are not accepted."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -200,7 +200,7 @@ class BufferedTest(UnitTest):
 
 
 class SwappedSeeds(TileDut):
-    """An array in which two multiply-accumulates have each other's source."""
+    """Array in which two multiply-accumulates have swapped sources."""
 
     def make(self) -> Any:
         made = super().make()
@@ -215,7 +215,7 @@ class SwappedSeedsTest(TileTest):
 
 
 class Blind(Scoreboard):
-    """Compares nothing."""
+    """Scoreboard that compares nothing."""
 
     def compare_part(self, part: Any, got: Any, most: int) -> tuple[int, list[Any]]:
         return 0, []
@@ -239,7 +239,7 @@ example = module_of(str(Path(__file__).parent.parent / "examples" / "dot_product
 
 
 class OneBitOff(Mac):
-    """Its result is odd for ever."""
+    """Unit whose result is always odd."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -260,7 +260,7 @@ class WrongInsideTest(example.DotProductTest):
 
 
 class Unending(example.DotProduct):
-    """Every second term begins a sum."""
+    """Unit in which every second term starts a sum."""
 
     def elaborate(self, platform: object) -> Module:
         m = super().elaborate(platform)

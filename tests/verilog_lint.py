@@ -1,6 +1,6 @@
 """Lint of a Verilog file by slang and Yosys: ``python -m tests.verilog_lint FILE TOP``.
 
-It runs in a process of its own, because a crash of either library would end the test run.
+The lint runs in a separate process, because a crash of either library would end the test run.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pyosys import libyosys
 
 
 def main(path: str, top: str) -> None:
-    """End with an error if one of the tools warns."""
+    """Lint a file; exit with an error if a tool warns."""
     driver = pyslang.driver.Driver()
     driver.addStandardArgs()
     assert driver.parseCommandLine(f"slang {path} --top {top}", pyslang.driver.CommandLineOptions())
