@@ -164,12 +164,12 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
 
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
-def test_pwl_gives_minus_zero_the_value_at_zero(structure: str) -> None:
+def test_pwl_gives_minus_zero_value_at_zero(structure: str) -> None:
     """The table of negative numbers has another value at zero."""
     check_in_simulation(PiecewiseLinear(table=made("odd", "e3m2", "e5m2"), build=Build(structure=structure)))
 
 
-def test_pwl_of_a_codebook_finds_pieces_by_code() -> None:
+def test_pwl_of_codebook_selects_pieces_by_code() -> None:
     """Codebooks without opposite numbers have different pieces for a magnitude below and above zero."""
     for shape in ("odd", "none", "reciprocal"):
         table = made(shape, "nf4", "fxp2.6")
@@ -341,14 +341,14 @@ def test_segments_reject_inconsistent_fields(changes: dict[str, Any], sentence: 
     assert sentence in str(refusal.value)
 
 
-def test_pwl_as_a_table_matches_segments() -> None:
+def test_pwl_table_structure_matches_segments() -> None:
     table = made("odd", "e4m3", "fxp2.6")
     unit = PiecewiseLinear(table=table, rounding="rz", build=Build(structure="table"))
     assert (unit.structure, unit.build) == ("table", Build())
     check_in_simulation(unit)
 
 
-def test_pwl_of_a_description_keeps_its_text() -> None:
+def test_pwl_of_description_preserves_text() -> None:
     unit = PiecewiseLinear.of("pwl relu(fxp3.2) pieces=1")
     assert str(unit.spec) == "pwl relu(fxp3.2).rn pieces=1"
     assert str(PiecewiseLinear(table=unit.table).spec) == f"pwl {unit.table}(fxp3.2).rn"
@@ -400,7 +400,7 @@ def segmented(**parameters: Any) -> Segmented:
         pytest.param("inductor", {"rounding": "sr2"}, marks=pytest.mark.slow),
     ],
 )
-def test_segmented_module_in_compiled_model_gives_the_same_bits(backend: str, parameters: dict[str, Any]) -> None:
+def test_segmented_module_gives_same_bits_in_compiled_model(backend: str, parameters: dict[str, Any]) -> None:
     torch._dynamo.reset()  # type: ignore[no-untyped-call]
     found = []
     for compiled in (False, True):
@@ -436,7 +436,7 @@ def test_segmented_module_is_an_operator_of_torch() -> None:
         torch.library.opcheck(_LINE_SEGMENTS.operator, arguments, test_utils=checks)
 
 
-def test_segmented_module_with_a_function_of_the_user_is_pickled() -> None:
+def test_segmented_module_with_user_function_is_pickled() -> None:
     x = torch.linspace(-2, 2, 60, requires_grad=True)
     text = pickle.dumps(Segmented(made("odd", "fxp4.4", "fxp2.6"), derivative=torch.tanh))
     activation._DERIVATIVES.pop(str(id(torch.tanh)))

@@ -49,7 +49,7 @@ def test_board_core_count_is_limited_by_memory_ports():
     assert [memory.tag for memory in BOARDS["u280"].memories] == ["HBM", "DDR"]
 
 
-def test_board_memory_latency_and_rate_at_a_port():
+def test_board_memory_has_latency_and_rate_per_port():
     """HBM is slower than a port of 512 bits at 300 MHz; ports share the DDR banks."""
     latency, rate = BOARDS["u55c"].beats(300, 20)
     assert (latency, rate) == (33, pytest.approx(14.375 / 19.2))

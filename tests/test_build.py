@@ -72,7 +72,7 @@ def test_unit_rejects_non_build() -> None:
         Mul(**SMALL, build=3)  # type: ignore[arg-type]
 
 
-def test_default_structure_leaves_build_and_name_alone() -> None:
+def test_default_structure_changes_neither_build_nor_name() -> None:
     sums = {**SMALL, "rounding": "sr3"}
     assert Add(**sums, build=Build(stochastic="lazy")).build == Build()
     assert Add(**sums, build=Build(stochastic="lazy")).name == Add(**sums).name

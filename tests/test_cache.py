@@ -129,7 +129,7 @@ def test_entry_store_replaces_and_drop_removes() -> None:
     assert entry.value() is None
 
 
-def test_failing_make_leaves_nothing(root: Path) -> None:
+def test_failing_make_writes_nothing(root: Path) -> None:
     def make(folder: Path) -> None:
         (folder / "half").write_text("half")
         raise KeyboardInterrupt
@@ -140,7 +140,7 @@ def test_failing_make_leaves_nothing(root: Path) -> None:
     assert contents(cached("kind", ("a",), Maker())) == ("one", "two" * 100)
 
 
-def test_leftovers_of_a_killed_process_are_replaced(root: Path) -> None:
+def test_files_of_killed_process_are_replaced(root: Path) -> None:
     folder = Entry.of("kind", ("a",)).folder
     left = folder.with_name(f".{folder.name}.new")
     left.mkdir(parents=True)
@@ -331,7 +331,7 @@ BEFORE = {
         ),
     ],
 )
-def test_code_ignores_comments_and_sees_every_change(
+def test_code_ignores_comments_and_detects_every_change(
     module: str, old: str, new: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(digests, "_path", lambda name: found if (found := place(name)).is_file() else None)
@@ -384,7 +384,7 @@ def test_code_follows_imports_of_a_unit() -> None:
     assert not {"halfulp.units.mul", "halfulp.units.catalogue", "halfulp.sim.build"} & modules
 
 
-def test_digest_tells_formats_of_one_name_by_their_values() -> None:
+def test_digest_depends_on_values_of_format() -> None:
     one, other = (Codebook("levels", (0.0, 1.0, 2.0, last)) for last in (3.0, 4.0))
     assert str(one) == str(other)
     assert repr(one) == repr(other)

@@ -182,7 +182,7 @@ def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
     assert "{boards|formats|grammar|targets|units}" in halfulp("list", "--help")[1]
 
 
-def test_make_help_has_the_groups_and_commands_of_the_program() -> None:
+def test_make_help_lists_groups_and_commands_of_program() -> None:
     helped = subprocess.run(
         ["make", "-s", "help"], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
     ).stdout
@@ -248,7 +248,7 @@ def test_list_prints_formats_and_units(halfulp: Program) -> None:
         ("save", "mul e5m2*e5m2.^exact", "exact"),
     ],
 )
-def test_commands_point_at_the_place_in_a_text(halfulp: Program, command: str, text: str, keyword: str) -> None:
+def test_commands_report_position_of_error_in_text(halfulp: Program, command: str, text: str, keyword: str) -> None:
     more = ["--vector", "1,2"] if command == "save" else []
     code, _, err = halfulp(command, text.replace("^", ""), *more)
     assert code == 2
@@ -258,14 +258,14 @@ def test_commands_point_at_the_place_in_a_text(halfulp: Program, command: str, t
     assert caret.index("^") == text.index("^") + 2
 
 
-def test_text_goes_without_a_format_and_options_of_its_own(halfulp: Program) -> None:
+def test_text_rejects_format_and_own_options(halfulp: Program) -> None:
     for words in (("e5m2",), ("--round", "rn")):
         code, _, err = halfulp("sim", "mul e5m2*e5m2", *words)
         assert code == 2
         assert f"omit {words[0]}" in err
 
 
-def test_emit_gives_the_same_for_a_text_and_its_short_form(halfulp: Program) -> None:
+def test_emit_of_text_matches_short_form(halfulp: Program) -> None:
     text = halfulp("emit", "e2m1fn*e2m1fn + e3m2fn.sr3@lfsr8:5", "--pipeline", "2")[1]
     assert "module mac_e2m1fn_e2m1fn_e3m2fn_sr3_lfsr8_5_p2(" in text
     words = "emit mac e2m1fn --acc e3m2fn --round sr3 --random lfsr8 --random-seed 5 --pipeline 2"
@@ -320,7 +320,7 @@ def test_sim_all_passes_options_to_units_that_have_them(halfulp: Program) -> Non
     assert "mul e2m1fn*e2m1fn=e3m2fn.rn" in out
 
 
-def test_emit_command_takes_names_and_reset(halfulp: Program) -> None:
+def test_emit_command_accepts_names_and_reset(halfulp: Program) -> None:
     options = ("mac", "e5m2", "--pipeline", "1", "--reset-less", "--prefix", "my_", "--reset", "async-low")
     code, text, _ = halfulp("emit", *options)
     assert code == 0
@@ -383,7 +383,7 @@ def test_sim_reports_full_disk(tmp_path: Path, room: int) -> None:
     assert leftovers(tmp_path / "build") == []
 
 
-def test_emit_keeps_old_file_on_full_disk(tmp_path: Path) -> None:
+def test_emit_preserves_old_file_on_full_disk(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 10))
 
@@ -413,7 +413,7 @@ def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
     assert "could not be written" in err.splitlines()[-1]
 
 
-def test_machine_errors_are_one_sentence(tmp_path: Path) -> None:
+def test_machine_errors_have_one_sentence(tmp_path: Path) -> None:
     full, denied = OSError(28, "No space left on device", "here"), PermissionError(13, "Permission denied")
     for error, sentence in (
         (full, r"^the disk is full: it could not be written \(here\); free some space$"),

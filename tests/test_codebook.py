@@ -52,7 +52,7 @@ def pair(request):
     return parse(request.param), as_codebook(request.param)
 
 
-def test_codebook_encodes_as_the_built_in_format(pair):
+def test_codebook_encodes_like_built_in_format(pair):
     fmt, book = pair
     numbers = [value for value in fmt.values if isinstance(value, Fraction)]
     near = {number * Fraction(step, 16) for number in numbers for step in (0, 1, 7, 8, 9, 15, 16, 17, 18, 24, 40)}
@@ -67,7 +67,7 @@ def test_codebook_encodes_as_the_built_in_format(pair):
 
 
 @pytest.mark.parametrize("mode", [*MODES, "sr3"])
-def test_conversion_to_a_codebook_equals_that_to_the_built_in_format(pair, mode):
+def test_conversion_to_codebook_matches_built_in_format(pair, mode):
     rounding = Rounding.parse(mode)
     wide = torch.arange(1 << 16)
     words = torch.from_numpy(np.random.default_rng(3).integers(0, 8, 1 << 16)) if rounding.bits else None
@@ -103,7 +103,7 @@ def test_codebook_kernels_match_tensors(text):
     assert compare(text, 10**4)[-1] > 0
 
 
-def test_nf4_has_the_published_values():
+def test_nf4_has_published_values():
     nf4 = NAMED["nf4"]
     assert nf4.width == 4
     assert (nf4.decode(0), nf4.decode(7), nf4.decode(15)) == (-1, 0, 1)
@@ -135,11 +135,11 @@ def test_user_codebook_works_in_every_backend():
     assert [int(value) for value in function.values] == [0, 1, 4, 9, 16, 25, 36, 49]
 
 
-def test_examples_of_codebooks_run():
+def test_codebook_examples_run():
     assert doctest.testmod(module).failed == 0
 
 
-def test_codebook_of_a_data_file(tmp_path, monkeypatch):
+def test_codebook_loads_from_data_file(tmp_path, monkeypatch):
     (tmp_path / "trits.toml").write_text('values = [0, 1.5, -0.0, -1.5]\nnan = "-0.0"\n')
     monkeypatch.setenv(module.FOLDERS, str(tmp_path))
     fmt = parse("codebook:trits")
@@ -178,7 +178,7 @@ def test_codebook_file_error_names_file_and_cause(tmp_path, monkeypatch, name, t
         parse(f"codebook:{name}")
 
 
-def test_codebook_file_of_the_documentation_loads(tmp_path):
+def test_documented_codebook_file_loads(tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "formats.md").read_text()
     (block,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (tmp_path / "example.toml").write_text(block)
@@ -186,7 +186,7 @@ def test_codebook_file_of_the_documentation_loads(tmp_path):
     assert Codebook.load(tmp_path / "example.toml").width == 2
 
 
-def test_list_of_formats_has_codebooks_of_data_files(tmp_path, monkeypatch):
+def test_list_formats_includes_codebooks_of_data_files(tmp_path, monkeypatch):
     (tmp_path / "listed.toml").write_text('values = [0, 1.5, -0.0, -1.5]\nnan = "-0.0"\n')
     (tmp_path / "broken.toml").write_text("values = [0, 1")
     monkeypatch.setenv(module.FOLDERS, os.pathsep.join([str(tmp_path), str(tmp_path / "missing")]))
@@ -259,12 +259,12 @@ def test_codebook_rejects_other_values_under_a_known_name(tmp_path, monkeypatch)
     assert done.stdout.strip() == "4"
 
 
-def test_codebook_with_several_nan_codes_gives_the_first():
+def test_codebook_with_several_nan_codes_uses_first():
     fmt = Codebook("nans", [0, 1, math.nan, math.nan])
     assert fmt.encode(math.nan) == 2
 
 
-def test_pickled_codebook_has_the_hash_of_the_process_that_reads_it(tmp_path):
+def test_pickled_codebook_has_hash_of_reading_process(tmp_path):
     values = [0.0, 1.0, -0.0, -1.0]
     fmt = Codebook("pickled", values, nan=-0.0)
     assert {fmt: 1}[Codebook("pickled", values, nan=-0.0)]
@@ -280,7 +280,7 @@ def test_pickled_codebook_has_the_hash_of_the_process_that_reads_it(tmp_path):
         subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
 
 
-def test_wide_codebooks_have_no_hardware():
+def test_rtl_rejects_wide_codebooks():
     fmt = Codebook.register("wide", Fraction, width=9)
     x = torch.arange(512)
     found = golden.mul(x, x.flip(0), a=fmt, b=fmt, o=fmt)

@@ -156,7 +156,7 @@ def test_proofs_of_long_sums_exclude_other_zero_sign() -> None:
     assert coverage.counts["range"][labels.index("+zero, exact")] > 0
 
 
-def test_proof_is_refuted_by_the_vector_it_denies(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_is_refuted_by_contradicting_vector(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("fma", "e2m1")
     right = reach._values
 

@@ -78,7 +78,7 @@ def units_in(makes, names):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "name"), units_in(WIDE, NAMES))
-def test_golden_of_8_bits_matches_exact_in_all_modes(make, name):
+def test_golden_with_8_bits_matches_exact_in_all_modes(make, name):
     for spec in specs(make(), name):
         for mode in MODES:
             checks, failed = exact_mismatches(rounded(spec, mode), most_bits=17 if EXHAUSTIVE else 8, count=1 << 10)
@@ -140,7 +140,7 @@ def pairs(text, name, modes):
 
 
 @pytest.mark.parametrize("text", BUILT_IN)
-def test_golden_of_codebooks_in_every_unit_equals_the_built_in_formats(text):
+def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
     for name in UNITS:
         for found in pairs(text, name, MODES):
             for place, (one, other) in enumerate(found.items()):
@@ -155,7 +155,7 @@ def test_golden_of_codebooks_in_every_unit_equals_the_built_in_formats(text):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("text", BUILT_IN)
-def test_rtl_of_codebooks_in_all_modes_equals_the_built_in_formats(text, name):
+def test_rtl_codebooks_match_built_in_formats_in_all_modes(text, name):
     for found in pairs(text, name, MODES):
         checks, failed = rtl_mismatches(found, **MANY)
         assert not failed

@@ -189,7 +189,7 @@ def found(kind: str, words: str) -> claims_module.Finding:
 
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("text", CATALOGUE_TEXTS)
-def test_no_claim_about_a_unit_of_the_catalogue_is_refuted(text: str) -> None:
+def test_claims_about_catalogue_units_are_not_refuted(text: str) -> None:
     findings = list(examine(claims(text), limit=20))
     assert len(findings) >= 5
     assert [finding.claim.kind for finding in findings if finding.verdict.status == REFUTED] == []
@@ -323,7 +323,7 @@ def test_formal_command_prints_and_writes_table(tmp_path: Path, monkeypatch: pyt
     assert answer.exit_code == 2
 
 
-def test_verdicts_are_stored_whole(tmp_path: Path) -> None:
+def test_verdicts_are_stored_atomically(tmp_path: Path) -> None:
     found("valid", "mul e2m1")
     (path,) = tmp_path.glob("build/cache/formal/valid*/value.json")
     assert Verdict(**json.loads(path.read_text())).status == PROVED

@@ -352,7 +352,7 @@ def test_gemm_without_compiler_uses_torch_and_warns(monkeypatch, tmp_path):
         golden.gemm(a, b, TEXTS[0])
 
 
-def test_kernels_compile_when_work_is_large_enough(monkeypatch, tmp_path):
+def test_kernels_compile_for_large_work_only(monkeypatch, tmp_path):
     """Little work uses torch, more uses the generic kernel, and much uses a specific one, with the same bits."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
@@ -392,7 +392,7 @@ def test_long_sums_do_not_run_in_torch(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["e4m3*e5m2=e5m2.sr3+e6m5.sr18", "nf4*takum16+posit16.sr3", "nf4*nf4+exact=fp32"])
-def test_kernel_of_all_descriptions_takes_counters_and_codebooks(text, monkeypatch):
+def test_generic_kernel_accepts_counters_and_codebooks(text, monkeypatch):
     """Counter words for products and sums from within a block, and tables of codebooks."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(3)
@@ -412,7 +412,7 @@ ELEMENTS += ["posit16e1", "posit5", "takum8", "takum16", "nf4"]
 
 
 @pytest.mark.parametrize("mode", ["rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr3"])
-def test_kernel_of_all_descriptions_encodes_and_decodes_as_tensors(mode, monkeypatch):
+def test_generic_kernel_encodes_and_decodes_like_tensors(mode, monkeypatch):
     """Every format encodes real numbers of all scales and special values with the generic kernel."""
     rounding = Rounding.parse(mode)
     generator = torch.Generator().manual_seed(1)

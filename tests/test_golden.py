@@ -837,7 +837,7 @@ def test_encode_rejects_ragged_sequences(values):
 
 @pytest.mark.filterwarnings("error:Dynamo")
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_encode_and_gemm_in_compiled_functions_give_the_bits_of_eager_calls(backend):
+def test_encode_and_gemm_match_eager_bits_in_compiled_functions(backend):
     """Graphs break at these functions, so that compilers trace no kernel and no cache."""
 
     def run(x, y):

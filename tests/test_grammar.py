@@ -37,7 +37,7 @@ def described(unit: str) -> list[UnitSpec]:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_text_of_every_unit_format_and_rounding_reads_back(unit):
+def test_text_of_every_unit_format_and_rounding_round_trips(unit):
     found = described(unit)
     assert len(found) >= 3 * len([fmt for fmt in NAMED.values() if UNITS[unit].takes(fmt, None)])
     for spec in found:
@@ -84,13 +84,13 @@ def test_text_of_every_unit_format_and_rounding_reads_back(unit):
         ("pwl gelu6-1f0c33a9(fxp4.4)", "pwl gelu6-1f0c33a9(fxp4.4).rn", "pwl_gelu6_1f0c33a9_fxp4_4__fxp4_4_rn"),
     ],
 )
-def test_text_prints_with_its_defaults_left_out(text, printed, name):
+def test_text_omits_defaults(text, printed, name):
     spec = UnitSpec.parse(text)
     assert (spec.text, spec.name) == (printed, name)
     assert UnitSpec.parse(printed) == spec
 
 
-def test_text_of_a_multiply_accumulate_needs_no_name():
+def test_text_of_mac_needs_no_name():
     spec = MacSpec.parse("mac e5m2*e5m2+e6m5.rn")
     assert str(spec) == "mac e5m2*e5m2+e6m5.rn"
     assert MacSpec.parse(spec.formula) == UnitSpec.parse(spec.text) == spec
@@ -101,12 +101,12 @@ def test_text_of_a_multiply_accumulate_needs_no_name():
 @pytest.mark.parametrize(
     "text", ["mul e5m2*e5m2.rz", "add e5m2+e4m3.rn", "convert fp32>e4m3fn.sr8", "mac e5m2*e5m2+e6m5.rn"]
 )
-def test_formula_without_a_name_is_of_the_class_that_reads_it(text):
+def test_unit_class_parses_formula_without_name(text):
     spec = UnitSpec.parse(text)
     assert type(spec).parse(spec.formula) == spec
 
 
-def test_state_of_a_source_is_part_of_the_description():
+def test_description_includes_source_state():
     one, five = (MacSpec.parse(f"e5m2*e5m2+e6m5.sr10@lfsr16{state}") for state in ("", ":5"))
     assert (one.seed, five.seed, one == five) == (1, 5, False)
     assert MacSpec.parse("e5m2*e5m2+e6m5.sr10@lfsr16:0x5") == five
@@ -161,7 +161,7 @@ def test_state_of_a_source_is_part_of_the_description():
         ("sru int8>int4.sr3@lfsr16 sharing=^rotated", "^", "one lane"),
     ],
 )
-def test_error_points_at_the_place_in_the_text(text, place, keyword):
+def test_parse_error_names_position_in_text(text, place, keyword):
     with pytest.raises(TextError, match=keyword) as caught:
         UnitSpec.parse(text.replace(place, "", 1))
     sentence, shown, caret = str(caught.value).split("\n")
@@ -171,18 +171,18 @@ def test_error_points_at_the_place_in_the_text(text, place, keyword):
     assert caught.value.position == text.index(place)
 
 
-def test_text_of_another_kind_is_refused():
+def test_text_of_other_kind_is_rejected():
     with pytest.raises(TypeError, match="text"):
         UnitSpec.parse(parse("e5m2"))
 
 
-def test_dot_of_one_pair_takes_both_orders():
+def test_dot_of_one_pair_accepts_both_orders():
     # A sweep over k starts at 1, and the order names the ports of the random words.
     exact, sequential = (UnitSpec.parse(f"dot1 e5m2*e5m2.sr3 order={order}") for order in ("exact", "sequential"))
     assert (list(exact.words), list(sequential.words)) == (["random"], ["random0"])
 
 
-def test_page_of_the_grammar_has_every_unit_and_word():
+def test_grammar_page_has_every_unit_and_word():
     text = "\n".join(page(UNITS))
     for cls in UNITS.values():
         assert f"`{cls.form.text}`" in text

@@ -171,7 +171,7 @@ def test_ctrl_c_leaves_no_processes(build, tool, record, monkeypatch):
     assert list((build / "runs").iterdir()) == []
 
 
-def test_one_task_starts_no_workers(build, tool, record):
+def test_sweep_of_one_task_starts_no_workers(build, tool, record):
     with JobPool() as pool:
         assert results(modules(1), program(tool, 0), pool=pool) == ["m0"]
         assert results(modules(1) * 3, program(tool, 0), pool=pool) == ["m0"] * 3
@@ -204,7 +204,7 @@ def test_job_in_process_gives_result_and_error(build):
     assert list((build / "runs").iterdir()) == []
 
 
-def test_local_jobs_end_with_their_pool(build, tmp_path):
+def test_local_jobs_end_with_pool(build, tmp_path):
     with JobPool() as pool:
         running = pool.run([Job("a number", int, ("1",)), Job("sleep", time.sleep, (9999,))], here="process")
         assert next(running)[1] == 1
@@ -436,7 +436,7 @@ def certificate(folder):
     return {"tls-ca-file": ca, "tls-cert": cert, "tls-key": key}
 
 
-def test_pool_hands_tls_files_to_dask(tool, build, monkeypatch):
+def test_pool_passes_tls_files_to_dask(tool, build, monkeypatch):
     given = []
 
     class Recorded(distributed.Security):
@@ -453,7 +453,7 @@ def test_pool_hands_tls_files_to_dask(tool, build, monkeypatch):
     assert files == [(None, None, None, False), ("a.pem", "b.pem", "c.key", True)]
 
 
-def test_pool_reports_silent_program_at_the_port(tool, build, monkeypatch):
+def test_pool_reports_silent_program_at_port(tool, build, monkeypatch):
     monkeypatch.setattr(room, "PATIENCE", 1)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -463,7 +463,7 @@ def test_pool_reports_silent_program_at_the_port(tool, build, monkeypatch):
         results(modules(1), program(tool), pool=pool)
 
 
-def test_pool_reports_another_program_at_the_port(tool, build, monkeypatch):
+def test_pool_reports_other_program_at_port(tool, build, monkeypatch):
     def answer():
         connection, _ = server.accept()
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(1000))

@@ -146,7 +146,7 @@ def test_fastest_prefers_smallest_option_in_ties():
     assert fastest(options) == options[2]
 
 
-def test_elements_take_whole_bytes():
+def test_elements_have_whole_bytes():
     widths = {"e5m2*e5m2+e6m5.rn": 8, "bf16*e5m2+fp32.rn": 16, "fp32*fp32+fp32.rn": 32}
     assert {text: storage(MacSpec.parse(text).a) for text in widths} == widths
     load = workload("lenet5", batch=1)
@@ -157,7 +157,7 @@ def test_elements_take_whole_bytes():
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_workload_knows_networks_by_name(name):
+def test_workload_accepts_known_networks(name):
     assert workload(name, batch=2).gemms
 
 

@@ -70,7 +70,7 @@ def blinded(keep: Callable[[dict[str, Codes]], Any]) -> Callable[..., Any]:
     return plan_
 
 
-def test_surviving_mutants_become_vectors_that_kill_them(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surviving_mutants_give_vectors_that_kill_them(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build(**MUL)
     with monkeypatch.context() as patch:
         patch.setattr(mutation, "plan", blinded(lambda codes: (codes["a"] < 3) & (codes["b"] < 3)))

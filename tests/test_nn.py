@@ -300,7 +300,7 @@ def test_conv2d_matches_sums_by_hand(options):
 
 # torch sums its own convolution products in an unspecified order.
 @pytest.mark.parametrize("policy", POLICIES[:-1])
-def test_conv2d_of_one_place_matches_gemm(policy):
+def test_conv2d_of_one_position_matches_gemm(policy):
     layer = nn.Conv2d(3, 4, 2, policy=policy, seed=SEED)
     x, g = normal(5, 3, 2, 2), normal(5, 4, seed=1)
     y = layer(x)
@@ -538,7 +538,7 @@ class Named(tnn.Linear):
     pass
 
 
-def test_convert_leaves_other_classes():
+def test_convert_ignores_other_classes():
     model = tnn.Sequential(Own(2, 2), Named(2, 2), tnn.LazyLinear(2))
     found = nn.convert(model, E5M2)
     assert [swap.why for swap in found.left] == [
@@ -715,7 +715,7 @@ def test_counts_name_layers_phases_and_losses():
     assert cast.rows["", "forward", "x"] == dict(zip(kinds, (4, 1, 0, 2, 0), strict=True))
 
 
-def test_each_converted_model_warns_of_zeros():
+def test_converted_models_each_warn_of_zeros():
     for _ in range(2):
         model = nn.convert(tnn.Linear(2, 2), "e4m3fn*e4m3fn+fp16.rn").model
         with pytest.warns(RuntimeWarning, match="x became zero"):
@@ -799,7 +799,7 @@ def test_meta_and_fake_tensors_pass_through_models():
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_operators_pass_the_checks_of_torch(policy):
+def test_operators_pass_opcheck_of_torch(policy):
     """`torch.library.opcheck` compares shapes and strides with those of fake tensors, among others."""
     key, text = torch.tensor(5), str(nn.Policy.parse(policy))
     x, w, bias = (one.requires_grad_() for one in (normal(3, 4), normal(5, 4), normal(5)))
@@ -921,7 +921,7 @@ def test_unknown_recomputation_is_refused():
 
 
 @pytest.mark.parametrize(("evaluation", "equal"), [("repeat", False), ("freeze", True), ("continue", False)])
-def test_evaluation_has_random_words_as_chosen(evaluation, equal):
+def test_evaluation_uses_chosen_random_words(evaluation, equal):
     model = nn.convert(tnn.Linear(64, 64), SR, evaluation=evaluation).model
     x = normal(8, 64)
     trained = [model(x).detach() for _ in range(2)]
@@ -1023,7 +1023,7 @@ def test_weight_update_matches_encode(make, master):
             assert same(parameter.detach(), after)
 
 
-def test_weight_update_without_master_loses_small_steps():
+def test_weight_update_without_master_drops_small_steps():
     ends = []
     for master in (True, False):
         parameter = tnn.Parameter(torch.ones(1))
@@ -1265,7 +1265,7 @@ def test_convert_rejects_model_without_layer_to_swap(layer):
 
 
 @pytest.mark.parametrize("policy", ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3"])
-def test_training_step_searches_none_of_its_own_codes(policy, monkeypatch):
+def test_training_step_skips_range_checks_of_own_codes(policy, monkeypatch):
     """Codes from layers are in range, so a step does not search their ends."""
     model = nn.convert(tnn.Sequential(tnn.Conv2d(1, 4, 3), tnn.Flatten(), tnn.Linear(144, 3)), policy).model
     monkeypatch.setattr(torch, "aminmax", lambda *given: pytest.fail("codes were searched"))
@@ -1273,7 +1273,7 @@ def test_training_step_searches_none_of_its_own_codes(policy, monkeypatch):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_encode_of_permuted_images_has_the_codes_of_a_copy():
+def test_encode_of_permuted_images_matches_copy():
     x = torch.randn(3, 4, 5, 6)
     for turned in (x.permute(0, 2, 3, 1), x[:, ::2], x.expand(2, 3, 4, 5, 6), x.mT):
         assert torch.equal(golden.encode(turned, "e5m2"), golden.encode(turned.clone().contiguous(), "e5m2"))

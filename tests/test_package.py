@@ -121,7 +121,7 @@ def test_import_of_halfulp_rejects_unknown_name():
     assert set(halfulp.__all__) <= set(dir(halfulp))
 
 
-def test_links_lead_to_the_rooms():
+def test_package_links_lead_to_rooms():
     for room in ROOMS:
         link = ROOT / "halfulp" / room
         assert link.is_symlink()
@@ -190,7 +190,7 @@ def test_long_description_replaces_relative_links(source, text):
 
 
 @pytest.mark.slow
-def test_installation_simulates_in_an_empty_folder(installed, tmp_path):
+def test_installation_simulates_in_empty_folder(installed, tmp_path):
     """The installation includes headers and C++ files, so a unit and a matrix product compile."""
     said = run(installed.parent / "halfulp", "sim", "mul", "e2m1fn", "--vectors", "100", cwd=tmp_path)
     assert said.endswith("PASS\n")
@@ -245,7 +245,7 @@ def command(code, *words):
     return f"{code} sys.argv = {['halfulp', *words]}; import halfulp.cli; halfulp.cli.main()"
 
 
-def test_units_need_the_core_only(tmp_path):
+def test_units_need_core_only(tmp_path):
     hidden = without()
     run(
         sys.executable,
@@ -260,7 +260,7 @@ def test_units_need_the_core_only(tmp_path):
     assert "e4m3fn" in run(sys.executable, "-c", command(hidden, "list", "formats"), cwd=ROOT)
 
 
-def test_help_of_commands_needs_the_core_only():
+def test_help_of_commands_needs_core_only():
     code = (
         "import halfulp.cli as c\nfor name in c.COMMANDS:\n    sys.argv = ['halfulp', name, '--help']\n"
         "    try: c.main()\n    except SystemExit as end: assert not end.code"
@@ -268,7 +268,7 @@ def test_help_of_commands_needs_the_core_only():
     assert run(sys.executable, "-c", without() + code, cwd=ROOT).count("Usage: ") == len(COMMANDS)
 
 
-def test_missing_package_is_one_sentence(tmp_path):
+def test_missing_package_gives_one_sentence(tmp_path):
     words = [sys.executable, "-c", command(without(), "stats", "sru")]
     done = subprocess.run(
         words, cwd=ROOT, env=os.environ | {"HALFULP_BUILD": str(tmp_path)}, capture_output=True, text=True
@@ -282,7 +282,7 @@ def test_missing_package_is_one_sentence(tmp_path):
     )
 
 
-def test_golden_model_needs_its_extra_only():
+def test_golden_model_needs_golden_extra_only():
     code = (
         "import torch; from halfulp import golden; x = torch.tensor([[1.5]]);"
         "print(golden.gemm(x, x + x, 'e5m2*e5m2+e6m5.rn').item())"

@@ -134,7 +134,7 @@ def test_pages_name_modules_and_paths():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_on_pages_lead_to_files(page):
+def test_page_links_lead_to_files(page):
     folder = ROOT if page == "README.md" else ROOT / "docs"
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGES[page]) if "://" not in link]
     written = {
@@ -147,7 +147,7 @@ def test_readme_is_one_page():
     assert len(PAGES["README.md"].splitlines()) <= 150
 
 
-def test_readme_test_command_is_that_of_ci():
+def test_readme_test_command_matches_ci():
     assert "$ make test\n" in PAGES["README.md"]
     assert "make test " in (ROOT / ".ci" / "run").read_text()
 

@@ -39,7 +39,7 @@ def test_trace_of_lenet5_training_step():
     assert shapes(lenet5(), torch.zeros(64, 1, 28, 28), training=False) == forward
 
 
-def test_trace_leaves_model_unchanged():
+def test_trace_does_not_change_model():
     model = resnet20().eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     assert len(trace(model, torch.zeros(2, 3, 32, 32))) == 3 * 20 - 1
@@ -162,7 +162,7 @@ def test_published_model_pads_to_packs():
     )
 
 
-def test_published_model_takes_better_of_product_and_transpose():
+def test_published_model_takes_faster_of_product_and_transpose():
     model = Published(8, 8, 4, 100.0)
     # 400 rows are 7 packs, two per core; 120 columns are two tiles: 4 units of time. The transpose takes 7.
     for gemm in (Gemm(400, 64, 120), Gemm(120, 64, 400)):
@@ -259,7 +259,7 @@ class Masked(nn.Module):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_trace_runs_models_whose_steps_depend_on_values(training):
+def test_trace_supports_models_with_control_flow_by_values(training):
     model, x = Masked(), torch.randn(3, 5, 8)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     expected = Counter(trace(nn.Sequential(model.layer), x, training=training))
@@ -270,7 +270,7 @@ def test_trace_runs_models_whose_steps_depend_on_values(training):
 
 
 @pytest.mark.parametrize("policy", ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3"])
-def test_trace_of_a_converted_model_has_the_products_of_the_model(policy):
+def test_trace_of_converted_model_matches_original(policy):
     model = nn.Sequential(
         *(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 8), nn.Tanh()),
         nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0),

@@ -86,7 +86,7 @@ def test_quire_cancels_to_zero_or_smallest(fmt):
     assert found[TERMS - 1 :] == [0, smallest, 0, fmt.encode(-fmt.smallest)]
 
 
-def test_quire_keeps_smallest_beside_largest():
+def test_quire_adds_smallest_to_largest_exactly():
     fmt = Posit(16)
     largest, smallest = fmt.max_code, 1
     steps = [

@@ -163,7 +163,7 @@ def unsigned_of(states):
     return [state & (1 << 64) - 1 for state in states.flatten().tolist()]
 
 
-def test_words_match_after_jump():
+def test_random_words_match_after_jump():
     for source in (Lfsr(16), Plateau(3), Plateau(10), Lfsr(64)):
         seeds = golden.random.seeds(source, 12, 3).reshape(3, 4)
         whole = words(source, 100, seeds)

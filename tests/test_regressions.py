@@ -134,7 +134,7 @@ def test_wrong_regression_file_is_detected(own: Path) -> None:
     assert {failure.kind for failure in check.failures} == {"golden", "mismatch"}
 
 
-def test_regressions_go_by_result_and_not_structure(own: Path) -> None:
+def test_regressions_are_keyed_by_result_not_structure(own: Path) -> None:
     path, new = saved(build("mac", "e5m2", rounding="sr10", stochastic="eager", pipeline=2), "0x3c,0x3c,0x001,0x155")
     assert new
     assert path.stem == "mac_e5m2_e5m2_e6m5_sr10"

@@ -57,7 +57,7 @@ def test_rounding_table_matches_encode(name):
 
 
 @pytest.mark.parametrize("name", ["fxp2.3-wrap", "ufxp2.2-wrap"])
-def test_rounding_table_refuses_wrapping_values(name):
+def test_rounding_table_rejects_wrapping_values(name):
     fmt = parse(name)
     for mode in ROUNDING_MODES:
         rounding_table = rounding_table_of(fmt, Rounding(mode))
@@ -461,13 +461,13 @@ def test_fit_rejects_format_outside_domain():
         fit("rsqrt", below, "posit8", pieces=1)
 
 
-def test_fit_names_rounding_whose_results_reach_zero():
+def test_fit_reports_rounding_with_zero_results():
     with pytest.raises(ValueError, match="rounding ru"):
         fit("exp", "e2m1fn", pieces=4, rounding="ru")
 
 
 @pytest.mark.parametrize("rounding", ["rz", "ru"])
-def test_fit_against_rounded_values_takes_roundings_without_infinity(rounding):
+def test_fit_against_rounded_values_accepts_finite_roundings(rounding):
     found = fit("reciprocal", "e4m3", pieces=2, measure="absolute", against="rounded", rounding=rounding)
     assert math.isfinite(found.error)
 

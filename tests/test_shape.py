@@ -190,7 +190,7 @@ def test_views_copy_and_nest():
     Fragment.get(m, None)
 
 
-def test_format_is_a_layout_field():
+def test_format_works_as_layout_field():
     layout = data.StructLayout({"x": E5M2, "y": FP16})
     signal = Signal(layout, init={"x": 0.5, "y": -2.0})
     assert signal.y.shape() == FP16
@@ -352,7 +352,7 @@ def test_formats_and_specs_import_no_amaranth():
         ("from halfulp.hdl.formats import E5M2", "import halfulp.units", "from amaranth.hdl import Signal, Const"),
     ],
 )
-def test_format_is_a_shape_in_any_order_of_imports(imports):
+def test_format_is_a_shape_for_any_import_order(imports):
     run_python(
         *imports,
         "from amaranth.lib.data import StructLayout",

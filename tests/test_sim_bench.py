@@ -101,7 +101,7 @@ def test_bench_writes_junit() -> None:
     assert [case.get("name") for case in suite] == ["cocotb plain", "cocotb stream", "compiled loop plain"]
 
 
-def test_empty_result_is_a_failure(tmp_path: Path) -> None:
+def test_empty_result_fails_run(tmp_path: Path) -> None:
     assert not Result("unit", "what", "vectors").passed
     empty = Result("unit", "what", "vectors", [Check("cocotb", "plain", 0, 0, [])])
     assert not empty.passed
@@ -174,7 +174,7 @@ def test_vector_text_round_trips() -> None:
         inputs.read_vector("256,0,0")
 
 
-def test_plan_has_fewer_vectors_for_a_wide_quire() -> None:
+def test_plan_has_fewer_vectors_for_wide_quire() -> None:
     wide, usual = (plan(build("quire", fmt), seed=0) for fmt in ("fp64", "e5m2"))
     for few, all_ in ((wide.plain, usual.plain), (wide.stream, usual.stream), (wide.chain, usual.chain)):
         assert few is not None
@@ -201,7 +201,7 @@ def test_plan_has_fewer_vectors_for_a_wide_quire() -> None:
         ("pwl fxp4.4 pieces=4 structure=address", "pwl tanh(fxp4.4).rn pieces=4", "--structure address"),
     ],
 )
-def test_short_form_stands_for_a_text(words: str, text: str, options: str) -> None:
+def test_short_form_equals_text(words: str, text: str, options: str) -> None:
     unit, fmt, *given = words.split()
     read = {
         name: int(value) if value.isdigit() else value if value else not equals
@@ -264,13 +264,13 @@ def test_loop_rejects_columns_of_other_lengths() -> None:
         loop.run({"a": np.zeros(2, dtype=np.uint64), "b": np.zeros(3, dtype=np.uint64)}, 2)
 
 
-def test_missing_model_is_a_tool_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_model_raises_tool_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modelling, "models", lambda made, kinds: {"loop": tmp_path / "loop.so"})
     with pytest.raises(ToolError, match="cannot be loaded"):
         CompiledModel(Design("nothing", ""))
 
 
-def test_simulator_without_tests_is_a_failure(tmp_path: Path) -> None:
+def test_simulator_without_tests_fails_run(tmp_path: Path) -> None:
     unit = build("mul", "e2m1fn")
     codes = {name: np.zeros(4, dtype=np.uint64) for name in "ab"}
     tests = {"plain": (codes, {"o": np.zeros(4, dtype=np.uint64)})}

@@ -265,7 +265,7 @@ def is_tie(fmt: Format, value: Fraction) -> bool:
 
 
 @pytest.mark.parametrize("text", ["e5m2", "e4m3fn", "e4m3fnuz", "e2m3fn", "e8m0", "fp64", "e5m2-ftz"])
-def test_landmarks_hold_specials_and_boundaries(text: str) -> None:
+def test_landmarks_include_specials_and_boundaries(text: str) -> None:
     fmt = parse(text)
     assert isinstance(fmt, Float)
     codes = set(Grid.of(fmt).corner_codes().tolist())
@@ -367,7 +367,7 @@ def test_chains_fit_every_format(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["int8", "int64", "fxp4.4", "posit8", "posit64e4", "posit16e1", "e5m2"])
-def test_chain_numbers_are_of_middling_size(text: str) -> None:
+def test_chain_numbers_are_moderate(text: str) -> None:
     fmt = parse(text)
     steps = vectors.chains(ports(a=fmt, c=fmt, load=1, clear=1), [fmt], 2000, 0)
     numbers = [abs(fmt.decode(code)) for code in steps["a"].tolist()]

@@ -90,7 +90,7 @@ def test_cost_counts_ecp5_cells():
     assert Cost.of({"CARRY4": 3}, 1, FAMILIES["xcup"]).carry == 2
 
 
-def test_cost_shares_of_a_device():
+def test_cost_gives_shares_of_device():
     half = 83_640 // 2
     cost = Cost(
         lut=half, luts=(0, 0, 0, half, 0, 0), ff=8_364, carry=0, mux=9, dsp=39, bram=52, uram=0, memory=0, path=1
@@ -287,14 +287,14 @@ def test_cached_module_is_not_elaborated(build, monkeypatch):
         (Module(XOR.format("assign c = a;"), "gate", {"d": 1}), "ERROR: Failed to parse set lhs expression"),
     ],
 )
-def test_yosys_error_is_a_tool_error(build, module, sentence):
+def test_yosys_error_raises_tool_error(build, module, sentence):
     with pytest.raises(ToolError) as caught:
         measure_modules([module], VU9P)
     assert str(caught.value).startswith(f"Yosys on {module.top} failed with exit code 1: {sentence}")
     assert [path for path in build.rglob("*") if path.is_file()] == []
 
 
-def test_yosys_that_does_not_load_exits_3(build):
+def test_yosys_load_failure_exits_3(build):
     (build.parent / "pyosys").mkdir()
     (build.parent / "pyosys" / "__init__.py").write_text("import no_such_library\n")
     path = os.pathsep.join([str(build.parent), *filter(None, sys.path)])

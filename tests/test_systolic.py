@@ -144,7 +144,7 @@ def test_arrays_match_golden_products(makes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Chain, Grid] if EXHAUSTIVE else [Chain])
-def test_arrays_keep_macs_busy(kind):
+def test_arrays_use_macs_in_most_cycles(kind):
     """For 64 x 256 x 64 on 8 x 8, 97 % of all cycles from the first operand to the last result are steps."""
     mac = MacSpec.parse("int3*int3+int9.rn")
     made = kind(mac=mac, n=8, m=8, build=Build(pipeline=2))

@@ -162,7 +162,7 @@ def test_takum_kernels_match_tensors(text):
     assert compare(text, 10**4)[-1] > 0
 
 
-def test_takum_exact_is_granted_to_longer_codes_only():
+def test_takum_exact_is_accepted_for_longer_codes_only():
     codes = torch.arange(256)
     wide = golden.convert(codes, a="takum8", o="takum16", rounding="exact")
     assert torch.equal(golden.convert(wide, a="takum16", o="takum8", rounding="rz"), codes)

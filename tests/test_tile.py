@@ -66,7 +66,7 @@ def test_tile_writes_all_files(folder):
     assert "is not empty" in said
 
 
-def test_tile_of_board_without_platform_is_bare(tmp_path):
+def test_tile_of_board_without_platform_has_flow_only(tmp_path):
     code, said = written("--mac", MAC, "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118", "-o", tmp_path / "out")
     assert code == 0
     assert "no XRT platform" in said
@@ -158,7 +158,7 @@ def design(**changes):
     return Design(**{"board": BOARDS["u55c"], "mac": SPEC, "n": 8, "m": 8, "cores": 10, "depth": 32} | changes)
 
 
-def test_tile_accepts_other_clocks_and_devices(monkeypatch):
+def test_tile_accepts_clocks_and_devices(monkeypatch):
     assert design().clock == 300
     assert design(board=BOARDS["aws_f1"]).clock == 250
     monkeypatch.setattr("halfulp.fpga.vendor.tile.verilog", lambda *_: "")
@@ -261,6 +261,6 @@ def test_cells_share_of_device():
     assert shares["URAM"] == float("inf")
 
 
-def test_kernel_name_is_array_name_unless_linked():
+def test_kernel_name_contains_array_name_by_default():
     assert kernel(SPEC, 1, 1).name == f"kernel_{array(SPEC, 1, 1).name}"
     assert kernel(SPEC, 1, 1, name=KERNEL).name == KERNEL

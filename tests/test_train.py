@@ -303,7 +303,7 @@ def test_run_finishes_step_when_interrupted(tmp_path):
     assert read(run.checkpoint)["step"] == 4
 
 
-def test_run_counts_steps_of_training_before_and_after_a_stop(tmp_path):
+def test_run_counts_training_steps_before_and_after_stop(tmp_path):
     run = small(tmp_path, counted=True)
     run.train()
     (layer, _, _), *_ = run.counts.rows

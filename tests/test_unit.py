@@ -30,7 +30,7 @@ TEXTS = [
 ]
 
 
-def test_every_unit_of_catalogue_has_description():
+def test_catalogue_units_have_descriptions():
     assert {halfulp.unit(text).spec.form.unit for text in TEXTS} == set(UNITS)
 
 
@@ -73,7 +73,7 @@ def test_description_gives_component_reference_and_exact_results(text):
     "text",
     ["mul e5m2*e5m2.sr4@lfsr16:5", "mac e5m2*e5m2=e5m2.sr3+e6m5.sr10@lfsr16", "sru int16>int8.sr3@plateau3 lanes=3"],
 )
-def test_reference_has_the_words_of_the_source_in_the_text(text):
+def test_reference_uses_words_of_source(text):
     described = halfulp.unit(text)
     unit = described.component()
     noise = random.Random(text)
@@ -92,7 +92,7 @@ def test_reference_has_the_words_of_the_source_in_the_text(text):
         assert column.tolist() == expected[port].tolist()
 
 
-def test_state_of_the_source_is_that_of_the_hardware():
+def test_source_state_matches_hardware():
     unit = halfulp.unit("mul e5m2*e5m2.sr8@lfsr16:5").component()
     codes = {name: torch.arange(100).numpy().view("uint64") for name in ("a", "b")}
     with CompiledModel.of_unit(unit) as model:
@@ -102,7 +102,7 @@ def test_state_of_the_source_is_that_of_the_hardware():
     assert found != reference(halfulp.unit("mul e5m2*e5m2.sr8@lfsr16").component(), codes)["o"].tolist()
 
 
-def test_component_takes_a_build_and_refuses_one_without_effect():
+def test_component_rejects_build_without_effect():
     described = halfulp.unit("e5m2*e5m2+e6m5.rn")
     built = described.component(Build(pipeline=2))
     assert isinstance(built, Mac)
@@ -111,13 +111,13 @@ def test_component_takes_a_build_and_refuses_one_without_effect():
         described.component(Build(stochastic="eager"))
 
 
-def test_description_of_an_unknown_function_or_table_is_refused():
+def test_description_rejects_unknown_function_or_table():
     for text in ("pwl tanhh(fxp4.4)", "pwl gelu6-00000000(fxp4.4)"):
         with pytest.raises(ValueError, match=r"tanhh|gelu6-00000000"):
             halfulp.unit(text)
 
 
-def test_saved_table_goes_by_name_and_digest():
+def test_saved_table_is_keyed_by_name_and_digest():
     from halfulp.hdl.fit.store import write
 
     table = halfulp.unit("pwl gelu(fxp2.4) pieces=3").table
@@ -130,7 +130,7 @@ def test_saved_table_goes_by_name_and_digest():
         halfulp.unit(f"pwl {table}(fxp2.6)").component()
 
 
-def test_package_has_unit_as_a_function_whatever_is_imported_first():
+def test_package_has_function_unit_for_any_import_order():
     code = "import sys, halfulp; from halfulp.unit import Description; assert callable(halfulp.unit); "
     code += "assert isinstance(halfulp.unit('mul e5m2*e5m2'), Description); assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

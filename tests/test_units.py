@@ -428,7 +428,7 @@ def test_sum_units_reject_bad_parameters(make, error, keyword):
         make()
 
 
-def test_units_accept_exact_where_result_holds():
+def test_units_accept_exact_if_result_holds():
     assert Add(a="e2m1fn", b="e2m1fn", o="e4m3", rounding="exact").latency == 0
     assert Mul(a="e5m2", b="e5m2", o="e7m5", rounding="exact").latency == 0
     assert Convert(a="e5m2", o="fp16", rounding="exact").latency == 0

@@ -375,7 +375,7 @@ def test_scoreboard_counts_and_compares(
     assert sum(len(batch.got["o"]) for batch in compared.found) == checked
 
 
-def test_broken_rule_is_a_failure(made: Callable[..., Any]) -> None:
+def test_broken_rule_fails_run(made: Callable[..., Any]) -> None:
     board = made(Scoreboard, build("mul", "e5m2"))
     for _ in range(20):
         board.broken.write(("stall", "it moved"))

@@ -72,7 +72,7 @@ def test_emit_header_has_text_command_latency_and_ports() -> None:
     assert "Combinational" in head(emit(component("mul e5m2*e5m2")))
 
 
-def test_emit_header_of_stream_has_places_of_fields() -> None:
+def test_emit_header_of_stream_has_positions_of_fields() -> None:
     text = emit(Streamed(component("add e5m2+bf16=fp16")))
     assert "a e5m2 [7:0], b bf16 [23:8]" in head(text)
     assert "add e5m2+bf16=fp16.rn" in head(text)
@@ -117,7 +117,7 @@ def test_emit_replaces_numbers_by_names(design: Any, monkeypatch: pytest.MonkeyP
         assert len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs})
 
 
-def test_names_and_texts_have_common_names_of_formats() -> None:
+def test_unit_names_and_texts_use_common_format_names() -> None:
     unit = component("mac e5m10*e8m7+e8m23")
     assert unit.name == "mac_fp16_bf16_fp32_rn"
     lines = head(emit(unit)).splitlines()
@@ -125,14 +125,14 @@ def test_names_and_texts_have_common_names_of_formats() -> None:
     assert "// bf16: float e8m7, bias 127, ieee; sign [15], exponent [14:7], mantissa [6:0]" in lines
 
 
-def test_emit_takes_names() -> None:
+def test_emit_accepts_names() -> None:
     text = emit(component(MAC), "my_mac")
     assert "\nmodule my_mac(" in text
     assert "--name my_mac" in head(text)
     assert "\nmodule Counter(" in emit(Counter())
 
 
-def test_verilog_ports_reads_keywords_as_names() -> None:
+def test_verilog_ports_accepts_keywords_as_names() -> None:
     class Bit(wiring.Component):
         def __init__(self) -> None:
             super().__init__({"bit": In(3), "o": Out(3)})
@@ -151,7 +151,7 @@ def test_verilog_ports_rejects_missing_module() -> None:
         verilog_ports("module something();\nendmodule\n", "nothing")
 
 
-def test_emit_takes_styles_of_reset() -> None:
+def test_emit_accepts_reset_styles() -> None:
     texts = {style: emit(Counter(), reset=style) for style in RESETS}
     for style, text in texts.items():
         low, edge = style.endswith("low"), style.startswith("async")

@@ -499,7 +499,7 @@ def test_synth_rejects_bad_requests(words, keyword):
     assert keyword in answer.output
 
 
-def test_emit_leaves_whole_folder_or_none(tmp_path, monkeypatch):
+def test_emit_writes_whole_folder_or_none(tmp_path, monkeypatch):
     monkeypatch.setattr(vivado, "scripts", lambda *_, **__: {"flow.tcl": "", "no/such/folder": ""})
     with pytest.raises(ToolError, match="could not be written: No such file"):
         CliRunner().invoke(
