@@ -461,7 +461,7 @@ def test_fit_rejects_format_outside_domain():
         fit("rsqrt", below, "posit8", pieces=1)
 
 
-def test_fit_reports_rounding_with_zero_results():
+def test_fit_rejects_rounding_with_zero_results():
     with pytest.raises(ValueError, match="rounding ru"):
         fit("exp", "e2m1fn", pieces=4, rounding="ru")
 
