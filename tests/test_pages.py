@@ -78,6 +78,7 @@ def pattern(output):
 
 def test_three_pages_begin_with_a_tutorial():
     assert sorted(TUTORIALS) == ["design.md", "training.md", "verification.md"]
+    assert [text.rpartition("```\n")[2].strip()[:5] for text in TUTORIALS.values()] == ["Next:"] * 3
 
 
 @pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)])
