@@ -73,10 +73,9 @@ def _unit(row: Row) -> Iterator[str]:
     yield from ("", "## Class", "", "```{eval-rst}")
     yield from (f".. autoclass:: halfulp.units.{row.unit.__name__}", "```", "", "## Golden model", "", "```{eval-rst}")
     yield from (f".. autofunction:: halfulp.golden.{row.name}", "```")
-    cited = references(section(document, "Source"))
-    if cited:
-        yield from ("", "## References", "", section(document, "Source"), "")
-        yield from ("```{bibliography}", f":filter: key in {cited}", "```")
+    source = section(document, "Source")
+    if source:
+        yield from ("", "## References", "", f"{source} {{cite:p}}`{','.join(references(source))}`")
 
 
 def section(document: str, title: str) -> str:
