@@ -118,7 +118,7 @@ class Totals(uvm_scoreboard):
 
     def check_phase(self) -> None:
         codes = columns(TERMS, self.terms)
-        # A sum begins with the first term of all, or after a last term.
+        # A sum begins with the first term, and after each term with `last` set.
         steps = {"a": codes["x"], "b": codes["y"], "clear": np.roll(codes["last"], 1)}
         steps["clear"][:1] = 1
         steps |= {name: np.zeros_like(codes["x"]) for name in ("c", "load")}

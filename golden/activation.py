@@ -171,10 +171,7 @@ def _reduced(x: Raw, table: Segments, rounding: Rounding) -> Raw:
 
 
 def _split(x: Raw, table: Segments) -> tuple[Tensor, Tensor]:
-    """Split ``floor(x * factor * 2^fraction)`` into integer part and fraction bits.
-
-    The integer part is an exponent. It is clamped where the result overflows or underflows in any case.
-    """
+    """Split ``floor(x * factor * 2^fraction)`` into exponent (clamped where results saturate) and fraction bits."""
     scaled = multiply(x, _constants([table.factor], torch.zeros_like(x.exponent)))
     most = POWER_BITS + table.fraction
     beyond = scaled.exponent >= POWER_BITS

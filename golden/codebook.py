@@ -58,10 +58,7 @@ def _at(table: Tensor, index: Tensor, width: int) -> Wide:
 
 @lru_cache(maxsize=64)
 def _tables(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the rounding tables of both signs, padded to one length, and the last index of each.
-
-    The tables are magnitudes in units of the last place, gaps to the next magnitude, and parities of the codes.
-    """
+    """Return magnitudes, gaps to the next magnitude and code parities of both signs, and their last indices."""
     length = max(map(len, fmt.rounding_tables))
     magnitudes, gaps, parities = [], [], []
     for side in fmt.rounding_tables:

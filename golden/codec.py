@@ -15,11 +15,7 @@ from .round import Truncated
 
 
 class Stages(NamedTuple):
-    """Functions of a family of formats.
-
-    They are ``unpack(codes, fmt)``, ``truncate(x, o, places)``, and ``pack(x, o, rounding, saturate, random)``, which
-    truncates, rounds and encodes.
-    """
+    """Functions of a family of formats; ``pack`` truncates, rounds and encodes."""
 
     unpack: Callable[[Tensor, Any], Raw]
     truncate: Callable[[Raw, Any, int], Truncated]

@@ -108,10 +108,7 @@ def fma(x: int, y: int, z: int, /, *, a: Format, b: Format, c: Format, **result:
 
 
 def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> int:
-    """Return the code of start + x * y after rounding the product, if ``product`` is given, and the sum.
-
-    Parameters are those of `MacSpec`.
-    """
+    """Return the code of start + x * y; parameters are those of `MacSpec`."""
     spec = MacSpec(**parameters)
     term = _product(_decode(x, spec.a), _decode(y, spec.b))
     if (o := spec.product) is not None:
@@ -127,10 +124,7 @@ def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> 
 
 
 def quire(x: int, y: int, start: int, subtract: int = 0, /, *, random: int = 0, **parameters: Any) -> int:
-    """Return the code of start + x * y, or of start - x * y if ``subtract`` is 1, computed in a quire.
-
-    Parameters are those of `QuireSpec`.
-    """
+    """Return the code of start + x * y, or start - x * y if ``subtract`` is 1; parameters are those of `QuireSpec`."""
     spec = QuireSpec(**parameters)
     return _step(spec, _negated(_product(_decode(x, spec.a), _decode(y, spec.b)), subtract), start, random)
 

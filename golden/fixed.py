@@ -60,7 +60,7 @@ def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | 
     up_one = round_up(
         rounding, negative=x.sign, last=last, seen=rest, sticky=sticky, random=random, twos_complement=True
     )
-    # The magnitude of a negative floor is larger by 1; rounding up makes it smaller.
+    # The magnitude of a negative floor exceeds the truncated one by 1; rounding up reverses that.
     step = torch.where(x.sign, inexact_below.to(torch.int64) - up_one, up_one)
     magnitude = integer + Wide.of(step, integer.width)
     negated = torch.where(x.sign, -magnitude.low64(), magnitude.low64())

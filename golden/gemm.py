@@ -23,7 +23,7 @@ from .sequence import Accumulator
 from .values import encode
 
 BLOCK = 32
-"""Steps whose random words are computed at once; more steps need more memory."""
+"""Number of steps whose random words are computed at once, which limits their memory."""
 
 WORDS = 1 << 22
 """Largest number of random words in memory for a tiled product; a single tile may need more."""

@@ -23,13 +23,7 @@ Term = Callable[..., Raw]
 
 
 class Accumulator:
-    """Arithmetic of an accumulator: exact sums are rounded when they are read, other sums in each step.
-
-    Parameters
-    ----------
-    spec : AccumulatorSpec
-        Description of the unit.
-    """
+    """Arithmetic of an accumulator: exact sums are rounded when they are read, other sums in each step."""
 
     def __init__(self, spec: AccumulatorSpec) -> None:
         self.spec, self.quire = spec, spec.quire
@@ -58,17 +52,7 @@ class Accumulator:
 
 
 def step(spec: AccumulatorSpec, term: Term, *, start: Tensor, random: Tensor | None, **operands: Any) -> Tensor:
-    """Return the codes of accumulators after one step from ``start``.
-
-    Parameters
-    ----------
-    spec : AccumulatorSpec
-        Description of the unit.
-    term : callable
-        Function from ``spec`` and the operands to the term.
-    start, random, **operands : Tensor
-        Start values, random words, and operands of ``term``.
-    """
+    """Return the codes of accumulators after one step from ``start``; ``term`` computes terms from the operands."""
     check_devices(start=start, random=random, **operands)
     word = random_of("random", random, spec.rounding)
     accumulator = Accumulator(spec)

@@ -40,7 +40,7 @@ class Wide:
 
     @classmethod
     def constant(cls, value: int, width: int, like: Tensor) -> "Wide":
-        """Make a tensor of one integer, in the shape of ``like``."""
+        """Repeat one integer in the shape of ``like``."""
         limbs = [torch.full_like(like, (value >> (LIMB * index)) & MASK) for index in range(limbs_of(width))]
         return cls(tuple(limbs), width)
 

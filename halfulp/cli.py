@@ -1,7 +1,7 @@
 """The program `halfulp`: the commands of all rooms.
 
-Exit codes: 0 success; 1 the thing checked is wrong; 2 the request is wrong; 3 a tool or the machine failed; 130 after
-Ctrl-C. Commands import what they need when they run, so that help and errors are fast.
+Exit codes: 0 success, 1 a check failed, 2 the request is invalid, 3 a tool or the machine failed, 130 after Ctrl-C.
+Commands import what they need when they run, so that help and errors are fast.
 """
 
 import pkgutil

@@ -154,7 +154,7 @@ def train(
             runs.append(run)
         check_place(place)
     for run in runs:
-        # Errors of the file system are reported before the work.
+        # Create folders first, so that errors of the file system come before the work.
         with machine_errors(str(run.folder)):
             run.folder.mkdir(parents=True, exist_ok=True)
         click.echo(str(run.conversion), err=True)

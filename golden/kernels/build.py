@@ -58,9 +58,7 @@ def level() -> str:
 
 
 def library(name: str, source: str, seconds: float = math.inf, compiling: float | None = None) -> ctypes.CDLL | None:
-    """Compile a kernel, or load it from the cache.
-
-    Return None if kernels are disabled, if compilation fails (with one warning), or if it is not worth its time yet.
+    """Compile a kernel or load it from the cache; None if that is disabled, fails (with a warning) or is not worth it.
 
     Parameters
     ----------

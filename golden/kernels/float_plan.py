@@ -50,7 +50,7 @@ BINARY64 = Lane(64, 53, -1022, 1024)
 
 
 class Refused(Exception):
-    """Lanes are not proved exact for a description."""
+    """Refusal of a lane that is not proved exact for a description."""
 
 
 LANE_MODES = frozenset({"rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact"})
@@ -98,7 +98,7 @@ def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Roun
 def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
     # A quiet NaN needs a mantissa bit.
     need(1 <= fmt.man <= lane.mantissa)
-    # Rounding before a flush is as if the exponent were unbounded, so flushed results must be normal in the lane.
+    # Formats that flush round as if the exponent were unbounded: results that they flush must be normal in the lane.
     scale = lane.emin - fmt.emin + (0 if fmt.subnormals else fmt.precision + 8)
     need(fmt.emax + scale < lane.top)
     positive, negative = (

@@ -54,7 +54,7 @@ struct Rounding {
         }
     }
 
-    // Returns the first `places` of the lowest `shift` bits of a significand, which are discarded; the others are sticky.
+    // Discards the lowest `shift` bits of a significand: returns the first `places` of them; the others are sticky.
     u64 seen(u128 significand, int shift, bool& sticky) const {
         if (shift <= 0) return 0;
         const int below = shift - places;

@@ -22,19 +22,7 @@ def boolean(value: bool) -> str:
 
 
 class Cpp(NamedTuple):
-    """C++ implementation of a family of formats.
-
-    Attributes
-    ----------
-    header : str
-        Header that defines the family's struct.
-    members : callable
-        Members of the object of a format.
-    define : callable
-        Definitions that the object of a format needs.
-    fits : callable
-        Test if the numbers of a format fit 128-bit integers.
-    """
+    """C++ of a family: header, members and definitions of a format's object, and test if 128 bits hold its numbers."""
 
     header: str
     members: Callable[[Any], tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions on multiply-accumulates, forward and backward.
+"""Matrix products and convolutions in the arithmetic of a policy, forward and backward.
 
 They raise TypeError or ValueError if tensors have wrong types or shapes, or if their dtype does not hold the results.
 """

@@ -88,7 +88,7 @@ def observe(model: nn.Module, step: Callable[[], object]) -> Observation:
 
 
 def report_uncalled(model: nn.Module, arguments: object, output: object) -> None:
-    """Forward hook that warns of converted layers that were not called; removes itself unless torch is compiling."""
+    """Warn of converted layers that were not called, as a forward hook that runs once, or at each compilation."""
     if not torch.compiler.is_compiling():
         for key, hook in list(model._forward_hooks.items()):
             if hook is report_uncalled:

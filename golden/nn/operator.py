@@ -26,11 +26,7 @@ def operator(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
 def differentiable(
     run: Callable[..., Any], shape: Callable[..., Any], save: Callable[..., None], backward: Callable[..., Any]
 ) -> Any:
-    """Make a differentiable operator and return a function that calls it.
-
-    ``save`` and ``backward`` are those of `torch.library.register_autograd`. The attribute ``operator`` of the function
-    is the operator.
-    """
+    """Make a differentiable operator; return a function that calls it, with the operator as attribute ``operator``."""
     made = operator(run, shape)
     made.register_autograd(backward, setup_context=save)
 

@@ -136,7 +136,7 @@ def _read_idx(folder: Path, stem: str, dimensions: int) -> Any:
         content = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
         head = struct.unpack(f">{1 + dimensions}I", content[: 4 * (1 + dimensions)])
         if head[0] != 0x800 + dimensions:
-            raise ValueError(f"magic number {head[0]:#x}")
+            raise ValueError(f"magic number {head[0]:#x} instead of {0x800 + dimensions:#x}")
         return np.frombuffer(content, np.uint8, offset=4 * len(head)).reshape(head[1:])
     except (OSError, EOFError, ValueError, struct.error) as error:
         raise ValueError(f"{folder / stem} is no IDX file with {dimensions} dimensions: {error}") from error

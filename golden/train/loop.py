@@ -129,7 +129,7 @@ def versions() -> dict[str, str]:
 
 
 class Interrupted(Exception):
-    """The run was stopped after saving a checkpoint."""
+    """Interruption of a run by a signal, after a checkpoint."""
 
 
 class Run:

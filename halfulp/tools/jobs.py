@@ -1,9 +1,8 @@
 """Parallel jobs on the processors of this machine or on the workers of a Dask scheduler.
 
 A job calls a function of a module on plain data; its result is plain data that depends on the arguments only. On this
-machine a job runs in a thread, which usually waits for an external program; threads start faster than workers of Dask.
-A job with long computations in Python runs in a process. On a cluster, Dask distributes jobs, repeats those of workers
-that die, and cancels those whose client is gone.
+machine a job runs in a thread, which usually waits for an external program, or in a process if it computes in Python.
+On a cluster, Dask distributes jobs, repeats those of workers that die, and cancels those whose client is gone.
 """
 
 import contextlib

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def undominated(points: Sequence[Sequence[float | None]]) -> list[bool]:
-    """Return True for each point of the Pareto front: no other point is at most as high everywhere and lower somewhere.
+    """Return True for each point that no other point dominates, by lower values in some coordinates and higher in none.
 
     A coordinate is not compared if one of the two points does not have it.
     """

@@ -30,7 +30,7 @@ _OWN = threading.local()
 
 
 class Stopped(Exception):
-    """The job was cancelled."""
+    """Cancellation of a job."""
 
 
 def halt_by(halt: threading.Event) -> None:
@@ -71,11 +71,7 @@ class Command:
 
 
 def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a tool; ToolError if the program does not exist.
-
-    The tool has a session of its own, so that Ctrl-C reaches this program only, which then stops the tool. If this
-    program is killed, `bound` stops the tool.
-    """
+    """Start a tool in a new session, so that Ctrl-C does not reach it; ToolError if there is no such program."""
     program = command.argv[0]
     if shutil.which(program, path=None if command.env is None else command.env.get("PATH")) is None:
         why = "is not executable" if Path(program).is_file() else "does not exist"
