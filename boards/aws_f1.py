@@ -1,13 +1,13 @@
 """Amazon EC2 F1: a VU9P behind Amazon's shell."""
 
-from .board import Board, alike
+from .board import Board, equal_dies
 from .memories import ddr
 from .targets import TARGETS
 
 AWS_F1 = Board(
     title="Amazon EC2 F1",
     target=TARGETS["aws_f1"],
-    slrs=alike(TARGETS["aws_f1"], 3),
+    slrs=equal_dies(TARGETS["aws_f1"], 3),
     memories=(ddr(),),
     platform="xilinx_aws-vu9p-f1_shell-v04261818_201920_3",
     kernel_mhz=250,

@@ -40,7 +40,7 @@ class Resources:
         return shares
 
 
-def alike(target: Target, count: int) -> tuple[Resources, ...]:
+def equal_dies(target: Target, count: int) -> tuple[Resources, ...]:
     """Return the dies of a device with ``count`` equal dies; ValueError if ``count`` does not divide its resources."""
     totals = {kind: getattr(target, kind) for kind in KINDS}
     for kind, total in totals.items():

@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 from amaranth.build import Attrs, Clock, DiffPairs, Pins, Resource
 from amaranth.vendor import XilinxPlatform
 
-from .board import Board, alike, fields_of
+from .board import Board, equal_dies, fields_of
 from .memories import ddr
 from .targets import TARGETS
 
 VCU118 = Board(
     title="AMD VCU118",
     target=TARGETS["vcu118"],
-    slrs=alike(TARGETS["vcu118"], 3),
+    slrs=equal_dies(TARGETS["vcu118"], 3),
     memories=(replace(ddr(), kind="DDR4-2400, 80 bits", banks=2, bank_mib=2_560, bank_gbps=24.0),),
     amaranth="halfulp.boards.vcu118:VCU118Platform",
     sources=(

@@ -5,14 +5,14 @@ from typing import Any, ClassVar
 from amaranth.build import Attrs, Clock, DiffPairs, Pins, Resource
 from amaranth.vendor import XilinxPlatform
 
-from .board import Board, alike, fields_of
+from .board import Board, equal_dies, fields_of
 from .memories import ddr
 from .targets import TARGETS
 
 VCU1525 = Board(
     title="Xilinx VCU1525",
     target=TARGETS["vcu1525"],
-    slrs=alike(TARGETS["vcu1525"], 3),
+    slrs=equal_dies(TARGETS["vcu1525"], 3),
     memories=(ddr((0, 1, 1, 2)),),
     platform="xilinx_vcu1525_xdma_201830_1",
     kernel_mhz=300,

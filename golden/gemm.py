@@ -173,7 +173,7 @@ def _in_torch(
     # Step i takes column i of a and row i of b.
     x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
     accumulator = Accumulator(spec)
-    held, word = accumulator.holding(begin), None
+    held, word = accumulator.load(begin), None
     for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
         held = accumulator.step(held, term_of(spec, x.at(step), y.at(step), word_product), word)
     return accumulator.read(held, word) if k else begin

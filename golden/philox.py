@@ -11,7 +11,7 @@ _ROUNDS = 10
 
 
 def philox(counter: Tensor, key: int) -> Tensor:
-    """Map a counter of four 32-bit words (in the last dimension, lowest first) and a 64-bit key to four 32-bit words."""
+    """Map a counter of four 32-bit words (last dimension, lowest first) and a 64-bit key to four 32-bit words."""
     c0, c1, c2, c3 = counter.unbind(-1)
     k0, k1 = key & _LOW, key >> 32 & _LOW
     for _ in range(_ROUNDS):

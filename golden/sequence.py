@@ -15,7 +15,7 @@ from .raw import Raw, add, align
 from .register import Register
 from .round import window_of
 
-Held = Tensor | Register
+Contents = Tensor | Register
 """Contents of accumulators: codes of the result format, or exact sums."""
 
 Term = Callable[..., Raw]
@@ -29,13 +29,13 @@ class Accumulator:
         self.spec, self.quire = spec, spec.quire
         self.window = window_of(spec.o, spec.rounding, spec.sums)
 
-    def holding(self, codes: Tensor) -> Held:
+    def load(self, codes: Tensor) -> Contents:
         """Return the contents of accumulators that hold these codes."""
         if self.quire is None:
             return codes
         return register.place(unpack(codes, self.spec.o), self.quire.quantum, self.quire.width)
 
-    def step(self, held: Held, term: Raw, random: Tensor | None) -> Held:
+    def step(self, held: Contents, term: Raw, random: Tensor | None) -> Contents:
         """Add one term and return the new contents."""
         if isinstance(held, Register):
             assert self.quire is not None
@@ -43,7 +43,7 @@ class Accumulator:
         total = add(align(term, unpack(held, self.spec.o), self.window), self.spec.rounding)
         return rounded(self.spec, total, random)
 
-    def read(self, held: Held, random: Tensor | None) -> Tensor:
+    def read(self, held: Contents, random: Tensor | None) -> Tensor:
         """Return the codes of the contents; ``random`` holds the random words of the last step."""
         if not isinstance(held, Register):
             return held
@@ -56,7 +56,7 @@ def step(spec: AccumulatorSpec, term: Term, *, start: Tensor, random: Tensor | N
     check_devices(start=start, random=random, **operands)
     word = random_of("random", random, spec.rounding)
     accumulator = Accumulator(spec)
-    held = accumulator.holding(codes_of("start", start, spec.o.width))
+    held = accumulator.load(codes_of("start", start, spec.o.width))
     return accumulator.read(accumulator.step(held, term(spec, **operands), word), word)
 
 
@@ -106,7 +106,7 @@ def steps(
     length = torch.diff(first, append=torch.tensor([len(load)], device=first.device))
     result = torch.zeros(len(load), dtype=torch.int64, device=load.device)
     accumulator = Accumulator(spec)
-    held = accumulator.holding(torch.where(load[first], start[first], 0))
+    held = accumulator.load(torch.where(load[first], start[first], 0))
     # An empty sequence computes one empty step, which checks the operands.
     for n in range(int(length.max()) if len(load) else 1):
         running = length > n

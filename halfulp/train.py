@@ -160,7 +160,7 @@ def train(
         click.echo(str(run.conversion), err=True)
 
     def train_here(run: Run, bar: Progress) -> dict[str, str]:
-        run.train(bar, every=every, on_epoch=_tell)
+        run.train(bar, every=every, on_epoch=_print_epoch)
         return row_of(run, _command())
 
     try:
@@ -235,7 +235,7 @@ def _begin(run: Any, resume: bool, restart: bool) -> None:
         raise ValueError(f"{found} belongs to an unfinished run; continue with --resume or start again with --restart")
 
 
-def _tell(epoch: Any) -> None:
+def _print_epoch(epoch: Any) -> None:
     click.echo(
         f"halfulp: epoch {epoch.number}: training loss {epoch.trained:.4f}, test loss {epoch.loss:.4f}, accuracy "
         f"{epoch.accuracy:.2f} %",

@@ -10,7 +10,7 @@ import pytest
 from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import io
 
-from halfulp.boards.board import KINDS, Memory, Resources, alike, fields_of
+from halfulp.boards.board import KINDS, Memory, Resources, equal_dies, fields_of
 from halfulp.boards.catalogue import BOARDS, board_of, listing
 from halfulp.boards.targets import TARGETS
 
@@ -33,9 +33,9 @@ def test_board_rejects_dies_that_differ_from_device():
     short = (replace(board.slrs[0], dsp=0), *board.slrs[1:])
     with pytest.raises(ValueError, match="dies of u55c have 6,144 DSP"):
         replace(board, slrs=short)
-    assert alike(TARGETS["u250"], 4)[0] == Resources(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320)
+    assert equal_dies(TARGETS["u250"], 4)[0] == Resources(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320)
     with pytest.raises(ValueError, match=r"vu9p .* 7 equal"):
-        alike(TARGETS["vu9p"], 7)
+        equal_dies(TARGETS["vu9p"], 7)
     with pytest.raises(ValueError, match="3 dies"):
         Memory(tag="DDR", kind="DDR4", banks=4, bank_mib=1, bank_gbps=1, masters=1, latency_ns=1, slrs=(0, 1, 2))
 

@@ -161,7 +161,7 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
     ("make", "error", "keyword"),
     [
         (lambda: golden.gemm(A, B, "e5m2"), ValueError, "expected '*' here"),
-        (lambda: golden.gemm(A, B, E5M2), TypeError, "described"),
+        (lambda: golden.gemm(A, B, E5M2), TypeError, "text"),
         (lambda: golden.gemm(A.tolist(), B, SR), TypeError, "tensor"),
         (lambda: golden.gemm(A, B * 1.0, SR), TypeError, "integer"),
         (lambda: golden.gemm(A, B * 25, SR), ValueError, "275"),

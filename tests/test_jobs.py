@@ -318,7 +318,7 @@ def test_lost_scheduler_is_reported(build, tool, tmp_path):
         pytest.raises(ToolError) as caught,
     ):
         results(modules(3), program(tool), Ends(process), pool=pool)
-    assert f"{address} is gone" in str(caught.value)
+    assert f"{address} is lost" in str(caught.value)
     assert "m0" in whole(build)
 
 

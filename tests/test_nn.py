@@ -1095,7 +1095,7 @@ def test_policy_files_read_rules(tmp_path):
     for text, sentence in (
         ("layers = 3", 'mixed.toml: layers must be tables, such as [layers."fc*"]'),
         ("max = 3", "mixed.toml: unknown key 'max' of a policy"),
-        ("mac = 3", "mixed.toml: forward: a unit is described by a text such as"),
+        ("mac = 3", "mixed.toml: forward: expected the text of a unit"),
         ("mac =", "mixed.toml: Invalid value"),
     ):
         path.write_text(text)

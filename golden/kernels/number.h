@@ -157,7 +157,7 @@ struct Fixed {
     static constexpr bool has_subnormals = false;
     int width = int_bits + frac_bits, quantum = -frac_bits;
     u64 largest = ones(width - has_sign);
-    u64 lowest = has_sign ? u64(1) << (width - 1) : 0;  // its magnitude, and its code
+    u64 lowest = has_sign ? u64(1) << (width - 1) : 0;  // magnitude of the lowest number, which is also its code
 
     Raw unpack(u64 code) const {
         code &= ones(width);

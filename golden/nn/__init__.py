@@ -1,4 +1,4 @@
-"""Training in the arithmetic of described multiply-accumulates: layers, policies, conversion of models, updates."""
+"""Training in the arithmetic of multiply-accumulates: layers, policies, conversion of models, weight updates."""
 
 from .activation import PiecewiseLinear
 from .attention import MultiheadAttention

@@ -117,7 +117,7 @@ class Policy:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Policy":
         """Read a policy from a TOML table: keys are the parameters, and ``mac`` for all products not given."""
-        parts = _each(table)
+        parts = _expanded(table)
         known = [field.name for field in fields(cls)]
         for key in parts:
             if key not in known:
@@ -177,13 +177,13 @@ def rules(path: Path | str) -> dict[str, Policy]:
             layers = table.pop("layers", {})
             if not isinstance(layers, dict) or not all(isinstance(one, dict) for one in layers.values()):
                 raise ValueError('layers must be tables, such as [layers."fc*"]')
-            found = {pattern: Policy.from_table(_each(table) | _each(own)) for pattern, own in layers.items()}
+            found = {pattern: Policy.from_table(_expanded(table) | _expanded(own)) for pattern, own in layers.items()}
             return found | {"*": Policy.from_table(table)}
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _each(table: Mapping[str, Any]) -> dict[str, Any]:
+def _expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the key ``mac`` by the three products."""
     parts = dict(table)
     return dict.fromkeys(PRODUCTS, parts.pop("mac")) | parts if "mac" in parts else parts

@@ -65,7 +65,7 @@ class Data:
         """Select ``count`` random training examples and ``count`` / 4 test examples; None selects all."""
         if count is None:
             return self
-        return replace(self, train=_some(self.train, count), test=_some(self.test, max(count // 4, 1)))
+        return replace(self, train=_sample(self.train, count), test=_sample(self.test, max(count // 4, 1)))
 
     @property
     def digest(self) -> str:
@@ -76,7 +76,7 @@ class Data:
         return found.hexdigest()[:20]
 
 
-def _some(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
+def _sample(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
     order = torch.randperm(len(pair[0]), generator=torch.Generator().manual_seed(0))[:count]
     return pair[0][order], pair[1][order]
 

@@ -92,10 +92,10 @@ scheduled = click.option(
 _output = partial(click.option, "-o", "--output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
 
 written = _output(help="report folder; default: reports/ of the build folder")
-"""Adds ``-o`` to a command that always writes a report."""
+"""Decorator that adds ``-o`` to a command that always writes a report."""
 
 also_written = _output(help="folder for the tables as Markdown, CSV and LaTeX")
-"""Adds ``-o`` to a command that prints a report and optionally writes it."""
+"""Decorator that adds ``-o`` to a command that prints a report and optionally writes it."""
 
 
 def new_folder(output: str) -> Path:

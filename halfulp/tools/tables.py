@@ -40,8 +40,8 @@ class Table:
 
     def markdown(self) -> str:
         """Return title, table and notes as Markdown."""
-        shown = self._shown()
-        bold = shown.where(~self._stands_out(), "**" + shown + "**")
+        shown = self._texts()
+        bold = shown.where(~self._is_best(), "**" + shown + "**")
         body = bold.to_markdown(index=False, disable_numparse=True, colalign=self._sides())
         return "\n\n".join([f"## {self.title}", body, "\n".join(f"- {note}" for note in self.notes)]).rstrip() + "\n"
 
@@ -53,14 +53,14 @@ class Table:
         """Return a LaTeX ``table`` with booktabs rules, scaled to at most the line width, and the notes below it."""
         sides = "".join(side[0] for side in self._sides())
         style = (
-            self._shown().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
+            self._texts().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
         )
-        best = self._stands_out().replace({True: "best:--rwrap", False: ""})
+        best = self._is_best().replace({True: "best:--rwrap", False: ""})
         body = style.apply(lambda _: best, axis=None).to_latex(hrules=True, column_format=sides)
         notes = "\n".join(f"\\par\\raggedright\\footnotesize {_escaped(note)}" for note in self.notes)
         return (
             f"% needs \\usepackage{{booktabs,graphicx}}\n{_BEST if self.best else ''}\\begin{{table}}\n\\centering\n"
-            f"\\caption{{{_escaped(self.title)}}}\n{_AS_WIDE}{body.rstrip()}}}\n{notes}\n\\end{{table}}\n"
+            f"\\caption{{{_escaped(self.title)}}}\n{_FIT_LINE}{body.rstrip()}}}\n{notes}\n\\end{{table}}\n"
         )
 
     def write(self, folder: Path, stem: str) -> list[Path]:
@@ -71,22 +71,22 @@ class Table:
             write_whole(path, text)
         return paths
 
-    def _seen(self) -> pd.DataFrame:
+    def _columns(self) -> pd.DataFrame:
         """Return the columns that Markdown and LaTeX show."""
         return self.frame.drop(columns=list(self.only_csv))
 
-    def _shown(self) -> pd.DataFrame:
+    def _texts(self) -> pd.DataFrame:
         """Return the shown columns as texts."""
         return pd.DataFrame(
             {
                 name: [_text(value, self.formats.get(str(name), "")) for value in column]
-                for name, column in self._seen().items()
+                for name, column in self._columns().items()
             }
         )
 
-    def _stands_out(self) -> pd.DataFrame:
+    def _is_best(self) -> pd.DataFrame:
         """Return True for cells with the best value of their column."""
-        seen = self._seen()
+        seen = self._columns()
         out = pd.DataFrame(False, index=seen.index, columns=seen.columns).reset_index(drop=True)
         for name, which in self.best.items():
             column = seen[name].reset_index(drop=True)
@@ -96,14 +96,14 @@ class Table:
 
     def _sides(self) -> list[str]:
         """Return the alignment of columns: numbers right, texts left."""
-        return ["right" if pd.api.types.is_numeric_dtype(column) else "left" for _, column in self._seen().items()]
+        return ["right" if pd.api.types.is_numeric_dtype(column) else "left" for _, column in self._columns().items()]
 
 
 # Bold type with digits of normal width, so that decimal points are aligned.
 _BEST = "\\providecommand{\\best}[1]{{\\fontseries{b}\\selectfont #1}}\n"
 
 # Scale the table to the line width if it is wider.
-_AS_WIDE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
+_FIT_LINE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
 
 
 def _text(value: object, spec: str) -> str:
