@@ -129,7 +129,7 @@ def low_bits(width: int, thresholds: Sequence[int]) -> int:
 
 
 def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece]]) -> Choice:
-    """Return the line of an index, with two sides selected by the sign."""
+    """Return the line of an index; if there are two sides, the sign selects one."""
     padded = [[side[min(place, len(side) - 1)] for place in range(1 << len(index))] for side in sides]
     lines = [(piece.slope, piece.intercept) for side in padded for piece in side]
     return Choice(wire(m, Cat(index, sign), "line") if len(sides) > 1 else index, lines)

@@ -113,7 +113,7 @@ def _stages(fmt: Format) -> Stages:
 
 
 def _of_raw(stage: Callable[[Module, Raw, Any, Rounding], Any]) -> Callable[[Module, Number, Any, Rounding], Any]:
-    """Extend a stage that truncates raw numbers to all numbers."""
+    """Wrap a stage that truncates raw numbers so that it takes all numbers."""
     return lambda m, x, o, rounding: stage(m, as_raw(m, x, "result"), o, rounding)
 
 

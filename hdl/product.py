@@ -20,7 +20,7 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
     width = len(x) + 2
     times_one, times_two = extended(x, width), extended(shifted_up(x, 1), width)
     # A signed factor ends with a pair of bits, the upper of negative weight; an unsigned one ends with a single bit.
-    # An odd bit is left over at the low end, which the first row adds.
+    # The first row adds a bit that is left over at the low end.
     y_signed = y.shape().signed
     start = (len(y) - (not y_signed)) % 2
     begun = x[:] & y[0].replicate(len(x)) if start else Const(0, 1)

@@ -364,7 +364,7 @@ def key_of(number: Fraction, fmt: Format) -> int:
         return code - (1 << fmt.width) if number < 0 else code
     if number > 0:
         return code
-    # Codes below zero are inverted. If subnormals read as zero, the largest of them is the first zero.
+    # Codes below zero are inverted. If subnormals read as zero, the most negative one is the first zero code.
     flushed = fmt.encode(fmt.smallest) - 1 if number == 0 and fmt.flushes else 0
     return ~(code & ((1 << (fmt.width - 1)) - 1) | flushed)
 

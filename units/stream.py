@@ -43,7 +43,7 @@ class Streamed(wiring.Component):
     @property
     def title(self) -> str:
         """Text of the unit, with its interface."""
-        return f"{self.unit.title}, between two streams"
+        return f"{self.unit.title}, with valid/ready streams"
 
     @property
     def latency(self) -> int:

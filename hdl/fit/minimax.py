@@ -44,7 +44,7 @@ class Minimax:
 
 
 def minimax(function: "str | Function | Callable[[Any], Any]", low: float, high: float, pieces: int) -> Minimax:
-    """Return the best segments of a function on an interval; neighbouring lines may be discontinuous.
+    """Return the best segments of a function on an interval; neighbouring lines need not meet.
 
     Parameters
     ----------

@@ -150,7 +150,7 @@ class Points:
 def _known(
     function: Function, fmt: Format, interval: tuple[Fraction, Fraction] | None
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the numbers of the fit, their positions in the interval, and function values there to 53 bits."""
+    """Return the numbers of the fit, the same clipped to the interval, and function values there to 53 bits."""
     x = np.unique(numbers_of(fmt))
     x = x[np.isfinite(x)]
     places = x if interval is None else np.clip(x, float(interval[0]), float(interval[1]))

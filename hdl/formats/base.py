@@ -149,9 +149,9 @@ class Format(Plain):
         """Return names and widths of the fields of a code, least significant first."""
 
     def precision_at(self, scale: int) -> int:
-        """Return the number of significand bits in [2**scale, 2**(scale + 1)), up to the largest number.
+        """Return the largest p such that the format holds all p-bit numbers in [2**scale, 2**(scale + 1)).
 
-        Return 0 if the format does not hold 2**scale.
+        Numbers above the largest one do not count. Return 0 if the format does not hold 2**scale.
         """
         unit = Fraction(2) ** scale
         held = {value / unit for value in self.values if isinstance(value, Fraction) and unit <= value < 2 * unit}
@@ -246,7 +246,7 @@ class Format(Plain):
         negative = not self.negative(code) and (value != 0 or self.has_negative_zero)
         found = self.encode_magnitude(abs(value), negative, RZ, saturate=True)
         if self.decode(found) != -value:
-            raise ValueError(f"{self} has no opposite of {self.text(code)}")
+            raise ValueError(f"{self} cannot hold the opposite of {self.text(code)}")
         return found
 
     def encode(

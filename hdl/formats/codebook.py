@@ -145,7 +145,7 @@ class Codebook(Format):
         if self.has_nan and repr(self.nan) != repr(Fraction(0)):
             raise ValueError(f"nan={self.nan} does nothing in {self}, because NaN has a code")
         if not self.has_nan and repr(self.nan) not in numbers:
-            raise ValueError(f"{self} has no value {self.nan} for NaN")
+            raise ValueError(f"nan={self.nan} must be one of the values of {self}")
         if _KNOWN.get(self.name, self) != self:
             known = "a built-in codebook" if self.name in self.names else "registered with other values"
             raise ValueError(f"{self.name} is {known}; choose another name")

@@ -166,7 +166,7 @@ class Float(Format):
 
     @property
     def floor_exponent(self) -> int | None:  # type: ignore[override]
-        """Exponent of the smallest normal number, which subnormal numbers share; None without subnormals."""
+        """Exponent of the smallest normal number, whose last place subnormals share; None without subnormals."""
         return self.emin if self.subnormals else None
 
     def precision_at(self, scale: int) -> int:

@@ -81,7 +81,7 @@ class _Source:
         """Return the state after ``steps`` steps."""
 
     def spacing(self, count: int) -> int:
-        """Return the number of steps between the seeds of neighbouring units in an array: the maximum."""
+        """Return the maximum number of steps between the seeds of neighbouring units in an array."""
         check_int("count", count, "array of units", 1)
         return max(self.period // count, 1)
 

@@ -84,7 +84,7 @@ def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
         return fmt.lowest
     found = fmt.decode(fmt.encode(value, RU))
     assert isinstance(found, Fraction)
-    # Tiny values that a format flushes, and all in a posit, round to the next number above.
+    # Values too small for a format that flushes, or for a posit, round up to the next number.
     return found if found >= value else Fraction(0) if value <= 0 else fmt.smallest
 
 

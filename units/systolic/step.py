@@ -146,7 +146,7 @@ def state_bits(spec: MacSpec) -> int:
 
 
 def _held(spec: MacSpec, state: Value) -> FixedRaw:
-    """Return the quire in a state; its sign is the sign of an infinity."""
+    """Return the quire of a state; its sign is that of an infinity."""
     register = spec.quire
     assert register is not None
     nan, inf, inf_sign = state[register.width : register.width + 3]
