@@ -84,7 +84,7 @@ def refused(answer: Answer, code: int) -> str:
         ("sim mac e5m2 --k 8", "--random-seed"),
         ("sim mac ''", "format ''"),
         ("sim all ''", "format ''"),
-        ("sim ''", "the unit is missing"),
+        ("sim ''", "unit is empty"),
         ("sim mul int0", "int0 has 0 bits"),
         ("sim mul fxp65.0", "fxp65.0 has 65 bits"),
         ("formal all --acc e3m2", "one unit"),

@@ -153,8 +153,8 @@ class Fixed(Format):
         if saturate or self.overflow == "saturate":
             text = "saturate" if saturate else str(self)
             raise ValueError(
-                f"without increment {text} is not possible: the unit does not compute the sum that would saturate; "
-                f"use a format that wraps, such as int8-wrap"
+                f"without increment {text} is not possible, because saturation needs the sum; "
+                "use a format that wraps, such as int8-wrap"
             )
 
     # Codes -----------------------------------------------------------------------------------------------------
