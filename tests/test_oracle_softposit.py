@@ -1,21 +1,21 @@
-"""The posits of the golden model and of the formats against SoftPosit.
+"""Posits of the golden model and of the formats against SoftPosit.
 
 SoftPosit has posits of 8, 16 and 32 bits with 0, 1 and 2 exponent bits (``posit8``, ``posit16``, ``posit32``), and
-those of the standard of 2022, with 2 exponent bits at any width up to 32 (``posit_2``). It rounds as the standard
-says, at the middle of two codes' strings, never to zero and never to NaR. Release 0.3.4.4 departs from that in the
-places below. Each is a condition on the exact result, by which SoftPosit's code is foretold: there it has to differ,
-and nowhere else it may. Where its C code is undefined, all codes are foretold that it may give.
+those of the standard of 2022, with 2 exponent bits at any width up to 32 (``posit_2``). It rounds like the
+standard: on the encoded string, never to zero and never to NaR. Release 0.3.4.4 differs in the cases below. A
+condition on the exact result predicts each difference and its code. SoftPosit must differ there and nowhere else. Where
+its C code is undefined, the prediction allows several codes.
 
-- ``posit_2`` of 32 bits loses the one exponent bit that remains behind a regime of 29 bits (`lost_exponent_bit`).
-- ``p32_mul`` rounds 2^119 to even, as if it were 2^118, the middle between the two largest posits (`second_bit_lost`).
-- ``p32_mulAdd`` does not see the second of the bits cut off (`second_bit_unseen`), and behind regimes of 29 and 30
-  bits it reads a variable that it never set (`unset_variable`).
-- ``pX2_mulAdd`` forgets which bits it lost in alignment, 62 places below the larger operand (`tail_forgotten`).
-- ``q32_to_p32`` and ``qX2_to_pX2`` forget bits after the 64th just above the last middle (`last_tail_lost`).
-  ``q16_fdp_add`` leaves the lower 64 bits of products of 2^37 or more unset, and shifts those of 2^36 wrongly
+- ``posit_2`` of 32 bits loses the single exponent bit after a regime of 29 bits (`lost_exponent_bit`).
+- ``p32_mul`` rounds 2^119 like 2^118, the midpoint of the two largest posits, to even (`second_bit_lost`).
+- ``p32_mulAdd`` ignores the second dropped bit (`second_bit_unseen`), and after regimes of 29 and 30 bits it reads an
+  uninitialised variable (`unset_variable`).
+- ``pX2_mulAdd`` ignores bits dropped by alignment, 62 places below the larger operand (`tail_forgotten`).
+- ``q32_to_p32`` and ``qX2_to_pX2`` ignore bits after the 64th just above the last midpoint (`last_tail_lost`).
+  ``q16_fdp_add`` does not set the lower 64 bits of products of 2^37 or more, and shifts those of 2^36 wrongly
   (`unset_half`). ``quire8`` has 32 bits, which 128 products may overflow.
-- An integer with only its first bit set becomes NaR, and ``ui64_to_p32`` rounds up to 2^64 from 2^10 below the middle.
-  What would be the least integer becomes one more. NaR as a float64 is infinity, except from ``posit32``.
+- An integer with only its first bit set becomes NaR, and ``ui64_to_p32`` rounds up to 2^64 from 2^10 below the
+  midpoint. A result equal to the least integer becomes one more. NaR as a float64 is infinity, except from ``posit32``.
 """
 
 import functools
@@ -35,12 +35,12 @@ from halfulp.hdl.formats import POSIT64, RN, RO, RZ, Fixed, Posit
 from halfulp.hdl.formats.base import floor_log2
 
 COUNT = int(os.environ.get("HALFULP_ORACLE_COUNT", "100000"))
-"""Vectors of each operation and format that are not all there are."""
+"""Vectors per operation and format, if not all."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """A number type of SoftPosit: its name in C, its class in Python, and the format it is."""
+    """Number type of SoftPosit: name in C, class in Python, and format."""
 
     name: str
     number: type
@@ -51,12 +51,12 @@ class Type:
 
     @property
     def wide(self):
-        """Extra argument of functions that give a ``posit_2``: its width."""
+        """Extra argument of functions of ``posit_2``: the width."""
         return (self.fmt.width,) if self.name == "pX2" else ()
 
     @property
     def shift(self):
-        """Zeros below a code: a ``posit_2`` fills 32 bits from the top."""
+        """Number of zeros below a code; a ``posit_2`` fills 32 bits from the top."""
         return 32 - self.fmt.width if self.name == "pX2" else 0
 
 
@@ -76,7 +76,7 @@ every_type = pytest.mark.parametrize("kind", TYPES, ids=str)
 
 
 def call(function, kind, columns, *more):
-    """SoftPosit's results of a function, one vector after the other, on numbers of one type."""
+    """Call a function of SoftPosit on numbers of one type, one vector after the other."""
     numbers = [kind.number() for _ in columns]
     put = kind.number.v.fset
     for codes in zip(*(column.tolist() for column in columns), strict=True):
@@ -86,7 +86,7 @@ def call(function, kind, columns, *more):
 
 
 def codes_of(numbers, kind):
-    """Codes of SoftPosit's numbers."""
+    """Convert numbers of SoftPosit to codes."""
     words = torch.tensor(list(map(kind.number.v.fget, numbers)))
     codes = words >> kind.shift
     assert torch.equal(codes << kind.shift, words)
@@ -94,13 +94,13 @@ def codes_of(numbers, kind):
 
 
 def by_softposit(operation, kind, columns):
-    """SoftPosit's codes of an operation."""
+    """Compute an operation by SoftPosit."""
     function = getattr(softposit, f"{kind.name}_{OPERATIONS[operation]}")
     return codes_of(call(function, kind, columns, *kind.wide), kind)
 
 
 def by_golden(operation, fmt, columns, o=None, rounding=RN):
-    """The golden model's codes of an operation."""
+    """Compute an operation by the golden model."""
     more = {"sub": [1]}.get(operation, [])
     names = "abc"[: len(columns)]
     return getattr(golden, {"sub": "add"}.get(operation, operation))(
@@ -112,7 +112,7 @@ def by_golden(operation, fmt, columns, o=None, rounding=RN):
 
 
 def sample(fmt, generator, count):
-    """Codes of all kinds: any, of few bits, of short fractions, and next to 0, NaR, 1 and -1."""
+    """Return codes of all kinds: any, of few bits, of short fractions, and next to 0, NaR, 1 and -1."""
 
     def draw(below):
         return torch.randint(0, below, (count,), generator=generator)
@@ -127,7 +127,7 @@ def sample(fmt, generator, count):
 
 
 def operands(fmt, arity, seed=1):
-    """All pairs of 8-bit codes, or columns of samples; of three, the last often cancels the product of the others."""
+    """Return all pairs of 8-bit codes, or columns of samples; a third operand often cancels the product."""
     if fmt.width == 8 and arity == 2:
         return [column.flatten() for column in torch.meshgrid(torch.arange(256), torch.arange(256), indexing="ij")]
     generator = torch.Generator().manual_seed(seed)
@@ -139,7 +139,7 @@ def operands(fmt, arity, seed=1):
 
 
 def every_code(fmt, seed=1):
-    """All codes of up to 16 bits, or a sample."""
+    """Return all codes of up to 16 bits, or a sample."""
     return torch.arange(1 << fmt.width) if fmt.width <= 16 else operands(fmt, 1, seed)[0]
 
 
@@ -147,113 +147,111 @@ DIRECTED = {
     ("add", "pX2-posit32"): [(0x7FFFFFFD, 0x800272D0)],
     ("sub", "pX2-posit32"): [(0x7FFFFFFD, 0x7FFD8D30)],
 }
-"""Vectors that show what samples seldom do."""
+"""Vectors that trigger differences which samples rarely reach."""
 
 
-# Where SoftPosit departs ---------------------------------------------------------------------------------------------
+# Predicted differences -----------------------------------------------------------------------------------------------
 #
-# A result is given by its magnitude's string: the code that it is cut to, and the bits that are cut off. Codes of 32
-# bits with regimes of 29 bits are 2, 3, max_code - 3 and max_code - 2; with 30 bits, 1 and max_code - 1.
+# An exact result is the string of its magnitude: the truncated code, and the dropped bits. Codes of 32 bits with
+# regimes of 29 bits are 2, 3, max_code - 3 and max_code - 2; those with 30 bits are 1 and max_code - 1.
 
 
 @dataclass(frozen=True)
 class Strings:
-    """Exact results as codes of magnitudes, cut to those ``kept``, and the ``rest``, which at a tie is ``half``."""
+    """Exact results as magnitudes truncated to codes; ``rest`` is the dropped part, and ``half`` a tie."""
 
-    kept: torch.Tensor
+    code: torch.Tensor
     rest: torch.Tensor
     half: int
 
     @classmethod
     def of(cls, codes, fmt):
-        """Taken from results that were rounded to odd in posits of 64 bits."""
+        """Split results that were rounded to odd in posits of 64 bits."""
         magnitude = codes.abs()
         half = 1 << (63 - fmt.width)
         return cls(magnitude // (2 * half), magnitude % (2 * half), half)
 
     @property
     def even(self):
-        """Where a tie is rounded down."""
-        return self.kept % 2 == 0
+        """Mask of the results whose tie rounds down."""
+        return self.code % 2 == 0
 
 
 def lost_exponent_bit(results, fmt, columns):
-    """Behind a regime of 29 bits ``posit_2`` of 32 bits shifts the exponent bit into its place by -1, and loses it.
+    """Lose the exponent bit after a regime of 29 bits, because ``posit_2`` of 32 bits shifts it by -1.
 
-    What follows it decides the rounding as it should.
+    The bits after it decide the rounding correctly.
     """
-    at = (results.kept == 3) | (results.kept == fmt.max_code - 2)
-    codes = results.kept - 1 + (results.rest > results.half)
+    at = (results.code == 3) | (results.code == fmt.max_code - 2)
+    codes = results.code - 1 + (results.rest > results.half)
     return at, codes, codes
 
 
 def lost_exponent_bit_of_sum(results, fmt, columns):
-    """`lost_exponent_bit`, but for an operand that is returned as it is.
+    """Lose the exponent bit as in `lost_exponent_bit`, except if an operand is returned unchanged.
 
-    That is the one that 0 is added to, and 2^116 if what is subtracted does not reach 62 places below it. 2^114 loses
-    its bit even if what is subtracted is just 63 places below it: too low to count, and not so low that the larger
-    operand is returned at once.
+    An operand is returned if the other is 0, and 2^116 also if the other is far below its 62 places. 2^114 loses its
+    bit if the subtrahend is 63 places below: too small to count, and too large for the shortcut.
     """
     at, codes, _ = lost_exponent_bit(results, fmt, columns)
     first, second = (torch.minimum(column, -column & ((1 << fmt.width) - 1)) for column in columns)
     smaller, larger = torch.minimum(first, second), torch.maximum(first, second)
     returned = (smaller == 0) | ((larger == fmt.max_code - 1) & (smaller < fmt.encode(2**54)))
     just_too_low = (smaller >= fmt.encode(2**51)) & (smaller < fmt.encode(2**52))
-    unchanged = (larger == fmt.max_code - 2) & just_too_low & (results.kept == fmt.max_code - 3)
-    codes = torch.where(unchanged, results.kept, codes)
+    unchanged = (larger == fmt.max_code - 2) & just_too_low & (results.code == fmt.max_code - 3)
+    codes = torch.where(unchanged, results.code, codes)
     return (at & ~returned) | unchanged, codes, codes
 
 
 def lost_exponent_bit_of_fma(results, fmt, columns):
-    """`lost_exponent_bit`, but for an operand that a product of 0 is added to, which is returned as it is."""
+    """Lose the exponent bit as in `lost_exponent_bit`, except if a product of 0 returns the addend unchanged."""
     at, codes, _ = lost_exponent_bit(results, fmt, columns)
     return at & (columns[0] != 0) & (columns[1] != 0), codes, codes
 
 
 def second_bit_lost(results, fmt, columns):
-    """Behind a regime of 30 bits ``p32_mul`` lets the fraction overwrite that the second exponent bit exceeds a tie."""
-    at = (results.kept == fmt.max_code - 1) & (results.rest == results.half + results.half // 2)
-    return at, results.kept, results.kept
+    """Ignore the second exponent bit above a tie: after a regime of 30 bits ``p32_mul`` overwrites it."""
+    at = (results.code == fmt.max_code - 1) & (results.rest == results.half + results.half // 2)
+    return at, results.code, results.code
 
 
 def second_bit_unseen(results, fmt, columns):
-    """``p32_mulAdd`` takes three quarters for a tie: the second bit is shifted out with those that are kept.
+    """Round three quarters like a tie, because ``p32_mulAdd`` shifts out the second dropped bit.
 
-    Behind regimes of 29 bits and more other code decides (see `unset_variable`).
+    After regimes of 29 bits and more `unset_variable` applies instead.
     """
     at = results.even & (results.rest == results.half + results.half // 2)
-    return at & (results.kept > 3) & (results.kept < fmt.max_code - 3), results.kept, results.kept
+    return at & (results.code > 3) & (results.code < fmt.max_code - 3), results.code, results.code
 
 
 def tail_forgotten(results, fmt, columns):
-    """``pX2_mulAdd`` takes for a tie what exceeds it by bits more than 62 places below the largest operand or result.
+    """Round like a tie if the excess is 62 places or more below the largest operand or result of ``pX2_mulAdd``.
 
-    The sum is cut there. That something was lost is noted, and the note overwritten, but not behind a regime that
-    leaves room for one exponent bit.
+    The sum is truncated there, and the sticky bit is overwritten unless one exponent bit follows the regime.
     """
-    at = tie_when_cut(results, fmt, columns)
-    return at & (results.kept != 2) & (results.kept != fmt.max_code - 3), results.kept, results.kept
+    at = tie_when_truncated(results, fmt, columns)
+    return at & (results.code != 2) & (results.code != fmt.max_code - 3), results.code, results.code
 
 
-def tie_when_cut(results, fmt, columns):
-    """Where a sum of product and operand is no tie, but is when it is cut 62 places below the largest of the three."""
+def tie_when_truncated(results, fmt, columns):
+    """Return a mask of sums that become ties when they are truncated 62 places below the largest of three numbers."""
     at = results.even & (results.rest > results.half) & (results.rest < results.half + results.half // 1024)
     for index in positions(at):
         x, y, z = (fmt.decode(int(column[index])) for column in columns)
         unit = Fraction(2) ** (max(floor_log2(abs(number)) for number in (x * y, z, x * y + z) if number) - 62)
-        at[index] = fmt.encode(abs(x * y + z) // unit * unit) == results.kept[index]
+        at[index] = fmt.encode(abs(x * y + z) // unit * unit) == results.code[index]
     return at
 
 
 def unset_variable(results, fmt, columns):
     """Where ``p32_mulAdd`` rounds by ``fracZ``, which behind regimes of 29 and 30 bits it does not set.
 
-    At ties, at what is one when it is cut (see `tie_when_cut`), and where the second bit goes unseen.
+    At ties, at what is one when it is cut (see `tie_when_truncated`), and where the second bit goes unseen.
     """
-    regime_29, regime_30 = (results.kept == 2) | (results.kept == fmt.max_code - 3), results.kept == fmt.max_code - 1
+    regime_29, regime_30 = (results.code == 2) | (results.code == fmt.max_code - 3), results.code == fmt.max_code - 1
     tie, unseen = results.rest == results.half, results.rest == results.half + results.half // 2
-    at = (regime_29 & (tie | unseen)) | (regime_30 & (tie | tie_when_cut(results, fmt, columns)))
-    return at, results.kept, results.kept + 1
+    at = (regime_29 & (tie | unseen)) | (regime_30 & (tie | tie_when_truncated(results, fmt, columns)))
+    return at, results.code, results.code + 1
 
 
 DEPARTURES = {
@@ -268,19 +266,19 @@ DEPARTURES = {
 
 
 def signed(codes, fmt):
-    """Codes as two's complement, which sorts them by their numbers."""
+    """Convert codes to two's complement, which orders them by value."""
     return codes - (codes >> (fmt.width - 1) << fmt.width)
 
 
 def positions(condition):
-    """Where a condition holds."""
+    """Return the positions at which a condition holds."""
     return torch.nonzero(condition).flatten().tolist()
 
 
-def judge(ours, theirs, departures):
-    """How many codes depart in each of the ways foretold, and where others differ, or these do not as foretold.
+def classify(ours, theirs, departures):
+    """Return the number of results of each predicted difference, and the positions of all other mismatches.
 
-    A departure is where it is, and the first and the last code that there may be. If that is one code, it is not ours.
+    A predicted difference has a mask, and the first and last allowed code. A single allowed code must differ from ours.
     """
     wrong, counts = ours != theirs, []
     for at, first, last in departures:
@@ -292,7 +290,7 @@ def judge(ours, theirs, departures):
 
 
 def with_sign(of, departure):
-    """A departure of magnitudes with the signs of codes."""
+    """Apply the signs of codes to a predicted difference of magnitudes."""
     at, *ends = departure
     return at, *(torch.where(of < 0, -end, end) for end in ends)
 
@@ -301,7 +299,7 @@ def with_sign(of, departure):
 
 
 def compare(operation, kind):
-    """Vectors compared, and what `judge` finds."""
+    """Compare vectors; return their number and the result of `classify`."""
     fmt = kind.fmt
     columns = operands(fmt, 3 if operation == "fma" else 2)
     if directed := DIRECTED.get((operation, str(kind))):
@@ -310,7 +308,7 @@ def compare(operation, kind):
     theirs = signed(by_softposit(operation, kind, columns), fmt)
     results = Strings.of(by_golden(operation, fmt, columns, Posit(64, fmt.es), RO), fmt)
     departures = [departure(results, fmt, columns) for departure in DEPARTURES.get((operation, str(kind)), [])]
-    return len(ours), *judge(ours, theirs, [with_sign(ours, departure) for departure in departures])
+    return len(ours), *classify(ours, theirs, [with_sign(ours, departure) for departure in departures])
 
 
 @every_type
@@ -325,7 +323,7 @@ def test_operations_match_softposit(operation, kind, oracle):
 
 @every_type
 def test_compare_matches_softposit(kind, oracle):
-    """SoftPosit's NaR, too, is the least posit and equals itself."""
+    """NaR of SoftPosit, too, is the least posit and equals itself."""
     fmt = kind.fmt
     first, second = operands(fmt, 2)
     columns = [torch.cat([first, first[::8]]), torch.cat([second, first[::8]])]
@@ -366,7 +364,7 @@ def test_decode_matches_softposit_doubles(kind):
 
 
 def reals(fmt, seed=1):
-    """Numbers of a format, the middles between two, the float64 next to them, and others, some out of range."""
+    """Return numbers of a format, midpoints, their neighbours in float64, and others, some out of range."""
     finer = Posit(fmt.width + 1, fmt.es)
     generator = torch.Generator().manual_seed(seed)
     values = golden.decode(sample(finer, generator, COUNT // 4), finer)
@@ -398,7 +396,7 @@ INTEGERS = {"i32": Fixed(32, 0), "ui32": Fixed(32, 0, False), "i64": Fixed(64, 0
 
 
 def integers(fmt, seed=1):
-    """Values of an integer type: of every length, and sums of few powers of two, or next to one."""
+    """Return values of an integer type: of every length, sums of few powers of two, and neighbours of these."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(low, high):
@@ -414,7 +412,7 @@ def integers(fmt, seed=1):
 
 
 def codes_of_integers(values, fmt):
-    """Codes as the golden model takes and gives them."""
+    """Convert integers to codes of the golden model."""
     codes = (value % (1 << fmt.width) for value in values)
     return torch.tensor([code - (code >> 63 << 64) for code in codes])
 
@@ -435,7 +433,7 @@ def test_convert_from_integers_matches_softposit(name, kind, oracle):
     assert (ours[to_nar] != kind.fmt.nan_code).all()
     too_early = torch.zeros_like(to_nar)
     if (name, kind.name) == ("ui64", "p32"):
-        # Up to 2^64 is rounded from 2^10 below the middle between it and the posit before it.
+        # SoftPosit rounds up to 2^64 from 2^10 below the midpoint to the previous posit.
         first, middle = codes_of_integers([(1 << 64) - (1 << 50) - (1 << 10), (1 << 64) - (1 << 50)], fmt)
         too_early = (codes >= first) & (codes < middle)
         assert too_early.sum() > 0
@@ -465,14 +463,14 @@ def test_convert_to_integers_matches_softposit(name, kind, oracle):
 
 
 def last_middle(fmt):
-    """The middle of the two largest posits' strings, a bit longer than they are."""
+    """Return the midpoint of the two largest posits, as a longer posit."""
     return Posit(fmt.width + 1, fmt.es).decode(2 * fmt.max_code - 1)
 
 
 def dots(fmt, seed=1):
-    """Sums of up to 32 products, plus or minus, of codes; every other one takes some of its products back.
+    """Return sums of up to 32 products; every second one subtracts some of its products again.
 
-    The first two are as little as can be above the last middle between two posits, and below its negative.
+    The first two are just above the last midpoint of two posits, and just below its negative.
     """
     factor = fmt.encode(last_middle(fmt) / fmt.decode(fmt.max_code - 1))
     rows = [[(minus, fmt.max_code - 1, factor), (minus, 1, 1)] for minus in (False, True)]
@@ -488,7 +486,7 @@ def dots(fmt, seed=1):
 
 
 def by_quire(kind, rows):
-    """SoftPosit's codes of sums of products, rounded once."""
+    """Compute sums of products by SoftPosit's quire, rounded once."""
     name = kind.name.replace("p", "q")
     clear, add, subtract = (getattr(softposit, name + what) for what in ("Clr", "_fdp_add", "_fdp_sub"))
     round_to_posit = getattr(softposit, f"{name}_to_{kind.name}")
@@ -505,7 +503,7 @@ def by_quire(kind, rows):
 
 
 def exact_products(fmt, rows):
-    """Exact products of each row, NaN where a factor is NaR."""
+    """Return the exact products of each row, NaN if a factor is NaR."""
     value = functools.lru_cache(1 << 16)(fmt.decode)
     return [[-value(x) * value(y) if minus else value(x) * value(y) for minus, x, y in row] for row in rows]
 
@@ -519,7 +517,7 @@ def last_tail_lost(sums, fmt):
 
 
 def unset_half(sums, fmt, products):
-    """Any product of 2^36 or more adds up to 2^8, or takes it: the lower 64 bits of it are wrong, or never set."""
+    """Allow any lower 64 bits of a product of 2^36 or more that is added to a sum up to 2^8."""
     count = [sum(abs(product) >= 2**36 for product in row) for row in products]
     first, last = (
         signed(torch.tensor([fmt.encode(number + 2**8 * many) for number, many in zip(sums, bounds, strict=True)]), fmt)
@@ -554,7 +552,7 @@ def by_golden_dot(fmt, rows):
 
 
 def compare_quires(kind, sum_up=by_format):
-    """Sums compared, and what `judge` finds."""
+    """Compare sums; return their number and the result of `classify`."""
     fmt = kind.fmt
     rows = dots(fmt)
     theirs = signed(by_quire(kind, rows), fmt)
@@ -569,7 +567,7 @@ def compare_quires(kind, sum_up=by_format):
         departures.append(with_sign(ours, lost_exponent_bit(Strings.of(strings, fmt), fmt, [])))
     if kind.name == "p16":
         departures.append(unset_half(sums, fmt, products))
-    return len(rows), *judge(ours, theirs, departures)
+    return len(rows), *classify(ours, theirs, departures)
 
 
 @pytest.mark.sampled(5)
@@ -585,7 +583,7 @@ def test_sums_match_softposit(sum_up, kind, oracle):
 
 
 def test_quire32_of_softposit_overflows_as_documented():
-    """It holds sums below 2^19, or 127 squares of the largest posit; 128 are 0, and what goes beyond changes sign."""
+    """The quire holds sums below 2^19, or 127 squares of the largest posit; 128 give 0, and more change the sign."""
     kind = TYPES[0]
     full = [[(minus, 0x7F, 0x7F)] * 127 for minus in (False, True)]
     beyond = [[(minus, 1, 1), *[(minus, 0x7F, 0x7F)] * 128] for minus in (False, True)]
@@ -595,7 +593,7 @@ def test_quire32_of_softposit_overflows_as_documented():
 
 
 def test_quire128_of_softposit_shifts_as_documented():
-    """2^36 - 2^35 - 2^35 is the smallest posit: a shift by 64 is none, and puts the product into both halves."""
+    """2^36 - 2^35 - 2^35 becomes the smallest posit: a shift by 64 bits has no effect and duplicates the product."""
     kind = TYPES[1]
     large, small = kind.fmt.encode(2**18), kind.fmt.encode(2**17)
     rows = [[(False, large, large), (True, large, small), (True, large, small)]]
@@ -627,5 +625,5 @@ def test_softposit_comparison_detects_wrong_mode(kind, monkeypatch):
 
 
 def truncated(fmt, right, magnitude, negative, rounding, random, saturate):
-    """A format's code of a magnitude, truncated whatever the mode."""
+    """Encode a magnitude truncated, for any mode."""
     return right(fmt, magnitude, negative, RZ, random, saturate)

@@ -1,6 +1,6 @@
-# Stands in for Vivado: knows the commands that a flow and its constraints may have, with the options that UG835 (2024.1)
-# documents for each, does what can be checked without the tool, and writes reports in the vendor's layout. Whatever it
-# does not know it refuses. $RECORD, if set, names a file that takes the commands.
+# Stub of Vivado: accepts the commands of flows and constraints with the options that UG835 (2024.1) documents, checks
+# files and order, and writes reports in Vivado's layout. It refuses unknown commands and options. If $RECORD is set, it
+# writes the commands to that file.
 
 set here [file dirname [file normalize [info script]]]
 
@@ -77,7 +77,7 @@ set values {
     -flatten_hierarchy {full none rebuilt}
     -mode {default out_of_context}
 }
-# What a command needs to have gone before it.
+# Required previous command of each command.
 set after {
     synth_design read_verilog opt_design synth_design place_design opt_design phys_opt_design place_design
     route_design place_design report_utilization synth_design report_timing_summary synth_design
@@ -96,7 +96,7 @@ proc refuse {message} {
     error $message
 }
 
-# Options and other words of a call.
+# Parse the options and other words of a call.
 proc understood {table command words} {
     lassign [dict get $table $command] known fewest most
     dict set known -quiet 0
@@ -142,7 +142,7 @@ proc text {path} {
     return $text
 }
 
-# Each command of the flow, then what some of them do.
+# Define each command of the flow, then the effects of some.
 namespace eval ipx {}
 foreach command [dict keys $commands] {
     proc $command {args} [format {
@@ -191,7 +191,7 @@ proc do_synth_design {options rest} {
     }
 }
 
-# Names of a module's ports; of a bus, all bits of it.
+# Names of the ports of a module, with all bits of a bus.
 proc ports {top} {
     set names {}
     set inside 0
@@ -209,7 +209,7 @@ proc ports {top} {
     return $names
 }
 
-# Kernels. A core is the ports of its top module, of which those of a bus have a name in common.
+# Kernels. A core consists of the ports of its top module; ports of a bus share a prefix.
 proc do_create_project {options rest} {
     if {[llength $rest] > 1} {file mkdir [lindex $rest 1]}
 }
@@ -318,7 +318,7 @@ proc do_write_checkpoint {options rest} {
     close [open [lindex $rest 0] w]
 }
 
-# The program's own options.
+# Options of the program.
 set words $argv
 set script ""
 while {[llength $words]} {
@@ -334,7 +334,7 @@ while {[llength $words]} {
     }
 }
 puts "****** Vivado, as the tests know it ******"
-# As Vivado in batch mode, which ends with 1 after an error in the script.
+# Like Vivado in batch mode, exit with 1 after an error in the script.
 if {[catch {uplevel #0 [list source $script]} message]} {
     puts stderr "ERROR: $message"
     exit 1
