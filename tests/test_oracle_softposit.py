@@ -244,9 +244,9 @@ def tie_when_truncated(results, fmt, columns):
 
 
 def unset_variable(results, fmt, columns):
-    """Where ``p32_mulAdd`` rounds by ``fracZ``, which behind regimes of 29 and 30 bits it does not set.
+    """Allow either neighbour where ``p32_mulAdd`` reads ``fracZ`` unset, after regimes of 29 and 30 bits.
 
-    At ties, at what is one when it is cut (see `tie_when_truncated`), and where the second bit goes unseen.
+    This concerns ties, results that become ties by truncation, and three quarters.
     """
     regime_29, regime_30 = (results.code == 2) | (results.code == fmt.max_code - 3), results.code == fmt.max_code - 1
     tie, unseen = results.rest == results.half, results.rest == results.half + results.half // 2
@@ -509,7 +509,7 @@ def exact_products(fmt, rows):
 
 
 def last_tail_lost(sums, fmt):
-    """Behind the longest regime but one ``posit32`` and ``posit_2`` overwrite what they know of bits after the 64th."""
+    """Lose bits after the 64th: after the second longest regime the sticky bit is overwritten."""
     middle = last_middle(fmt)
     at = torch.tensor([middle < abs(number) < middle + middle / 2**63 for number in sums])
     code = torch.full(at.shape, fmt.max_code - 1)
