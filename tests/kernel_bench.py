@@ -114,7 +114,7 @@ class Bench:
         self.press(run["press"])
 
     async def interrupted(self):
-        """Wait for the interrupt, take it back, and check that the kernel says the same."""
+        """Wait for the interrupt, clear it, and check the status registers."""
         stuck = ClockCycles(self.clock, JOB["patience"])
         if not self.dut.interrupt.value:
             assert await First(RisingEdge(self.dut.interrupt), stuck) is not stuck, "the kernel does not end"
@@ -131,7 +131,7 @@ class Bench:
 
 @cocotb.test()
 async def runs(dut):
-    """Runs one after the other, some of them broken off by a reset."""
+    """Check runs in sequence, some of them interrupted by a reset."""
     bench = Bench(dut)
     await bench.begin()
     assert await bench.read(AP_CTRL) == 1 << kernelmap.IDLE
@@ -161,7 +161,7 @@ async def runs(dut):
 
 @cocotb.test()
 async def registers(dut):
-    """What is written is read, by whole words and by bytes; what is no register reads as 0."""
+    """Check that written words and bytes read back, and that unused addresses read as 0."""
     bench = Bench(dut)
     await bench.begin()
     for argument in ARGUMENTS:
@@ -187,7 +187,7 @@ async def registers(dut):
 
 @cocotb.test()
 async def again(dut):
-    """With auto_restart the kernel begins again until that is taken back."""
+    """Check that auto_restart repeats a run until it is cleared."""
     bench = Bench(dut)
     await bench.begin()
     run = JOB["runs"][0]

@@ -208,11 +208,11 @@ def test_accuracy_command_writes_report(tmp_path, layer, halfulp, monkeypatch):
     monkeypatch.setattr(accuracy_module, "LENGTHS", (16, 64))
     (tmp_path / "runs.csv").write_text(RUNS)
     words = ["report", "accuracy", "--mac", RN, "--mac", SR, "--count", 3, "--trained", "layer.pt", "-o", "out"]
-    code, out, told = halfulp(*words, "--results", "runs.csv")
+    code, out, err = halfulp(*words, "--results", "runs.csv")
     assert code == 0
     stems = [f"accuracy-{stem}.{ending}" for stem in ("networks", "dots") for ending in ("md", "csv", "tex")]
     names = ["accuracy.json", *stems, "accuracy-dots.png", "accuracy-dots.pdf"]
-    assert told == "".join(f"halfulp: wrote out/{name}\n" for name in names)
+    assert err == "".join(f"halfulp: wrote out/{name}\n" for name in names)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
     assert out == "\n".join((tmp_path / "out" / f"accuracy-{stem}.md").read_text() for stem in ("networks", "dots"))
     with (tmp_path / "out" / "accuracy-networks.csv").open() as file:
@@ -284,6 +284,6 @@ def test_accuracy_report_handles_infinite_errors(layer, tmp_path, monkeypatch):
     ],
 )
 def test_accuracy_command_rejects_bad_requests(words, sentence, halfulp):
-    code, out, told = halfulp("report", "accuracy", *words)
+    code, out, err = halfulp("report", "accuracy", *words)
     assert (code, out) == (2, "")
-    assert told.startswith(f"halfulp: {sentence}")
+    assert err.startswith(f"halfulp: {sentence}")

@@ -167,9 +167,9 @@ def test_pwl_plot_has_function_fits_and_errors(found):
 @pytest.mark.slow
 def test_pwl_command_prints_and_writes(found, tmp_path):
     words = ["pwl", "tanh", "--fmt", "fxp3.6", "--pieces", "5,2", "-o", str(tmp_path)]
-    told = CliRunner().invoke(cli.report, words)
-    assert told.exit_code == 0, told.output
-    assert "| tanh       |        5 |" in told.output
+    answer = CliRunner().invoke(cli.report, words)
+    assert answer.exit_code == 0, answer.output
+    assert "| tanh       |        5 |" in answer.output
     assert (tmp_path / "pwl.tex").read_text().startswith("% needs")
 
 
@@ -186,7 +186,7 @@ def test_pwl_command_prints_and_writes(found, tmp_path):
     ],
 )
 def test_pwl_command_rejects_bad_requests(words, sentence, tmp_path):
-    told = CliRunner().invoke(cli.report, ["pwl", *words, "-o", str(tmp_path)])
-    assert told.exit_code == 2
-    assert sentence in told.output
-    assert "Traceback" not in told.output
+    answer = CliRunner().invoke(cli.report, ["pwl", *words, "-o", str(tmp_path)])
+    assert answer.exit_code == 2
+    assert sentence in answer.output
+    assert "Traceback" not in answer.output

@@ -444,10 +444,10 @@ def raising(x):
     ],
 )
 def test_fit_rejects_bad_requests(function, options, kind, sentence):
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as caught:
         fit(function, "fxp4.4", **options)
-    assert sentence in str(told.value)
-    assert "\n" not in str(told.value)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_grid_has_no_numbers_near_infinity():

@@ -109,7 +109,7 @@ def share(values: list[bool]) -> float:
     return sum(values) / len(values)
 
 
-class Judged:
+class CornerCases:
     """Counter of corner cases that directed vectors of a sum of terms reach, by decoded numbers."""
 
     def __init__(self, inputs: Ports, terms: list[tuple[str, ...]], fmt: Format, limit: int = 2000) -> None:
@@ -135,27 +135,27 @@ class Judged:
 @pytest.mark.parametrize("text", [*FORMATS, "fp64"])
 def test_directed_products_cover_corner_cases(text: str) -> None:
     fmt = parse(text)
-    judged = Judged(ports(a=fmt, b=fmt), [("a", "b")], fmt)
-    assert share(judged.special) > 0.005 or not fmt.has_nan
+    counts = CornerCases(ports(a=fmt, b=fmt), [("a", "b")], fmt)
+    assert share(counts.special) > 0.005 or not fmt.has_nan
     # Integer products are integers; products of fractions below one stay below one, except for -1 times -1.
-    assert share(judged.tie) > 0.02 or text in ("int8", "int64")
-    assert share(judged.overflow) > (0.05 if fmt.largest >= 1 else 0) or text == "ufxp0.8"
-    assert judged.ends == {fmt.lowest, fmt.largest} or fmt.largest < 1
+    assert share(counts.tie) > 0.02 or text in ("int8", "int64")
+    assert share(counts.overflow) > (0.05 if fmt.largest >= 1 else 0) or text == "ufxp0.8"
+    assert counts.ends == {fmt.lowest, fmt.largest} or fmt.largest < 1
 
 
 @pytest.mark.parametrize("text", [*FORMATS, "fp64"])
 @pytest.mark.parametrize("names", ["ab", "ac"])
 def test_directed_sums_cover_corner_cases(names: str, text: str) -> None:
     fmt = parse(text)
-    judged = Judged(ports(**dict.fromkeys(names, fmt)), [(name,) for name in names], fmt)
-    assert share(judged.special) > 0.005 or not fmt.has_nan
-    assert share(judged.tie) > 0.02 or "fxp" in text or "int" in text
-    assert share(judged.overflow) > 0.005
-    assert share(judged.zero) > 0.01 or fmt.lowest == 0
+    counts = CornerCases(ports(**dict.fromkeys(names, fmt)), [(name,) for name in names], fmt)
+    assert share(counts.special) > 0.005 or not fmt.has_nan
+    assert share(counts.tie) > 0.02 or "fxp" in text or "int" in text
+    assert share(counts.overflow) > 0.005
+    assert share(counts.zero) > 0.01 or fmt.lowest == 0
     # Numbers of few bits rarely cancel to a sixteenth.
-    assert share(judged.cancelled) > 0.001 or fmt.lowest == 0 or fmt.precision <= 4
-    assert share(judged.sticky) > 0.02 or "fxp" in text or "int" in text
-    assert judged.ends == {fmt.lowest, fmt.largest}
+    assert share(counts.cancelled) > 0.001 or fmt.lowest == 0 or fmt.precision <= 4
+    assert share(counts.sticky) > 0.02 or "fxp" in text or "int" in text
+    assert counts.ends == {fmt.lowest, fmt.largest}
 
 
 FUSED = [
@@ -173,14 +173,14 @@ FUSED = [
 @pytest.mark.parametrize("texts", FUSED, ids=" ".join)
 def test_directed_fmas_cover_corner_cases(texts: tuple[str, str, str, str]) -> None:
     a, b, c, o = map(parse, texts)
-    judged = Judged(ports(a=a, b=b, c=c), [("a", "b"), ("c",)], o)
+    counts = CornerCases(ports(a=a, b=b, c=c), [("a", "b"), ("c",)], o)
     nothing_negative = a.lowest == b.lowest == c.lowest == 0
-    assert share(judged.special) > 0.005 or not (a.has_nan or b.has_nan or c.has_nan)
-    assert share(judged.tie) > 0.01 or "int" in texts[3]
-    assert share(judged.overflow) > 0.003 or texts[3] in ("bf16", "fp32")
-    assert share(judged.zero) > 0.002 or nothing_negative
-    assert share(judged.cancelled) > 0.01 or nothing_negative or o.width <= 8
-    assert judged.ends == {o.lowest, o.largest} or texts[3] == "bf16"
+    assert share(counts.special) > 0.005 or not (a.has_nan or b.has_nan or c.has_nan)
+    assert share(counts.tie) > 0.01 or "int" in texts[3]
+    assert share(counts.overflow) > 0.003 or texts[3] in ("bf16", "fp32")
+    assert share(counts.zero) > 0.002 or nothing_negative
+    assert share(counts.cancelled) > 0.01 or nothing_negative or o.width <= 8
+    assert counts.ends == {o.lowest, o.largest} or texts[3] == "bf16"
 
 
 DOTS = [
@@ -201,16 +201,16 @@ def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) 
     fmt, o = map(parse, texts)
     inputs = ports(**dict.fromkeys(DOT, fmt), **({"c": o} if addend else {}))
     terms = [("a0", "b0"), ("a1", "b1"), ("a2", "b2"), *([("c",)] if addend else [])]
-    judged = Judged(inputs, terms, o)
-    assert share(judged.special) > 0.001 or not fmt.has_nan
-    assert share(judged.special) < 0.2
-    assert share(judged.tie) > 0.01 or texts[1] == "int32"
-    assert share(judged.zero) > 0.001 or texts[0] == "ufxp0.8"
-    assert share(judged.cancelled) > 0.002 or texts[0] == "ufxp0.8"
+    counts = CornerCases(inputs, terms, o)
+    assert share(counts.special) > 0.001 or not fmt.has_nan
+    assert share(counts.special) < 0.2
+    assert share(counts.tie) > 0.01 or texts[1] == "int32"
+    assert share(counts.zero) > 0.001 or texts[0] == "ufxp0.8"
+    assert share(counts.cancelled) > 0.002 or texts[0] == "ufxp0.8"
     # A product of two 8-bit numbers next to the largest one is not negligible beyond 32 bits.
-    assert share(judged.sticky) > 0.03 or texts[0] in ("int8", "fxp1.7")
+    assert share(counts.sticky) > 0.03 or texts[0] in ("int8", "fxp1.7")
     if addend:
-        assert judged.ends == {o.lowest, o.largest}
+        assert counts.ends == {o.lowest, o.largest}
 
 
 @pytest.mark.parametrize(
@@ -228,11 +228,11 @@ def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) 
     ],
 )
 def test_directed_conversions_cover_corner_cases(source: str, target: str) -> None:
-    judged = Judged(ports(a=parse(source)), [("a",)], parse(target))
-    assert share(judged.tie) > 0.02
+    counts = CornerCases(ports(a=parse(source)), [("a",)], parse(target))
+    assert share(counts.tie) > 0.02
     if parse(source).largest > 2 * parse(target).largest:
-        assert share(judged.overflow) > 0.03
-        assert judged.ends == {parse(target).lowest, parse(target).largest}
+        assert share(counts.overflow) > 0.03
+        assert counts.ends == {parse(target).lowest, parse(target).largest}
 
 
 def test_sums_of_follows_operand_names() -> None:

@@ -27,26 +27,26 @@ from halfulp.tools.plots import plot_chances, write
 
 # Probability ---------------------------------------------------------------------------------------------------------
 
-LAWS = [
+STREAMS = [
     *((Lfsr(width), bits) for width in range(2, 11) for bits in range(1, width + 1)),
     *((Plateau(width), bits) for width in range(2, 7) for bits in (width, width + 1, width + 4)),
 ]
 
 
-@pytest.mark.parametrize(("source", "bits"), LAWS, ids=str)
+@pytest.mark.parametrize(("source", "bits"), STREAMS, ids=str)
 def test_probability_matches_full_period(source, bits):
     """Every fraction that ends one bit below the bits that the rounder uses."""
     for stream in (Stream(source, 1), Stream(source, 1, 1), Stream(source, 1, source.width - 1, complemented=True)):
         words = of_stream(stream, source.period, bits)
         codes = torch.arange(1 << (bits + 1))
         ups = ((codes >> 1).unsqueeze(1) + words >= 1 << bits).sum(1).tolist()
-        laws = [stream.chance_of_up(Fraction(code, len(codes)), bits) for code in codes.tolist()]
-        assert laws == [Fraction(up, source.period) for up in ups]
-        assert stream.mean_chance_of_up(bits) == sum(laws) / len(laws)
+        chances = [stream.chance_of_up(Fraction(code, len(codes)), bits) for code in codes.tolist()]
+        assert chances == [Fraction(up, source.period) for up in ups]
+        assert stream.mean_chance_of_up(bits) == sum(chances) / len(chances)
         # The number of steps is the number of distinct probabilities. For complements as wide as the LFSR no word is
         # large enough for the first step, which therefore equals zero.
         alike = isinstance(source, Lfsr) and stream.complemented and bits == source.width
-        assert len(set(laws)) == stream.steps(bits) - alike
+        assert len(set(chances)) == stream.steps(bits) - alike
 
 
 def test_probability_matches_closed_form():

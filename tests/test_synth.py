@@ -254,12 +254,12 @@ def test_tied_input_costs_nothing(build):
 def test_progress_reports_modules_as_they_finish(build, monkeypatch):
     done = []
 
-    class Told(Progress):
+    class Recorded(Progress):
         def advance(self, count):
             done.append(len(list(build.glob("cache/synth/*/value.json"))))
 
     modules = [Module(XOR.format(f"assign c = a {sign} b;"), "gate") for sign in "&|&"]
-    costs = measure_modules(iter(modules), VU9P, Told())
+    costs = measure_modules(iter(modules), VU9P, Recorded())
     assert [cost.lut for cost in costs] == [1, 1, 1]
     assert (len(done), done[-1]) == (3, 2)
     assert [path for path in build.rglob("*") if path.parent.name == "runs"] == []

@@ -225,9 +225,9 @@ def test_cost_model_from_records_predicts_larger_arrays():
     """Records of small arrays predict a larger one within a few percent."""
     arrays = {size: array(SPEC, *size) for size in (*SMALL, (4, 4))}
     found = recorded([arrays[size].name for size in arrays], TARGETS["u55c"])
-    told = CostModel(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
-    assert told.lut == pytest.approx(found[-1].lut, rel=0.05)
-    assert told.ff == pytest.approx(found[-1].ff, rel=0.03)
+    predicted = CostModel(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
+    assert predicted.lut == pytest.approx(found[-1].lut, rel=0.05)
+    assert predicted.ff == pytest.approx(found[-1].ff, rel=0.03)
     assert recorded([arrays[1, 1].name], TARGETS["artix100t"]) is None
     assert recorded(["chain_of_nothing"], TARGETS["u55c"]) is None
 

