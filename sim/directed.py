@@ -74,7 +74,7 @@ class Directed:
         rows = _joined(parts)
         missing = count - len(next(iter(rows.values())))
         if missing > 0:
-            # Fill up with vectors of the strategy of the largest weight.
+            # Fill up with the strategy of the largest weight.
             rows = _joined([rows, max(strategies, key=lambda strategy: strategy[0])[1](missing)])
         order = self.rng.permutation(len(next(iter(rows.values()))))[:count]
         return {name: codes[order] for name, codes in rows.items()}

@@ -33,7 +33,7 @@ def line(port: Port, code: int, what: str = "") -> str:
 
 
 def number(value: Number) -> str:
-    """Format an exact number: decimal value, and odd integer times power of two."""
+    """Format an exact number as a decimal and as an odd integer times a power of two."""
     if isinstance(value, float):
         return str(value)
     if value == 0:

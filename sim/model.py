@@ -211,7 +211,9 @@ class CompiledModel:
     def _feeds(self, vectors: Columns, count: int) -> "_Feeds":
         for name in self.ports.inputs:
             if np.size(vectors[name]) not in (1, count):
-                raise ValueError(f"input {name} has {np.size(vectors[name])} codes for {count} vectors")
+                raise ValueError(
+                    f"input {name} has {np.size(vectors[name])} codes for {count} vectors; expected 1 or {count}"
+                )
         return _Feeds([vectors[name] for name in self.ports.inputs], count)
 
     def write_coverage(self, path: Path) -> None:

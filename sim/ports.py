@@ -116,4 +116,4 @@ def _number(word: str) -> int:
     try:
         return int(word, 0)
     except ValueError:
-        raise ValueError(f"invalid code {word!r}: {word!r} is not a number such as 0x3c") from None
+        raise ValueError(f"code {word!r} is not a number such as 0x3c") from None

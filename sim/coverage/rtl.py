@@ -54,7 +54,7 @@ def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]
             loop.write_coverage(path)
             found = list(_read(path.read_text()))
     if not found:
-        raise ToolError(f"Verilator counted no point of {unit.name}")
+        raise ToolError(f"Verilator reported no coverage of {unit.name}")
     return found
 
 

@@ -146,7 +146,7 @@ def _made(unit: Any) -> Made:
 def check(unit: Any, flips: int | None) -> None:
     """Raise ValueError if there are no registers for bit flips, or no results in a number format."""
     if flips and not unit.clocked:
-        raise ValueError(f"{unit.name} has no registers for bit flips: expected --pipeline, or --stuck-at only")
+        raise ValueError(f"{unit.name} has no registers for bit flips; add --pipeline 1, or give only --stuck-at")
     if not any(isinstance(shape, Format) for shape in unit.outputs.values()):
         raise ValueError(f"{unit.name} has no results in a number format, so its errors in ulp are undefined")
 

@@ -135,7 +135,7 @@ def run_mutants(key: str, asked: tuple[Any, ...], numbers: Sequence[int]) -> lis
 def check_stream(unit: Any) -> None:
     """Raise ValueError if the stream wrapper of a unit has no registers."""
     if not unit.latency:
-        raise ValueError(f"the stream wrapper of {unit.name} has no registers: expected --pipeline 1 or more")
+        raise ValueError(f"the stream wrapper of {unit.name} has no registers; add --pipeline 1")
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ class Interface:
     async def reset(self) -> None:
         """Hold reset for two clock edges."""
         if self.rst is None:
-            raise ValueError("the interface has no reset")
+            raise ValueError("the interface has no reset; give it the handle rst")
         self.rst.value = 1
         await self.edge()
         await self.edge()

@@ -81,7 +81,7 @@ class TileDut(Dut):
         known = {"mac": asked.mac.spec, "n": asked.n, "m": asked.m, "build": asked.mac.build}
         if asked.depth is None:
             if asked.rows is not None:
-                raise ValueError("rows need a chain: expected --depth with --rows")
+                raise ValueError("--rows is for a chain; add --depth")
             return Grid(**known)
         return Chain(**known, depth=asked.depth, rows=1 if asked.rows is None else asked.rows)
 
