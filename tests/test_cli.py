@@ -354,10 +354,8 @@ def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
     env = environment(HALFULP_BUILD=str(tmp_path / "build"), PATH=str(tmp_path / "bin"))
     env.pop("CXX", None)
     said = refused(process("sim", "mul", "e2m1fn", env=env), 3)
-    assert said == (
-        "a C++ compiler is needed to build simulations and g++ was not found; "
-        "install g++ (Debian: apt install g++) or name another in CXX"
-    )
+    assert "g++ was not found" in said
+    assert "CXX" in said
     said = refused(process("sim", "mul", "e2m1fn", env=env | {"CXX": "no-such-compiler"}), 3)
     assert "no-such-compiler was not found" in said
 
@@ -601,6 +599,6 @@ def test_emit_announces_slow_exact_sum(halfulp: Program, monkeypatch: pytest.Mon
     code, out, err = halfulp("emit", "dot", "fp64", "--k", "16")
     assert (code, out) == (0, "module")
     assert err.count("\n") == 1
-    assert "bits wide" in err
+    assert "4,202 bits" in err
     for quick in (("dot", "fp32", "--k", "16"), ("dot", "fp64", "--order", "sequential"), ("mac", "fp64")):
         assert halfulp("emit", *quick) == (0, "module", "")
