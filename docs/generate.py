@@ -133,7 +133,8 @@ def _table(rows: list[dict[str, str]], columns: dict[str, str]) -> list[str]:
     lines = [
         [f"`{row[first]}`", *(_cell(row[column]) for column in others)] for row in rows for first, *others in [columns]
     ]
-    return [f"| {' | '.join(line)} |" for line in (columns.values(), ["---"] * len(columns), *lines)]
+    rules = ["---:" if all(re.fullmatch(r"[\d.]*", line[i]) for line in lines) else "---" for i in range(len(columns))]
+    return [f"| {' | '.join(line)} |" for line in (columns.values(), rules, *lines)]
 
 
 def _cell(text: str) -> str:
