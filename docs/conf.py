@@ -13,7 +13,7 @@ import halfulp  # noqa: E402  # the checkout, like the line above
 write(HERE / "generated")
 
 project = "halfulp"
-author = "the halfulp developers"
+author = project_copyright = "the halfulp authors"
 release = version = halfulp.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.bibtex"]
 source_suffix = {".md": "myst-nb"}
