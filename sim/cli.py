@@ -116,8 +116,8 @@ def sweep(
 def signoff(units: tuple[str, ...], oracles: Path | None, pool: JobPool, output: Path | None) -> None:
     """Check every unit in every format family and write the records.
 
-    Sweeps, proofs, coverage and mutants of representative formats; default: all units. An interrupted run goes on from
-    the last finished check. `make signoff` writes the records of the project to sim/results.
+    The checks are sweeps, proofs, coverage and mutants of representative formats. Default: all units. An interrupted
+    run continues after the last finished check. `make signoff` writes the records of the project in sim/results.
     """
     from halfulp.tools.progress import Bar
     from halfulp.units.catalogue import CATALOGUE, row

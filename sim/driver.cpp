@@ -1,6 +1,6 @@
-// Driver of a Verilated model: feeds codes, streams or a memory, and samples results.
+// Driver of a Verilated model: applies vectors, streams or a memory, and samples the outputs.
 //
-// Compiled together with the model and with ports.inc, which sim/driver.py generates for each design. It defines
+// It is compiled with the model and with ports.inc, which sim/driver.py generates for each design. ports.inc defines
 //   CLOCK, RESET, RESET_ON, SELECT       signals, and the level of RESET that resets; SELECT chooses a mutant
 //   INPUTS, OUTPUTS                      number of plain inputs and outputs
 //   SOURCES, SINKS                       number of streams into the design and out of it
@@ -21,19 +21,19 @@
 #include "verilated_cov.h"
 #endif
 
-// Verilator's runtime needs a time; the driver has none.
+// Verilator's runtime requires this function; the driver has no time.
 double sc_time_stamp() { return 0; }
 
 namespace {
 
-// One plain input: element i is data[i * stride], so that a stride of 0 repeats one value.
+// Plain input; element i is data[i * stride], so a stride of 0 repeats one value.
 struct Lane {
     const std::uint64_t* data;
     std::uint64_t stride;
     std::uint64_t at(std::uint64_t i) const { return data[i * stride]; }
 };
 
-// The signals of a stream. A payload is words of 32 bits, the lowest first.
+// Signals of a stream; a payload is a sequence of 32-bit words, the lowest first.
 struct Stream {
     CData *valid, *ready;
     void* payload;
@@ -44,12 +44,12 @@ struct Stream {
     void get(std::uint32_t* word) const { std::memcpy(word, payload, bytes); }
 };
 
-// Holds constant inputs.
+// Sets the constant inputs.
 inline void idle(Vtop& top);
-// Sets the plain inputs to vector i, and stores the plain outputs as result i.
+// Drive the plain inputs with vector i, and store the plain outputs as result i.
 inline void drive(Vtop& top, const Lane* in, std::uint64_t i);
 inline void sample(Vtop& top, std::uint64_t* const* out, std::uint64_t i);
-// The streams into the design, and out of it.
+// Streams into the design, and out of it.
 inline std::vector<Stream> sources(Vtop& top);
 inline std::vector<Stream> sinks(Vtop& top);
 
@@ -70,7 +70,7 @@ struct Model {
     Memory memory{read_ports(top), write_ports(top), BEAT};
 #endif
 
-    // The first half of a clock cycle, in which outputs follow inputs, and the edge that ends it.
+    // First half of a clock cycle, in which outputs follow inputs, and the edge that ends it.
     void settle() {
 #ifdef CLOCK
         top.CLOCK = 0;
@@ -103,7 +103,7 @@ struct Model {
 
 Model& model_of(void* handle) { return *static_cast<Model*>(handle); }
 
-// Payload of an idle stream into the design: the complement of the next one.
+// Payload of an input stream without an offer: the complement of the next payload.
 std::vector<std::uint32_t> noise(const Stream& stream, const std::uint32_t* word) {
     std::vector<std::uint32_t> result(stream.words());
     for (unsigned i = 0; i < result.size(); ++i) result[i] = word ? ~word[i] : ~0u;
@@ -111,16 +111,16 @@ std::vector<std::uint32_t> noise(const Stream& stream, const std::uint32_t* word
     return result;
 }
 
-// Transfers of a stream. In cycle i a payload may be offered or taken if go[i % period] is set; an offered payload stays
-// until it is taken.
+// Transfers of a stream. In cycle i a payload may be offered or accepted if go[i % period] is set; an offered payload
+// holds until its transfer.
 struct Traffic {
     std::uint32_t* data;
     std::uint64_t count;
     const std::uint8_t* go;
     std::uint64_t period;
     std::uint64_t done;
-    std::uint64_t faults;  // of a stream out of the design: payloads that changed, or were withdrawn, while they waited
-    std::uint64_t last;    // cycles up to and including the last transfer
+    std::uint64_t faults;  // of an output stream: payloads that changed or were withdrawn before their transfer
+    std::uint64_t last;    // number of cycles up to and including the last transfer
 };
 
 template <bool beside>
@@ -169,14 +169,14 @@ void halfulp_reset(void* handle) {
 // Selects a mutant.
 void halfulp_select(void* handle, std::uint64_t mutant) { model_of(handle).select(mutant); }
 
-// Feeds n vectors, one a clock cycle, and stores the n results; result i appears `latency` edges after vector i, or in
-// the same cycle if the latency is 0.
+// Drives n vectors, one per clock cycle, and stores the n results; result i appears `latency` edges after vector i, or
+// in the same cycle if the latency is 0.
 void halfulp_run(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency) {
     (latency ? run<false> : run<true>)(model_of(handle), n, in, out, latency);
 }
 
-// Feeds n cycles, and returns the first in which a checked output is wrong, or n. Outputs are
-// sampled before the edge if `before` is set, else after it.
+// Drives n cycles, and returns the first in which a checked output is wrong, or n. Outputs are sampled before the edge
+// if `before` is set, else after it.
 std::uint64_t halfulp_compare(void* handle, std::uint64_t n, const Lane* in, const std::uint64_t* const* expected,
                               const std::uint8_t* look, bool before) {
     Model& model = model_of(handle);
@@ -196,8 +196,8 @@ std::uint64_t halfulp_compare(void* handle, std::uint64_t n, const Lane* in, con
     return n;
 }
 
-// Feeds n cycles with a mutant for each, and stores the outputs of each: before the edge where before is set, else after
-// it, when the mutant is that of the next cycle.
+// Drives n cycles with a mutant for each, and stores the outputs. They are sampled before the edge if `before` is set,
+// else after it, when the mutant is already that of the next cycle.
 void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, const Lane* mutants,
                     bool before) {
     Model& model = model_of(handle);
@@ -216,9 +216,9 @@ void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t
     }
 }
 
-// Runs streams until all payloads are transferred, for at most `limit` cycles, and then `more` cycles. Payloads of the
-// design are stored, or, if `compared` is set, compared with the given ones; then the run ends at the first fault or
-// wrong payload.
+// Runs streams until all payloads are transferred, for at most `limit` cycles, and then for `more` cycles. Payloads of
+// the design are stored, or, if `compared` is set, compared with the given ones; then the run ends at the first fault
+// or wrong payload.
 void halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint64_t limit, std::uint64_t more, bool compared) {
     Model& model = model_of(handle);
     const auto &sources = model.in, &sinks = model.out;
@@ -274,22 +274,22 @@ void halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint64_t limi
 // Attaches a memory; no transfer may be in progress.
 void halfulp_memory(void* handle, const Behaviour* behaviour) { model_of(handle).memory.attach(*behaviour); }
 
-// Violations of the rules of AXI4 since the model was made.
+// Returns the number of AXI4 violations since the model was created.
 std::uint64_t halfulp_faults(void* handle) { return model_of(handle).memory.faults; }
 
-// Writes a register; returns true if the write was answered.
+// Writes a register; returns true if the write is acknowledged.
 bool halfulp_put(void* handle, std::uint64_t address, std::uint64_t word) {
     Model& model = model_of(handle);
     return model.host.put(address, word, [&] { model.top.eval(); }, [&] { model.cycle(); });
 }
 
-// Reads a register; NOTHING if there is no answer.
+// Reads a register; returns NOTHING if there is no response.
 std::uint64_t halfulp_get(void* handle, std::uint64_t address) {
     Model& model = model_of(handle);
     return model.host.get(address, [&] { model.top.eval(); }, [&] { model.cycle(); });
 }
 
-// Runs until the interrupt, for at most `limit` cycles; returns true if it came.
+// Runs until the interrupt, for at most `limit` cycles; returns true if the interrupt came.
 bool halfulp_wait(void* handle, std::uint64_t limit) {
     Model& model = model_of(handle);
     for (; limit && !model.top.INTERRUPT; --limit) model.cycle();

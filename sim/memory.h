@@ -1,4 +1,4 @@
-// A memory at the AXI4 ports of a Verilated model, which checks the model against the rules of AXI4, and a host at its
+// Memory at the AXI4 ports of a Verilated model, which also checks the model against the rules of AXI4, and host at its
 // AXI4-Lite port.
 
 namespace {
@@ -39,15 +39,15 @@ struct HostPort {
 };
 
 constexpr std::uint64_t PAGE = 4096, NOTHING = ~0ull;
-constexpr unsigned PATIENCE = 1000;  // cycles that an access to a register may take
+constexpr unsigned PATIENCE = 1000;  // maximum number of cycles of a register access
 constexpr unsigned OKAY = 0, DECERR = 3, INCREMENTING = 1;
 
-// Bytes from an address on, and how the memory behaves.
+// Content and behaviour of the memory.
 struct Behaviour {
     std::uint8_t* data;
     std::uint64_t base, bytes;
-    std::uint64_t read, write;  // cycles from an address to the first beat, and from the last beat to the answer
-    std::uint64_t stall;        // number of 256 cycles in which a channel waits
+    std::uint64_t read, write;  // cycles from an address to the first beat, and from the last beat to the response
+    std::uint64_t stall;        // number of cycles in 256 in which a channel stalls
     std::uint64_t seed;
 };
 
@@ -62,12 +62,12 @@ struct Beat {
     bool last;
 };
 
-// A payload that waits on a channel of the model, and must not change.
+// Payload that waits on a channel of the model and must not change.
 struct Waiting {
     bool waits = false;
     std::vector<std::uint64_t> shown;
 
-    // True if the payload changed.
+    // Returns true if the payload changed.
     bool changed(bool valid, bool ready, std::vector<std::uint64_t> now) {
         const bool wrong = waits && (!valid || now != shown);
         waits = valid && !ready;
@@ -113,7 +113,7 @@ class Memory {
         for (Writing& w : writing) w = {w.port};
     }
 
-    // Drives the memory's outputs of a cycle.
+    // Drives the outputs of the memory for a cycle.
     void offer() {
         for (Reading& r : reading) {
             *r.port.ar.ready = !stalls();
@@ -122,7 +122,7 @@ class Memory {
             *r.port.valid = r.offers;
             const std::uint8_t* data = r.offers ? at(r.bursts.front().address) : nullptr;
             if (data) std::memcpy(r.port.data, data, beat);
-            // A conspicuous pattern where there is no data to read.
+            // A conspicuous pattern if there is no data.
             if (!data) std::memset(r.port.data, 0xA5, beat);
             *r.port.resp = r.offers && !data ? DECERR : OKAY;
             *r.port.last = r.offers && r.bursts.front().beats == 1;
@@ -137,7 +137,7 @@ class Memory {
         }
     }
 
-    // Transfers of the cycle, before its edge.
+    // Accepts the transfers of a cycle, before its edge.
     void take() {
         for (Reading& r : reading) {
             const Request& ar = r.port.ar;
@@ -186,7 +186,7 @@ class Memory {
 
     void fault(bool wrong) { faults += wrong; }
 
-    // A requested burst.
+    // Accepts a burst request.
     Burst taken(const Request& request, std::uint64_t latency) {
         const std::uint64_t address = *request.addr, beats = *request.len + 1ull;
         fault(1u << *request.size != beat || *request.burst != INCREMENTING || address % beat != 0);
@@ -214,7 +214,7 @@ class Memory {
     }
 };
 
-// A host that reads and writes registers; `look` evaluates the outputs, `cycle` runs a clock cycle.
+// Host that reads and writes registers; `look` evaluates the outputs, and `cycle` runs a clock cycle.
 struct Host {
     HostPort port;
 

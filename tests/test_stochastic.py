@@ -131,5 +131,5 @@ def test_sru_mismatch_text_has_all_fields(options, flag, outputs):
     text = mismatch(unit, codes, want, want | {"o0": 2}).text
     assert "a0             0x00ff" in text
     assert f"lanes=2{flag}' --vector 0x00ff,0x0100" in text
-    assert "golden model is wrong" not in text
+    assert "wrong golden model" not in text
     assert "wrong golden model" in mismatch(unit, codes, want | {"o0": 3}, want).text
