@@ -195,7 +195,7 @@ def test_cache_folder_of_another_user_is_refused(
     plain = Path.stat
 
     def stat(path: Path, **options: Any) -> Any:
-        """# Only root can change the owner of a folder, so the test patches stat."""
+        """Report another owner, because only root can change the owner of a folder."""
         own = SimpleNamespace(st_mode=mode, st_uid=owner, st_gid=group)
         return own if path == tmp_path else plain(path, **options)
 

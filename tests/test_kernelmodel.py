@@ -81,7 +81,7 @@ def test_kernel_model_step_is_slowest_of_its_limits():
     assert step(1, 1, 32) == 32
     assert step(8, 1, 4) == 8
     assert step(1, 1, 1, pipeline=5) == kernel(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 1, 1, 32, 5).array.spacing == 5
-    # A vector that shares a beat comes in three parts; 64 elements of four bytes are four beats.
+    # A vector of three elements arrives in three parts; 64 elements of four bytes are four beats.
     assert step(1, 3, 4) == 12
     assert step(1, 64, 32, mac="fp32*fp32+fp32.rn") == 128
     assert step(1, 64, 30, Memory(2, 2, 0.5)) == 60

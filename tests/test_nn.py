@@ -1266,7 +1266,7 @@ def test_convert_rejects_model_without_layer_to_swap(layer):
 
 @pytest.mark.parametrize("policy", ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3"])
 def test_training_step_skips_range_checks_of_own_codes(policy, monkeypatch):
-    """Codes from layers are in range, so a step does not search their ends."""
+    """Codes from layers are in range, so a step does not check their minimum and maximum."""
     model = nn.convert(tnn.Sequential(tnn.Conv2d(1, 4, 3), tnn.Flatten(), tnn.Linear(144, 3)), policy).model
     monkeypatch.setattr(torch, "aminmax", lambda *given: pytest.fail("codes were searched"))
     model(torch.randn(2, 1, 8, 8)).sum().backward()

@@ -190,8 +190,8 @@ def lost_exponent_bit(results, fmt, columns):
 def lost_exponent_bit_of_sum(results, fmt, columns):
     """Lose the exponent bit as in `lost_exponent_bit`, except if an operand is returned unchanged.
 
-    An operand is returned if the other is 0, and 2^116 also if the other is far below its 62 places. 2^114 loses its
-    bit if the subtrahend is 63 places below: too small to count, and too large for the shortcut.
+    An operand is returned if the other is 0; 2^116 is also returned if the subtrahend is more than 62 places below it.
+    2^114 loses its bit if the subtrahend is 63 places below: too small to count, and too large for the shortcut.
     """
     at, codes, _ = lost_exponent_bit(results, fmt, columns)
     first, second = (torch.minimum(column, -column & ((1 << fmt.width) - 1)) for column in columns)
@@ -532,7 +532,7 @@ def by_format(fmt, rows):
 
 
 def by_golden_quire(fmt, rows):
-    """Codes of sums by steps of the golden quire."""
+    """Compute sums by steps of the golden quire."""
     minus, first, second = (torch.tensor(column).long() for column in zip(*itertools.chain(*rows), strict=True))
     ends = torch.tensor([len(row) for row in rows]).cumsum(0)
     never = torch.zeros_like(minus)
@@ -543,7 +543,7 @@ def by_golden_quire(fmt, rows):
 
 
 def by_golden_dot(fmt, rows):
-    """Codes of sums by golden dot products, with terms of 0 behind them."""
+    """Compute sums by golden dot products, padded with terms of 0."""
     most = max(map(len, rows))
     rows = [[*row, *[(False, 0, 0)] * (most - len(row))] for row in rows]
     minus, first, second = torch.tensor(rows).long().unbind(-1)
@@ -625,5 +625,5 @@ def test_softposit_comparison_detects_wrong_mode(kind, monkeypatch):
 
 
 def truncated(fmt, right, magnitude, negative, rounding, random, saturate):
-    """Encode a magnitude truncated, for any mode."""
+    """Encode a magnitude by truncation, independent of the mode."""
     return right(fmt, magnitude, negative, RZ, random, saturate)

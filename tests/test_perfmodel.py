@@ -167,7 +167,7 @@ def test_published_model_takes_faster_of_product_and_transpose():
     # 400 rows are 7 packs, two per core; 120 columns are two tiles: 4 units of time. The transpose takes 7.
     for gemm in (Gemm(400, 64, 120), Gemm(120, 64, 400)):
         assert (best(model, gemm).gemm.n, best(model, gemm).cores) == (400, 4)
-    # More cores than packs do not help.
+    # More cores than packs give no speedup.
     assert best(model, Gemm(64, 64, 64)).cores == 1
     both = total(model, [Gemm(400, 64, 120), Gemm(64, 64, 64), Gemm(64, 64, 64)])
     assert both.macs == 400 * 64 * 120 + 2 * 64**3

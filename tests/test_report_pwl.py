@@ -101,7 +101,7 @@ def test_pwl_records_lean_beats_uniform():
 
 @pytest.mark.slow
 def test_pwl_records_match_current_results():
-    """Measure one row with small units."""
+    """Compare one row with small units."""
     (row,) = recorded().query("function == 'hard_swish' and pieces == 4").to_dict("records")
     both = cases(["hard_swish"], "fxp4.12", [4])
     tables = [case.table() for case in both]

@@ -43,7 +43,7 @@ def test_tiles_table_matches_cost_model(monkeypatch):
     published = [0.1412 * 130368, 0.1510 * 130368 / 4, 0.2130 * 130368 / 16]
     assert list(frame["published LUT/MAC"]) == pytest.approx(published)
     assert list(frame["ratio"]) == pytest.approx([1100 / published[0], 350 / published[1], 162.5 / published[2]])
-    with pytest.raises(ValueError, match=r"^the smallest published array has 1 element, not 0$"):
+    with pytest.raises(ValueError, match="smallest has 1"):
         study(0)
 
 

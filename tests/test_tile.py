@@ -143,7 +143,7 @@ def test_tile_host_program_runs(folder, flip, monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         runpy.run_path(name, run_name="__main__")
     assert end.value.code == flip
-    sentence = "3 of 126 elements are wrong" if flip else "all 126 elements are as the golden model has them"
+    sentence = "3 of 126 elements are wrong" if flip else "all 126 elements match the golden model"
     assert capsys.readouterr().out.count(sentence) == (1 if flip else 2)
 
 
@@ -174,7 +174,7 @@ def test_tile_accepts_clocks_and_devices(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "keyword"),
     [
-        ("--cores 11", "10 cores can be connected"),
+        ("--cores 11", "at most 10 cores"),
         ("--cores 0", "0 cores cannot"),
         ("--board vcu118 --cores 2", "vcu118 has no XRT platform"),
         ("--board u50", "unknown board 'u50'"),
