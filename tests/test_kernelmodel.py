@@ -91,7 +91,7 @@ def test_kernel_model_step_is_slowest_of_its_limits():
 
 
 def test_kernel_model_rejects_other_arrays():
-    with pytest.raises(TypeError, match="not around a Grid"):
+    with pytest.raises(TypeError, match="not a Grid"):
         Timing.of(Kernel(array=Grid(mac="e5m2*e5m2+e6m5.rn", n=2, m=2)), RAM)
     core = timing(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 2, 2, RAM)
     assert core.resized(Tiling(2, 2, 32)) == core

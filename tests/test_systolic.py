@@ -320,7 +320,7 @@ def test_tiled_gemm_takes_one_word_per_step(text, tiling, monkeypatch):
     ("given", "error", "keyword"),
     [
         ({"tiling": (2, 2)}, TypeError, "tiling"),
-        ({"mac": MACS[0]}, ValueError, "does nothing"),
+        ({"mac": MACS[0]}, ValueError, "tiling"),
         ({"source": "philox"}, ValueError, "tiling"),
         ({"random": torch.zeros(1, dtype=torch.int64)}, ValueError, "tiling"),
         ({"seed": [[1, 2], [3, 4]]}, TypeError, "seed"),
