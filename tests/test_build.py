@@ -35,7 +35,7 @@ def test_build_prints_as_a_suffix(made: Build, text: str) -> None:
         ("dsp", 1, TypeError, "bool"),
         ("reset_less", 1, TypeError, "bool"),
         ("stochastic", "soon", ValueError, "eager"),
-        ("stochastic", 1, TypeError, "text"),
+        ("stochastic", 1, TypeError, "string"),
         ("structure", "auto", ValueError, "comparators"),
     ],
 )
