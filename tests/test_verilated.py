@@ -80,9 +80,7 @@ def test_verilated_kernel_reports_errors_and_timeouts(monkeypatch):
     a = b = torch.ones(20, 20, dtype=torch.int64)
     with monkeypatch.context() as patch:
         patch.setattr("halfulp.fpga.kernel.verilated.cycles", lambda *_, **__: 0)
-        with pytest.raises(
-            ToolError, match=r"^kernel_chain\w+ failed: it is not done after 128 cycles; register er"
-        ):
+        with pytest.raises(ToolError, match=r"^kernel_chain\w+ failed: it is not done after 128 cycles; register er"):
             verilated.product(a, b, read=1, write=1)
         patch.setattr("halfulp.fpga.kernel.verilated.cycles", lambda *_, **__: 1000)
         with pytest.raises(ToolError, match=r"^kernel_chain\w+ failed: register error is 0x1, with 0 violations"):
