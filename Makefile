@@ -147,6 +147,9 @@ docs: .venv/docs
 	.venv/bin/pip install -q --no-input -r .ci/docs.lock
 	@touch $@
 
+package: .venv/ready
+	$(alone) .ci/package
+
 # Run all checks, then fail if one failed.
 lint: .venv/ready
 	@failed=0; \

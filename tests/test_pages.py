@@ -153,6 +153,13 @@ def test_readme_test_command_matches_ci():
     assert "make test " in (ROOT / ".ci" / "run").read_text()
 
 
+def test_targets_of_ci_have_recipes():
+    targets = re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert targets == ["lint", "test", "package"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert [name for name in targets if not re.search(rf"^{name}:.*\n\t", makefile, re.MULTILINE)] == []
+
+
 @pytest.mark.parametrize("page", ["README.md", "design.md"])
 def test_python_session_on_a_page_runs(page):
     (session,) = blocks("pycon", page)
