@@ -138,7 +138,7 @@ def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece
 def by_address(
     m: Module, x: FixedRaw, thresholds: Sequence[int], sides: Sequence[Sequence[Piece]]
 ) -> tuple[Choice, FixedRaw]:
-    """Return the line of the block of a number, and the number's distance from the start of the block.
+    """Return the line of a number's block, and the distance of the number from the start of the block.
 
     A second side is for negative numbers, where a piece includes its threshold at the other end. Thresholds are starts
     of blocks, where the distance is zero and only the intercept matters; one more index bit selects another intercept

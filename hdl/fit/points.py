@@ -329,6 +329,6 @@ def addresses(fmt: Format, folding: Folding, t: Numbers) -> Any:
         row = np.unique(row[row >= 0])
     magnitudes = np.searchsorted(row, np.abs(t))
     middle = 0 if folding.symmetry is not None else 1 << (fmt.width - 1)
-    # In the order of units: negative sign-magnitude codes are inverted, others are in two's complement.
+    # Negative codes are ordered as in units: sign-magnitude codes inverted, others in two's complement.
     below = ~magnitudes if fmt.code_order == "sign-magnitude" else -magnitudes
     return np.where(t < 0, below, magnitudes) + middle

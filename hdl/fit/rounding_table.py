@@ -103,7 +103,7 @@ def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
 
 
 def _threshold(rounding: Rounding, odd: bool, negative: bool) -> tuple[int, bool]:
-    """Return the threshold of rounding a magnitude up, in half ulps, and True if it rounds up itself."""
+    """Return the threshold of rounding a magnitude up, in half ulps, and True if the threshold itself rounds up."""
     quarter, tie, rest = (rounding.round(odd + Fraction(quarters, 4), negative) > odd for quarters in (1, 2, 3))
     return (0, False) if quarter else (1, tie) if rest else (2, True)
 
