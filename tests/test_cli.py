@@ -282,7 +282,7 @@ def test_sim_prints_checks(halfulp: Program) -> None:
     for text in (
         "mac e5m2*e5m2+e6m5.rn\n  a e5m2, b e5m2, c e6m5 -> o e6m5, rounding rn, latency 1\n",
         "8,192  with stalls",
-        "20,000  one a cycle",
+        "20,000  one per cycle",
         "mismatches  0",
         "seconds",
     ):

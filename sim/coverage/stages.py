@@ -113,7 +113,7 @@ class Stage:
             found += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
         found += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
         if self.rounding.bits:
-            edge = Axis("dropped bits and random word", ("just stays", "just goes up"))
+            edge = Axis("discarded bits plus random word", ("one below the carry", "carry"))
             found += [self._named("random words", *self._words), self._named("random edge", edge)]
         found.append(self._named("result", Axis("result", Classes(self.o).signed)))
         if self.o.regimes:
@@ -345,7 +345,7 @@ class Stage:
 
     @cached_property
     def _roundings(self) -> tuple[Axis, ...]:
-        axes = [Axis("last bit", ("even", "odd")), Axis("dropped", RESTS), Axis("sign", SIGNS)]
+        axes = [Axis("last bit", ("even", "odd")), Axis("discarded bits", RESTS), Axis("sign", SIGNS)]
         if self._has_subnormals:
             axes.append(Axis("result", ("subnormal", "normal")))
         return tuple(axes)
@@ -367,7 +367,7 @@ class Stage:
     @cached_property
     def _words(self) -> tuple[Axis, ...]:
         inside = ("between",) if self.rounding.bits > 1 else ()
-        return Axis("dropped bits", ("zeros", *inside, "ones")), Axis("random word", ("zeros", *inside, "ones"))
+        return Axis("discarded bits", ("zeros", *inside, "ones")), Axis("random word", ("zeros", *inside, "ones"))
 
     def _word(self, x: Raw, where: Truncated, word: Tensor) -> tuple[tuple[Places, ...], tuple[Places, ...]]:
         bits = self.rounding.bits
