@@ -261,9 +261,7 @@ class CompiledModel:
         held |= {name: np.ascontiguousarray(given[name], dtype=np.uint32) for name in sinks}
         for name, words in held.items():
             if words.ndim != 2 or words.shape[1] != self._words(name):
-                raise ValueError(
-                    f"payloads of {name} have shape {words.shape}; expected rows of {self._words(name)} words"
-                )
+                raise ValueError(f"payloads of {name} need rows of {self._words(name)} words, not shape {words.shape}")
         lanes = {
             name: _Traffic(words.ctypes.data, len(words), go[name].ctypes.data, len(go[name]))
             for name, words in held.items()

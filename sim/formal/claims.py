@@ -45,9 +45,7 @@ class Kind(NamedTuple):
 KINDS = {
     "commutes": Kind("a and b are interchangeable", properties.commutes),
     "monotone": Kind("rounding preserves the order of numbers", properties.monotone),
-    "rz below rn": Kind(
-        "a result rounded toward zero is no larger than one rounded to nearest", properties.toward_zero
-    ),
+    "rz below rn": Kind("rounding toward zero gives no larger result than to nearest", properties.toward_zero),
     "valid": Kind("results are valid codes", properties.valid),
     "symmetric": Kind("negated operands give the negated result", properties.symmetric),
     "lazy is eager": Kind(
@@ -58,9 +56,7 @@ KINDS = {
     "stalls": Kind("no register changes while the clock enable is low", structures.held),
     "reset": Kind("after a reset, outputs are +0 until the first result is due", structures.after_reset),
     "stream waits": Kind("a waiting result holds, and no operand is lost meanwhile", structures.stream_waits),
-    "stream order": Kind(
-        "every vector has one result, in order, and there is no other result", structures.stream_is_in_order
-    ),
+    "stream order": Kind("results are one per vector, in order, without others", structures.stream_is_in_order),
     "stream reset": Kind("after a reset, there is no result before the first is due", structures.stream_starts_empty),
 }
 
@@ -286,7 +282,5 @@ def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str
     simulator.add_testbench(drive)
     simulator.run()
     if bad != [1]:
-        raise ToolError(
-            "ABC and Amaranth's simulator disagree: the counterexample does not violate the claim in simulation"
-        )
+        raise ToolError("ABC and Amaranth's simulator disagree about the counterexample")
     return found

@@ -48,9 +48,7 @@ def magnitude(fmt: Format, bits: Value) -> Value:
 def negated(fmt: Format, bits: Value) -> Value:
     """Return the code of the negated number; NaN keeps its code. Raises ValueError if the format is not symmetric."""
     if not fmt.is_symmetric:
-        raise ValueError(
-            f"{fmt} is not symmetric: expected a format in which every number has a negative that rounds alike"
-        )
+        raise ValueError(f"{fmt} is not symmetric: some number has no negative that rounds alike")
     match fmt.code_order:
         case "sign-magnitude":
             zero_stays = ~bits[:-1].any() & Const(int(not fmt.has_negative_zero), 1)

@@ -50,9 +50,7 @@ def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
         return Miter(widths(one.inputs), wrong)
     sides = clocked(one), clocked(two)
     if sides[0].step.registers != sides[1].step.registers:
-        raise ValueError(
-            f"{one.name} and {two.name} have different registers: expected structures with comparable states"
-        )
+        raise ValueError(f"{one.name} and {two.name} have different registers, so their states are not comparable")
 
     def wrong_step(m: Module, i: Miter) -> Value:
         x = sides[0].advance(m, i, sides[0].held(i))

@@ -304,12 +304,7 @@ def table(faults: Faults, *, bits: bool = False) -> Table:
             "A bit flip inverts a bit of a register once; a stuck net has a constant level.",
             "wrong: percentage of results that changed. special: percentage of results in which a number became NaN or "
             "infinite, or vice versa. Errors of the other wrong results are in ulp of the right result.",
-            "Operands are numbers around one; "
-            + (
-                f"a result is a sum of {STEPS} steps from +0."
-                if faults.unit.stateful
-                else "a result is that of one operation."
-            ),
+            "Operands are numbers around one." + f" A result is a sum of {STEPS} steps from +0." * faults.unit.stateful,
         ],
         only_csv=["source"],
     )

@@ -159,9 +159,7 @@ class ExhaustiveSequence(VectorSequence):
                 f"2^{EXHAUSTIVE_BITS}"
             )
         if limit is not None and limit < 1 << space.bits:
-            raise ValueError(
-                f"{limit} vectors are too few: an exhaustive sequence of {unit.name} takes 2^{space.bits} or more"
-            )
+            raise ValueError(f"{limit} vectors are too few: the exhaustive sequence takes 2^{space.bits} or more")
 
     def vectors(self) -> Columns:
         self.check(self.unit, self.config("limit"))
