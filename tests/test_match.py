@@ -93,7 +93,7 @@ def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
     code, out = matched("lenet5", "--batch", 2, "-o", tmp_path)
     assert code == 0, out
     frame = pd.read_csv(tmp_path / "match-lenet5-u55c.csv")
-    # An option on the front that is faster is larger.
+    # On the Pareto front, a faster option is larger.
     assert frame["step ms"].is_monotonic_increasing
     assert frame["LUT %"].is_monotonic_decreasing
     load = workload("lenet5", 2)

@@ -60,7 +60,7 @@ def rounded(values, cast, fmt, key):
 
 
 def multiplied(mac, a, b, key, start=None):
-    """Multiply codes as values, or values."""
+    """Multiply operands, which are decoded first if they are codes."""
     if mac is None:
         return a @ b if start is None else a @ b + start
     given = {}

@@ -508,7 +508,7 @@ def test_run_rejects_formats_wider_than_network(mac, tmp_path):
 
 
 def test_recurrent_network_uses_segments(tmp_path):
-    """Two segments each; the run, its row, and the gradient of the segments."""
+    """With two segments per function, check the run, its row, and the gradient of the segments."""
     third, eighth = Fraction(3, 4), Fraction(1, 8)
     tanh = (Piece(Fraction(0), third, Fraction(0)), Piece(Fraction(1), eighth, Fraction(5, 8)))
     gate = (Piece(Fraction(0), Fraction(1, 4), Fraction(1, 2)), Piece(Fraction(2), Fraction(0), Fraction(1)))

@@ -79,11 +79,11 @@ class Kernel(wiring.Component):
 
     def __init__(self, *, array: Array, chunk: int = CHUNK, name: str | None = None) -> None:
         if not isinstance(array, Array):
-            raise TypeError(f"array is a systolic Array, not {type(array).__name__}")
+            raise TypeError(f"array must be a systolic Array, not {type(array).__name__}")
         if not isinstance(chunk, int) or isinstance(chunk, bool):
-            raise TypeError(f"chunk is an int, not {type(chunk).__name__}")
+            raise TypeError(f"chunk must be an int, not {type(chunk).__name__}")
         if chunk < 1 or chunk & (chunk - 1):
-            raise ValueError(f"chunk is a power of two, not {chunk}")
+            raise ValueError(f"chunk must be a power of two, not {chunk}")
         self.array = array
         self.chunk = chunk
         self.name = f"kernel_{array.name}" if name is None else name

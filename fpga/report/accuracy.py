@@ -143,9 +143,9 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
                 state = read(path)
                 plan = Plan(**(state["plan"] | {"policies": tuple(map(tuple, state["plan"]["policies"]))}))
                 if plan.network != "lenet5":
-                    raise ValueError(f"{path} is a run of {plan.network}; the layer is one of lenet5")
+                    raise ValueError(f"{path} is a run of {plan.network}; expected a run of lenet5")
             except ValueError as other:
-                raise ValueError(f"{error}; nor is it a run of lenet5: {other}") from other
+                raise ValueError(f"{error}; as a run of lenet5: {other}") from other
     else:
         plan = Plan("lenet5", (("*", FLOAT),), 0, 5, 64, KNOWN["lenet5"].rate)
     data = KNOWN["lenet5"].load(None)
