@@ -185,7 +185,7 @@ def test_trained_layer_rejects_bad_files(content, sentence, tmp_path):
     with pytest.raises(ValueError, match="layer.pt has no tensors activations and weights.*: " + sentence):
         trained_layer(path)
     path.write_text("mac,network\n")
-    with pytest.raises(ValueError, match="torch does not read it.*run of lenet5"):
+    with pytest.raises(ValueError, match=r"torch does not read it.*run of lenet5"):
         trained_layer(path)
 
 
