@@ -125,7 +125,7 @@ def refused(answer: Answer, code: int) -> str:
             "synth mac e5m2 --target vu13p",
             "vu13p",
         ),
-        ("synth mac e5m2 --route", "placed"),
+        ("synth mac e5m2 --route", "nextpnr"),
         ("synth mac e1m2", "e1m2 has 1 exponent bit"),
         ("synth frobnicate", "frobnicate"),
         ("list colours", "colours"),
@@ -422,7 +422,7 @@ def test_machine_errors_have_one_sentence(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(ToolError, match=r"^the tool was ended by signal 9"):
         run_all([Command("the tool", ["sh", "-c", "kill -9 $$"], log)])
-    with pytest.raises(ToolError, match=r"^the disk is full: the tool said: No space left on device$"):
+    with pytest.raises(ToolError, match=r"^the disk is full: the tool reports: No space left on device$"):
         run_all([Command("the tool", ["sh", "-c", "echo No space left on device; exit 1"], log)])
     with pytest.raises(ToolError, match="nothing-there does not exist"):
         run_all([Command("the tool", ["nothing-there"], log)])
