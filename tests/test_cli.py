@@ -177,7 +177,7 @@ def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
         )
         assert [line for line in listed.splitlines() if line.endswith("...") or len(line) > 79] == [], words
         assert "by default," not in text
-        if re.match(r"Usage: halfulp [a-z]+ \[OPTIONS\] \[?UNIT", usage):
+        if re.match(r"Usage: halfulp [a-z]+ \[OPTIONS\] \[?UNIT\]? \[FMT", usage):
             assert "mac e5m2*e5m2+e6m5.sr10" in usage.replace("\n  ", " ")
     assert "{boards|formats|grammar|targets|units}" in halfulp("list", "--help")[1]
 

@@ -133,7 +133,7 @@ class Verdicts:
         return Table(f"Bins of {self.title}", pd.DataFrame(rows), {"hits": ","})
 
     def lines(self) -> Iterator[str]:
-        """Yield the names of bins without hits by verdict, wrong ones first."""
+        """Yield the names of bins by verdict and group: refuted, open and unreachable ones."""
         for verdict in (REFUTED, OPEN, EXCLUDED):
             for finding in self.findings:
                 names = finding.bins(verdict)
