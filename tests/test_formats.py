@@ -348,7 +348,7 @@ def test_encode_inverts_decode(fmt):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.subnormals], ids=str)
 def test_encode_rounds_floats_between_neighbours(fmt):
-    """Directed modes bracket, nearest is nearest, odd is odd, by definition over all numbers of the format."""
+    """Directed modes give the lower or upper neighbour, nearest modes the nearer one, and ro the odd one."""
     numbers = sorted({fmt.decode(code) for code in finite_codes(fmt)})
     step = Fraction(2) ** (fmt.quantum - 3)
     value = -fmt.largest

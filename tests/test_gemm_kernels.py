@@ -383,7 +383,7 @@ def test_kernels_compile_for_large_work_only(monkeypatch, tmp_path):
 
 
 def test_long_sums_do_not_run_in_torch(monkeypatch):
-    """Two rows of 65536 products have many sequential steps, which torch would run as calls."""
+    """Two rows of 65536 products have many sequential steps, and torch would need a call for each."""
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
     exact_kernel.library(math.inf)
     monkeypatch.setattr(gemm_module, "_in_torch", lambda *given: pytest.fail("torch computed it"))

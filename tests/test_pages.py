@@ -214,7 +214,7 @@ def test_training_example_runs(capsys):
 
 @pytest.fixture(scope="module")
 def generate():
-    """The module that writes the pages of units."""
+    """Import the module that writes the pages of units."""
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
