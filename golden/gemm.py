@@ -104,7 +104,7 @@ def gemm(
     is larger by k' instead.
 
     Counter-based words are those of `philox.philox_words` for the indices of the elements in row-major order. They do
-    not depend on the number of threads, and have no correlations as those of short LFSRs.
+    not depend on the number of threads, and lack the correlations of short LFSRs.
 
     On the CPU a compiled kernel computes the result (`halfulp.golden.kernels`): in ``float`` or integer vector lanes
     if these are proved exact, else in 128-bit integers. Torch operations compute it without a compiler, on other

@@ -124,7 +124,7 @@ def train(
         if bool(macs) == (file is not None):
             raise ValueError("give one of --mac and --policy; --mac fp32 is torch's own arithmetic")
         if resume and restart:
-            raise ValueError("give one of --resume and --restart")
+            raise ValueError("give --resume or --restart, not both")
         choices = [{"*": Policy.parse(mac)} for mac in macs] if file is None else [rules(file)]
         if any(policy.device for policies in choices for policy in policies.values()):
             raise ValueError("policies of halfulp train must not have a device; it uses the golden model")

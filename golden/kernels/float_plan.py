@@ -98,7 +98,7 @@ def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Roun
 def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
     # A quiet NaN needs a mantissa bit.
     need(1 <= fmt.man <= lane.mantissa)
-    # Formats that flush round as if the exponent were unbounded: results that they flush must be normal in the lane.
+    # A format that flushes rounds results below its range before the flush, so they must be normal in the lane.
     scale = lane.emin - fmt.emin + (0 if fmt.subnormals else fmt.precision + 8)
     need(fmt.emax + scale < lane.top)
     positive, negative = (
