@@ -6,11 +6,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from generate import write  # noqa: E402  # found on the path above
+import gallery  # noqa: E402  # found on the path above
+from generate import write  # noqa: E402  # like the line above
 
 import halfulp  # noqa: E402  # the checkout, like the line above
 
 write(HERE / "generated")
+gallery.write(HERE / "generated")
 
 project = "halfulp"
 author = project_copyright = "the halfulp authors"

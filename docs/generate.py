@@ -1,4 +1,4 @@
-"""Pages that are made from the catalogue: the grammar, and a page for each unit."""
+"""Pages that are made from the catalogue and the records: the grammar, paper tables, and a page for each unit."""
 
 import csv
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
 
+from halfulp.fpga.report import papers
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.grammar import page
@@ -31,9 +32,10 @@ EXAMPLES = {"sru": "sru int8>int4", "pwl": "pwl tanh(fxp4.4) pieces=4"}
 
 
 def write(folder: Path) -> None:
-    """Write all pages that are made from the catalogue."""
+    """Write all pages."""
     (folder / "units").mkdir(parents=True, exist_ok=True)
     write_whole(folder / "grammar.md", "\n".join(page(UNITS)) + "\n")
+    write_whole(folder / "papers.md", "\n".join(papers.page()) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff.page()) + "\n")
     for row in CATALOGUE.values():
         write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row)) + "\n")

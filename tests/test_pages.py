@@ -1,5 +1,6 @@
 """README and documentation: commands and Python run, and print the output on the pages."""
 
+import csv
 import doctest
 import importlib.util
 import inspect
@@ -16,7 +17,9 @@ from amaranth.sim import Simulator
 from pyuvm import uvm_factory
 
 from halfulp import golden
+from halfulp.fpga.report import papers
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
+from halfulp.sim.implementation import short
 from halfulp.sim.uvm.sequences import Campaign
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.verilog import emit
@@ -212,13 +215,21 @@ def test_training_example_runs(capsys):
     assert names["scaler"].skipped == 0
 
 
-@pytest.fixture(scope="module")
-def generate():
-    """Import the module that writes the pages of units."""
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def page_module(name):
+    """Import a module of docs/ that writes pages."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def generate():
+    return page_module("generate")
+
+
+def gallery():
+    return page_module("gallery")
 
 
 @pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
@@ -236,6 +247,41 @@ def test_page_of_unit_has_its_records_and_sources(generate):
     assert "## Error" not in mul
     assert re.search(r"^\| pwl \| fixed point ", pwl, re.MULTILINE)
     assert "{cite:p}`ieee754`" in mul
+
+
+def test_paper_tables_have_records_and_sources(monkeypatch, tmp_path):
+    text = "\n".join(papers.page())
+    peers, small = (
+        list(csv.DictReader((papers.RESULTS / f"{name}.csv").read_text().splitlines())) for name in ("peers", "small")
+    )
+    luts = {row["unit"]: f"{row['LUT']} ({row['path']})" for row in small}
+    assert len(peers) > 30
+    for row in peers:
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| `{row['unit']}` | "))
+        assert luts[str(short(*row["unit"].split()))] in line
+        assert f" {row['LUT']} ({row['path']}) " in line
+    keys = set(re.findall(r"{cite:p}`(\w+)`", text))
+    assert len(keys) > 5
+    assert keys <= set(re.findall(r"^@\w+{(\w+),", (ROOT / "docs/references.bib").read_text(), re.MULTILINE))
+    # The page follows the records.
+    for path in papers.RESULTS.glob("*.csv"):
+        (tmp_path / path.name).write_text(path.read_text().replace("3-bit plateau,8,4,4,", "3-bit plateau,8,77,4,"))
+    monkeypatch.setattr(papers, "RESULTS", tmp_path)
+    assert "| 3-bit plateau | 4 | 8 | 77 |" in "\n".join(papers.page())
+
+
+def test_gallery_shows_every_command_that_plots():
+    commands = {command for command, _ in gallery().PLOTS.values()}
+    sources = [path for room in ROOMS if room not in ("docs", "tests") for path in (ROOT / room).rglob("*.py")]
+    plotting = {path.resolve() for path in sources if "from halfulp.tools.plots import" in path.read_text()}
+    assert len(commands) == len(plotting) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", gallery().PLOTS)
+def test_command_of_gallery_draws_its_plot(name, tmp_path):
+    gallery().draw(gallery().PLOTS[name][0], tmp_path)
+    assert (tmp_path / f"{name}.png").is_file()
 
 
 def test_uvm_override_takes_effect():

@@ -103,13 +103,9 @@ def test_records_are_written_file_by_file(tmp_path, monkeypatch):
 
 def test_costs_on_pages_match_records():
     small = recorded("small").set_index("unit")
-    texts = [(HERE.parents[1] / page).read_text() for page in ("README.md", "docs/costs.md")]
-    short_table, table = (
-        re.findall(r"^\| `(\w+) ([\w-]+)` \| (\d+) \((\d+)\) \|", text, re.MULTILINE) for text in texts
-    )
-    assert {unit for unit, *_ in table} == {"mul", "add", "fma", "mac"}
-    assert len(short_table) > 5
-    assert set(short_table) < set(table)
+    text = (HERE.parents[1] / "README.md").read_text()
+    table = re.findall(r"^\| `(\w+) ([\w-]+)` \| (\d+) \((\d+)\) \|", text, re.MULTILINE)
+    assert len(table) > 5
     for unit, fmt, lut, path in table:
         kept = small.loc[str(short(unit, fmt))]
         assert (kept["LUT"], kept["path"]) == (int(lut), int(path)), (unit, fmt, RUN)

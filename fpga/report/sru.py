@@ -77,7 +77,8 @@ CROPPED = tuple(replace(row, discarded=8) for row in ROWS if row.discarded > 8)
 """Rows with random words of more than 8 bits that round 16 bits to 8."""
 
 
-def _row(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
+def row_of(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
+    """Return the row of a source."""
     return next(row for row in rows if row.source == source)
 
 
@@ -97,7 +98,7 @@ Costs = dict[tuple[Row, str], Cost]
 def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
     """Measure all units of the tables."""
     keys = [*itertools.product((*ROWS, *CROPPED), ("decision", "whole")), *((row, "bank") for row in ROWS)]
-    keys += [(_row("plateau3"), kind) for kind in ("whole bank", "saturating")]
+    keys += [(row_of("plateau3"), kind) for kind in ("whole bank", "saturating")]
     progress.total("synthesis", len(keys))
     costs = measure_modules((row.unit(**KINDS[kind]) for row, kind in keys), TARGET, progress, pool=pool)
     return dict(zip(keys, costs, strict=True))
@@ -161,7 +162,7 @@ def _array(found: Costs, row: Row) -> dict[str, Any]:
 
 def _counted(found: Costs) -> list[str]:
     """Return notes on the figures of one unit."""
-    plateau, saturating = Plateau(3), found[_row("plateau3"), "saturating"]
+    plateau, saturating = Plateau(3), found[row_of("plateau3"), "saturating"]
     return [
         "Published: Chang et al., DATE 2023, Table IV, figures of 4096 units divided by 4096, on a VU9P; 16 bits "
         "cropped to 8, after place and route by Vitis 2020.1.",
@@ -185,10 +186,10 @@ def _counted(found: Costs) -> list[str]:
 
 def _ratios(found: Costs) -> list[str]:
     """Return notes with the LUT ratios of a 24-bit LFSR unit to a 3-bit plateau unit, one per way of counting."""
-    row, plateau = _row("lfsr24"), _row("plateau3")
+    row, plateau = row_of("lfsr24"), row_of("plateau3")
     long, short, unit = (
         {kind: found[one, kind].lut for kind in ("decision", "whole")}
-        for one in (row, _row("lfsr24", CROPPED), plateau)
+        for one in (row, row_of("lfsr24", CROPPED), plateau)
     )
     bank, whole_bank = found[plateau, "bank"].lut / LANES, found[plateau, "whole bank"].lut / LANES
     return [
@@ -206,7 +207,7 @@ def _ratios(found: Costs) -> list[str]:
 
 def _shares(found: Costs) -> list[str]:
     """Return notes on the figures of 4096 units and their share of the device."""
-    long, plateau = _row("lfsr24"), _row("plateau3")
+    long, plateau = row_of("lfsr24"), row_of("plateau3")
 
     def share(lut: int) -> str:
         return f"{100 * lut / TARGET.lut:.2g} %"

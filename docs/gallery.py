@@ -1,0 +1,72 @@
+"""Page with a small picture of every plot that a command makes, drawn when the documentation is built."""
+
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from halfulp.tools.paths import write_whole
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PLOTS = {
+    "stats-sru": (
+        "halfulp stats sru",
+        "Probability that stochastic rounding rounds up, beside the ideal one, for each random source.",
+    ),
+    "families-vu9p": (
+        "halfulp report examples/families.toml",
+        "Error of dot products against lookup tables, for multiply-accumulates of three families.",
+    ),
+    "accuracy-dots": (
+        "halfulp report accuracy --count 64",
+        "Error of dot products against their length, in the published multiply-accumulates.",
+    ),
+    "pwl": (
+        "halfulp report pwl tanh --fmt fxp3.6 --pieces 2,4,8",
+        "A function as line segments, and the error of each number of segments.",
+    ),
+    "match-lenet5-u55c": (
+        "halfulp match lenet5 --model published",
+        "Time of a training step against the size of systolic arrays.",
+    ),
+    "coverage-add_e2m3fn_e2m3fn_e2m3fn_rn": (
+        "halfulp coverage add e2m3fn",
+        "Coverage of a bench: a panel for each group of bins, a patch for each bin.",
+    ),
+    "faults-mac_e5m2_e5m2_e6m5_rn": (
+        "halfulp faults mac e5m2 --bit-flips 20000",
+        "Error of wrong results against their share, for a bit flip in each register.",
+    ),
+}
+"""Command and description of each plot, by the name of its file."""
+
+
+def write(folder: Path) -> None:
+    """Run all commands, and write the page."""
+    pictures = folder / "gallery"
+    pictures.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda command: draw(command, pictures), dict.fromkeys(command for command, _ in PLOTS.values())))
+    lines = [
+        "# Gallery",
+        "",
+        "This page shows every plot that a command writes, with the command. All were drawn when this page was built;",
+        "a click enlarges one. Colours are those of Okabe and Ito, which colour-blind readers tell apart, and marks,",
+        "lines and hatches differ too. Each command writes the plot beside its tables into the folder of `-o`.",
+        "",
+        ":::::{container} gallery",
+    ]
+    for name, (command, sentence) in PLOTS.items():
+        lines += ["", f"::::{{figure}} gallery/{name}.png", f":alt: {sentence}", f":target: ../_images/{name}.png"]
+        lines += ["", f"`{command}`", "", sentence, "::::"]
+    write_whole(folder / "gallery.md", "\n".join([*lines, "", ":::::", ""]))
+
+
+def draw(command: str, folder: Path) -> None:
+    """Run a command that writes to a folder; RuntimeError if it fails."""
+    words = [sys.executable, "-m", *shlex.split(command), "-o", str(folder)]
+    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    if run.returncode:
+        raise RuntimeError(f"{command} failed: {run.stderr}")
