@@ -5,6 +5,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import copy
+from tempfile import TemporaryDirectory
 
 from halfulp.tools.paths import write_whole
 
@@ -47,8 +49,11 @@ def write(folder: Path) -> None:
     """Run all commands, and write the page."""
     pictures = folder / "gallery"
     pictures.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda command: draw(command, pictures), dict.fromkeys(command for command, _ in PLOTS.values())))
+    # The tables that the commands write, too, are not pages.
+    with TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda command: draw(command, Path(scratch)), [command for command, _ in PLOTS.values()]))
+        for name in PLOTS:
+            copy(Path(scratch) / f"{name}.png", pictures)
     lines = [
         "# Gallery",
         "",
