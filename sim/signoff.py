@@ -1,5 +1,6 @@
 """Sign-off records: the checks that each unit passed in each format family, as files beside the sources."""
 
+import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -65,7 +66,7 @@ SWEEP_BITS, SAMPLES = 24, 1 << 17
 EXACT_BITS, EXACT_SAMPLES = 17, 1 << 12
 """The same for the comparison of the golden model with exact arithmetic."""
 
-MUTANTS, PROOF_LIMIT = 40, 5.0
+MUTANTS, PROOF_LIMIT = 24, 3.0
 """Mutants of a unit, and seconds of a proof."""
 
 COUNTS = (
@@ -95,16 +96,16 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
     found = {}
     for name in names:
         cls = CATALOGUE[name].spec
-        families = 0
-        for family in (family.family for family in FAMILIES):
-            formats = FORMATS.get(family, ())
-            taken = [fmt for fmt in formats if cls.takes(parse(fmt), None)]
-            families += bool(taken)
-            if taken or not formats:
-                options = map(_pure, [cls] * len(taken), taken, _results(taken))
-                found[name, family] = _without_toys(list(_built(name, options)))
-        if families > 1:
-            found[name, MIXED] = list(_built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES)))
+        taken = {
+            family.family: [fmt for fmt in FORMATS.get(family.family, ()) if cls.takes(parse(fmt), None)]
+            for family in FAMILIES
+        }
+        for family, formats in taken.items():
+            if formats or family not in FORMATS:
+                options = map(_pure, [cls] * len(formats), formats, _results(formats))
+                found[name, family] = _without_toys(_built(name, options))
+        if sum(map(bool, taken.values())) > 1:
+            found[name, MIXED] = _built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES))
     return found
 
 
@@ -127,43 +128,41 @@ def _mixture(cls: type[UnitSpec], formats: Iterable[str]) -> dict[str, str]:
     return {"fmt": options.pop("a"), **options}
 
 
-def _built(name: str, options: Iterable[Mapping[str, str]]) -> Iterator[Implementation]:
+def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementation]:
     """Implementations that can be built: functions are fitted to at most 16 bits, and exact sums may be too wide."""
+    found, stochastic = [], Rounding("sr", 8)
     for given in options:
-        width = parse(given["fmt"]).width
-        try:
+        fmt = parse(given["fmt"])
+        with contextlib.suppress(ValueError):
             asked = short(name, **given)
-            stochastic = width == STOCHASTIC_WIDTH and CATALOGUE[name].spec.takes(
-                parse(given["fmt"]), Rounding("sr", 8)
-            )
-            asked = asked.with_spec(rounding=Rounding("sr", 8)) if stochastic else asked
-            asked.component()
-        except ValueError:
-            continue
-        quire = getattr(asked.spec, "quire", None)
-        if quire is None or quire.width <= QUIRE_WIDTH:
-            yield asked
+            if fmt.width == STOCHASTIC_WIDTH and CATALOGUE[name].spec.takes(fmt, stochastic):
+                asked = asked.with_spec(rounding=stochastic)
+            if _bits(asked) and _quire_width(asked) <= QUIRE_WIDTH:
+                found.append(asked)
+    return found
+
+
+def _quire_width(asked: Implementation) -> int:
+    """Bits of the exact sum of a unit; 0 if it has none."""
+    return getattr(getattr(asked.spec, "quire", None), "width", 0)
+
+
+@cache
+def _bits(asked: Implementation) -> int:
+    """Bits of all inputs without random words; ValueError if there is no such component."""
+    return Space.of(Ports.of(asked.component().inputs)).bits
 
 
 def _without_toys(implementations: list[Implementation]) -> list[Implementation]:
     """All but the narrowest, if every input of the next one is compared with exact arithmetic, too."""
-    next_one = implementations[1:2]
-    return implementations[sum(_bits(asked.component()) <= EXACT_BITS for asked in next_one) :]
+    return implementations[any(_bits(asked) <= EXACT_BITS for asked in implementations[1:2]) :]
 
 
-def _bits(unit: Any) -> int:
-    """Bits of all inputs without random words."""
-    return Space.of(Ports.of(unit.inputs)).bits
-
-
-def _most_checked(implementations: Iterable[Implementation]) -> Implementation | None:
+def _most_checked(implementations: list[Implementation]) -> Implementation | None:
     """The implementation that has coverage, proofs and mutants."""
     narrow = [asked for asked in implementations if asked.spec.operands["a"].width <= CHECKED_WIDTH]
-    quires = [getattr(asked.spec, "quire", None) for asked in narrow]
-    short_sums = [
-        asked for asked, quire in zip(narrow, quires, strict=True) if not quire or quire.width <= CHECKED_QUIRE
-    ]
-    return short_sums[-1] if short_sums else narrow[0] if narrow else None
+    short_sums = [asked for asked in narrow if _quire_width(asked) <= CHECKED_QUIRE]
+    return next(iter((*short_sums[::-1], *narrow)), None)
 
 
 # Checks -------------------------------------------------------------------------------------------------------------
@@ -171,14 +170,14 @@ def _most_checked(implementations: Iterable[Implementation]) -> Implementation |
 
 def _swept(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     """RTL against the golden model."""
-    every = _bits(unit) <= SWEEP_BITS
+    every = _bits(Implementation.of(unit)) <= SWEEP_BITS
     result = sweep(unit, limit=None if every else SAMPLES, progress=progress, pool=pool)
     return {"every input" if every else "sampled": result.checked, "wrong": result.failed}
 
 
 def _exact(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     """Golden model against exact fractions."""
-    limit = 1 << EXACT_BITS if _bits(unit) <= EXACT_BITS else EXACT_SAMPLES
+    limit = 1 << EXACT_BITS if _bits(Implementation.of(unit)) <= EXACT_BITS else EXACT_SAMPLES
     vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
     expected = reference(unit, vectors.codes)
     progress.total("comparing with exact arithmetic", vectors.count)
@@ -236,17 +235,7 @@ OF_ONE: tuple[Check, ...] = (_covered, _proved, _mutated)
 def measure(
     asked: Implementation, family: str, more: bool, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Record:
-    """Record of an implementation; finished checks come from the cache.
-
-    Parameters
-    ----------
-    asked : Implementation
-    family : str
-    more : bool
-        Coverage, proofs and mutants, too.
-    progress : Progress
-    pool : JobPool
-    """
+    """Record of an implementation, with coverage, proofs and mutants if ``more``; the cache has finished checks."""
     unit, own = asked.component(), digests(asked)
     counts: dict[str, int] = {}
     for check in (*OF_ALL, *(OF_ONE if more else ())):
@@ -310,7 +299,8 @@ def write(
     }
     known = {(row["text"], row["family"]): row for row in read("signoff", folder)}
     every = [(str(asked), family) for (_, family), found in cases().items() for asked in found]
-    for (text, family), (asked, more) in wanted.items():
+    # Those with the long checks come last, so that an interrupted run has figures for most rows.
+    for (text, family), (asked, more) in sorted(wanted.items(), key=lambda item: item[1][1]):
         known[text, family] = measure(asked, family, more, progress, pool)
         _save(folder / "signoff.csv", COLUMNS, [known[key] for key in every if key in known])
         yield known[text, family]
@@ -348,102 +338,68 @@ def _save(path: Path, columns: Iterable[str], rows: Iterable[Record]) -> None:
 
 # Table --------------------------------------------------------------------------------------------------------------
 
-PAGE = """# Sign-off
-
-Checks that ran on each unit in each format family. A 0 and an empty family are not covered.
-`make signoff` runs the checks and the oracle tests, and writes the records in `sim/results`; this page shows those
-records, and nothing on it is written by hand.
-
-- every input: vectors of formats whose inputs were all compared, RTL against golden model; random words are sampled.
-- sampled: directed and random vectors of wider formats, RTL against golden model.
-- simulated: vectors in cocotb with stalls, gaps and back-pressure, through the unit and its stream wrapper.
-- golden against exact: vectors of the golden model that were compared with exact fractions.
-- proved: claims that hold for all inputs, of those that are made; the others reached their time limit.
-- coverage: bins that are neither hit nor proved to be out of reach are open; without open bins it is closed.
-- mutants killed: of the mutants of the netlist that are not proved to be equivalent.
-- oracles: independent libraries with which the golden model agrees, and the number of vectors.
-- measured: date of the records; "other sources" if the Verilog or the golden function has changed since.
-"""
-
 HEADS = (
     *("unit", "family", "every input", "sampled", "simulated", "golden against exact", "proved"),
     *("coverage", "mutants killed", "oracles", "measured"),
 )
 """Heads of the sign-off table."""
 
+PAGE = """# Sign-off
 
-def table(names: Iterable[str] = CATALOGUE, folder: Path = RESULTS) -> Iterator[str]:
-    """Lines of the sign-off table in Markdown, with a row for each unit and family.
+Checks that ran on each unit in each format family; a 0 is not covered. `make signoff` runs the checks and the oracle
+tests, and writes the records in `sim/results`; this page shows them, and nothing in the table is written by hand.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Units of the catalogue.
-    folder : Path
-        Folder of the records.
-    """
-    records, oracles = read("signoff", folder), read("oracles", folder)
-    yield f"| {' | '.join(HEADS)} |"
-    yield "|---" * len(HEADS) + "|"
-    for (name, family), implementations in cases(names).items():
-        own = [row for row in records if (row["unit"], row["family"]) == (name, family)]
-        judges = [
-            f"{row['library']} {int(row['vectors']):,}"
-            for row in oracles
-            if (row["unit"], row["family"]) == (name, family)
-        ]
-        cells = (name, family, *_cells(own), ", ".join(judges) or "0", _date(own, implementations))
-        yield f"| {' | '.join(cells)} |"
+- every input, sampled: vectors of the RTL that were compared with the golden model: all of a format, random words
+  sampled, or directed and random ones. Simulated ones ran in cocotb, with stalls and back-pressure.
+- golden against exact: vectors of the golden model that were compared with exact fractions.
+- proved: claims that hold for all inputs; the others reached their time limit.
+- coverage: a bin is open if it is neither hit nor proved to be out of reach.
+- mutants killed: of the mutants of the netlist that are not proved to be equivalent.
+- oracles: independent libraries with which the golden model agrees, and the number of vectors.
+- measured: date of the records; "other sources" if the Verilog or the golden function has changed since.
+"""
 
 
 def page() -> Iterator[str]:
     """Lines of the sign-off page in Markdown."""
-    lines = list(table())
-    yield from (PAGE, _totals(), "", *lines)
+    yield from (PAGE, *table())
+    records = read("signoff")
+    total = f"{sum(int(row['vectors']) for row in read('oracles')):,}"
+    yield f"| all | {len(cases())} rows | {' | '.join((*_cells(records, False), total, ''))} |"
 
 
-def _totals() -> str:
-    """Sentence about all records."""
-    records, oracles = read("signoff"), read("oracles")
-    counts = {name: sum(int(row[name] or 0) for row in records) for name in COUNTS}
-    rows = len(cases())
-    known = len({(row["unit"], row["family"]) for row in records})
-    return (
-        f"{known} of {rows} rows have records, of {len(records)} units: "
-        f"{counts['every input'] + counts['sampled'] + counts['simulated']:,} vectors of the RTL and "
-        f"{counts['exact every input'] + counts['exact sampled']:,} of the golden model, {counts['wrong']:,} wrong; "
-        f"{counts['proved']:,} claims proved, {counts['refuted']:,} refuted, {counts['not finished']:,} not finished; "
-        f"{counts['open']:,} open bins; {counts['killed']:,} mutants killed, {counts['equivalent']:,} equivalent, "
-        f"{counts['survived'] + counts['undecided']:,} survived; "
-        f"{sum(int(row['vectors']) for row in oracles):,} vectors of oracles."
-    )
+def table(names: Iterable[str] = CATALOGUE, folder: Path = RESULTS) -> Iterator[str]:
+    """Lines of the sign-off table in Markdown, with a row for each unit of ``names`` and each family."""
+    records, oracles = read("signoff", folder), read("oracles", folder)
+    yield f"| {' | '.join(HEADS)} |"
+    yield "|---" * len(HEADS) + "|"
+    for key, implementations in cases(names).items():
+        own = [row for row in records if (row["unit"], row["family"]) == key]
+        agree = [row for row in oracles if (row["unit"], row["family"]) == key]
+        judges = ", ".join(f"{row['library']} {int(row['vectors']):,}" for row in agree) or "0"
+        yield f"| {' | '.join((*key, *_cells(own), judges, _date(own, implementations)))} |"
 
 
-def _cells(rows: list[Record]) -> Iterator[str]:
+def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
     def total(*names: str) -> int:
         return sum(int(row[name] or 0) for row in rows for name in names)
 
     def vectors(name: str) -> str:
-        formats = [row["operands"] for row in rows if row[name]]
-        return f"{total(name):,}" + (f" ({', '.join(f'`{fmt}`' for fmt in formats)})" if formats else "")
+        listed = [f"`{row['operands']}`" for row in rows if formats and row[name]]
+        return f"{total(name):,}" + f" ({', '.join(listed)})" * bool(listed)
 
-    wrong = f"; {total('wrong'):,} wrong" if total("wrong") else ""
-    yield vectors("every input") + wrong
+    yield vectors("every input") + f"; {total('wrong'):,} wrong" * bool(total("wrong"))
     yield vectors("sampled")
     yield f"{total('simulated'):,}"
     yield f"{total('exact every input', 'exact sampled'):,}"
-    claims = total("proved", "refuted", "not finished")
+    claims, bins = total("proved", "refuted", "not finished"), total("hit", "out of reach", "open")
     yield f"{total('proved'):,} of {claims:,}" if claims else "0"
-    bins = total("hit", "out of reach", "open")
     yield (f"{total('open'):,} of {bins:,} open" if total("open") else f"closed ({bins:,})") if bins else "0"
-    killable = total("mutants") - total("equivalent")
-    yield f"{total('killed'):,} of {killable:,}" if total("mutants") else "0"
+    yield f"{total('killed'):,} of {total('mutants') - total('equivalent'):,}" if total("mutants") else "0"
 
 
 def _date(rows: list[Record], implementations: list[Implementation]) -> str:
     """Date of the records, and a remark if they are not those of the present sources."""
-    if not rows:
-        return "never"
     known = {row["text"]: {name: row[name] for name in ("verilog", "golden")} for row in rows}
-    fits = {str(asked): digests(asked) for asked in implementations} == known
-    return min(row["date"] for row in rows) + ("" if fits else ", other sources")
+    fits = {str(asked): digests(asked) for asked in implementations} == known if rows else True
+    return min((row["date"] for row in rows), default="never") + ("" if fits else ", other sources")
