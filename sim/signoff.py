@@ -71,7 +71,7 @@ MUTANTS, PROOF_LIMIT = 24, 3.0
 
 COUNTS = (
     *("every input", "sampled", "simulated", "exact every input", "exact sampled", "wrong"),
-    *("proved", "refuted", "not finished", "hit", "out of reach", "open"),
+    *("proved", "refuted", "not finished", "hit", "unreachable", "open"),
     *("mutants", "killed", "equivalent", "survived", "undecided"),
 )
 """Figures of a record; those of checks that did not run are empty."""
@@ -201,7 +201,7 @@ def _covered(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
         "simulated": sum(check.checked for check in result.checks if check.tool == "cocotb"),
         "wrong": result.failed,
         "hit": found.count(verdicts.HIT),
-        "out of reach": found.count(verdicts.EXCLUDED),
+        "unreachable": found.count(verdicts.EXCLUDED),
         "open": found.count(verdicts.OPEN) + found.count(verdicts.REFUTED),
     }
 
@@ -353,7 +353,7 @@ tests, and writes the records in `sim/results`; this page shows them, and nothin
   sampled, or directed and random ones. Simulated ones ran in cocotb, with stalls and back-pressure.
 - golden against exact: vectors of the golden model that were compared with exact fractions.
 - proved: claims that hold for all inputs; the others reached their time limit.
-- coverage: a bin is open if it is neither hit nor proved to be out of reach.
+- coverage: a bin is open if it is neither hit nor proved to be unreachable.
 - mutants killed: of the mutants of the netlist that are not proved to be equivalent.
 - oracles: independent libraries with which the golden model agrees, and the number of vectors.
 - measured: date of the records; "other sources" if the Verilog or the golden function has changed since.
@@ -392,7 +392,7 @@ def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
     yield vectors("sampled")
     yield f"{total('simulated'):,}"
     yield f"{total('exact every input', 'exact sampled'):,}"
-    claims, bins = total("proved", "refuted", "not finished"), total("hit", "out of reach", "open")
+    claims, bins = total("proved", "refuted", "not finished"), total("hit", "unreachable", "open")
     yield f"{total('proved'):,} of {claims:,}" if claims else "0"
     yield (f"{total('open'):,} of {bins:,} open" if total("open") else f"closed ({bins:,})") if bins else "0"
     yield f"{total('killed'):,} of {total('mutants') - total('equivalent'):,}" if total("mutants") else "0"
