@@ -1,4 +1,4 @@
-"""Sign-off records: the checks that each unit passed in each format family, as files beside the sources."""
+"""Sign-off records: results of the checks of each unit in each format family, in files of the checkout."""
 
 import contextlib
 import csv
@@ -33,7 +33,7 @@ from .sweep import sweep
 from .vectors import make
 
 RESULTS = Path(__file__).resolve().parent / "results"
-"""Folder of the project's own records."""
+"""Folder of the records of the project."""
 
 FORMATS = {
     "float": ("e2m1", "e5m2", "fp16", "fp32"),
@@ -42,39 +42,38 @@ FORMATS = {
     "takum": ("takum4", "takum8", "takum16", "takum32"),
     "codebook": ("nf4",),
 }
-"""Operand formats that stand for each family, by their widths."""
+"""Representative operand formats of each family, in order of width."""
 
 MIXED = "mixed"
-"""Family of units whose operands or results are of several families."""
+"""Name for units with formats of several families."""
 
 MIXTURES = (("nf4", "posit4", "fxp4.4"), ("e5m2", "fxp4.4", "posit8"), ("takum16", "bf16", "posit16", "int16"))
-"""Formats of the operands and results of mixed units, in turn."""
+"""Formats of operands and results of mixed units, assigned in turn."""
 
 CHECKED_WIDTH = 8
-"""Coverage, proofs and mutants are those of the widest operands of at most so many bits."""
+"""Largest operand width with coverage, proofs and mutants."""
 
 STOCHASTIC_WIDTH = 16
-"""Operands of so many bits are rounded stochastically where the unit does that, all others to nearest."""
+"""Operand width at which results are rounded stochastically, if the unit supports it; others round to nearest."""
 
 QUIRE_WIDTH, CHECKED_QUIRE = 512, 128
-"""Bits of the widest exact sum of a record, because the Verilog of wider ones takes minutes; and of the widest one with
-coverage, proofs and mutants, where a narrower format has these."""
+"""Largest widths of exact sums: in records, because wider Verilog takes minutes, and with coverage and proofs."""
 
 SWEEP_BITS, SAMPLES = 24, 1 << 17
-"""Bits of the inputs of a full sweep of the RTL, and vectors of other sweeps."""
+"""Largest input width of an exhaustive sweep, and number of vectors of other sweeps."""
 
 EXACT_BITS, EXACT_SAMPLES = 17, 1 << 12
-"""The same for the comparison of the golden model with exact arithmetic."""
+"""Largest input width and number of vectors for the comparison of the golden model with exact arithmetic."""
 
 MUTANTS, PROOF_LIMIT = 24, 3.0
-"""Mutants of a unit, and seconds of a proof."""
+"""Number of mutants per unit, and time limit of a proof in seconds."""
 
 COUNTS = (
     *("every input", "sampled", "simulated", "exact every input", "exact sampled", "wrong"),
     *("proved", "refuted", "not finished", "hit", "unreachable", "open"),
     *("mutants", "killed", "equivalent", "survived", "undecided"),
 )
-"""Figures of a record; those of checks that did not run are empty."""
+"""Counts of a record; those of checks that did not run are empty."""
 
 COLUMNS = ("unit", "family", "operands", "text", *COUNTS, "version", "date", "verilog", "golden")
 """Columns of ``signoff.csv``; the last two are digests of the Verilog and of the code of the golden function."""
@@ -89,9 +88,9 @@ Record = dict[str, str]
 
 
 def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implementation]]:
-    """Implementations that are checked, by unit and family.
+    """Return the checked implementations, by unit and family.
 
-    A family of which a unit takes no format has no row. A new family has rows without implementations.
+    A unit has no row for a family without a suitable format. A new family has rows without implementations.
     """
     found = {}
     for name in names:
@@ -110,17 +109,17 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
 
 
 def _results(formats: list[str]) -> list[str]:
-    """Results of conversions from formats: the next narrower one, and from the narrowest the next wider one."""
+    """Return the result formats of conversions: the next narrower format, or the next wider one for the narrowest."""
     return [*formats[1:2], *formats[:-1]] or formats
 
 
 def _pure(cls: type[UnitSpec], operand: str, result: str) -> dict[str, str]:
-    """Options of the short form for one family; the default result of conversions is a float."""
+    """Return the short form's options for one family; only conversions need a result format."""
     return {"fmt": operand} | ({"to": result} if cls is CATALOGUE["convert"].spec else {})
 
 
 def _mixture(cls: type[UnitSpec], formats: Iterable[str]) -> dict[str, str]:
-    """Options of the short form for operands and results in several formats."""
+    """Return the short form's options for operands and results in several formats."""
     parts = [part for part in cls.form.parts if part in ("a", "b", "c", "acc", "o")]
     if "acc" in parts:
         parts.remove("o")
@@ -129,7 +128,7 @@ def _mixture(cls: type[UnitSpec], formats: Iterable[str]) -> dict[str, str]:
 
 
 def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementation]:
-    """Implementations that can be built: functions are fitted to at most 16 bits, and exact sums may be too wide."""
+    """Return the implementations that can be built; wide functions have no fit, and exact sums may be too wide."""
     found, stochastic = [], Rounding("sr", 8)
     for given in options:
         fmt = parse(given["fmt"])
@@ -143,23 +142,23 @@ def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementati
 
 
 def _quire_width(asked: Implementation) -> int:
-    """Bits of the exact sum of a unit; 0 if it has none."""
+    """Return the width of a unit's exact sum, or 0 if it has none."""
     return getattr(getattr(asked.spec, "quire", None), "width", 0)
 
 
 @cache
 def _bits(asked: Implementation) -> int:
-    """Bits of all inputs without random words; ValueError if there is no such component."""
+    """Return the width of all inputs without random words; raises ValueError if the component cannot be built."""
     return Space.of(Ports.of(asked.component().inputs)).bits
 
 
 def _without_toys(implementations: list[Implementation]) -> list[Implementation]:
-    """All but the narrowest, if every input of the next one is compared with exact arithmetic, too."""
+    """Omit the narrowest implementation if the next one is also compared exhaustively with exact arithmetic."""
     return implementations[any(_bits(asked) <= EXACT_BITS for asked in implementations[1:2]) :]
 
 
 def _most_checked(implementations: list[Implementation]) -> Implementation | None:
-    """The implementation that has coverage, proofs and mutants."""
+    """Return the implementation for coverage, proofs and mutants."""
     narrow = [asked for asked in implementations if asked.spec.operands["a"].width <= CHECKED_WIDTH]
     short_sums = [asked for asked in narrow if _quire_width(asked) <= CHECKED_QUIRE]
     return next(iter((*short_sums[::-1], *narrow)), None)
@@ -169,14 +168,14 @@ def _most_checked(implementations: list[Implementation]) -> Implementation | Non
 
 
 def _swept(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
-    """RTL against the golden model."""
+    """Compare the RTL with the golden model."""
     every = _bits(Implementation.of(unit)) <= SWEEP_BITS
     result = sweep(unit, limit=None if every else SAMPLES, progress=progress, pool=pool)
     return {"every input" if every else "sampled": result.checked, "wrong": result.failed}
 
 
 def _exact(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
-    """Golden model against exact fractions."""
+    """Compare the golden model with exact fractions."""
     limit = 1 << EXACT_BITS if _bits(Implementation.of(unit)) <= EXACT_BITS else EXACT_SAMPLES
     vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
     expected = reference(unit, vectors.codes)
@@ -190,7 +189,7 @@ def _exact(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
 
 
 def _covered(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
-    """Simulation with stalls, and functional coverage of its vectors."""
+    """Simulate with stalls, and measure the functional coverage of the vectors."""
     from .coverage import verdicts
     from .coverage.collect import Coverage
 
@@ -207,7 +206,7 @@ def _covered(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
 
 
 def _proved(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
-    """Formal claims."""
+    """Prove the formal claims."""
     from .formal.claims import claims, examine
     from .formal.prove import PROVED, REFUTED, UNFINISHED
 
@@ -218,7 +217,7 @@ def _proved(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
 
 
 def _mutated(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
-    """Mutants of the netlist."""
+    """Run mutants of the netlist."""
     from .mutation import mutants
 
     campaign = mutants.mutate(unit, count=MUTANTS, progress=progress, pool=pool)
@@ -235,7 +234,7 @@ OF_ONE: tuple[Check, ...] = (_covered, _proved, _mutated)
 def measure(
     asked: Implementation, family: str, more: bool, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Record:
-    """Record of an implementation, with coverage, proofs and mutants if ``more``; the cache has finished checks."""
+    """Return the record of an implementation; ``more`` adds coverage, proofs and mutants. Checks are cached."""
     unit, own = asked.component(), digests(asked)
     counts: dict[str, int] = {}
     for check in (*OF_ALL, *(OF_ONE if more else ())):
@@ -253,7 +252,7 @@ def _operands(asked: Implementation, family: str) -> str:
 
 @cache
 def digests(asked: Implementation) -> dict[str, str]:
-    """Digests of the Verilog of an implementation and of the code of its golden function."""
+    """Return digests of the Verilog of an implementation and of the code of its golden function."""
     from halfulp import golden
 
     module = getattr(golden, asked.spec.form.unit).__module__
@@ -261,7 +260,7 @@ def digests(asked: Implementation) -> dict[str, str]:
 
 
 def failed(record: Record) -> bool:
-    """True if a check of a record failed. What is not finished or not covered is no failure."""
+    """Return True if a check of a record failed; unfinished and uncovered cases are no failures."""
     return any(int(record[name] or 0) for name in ("wrong", "refuted", "survived"))
 
 
@@ -269,7 +268,7 @@ def failed(record: Record) -> bool:
 
 
 def read(stem: str, folder: Path = RESULTS) -> list[Record]:
-    """Rows of ``signoff.csv`` or ``oracles.csv``; none without the file."""
+    """Read ``signoff.csv`` or ``oracles.csv``; return no rows without the file."""
     path = folder / f"{stem}.csv"
     if not path.is_file():
         return []
@@ -280,7 +279,7 @@ def read(stem: str, folder: Path = RESULTS) -> list[Record]:
 def write(
     folder: Path, names: Iterable[str] = CATALOGUE, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Iterator[Record]:
-    """Check units and write ``signoff.csv`` after each record; rows of other units stay. Gives each new record.
+    """Check units, update ``signoff.csv`` after each record, and yield the new records.
 
     Parameters
     ----------
@@ -309,8 +308,8 @@ def write(
 def write_oracles(folder: Path, junit: Path) -> list[Record]:
     """Write ``oracles.csv`` from the JUnit XML of a run of the oracle tests.
 
-    The fixture ``oracle`` of the tests adds properties ``library,unit,family,vectors`` to those that pass.
-    ValueError if there are none.
+    The fixture ``oracle`` adds the properties ``library,unit,family,vectors`` to passed tests. Raises ValueError if
+    there are none.
     """
     sums: dict[tuple[str, ...], list[int]] = {}
     for test in ElementTree.parse(junit).iter("testcase"):
@@ -342,7 +341,7 @@ HEADS = (
     *("unit", "family", "every input", "sampled", "simulated", "golden against exact", "proved"),
     *("coverage", "mutants killed", "oracles", "measured"),
 )
-"""Heads of the sign-off table."""
+"""Headings of the sign-off table."""
 
 PAGE = """# Sign-off
 
@@ -361,7 +360,7 @@ tests, and writes the records in `sim/results`; this page shows them, and nothin
 
 
 def page() -> Iterator[str]:
-    """Lines of the sign-off page in Markdown."""
+    """Yield the lines of the sign-off page in Markdown."""
     yield from (PAGE, *table())
     records = read("signoff")
     total = f"{sum(int(row['vectors']) for row in read('oracles')):,}"
@@ -369,7 +368,7 @@ def page() -> Iterator[str]:
 
 
 def table(names: Iterable[str] = CATALOGUE, folder: Path = RESULTS) -> Iterator[str]:
-    """Lines of the sign-off table in Markdown, with a row for each unit of ``names`` and each family."""
+    """Yield the lines of the sign-off table in Markdown, with a row per unit and family."""
     records, oracles = read("signoff", folder), read("oracles", folder)
     yield f"| {' | '.join(HEADS)} |"
     yield "|---" * len(HEADS) + "|"
@@ -399,7 +398,7 @@ def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
 
 
 def _date(rows: list[Record], implementations: list[Implementation]) -> str:
-    """Date of the records, and a remark if they are not those of the present sources."""
+    """Return the date of the records, and a remark if the sources have changed since."""
     known = {row["text"]: {name: row[name] for name in ("verilog", "golden")} for row in rows}
     fits = {str(asked): digests(asked) for asked in implementations} == known if rows else True
     return min((row["date"] for row in rows), default="never") + ("" if fits else ", other sources")
