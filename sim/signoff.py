@@ -355,7 +355,8 @@ tests, and writes the records in `sim/results`; this page shows them, and nothin
 - coverage: a bin is open if it is neither hit nor proved to be unreachable.
 - mutants killed: of the mutants of the netlist that are not proved to be equivalent.
 - oracles: independent libraries with which the golden model agrees, and the number of vectors.
-- measured: date of the records; "other sources" if the Verilog or the golden function has changed since.
+- measured: date of the records; "incomplete" if some are missing, "other sources" if the Verilog or the golden function
+  has changed since.
 """
 
 
@@ -398,7 +399,15 @@ def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
 
 
 def _date(rows: list[Record], implementations: list[Implementation]) -> str:
-    """Return the date of the records, and a remark if the sources have changed since."""
-    known = {row["text"]: {name: row[name] for name in ("verilog", "golden")} for row in rows}
-    fits = {str(asked): digests(asked) for asked in implementations} == known if rows else True
-    return min((row["date"] for row in rows), default="never") + ("" if fits else ", other sources")
+    """Return the date of the records, and a remark if some are missing or the sources of the narrow one have changed."""
+    if not rows:
+        return "never"
+    known, asked = {row["text"]: row for row in rows}, _most_checked(implementations)
+    remark = "" if set(known) == set(map(str, implementations)) else ", incomplete"
+    if (
+        asked is not None
+        and (row := known.get(str(asked)))
+        and any(row[name] != own for name, own in digests(asked).items())
+    ):
+        remark += ", other sources"
+    return min(row["date"] for row in rows) + remark
