@@ -399,7 +399,7 @@ def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
 
 
 def _date(rows: list[Record], implementations: list[Implementation]) -> str:
-    """Return the date of the records, and a remark if some are missing or the sources of the narrow one have changed."""
+    """Return the date of the records, and a remark if some are missing or sources of the narrow one have changed."""
     if not rows:
         return "never"
     known, asked = {row["text"]: row for row in rows}, _most_checked(implementations)
