@@ -37,6 +37,7 @@ from .fma import fma
 from .gemm import gemm
 from .mac import mac, mac_sequence
 from .mul import mul
+from .program import emulate
 from .quire import quire, quire_sequence
 from .stochastic import sru
 from .values import decode, encode
@@ -51,6 +52,7 @@ __all__ = [
     "convert",
     "decode",
     "dot",
+    "emulate",
     "encode",
     "fma",
     "gemm",

@@ -809,9 +809,9 @@ def test_operators_pass_opcheck_of_torch(policy):
     torch.library.opcheck(functional._GRADIENTS_OF_MATMUL.operator, given, test_utils=checks)
     images, kernels = normal(2, 4, 6, 5), normal(6, 2, 3, 2)
     parts = (key, text, "", [2, 1, 1, 2, 2])
-    torch.library.opcheck(functional._CONV2D.operator, (images, kernels, normal(6), *parts), test_utils=checks)
+    torch.library.opcheck(functional._CONVOLUTION.operator, (images, kernels, normal(6), *parts), test_utils=checks)
     given = (normal(2, 6, 2, 3), images, kernels, *parts, [True, True, True])
-    torch.library.opcheck(functional._GRADIENTS_OF_CONV2D.operator, given, test_utils=checks)
+    torch.library.opcheck(functional._GRADIENTS_OF_CONVOLUTION.operator, given, test_utils=checks)
 
 
 @pytest.mark.parametrize("make", [lambda: nn.Linear(6, 4, policy=E5M2), lambda: nn.Conv2d(2, 4, 3, policy=E5M2)])

@@ -217,36 +217,45 @@ _MATMUL, _GRADIENTS_OF_MATMUL = _with_gradients(
 
 
 def _windows(x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """Return a view of the windows of a convolution, of shape (N, C, H', W', kh, kw)."""
-    for place in (0, 1):
-        x = x.unfold(2 + place, dilation[place] * (size[place] - 1) + 1, stride[place])
-    return x[..., :: dilation[0], :: dilation[1]]
+    """Return a view of the windows of a convolution, of shape (N, C, *output, *kernel)."""
+    for place, length in enumerate(size):
+        x = x.unfold(2 + place, dilation[place] * (length - 1) + 1, stride[place])
+    last: tuple[Any, ...] = (..., *(slice(None, None, step) for step in dilation))
+    return x[last]
 
 
 def _columns(windows: Tensor, groups: int) -> Tensor:
-    """Reshape windows to matrices of shape (groups, N * H' * W', C / groups * kh * kw)."""
-    n, c, h, w, kh, kw = windows.shape
-    grouped = windows.reshape(n, groups, c // groups, h, w, kh, kw)
-    return grouped.permute(1, 0, 3, 4, 2, 5, 6).reshape(groups, n * h * w, c // groups * kh * kw)
+    """Reshape windows to matrices of shape (groups, N * output, C / groups * kernel)."""
+    dims = (windows.dim() - 2) // 2
+    n, c, *sizes = windows.shape
+    grouped = windows.reshape(n, groups, c // groups, *sizes)
+    output, kernel = range(3, 3 + dims), range(3 + dims, 3 + 2 * dims)
+    rows, columns = n * math.prod(sizes[:dims]), c // groups * math.prod(sizes[dims:])
+    return grouped.permute(1, 0, *output, 2, *kernel).reshape(groups, rows, columns)
 
 
-def _images(rows: Tensor, n: int, h: int, w: int) -> Tensor:
-    """Reshape matrices of shape (groups, N * H * W, M) to images of shape (N, groups * M, H, W)."""
+def _images(rows: Tensor, n: int, size: Sequence[int]) -> Tensor:
+    """Reshape matrices of shape (groups, N * points, M) to images of shape (N, groups * M, *size)."""
     groups, _, m = rows.shape
-    return rows.reshape(groups, n, h, w, m).permute(1, 0, 4, 2, 3).reshape(n, groups * m, h, w)
+    places = range(2, 2 + len(size))
+    return rows.reshape(groups, n, *size, m).permute(1, 0, 2 + len(size), *places).reshape(n, groups * m, *size)
 
 
-def _spread(x: Tensor, stride: Sequence[int], before: tuple[int, int], size: tuple[int, int]) -> Tensor:
+def spread(x: Tensor, stride: Sequence[int], before: Sequence[int], size: Sequence[int]) -> Tensor:
     """Insert zeros between the pixels of images (stride - 1) and around them, up to a size."""
-    n, c, h, w = x.shape
     # Code 0 is zero in every format.
-    wide = x.new_zeros((n, c, *size))
-    ends = [first + step * count for first, step, count in zip(before, stride, (h, w), strict=True)]
-    wide[:, :, before[0] : ends[0] : stride[0], before[1] : ends[1] : stride[1]] = x
+    wide = x.new_zeros((*x.shape[:2], *size))
+    wide[spread_places(stride, before, x.shape[2:])] = x
     return wide
 
 
-def _conv2d(
+def spread_places(stride: Sequence[int], before: Sequence[int], count: Sequence[int]) -> tuple[Any, ...]:
+    """Return the places of the points in a result of `spread`."""
+    places = zip(before, stride, count, strict=True)
+    return (..., *(slice(first, first + step * number, step) for first, step, number in places))
+
+
+def _convolution(
     x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, layer: str, geometry: list[int]
 ) -> Tensor:
     """Convolve padded images as matrix products (im2col)."""
@@ -259,23 +268,25 @@ def _conv2d(
     if start is not None:
         start = start.reshape(groups, 1, m // groups)
     rows = call.product("forward", _columns(windows, groups), kernels.mT, x.dtype, start)
-    return _images(rows, x.shape[0], *windows.shape[2:4]).contiguous()
+    return _images(rows, x.shape[0], windows.shape[2 : w.dim()]).contiguous()
 
 
 def _geometry(geometry: list[int]) -> tuple[list[int], list[int], int]:
     """Split the geometry of a convolution into stride, dilation and groups."""
-    return geometry[:2], geometry[2:4], geometry[4]
+    dims = len(geometry) // 2
+    return geometry[:dims], geometry[dims : 2 * dims], geometry[-1]
 
 
-def _conv2d_shape(x: Tensor, w: Tensor, *parts: Any) -> Tensor:
+def _convolution_shape(x: Tensor, w: Tensor, *parts: Any) -> Tensor:
     stride, dilation, _ = _geometry(parts[-1])
     size = [
-        (x.shape[2 + place] - dilation[place] * (w.shape[2 + place] - 1) - 1) // stride[place] + 1 for place in (0, 1)
+        (length - step * (kernel - 1) - 1) // hop + 1
+        for length, kernel, hop, step in zip(x.shape[2:], w.shape[2:], stride, dilation, strict=True)
     ]
     return x.new_empty((x.shape[0], w.shape[0], *size))
 
 
-def _conv2d_gradients(
+def _convolution_gradients(
     gradient: Tensor,
     x: Tensor,
     w: Tensor,
@@ -288,17 +299,22 @@ def _conv2d_gradients(
     call = Call.of(policy, key, layer)
     stride, dilation, groups = _geometry(geometry)
     behind = call.operand("gradient", gradient)
-    m, c, kh, kw = w.shape
-    n, _, h, wide = x.shape
+    m, c, *kernel = w.shape
+    n, _, *size = x.shape
 
     def of_input() -> Tensor:
         """Convolve the spread gradient with the flipped kernels; each element is one sum."""
-        reach = dilation[0] * (kh - 1), dilation[1] * (kw - 1)
-        spread = _spread(behind.codes("input_gradient", "a"), stride, reach, (h + reach[0], wide + reach[1]))
-        columns = _columns(_windows(spread, (kh, kw), (1, 1), dilation), groups)
-        kernels = call.operand("w", w).codes("input_gradient", "b").reshape(groups, m // groups, c, kh, kw).flip(-2, -1)
-        kernels = kernels.permute(0, 1, 3, 4, 2).reshape(groups, m // groups * kh * kw, c)
-        return _images(call.product("input_gradient", columns, kernels, x.dtype), n, h, wide)
+        reach = [step * (length - 1) for step, length in zip(dilation, kernel, strict=True)]
+        wide = spread(
+            behind.codes("input_gradient", "a"),
+            stride,
+            reach,
+            [length + more for length, more in zip(size, reach, strict=True)],
+        )
+        columns = _columns(_windows(wide, kernel, [1] * len(kernel), dilation), groups)
+        codes = call.operand("w", w).codes("input_gradient", "b")
+        kernels = turned_kernels(codes.reshape(groups, m // groups, c, *kernel)).flatten(2)
+        return _images(call.product("input_gradient", columns, kernels.mT, x.dtype), n, size)
 
     def rows() -> Tensor:
         points = math.prod(gradient.shape[2:])
@@ -306,12 +322,17 @@ def _conv2d_gradients(
         return by_kernel.permute(1, 2, 0, 3).reshape(groups, m // groups, n * points)
 
     def columns(codes: Tensor) -> Tensor:
-        return _columns(_windows(codes, (kh, kw), stride, dilation), groups)
+        return _columns(_windows(codes, kernel, stride, dilation), groups)
 
     return _gradients(call, x, w, needs, of_input, rows, columns)
 
 
-_CONV2D, _GRADIENTS_OF_CONV2D = _with_gradients(_conv2d, _conv2d_shape, _conv2d_gradients)
+def turned_kernels(kernels: Tensor) -> Tensor:
+    """Exchange inputs and outputs of kernels of shape (groups, M / groups, C / groups, *kernel), and flip them."""
+    return kernels.transpose(1, 2).flip(*range(3, kernels.dim()))
+
+
+_CONVOLUTION, _GRADIENTS_OF_CONVOLUTION = _with_gradients(_convolution, _convolution_shape, _convolution_gradients)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, use: Use) -> Tensor:
@@ -381,7 +402,7 @@ def conv2d(
         )
     given = None if bias is None else bias.to(dtype)
     geometry = [*stride, *dilation, groups]
-    found: Tensor = _CONV2D(images, weight.to(dtype), given, use.key, use.policy, use.layer, geometry)
+    found: Tensor = _CONVOLUTION(images, weight.to(dtype), given, use.key, use.policy, use.layer, geometry)
     return found if x.dim() == 4 else found.squeeze(0)
 
 

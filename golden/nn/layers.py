@@ -12,7 +12,7 @@ from .cast import Cast, check_real
 from .draw import CONTINUE, REPEAT, STATE, check_seed, fresh_state
 from .functional import Use, bmm, conv2d, linear, padded, quantize
 from .operator import random_key
-from .policy import Policy
+from .policy import PROGRAM, Policy
 
 
 class Stateful(nn.Module):
@@ -91,6 +91,9 @@ class Computed(Stateful):
     def compute_with(self, policy: Policy | MacSpec | str, seed: int | None = None) -> None:
         """Set the arithmetic and restart the random words."""
         self.policy = Policy.parse(policy)
+        for name in PROGRAM:
+            if getattr(self.policy, name) is not None:
+                raise ValueError(f"layers have no {name}; use golden.emulate, which computes whole programs")
         # torch.compile cannot trace a policy, but takes a text and a bool.
         self._text, self._plain = str(self.policy), self.policy.plain
         self._set_state(self.policy.stochastic, seed)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from halfulp.golden.check import check_bool
 from halfulp.hdl.specs import MacSpec
 
-from .cast import Cast
+from .cast import Cast, check_holds
 
 FLOAT = "fp32"
 """Text for torch's own arithmetic in place of a multiply-accumulate."""
@@ -25,6 +27,62 @@ DEVICES = ("rtl",)
 """Names of the devices that can compute products instead of the golden model."""
 
 _CASTS = ("weights", "activations", "gradients", "bias")
+
+PROGRAM = ("elementwise", "functions", "reductions", "optimizer")
+"""Parts for operations outside layers, which `halfulp.golden.emulate` computes."""
+
+ORDERS = ("sequential", "pairwise", "exact")
+"""Orders of a reduction."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Arithmetic of sums over the elements of a tensor.
+
+    Parameters
+    ----------
+    accumulator : Cast, optional
+        Format and rounding of the sums; default: those of the accumulator of the products.
+    order : str
+        ``sequential``: one sum in ascending index, rounded after each element; ``pairwise``: a balanced tree of sums of
+        neighbours, each rounded; ``exact``: rounded once.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is of the wrong kind, or the accumulator has no format.
+
+    Notes
+    -----
+    ``str()`` gives a text such as ``fp32.rn pairwise``, and `Reduction.parse` reads it back.
+    """
+
+    accumulator: Cast | None = None
+    order: str = "sequential"
+
+    def __post_init__(self) -> None:
+        if self.accumulator is not None:
+            if not isinstance(self.accumulator, Cast):
+                raise TypeError(f"the accumulator of a reduction is a Cast, not {type(self.accumulator).__name__}")
+            _check_format(self.accumulator)
+        if self.order not in ORDERS:
+            raise ValueError(f"unknown order of a reduction {self.order!r}; expected {', '.join(ORDERS)}")
+
+    def __str__(self) -> str:
+        return self.order if self.accumulator is None else f"{self.accumulator} {self.order}"
+
+    @classmethod
+    def parse(cls, text: "str | Reduction") -> "Reduction":
+        """Parse a text that ``str()`` wrote; an accumulator without an order is sequential."""
+        if isinstance(text, cls):
+            return text
+        if not isinstance(text, str):
+            raise TypeError(
+                f"a reduction is a Reduction or a text such as 'fp32.rn pairwise', not {type(text).__name__}"
+            )
+        words = text.split()
+        order = words.pop() if words and words[-1] in ORDERS else "sequential"
+        return cls(Cast.parse(" ".join(words)) if words else None, order)
 
 
 @dataclass(frozen=True)
@@ -51,6 +109,16 @@ class Policy:
         ``rtl``: the Verilated kernel of an array computes the products, with the same result bits. It is slow, and
         needs an import of `halfulp.fpga.kernel.layers`. With stochastic rounding its random words differ from those of
         the golden layer (see `halfulp.fpga.kernel.layers.expected`).
+    elementwise : Cast or str, optional
+        Format and rounding of element-wise operations of a program: operands are rounded to the format, and the exact
+        result is rounded once. Default: torch's own arithmetic. This part and the next three are for
+        `halfulp.golden.emulate`.
+    functions : Cast or str, optional
+        The same for functions such as the exponential; default: ``elementwise``.
+    reductions : Reduction or str, optional
+        Sums over elements; default: sequential, in the accumulator of the products.
+    optimizer : Cast or str, optional
+        Arithmetic of all operations in the step of an optimiser; default: torch's own.
 
     Raises
     ------
@@ -74,11 +142,21 @@ class Policy:
     update: Cast | None = None
     master: bool = False
     device: str | None = None
+    elementwise: Cast | None = None
+    functions: Cast | None = None
+    reductions: Reduction | None = None
+    optimizer: Cast | None = None
 
     def __post_init__(self) -> None:
         readers: dict[str, Callable[[Any], Any]] = dict.fromkeys(PRODUCTS, _mac) | dict.fromkeys(_CASTS, Cast.parse)
-        if self.update is not None:
-            readers["update"] = check_update
+        optional = {
+            "update": check_update,
+            "elementwise": _check_element,
+            "functions": _check_element,
+            "reductions": Reduction.parse,
+            "optimizer": _check_element,
+        }
+        readers |= {name: read for name, read in optional.items() if getattr(self, name) is not None}
         for name, read in readers.items():
             with _prefixed(name):
                 object.__setattr__(self, name, read(getattr(self, name)))
@@ -136,6 +214,7 @@ class Policy:
         pieces += [f"update={self.update}"] if self.update else []
         pieces += ["master=true"] if self.master else []
         pieces += [f"device={self.device}"] if self.device else []
+        pieces += [f"{name}={part}" for name in PROGRAM if (part := getattr(self, name)) is not None]
         return ", ".join(pieces)
 
     @property
@@ -194,6 +273,20 @@ def check_update(given: Cast | str) -> Cast:
     cast = Cast.parse(given)
     if cast.fmt is None:
         raise ValueError(f"cast {cast} has no format: expected e6m5.{cast}, for example")
+    return cast
+
+
+def _check_format(cast: Cast) -> None:
+    if cast.fmt is None:
+        raise ValueError(f"expected a format and a rounding such as bf16.{cast}, not {cast}")
+
+
+def _check_element(given: Cast | str) -> Cast:
+    """Parse the cast of an operation; ValueError unless float32 holds all numbers of its format."""
+    cast = Cast.parse(given)
+    _check_format(cast)
+    assert cast.fmt is not None
+    check_holds(torch.float32, cast.fmt)
     return cast
 
 

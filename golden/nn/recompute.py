@@ -51,6 +51,11 @@ def key_of_use(state: Tensor, evaluation: str) -> int:
     return key
 
 
+def repeats() -> bool:
+    """True inside a region that is computed again in a backward pass."""
+    return _regions()[1] is not None
+
+
 def _rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 

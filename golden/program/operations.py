@@ -1,0 +1,568 @@
+"""Operations of torch in the arithmetic of a policy, by their names in ATen."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import products
+from .functions import FUNCTIONS
+from .products import Geometry
+from .site import Site
+
+Handler = Callable[..., Any]
+
+HANDLERS: dict[str, Handler] = {}
+"""Functions of a site and of the arguments of an operation."""
+
+EXACT = frozenset(
+    [
+        "_efficientzerotensor",
+        "_fused_dropout",
+        "_local_scalar_dense",
+        "_nested_tensor_from_mask",
+        "_pack_padded_sequence",
+        "_pad_packed_sequence",
+        "_reshape_alias",
+        "_reshape_copy",
+        "_to_copy",
+        "_unique2",
+        "_unsafe_index",
+        "_unsafe_view",
+        "abs",
+        "adaptive_max_pool2d",
+        "adaptive_max_pool3d",
+        "alias",
+        "all",
+        "allclose",
+        "amax",
+        "amin",
+        "aminmax",
+        "any",
+        "arange",
+        "argmax",
+        "argmin",
+        "as_strided",
+        "as_strided_scatter",
+        "bernoulli",
+        "bernoulli_",
+        "broadcast_in_dim",
+        "broadcast_tensors",
+        "bucketize",
+        "cat",
+        "cauchy_",
+        "ceil",
+        "channel_shuffle",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "clone",
+        "constant_pad_nd",
+        "contiguous",
+        "convert_element_type",
+        "copy",
+        "copy_",
+        "copysign",
+        "count_nonzero",
+        "cummax",
+        "cummin",
+        "detach",
+        "diag",
+        "diag_embed",
+        "diagonal_backward",
+        "diagonal_copy",
+        "diagonal_scatter",
+        "embedding",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "eq",
+        "equal",
+        "expand_copy",
+        "exponential_",
+        "eye",
+        "fill",
+        "fill_",
+        "flip",
+        "floor",
+        "fmax",
+        "fmin",
+        "fmod",
+        "frac",
+        "full",
+        "full_like",
+        "gather",
+        "ge",
+        "geometric_",
+        "gt",
+        "hardtanh",
+        "hardtanh_backward",
+        "histc",
+        "im2col",
+        "index",
+        "index_copy",
+        "index_fill",
+        "index_select",
+        "is_same_size",
+        "isclose",
+        "isfinite",
+        "isin",
+        "isinf",
+        "isnan",
+        "isneginf",
+        "isposinf",
+        "item",
+        "kthvalue",
+        "le",
+        "lift",
+        "lift_fresh",
+        "linspace",
+        "log_normal_",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "logical_xor",
+        "lt",
+        "masked_fill",
+        "masked_scatter",
+        "max",
+        "max_pool2d_with_indices",
+        "max_pool3d_with_indices",
+        "maximum",
+        "median",
+        "meshgrid",
+        "min",
+        "minimum",
+        "mode",
+        "multinomial",
+        "nan_to_num",
+        "nanmedian",
+        "ne",
+        "neg",
+        "new_empty",
+        "new_empty_strided",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "nonzero",
+        "normal",
+        "normal_",
+        "ones",
+        "ones_like",
+        "permute_copy",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "rand",
+        "rand_like",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "random_",
+        "reflection_pad1d",
+        "reflection_pad2d",
+        "reflection_pad3d",
+        "relu",
+        "relu6",
+        "remainder",
+        "repeat",
+        "repeat_interleave",
+        "replication_pad1d",
+        "replication_pad2d",
+        "replication_pad3d",
+        "resize_",
+        "resize_as_",
+        "roll",
+        "rot90",
+        "round",
+        "scalar_tensor",
+        "scatter",
+        "searchsorted",
+        "select_backward",
+        "select_scatter",
+        "set_",
+        "sgn",
+        "sign",
+        "signbit",
+        "slice_backward",
+        "slice_scatter",
+        "sort",
+        "split_copy",
+        "split_with_sizes_copy",
+        "squeeze_copy",
+        "stack",
+        "t_copy",
+        "take",
+        "take_along_dim",
+        "threshold",
+        "threshold_backward",
+        "tile",
+        "topk",
+        "transpose_copy",
+        "tril",
+        "tril_indices",
+        "triu",
+        "trunc",
+        "unbind_copy",
+        "unfold_copy",
+        "uniform",
+        "uniform_",
+        "unique_dim",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+        "unsqueeze_copy",
+        "upsample_nearest1d",
+        "upsample_nearest2d",
+        "upsample_nearest3d",
+        "view_as_complex",
+        "view_as_real",
+        "view_copy",
+        "view_of",
+        "where",
+        "zero",
+        "zero_",
+        "zeros",
+        "zeros_like",
+    ]
+)
+"""Operations that move, select, compare or draw numbers: each real result is a number that was there, or is exact."""
+
+
+def handler(*names: str) -> Callable[[Handler], Handler]:
+    """Register a function for operations of these names."""
+
+    def register(function: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+@handler("mm", "bmm")
+def _product(site: Site, a: Tensor, b: Tensor) -> Any:
+    return _matmul(site, a, b, None)
+
+
+def _matmul(site: Site, a: Tensor, b: Tensor, start: Tensor | None) -> Tensor:
+    """Multiply two matrices, each a weight, an activation or a gradient."""
+    phase, roles, swapped = site.roles(a, b)
+    macs = math.prod(a.shape) * b.shape[-1]
+    where = site.product(phase, macs)
+    if swapped:
+        turned = products.matmul(where.call, phase, b.mT, a.mT, roles, None if start is None else start.mT)
+        return where.done(turned.mT)
+    return where.done(products.matmul(where.call, phase, a, b, roles, start))
+
+
+@handler("addmm", "baddbmm")
+def _product_and_sum(site: Site, start: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """Start the sums from a tensor, as layers start them from a bias."""
+    if alpha == 1 and beta == 1:
+        return _matmul(site, a, b, start)
+    made = _matmul(site, a, b, None)
+    if alpha != 1:
+        made = site.element("mul", made, alpha)
+    if beta == 0:
+        return made
+    return site.element("add", made, start if beta == 1 else site.element("mul", start, beta))
+
+
+@handler("mv")
+def _matrix_vector(site: Site, a: Tensor, x: Tensor) -> Any:
+    return _matmul(site, a, x.unsqueeze(-1), None).squeeze(-1)
+
+
+@handler("dot", "vdot")
+def _dot(site: Site, x: Tensor, y: Tensor) -> Any:
+    return _matmul(site, x.unsqueeze(0), y.unsqueeze(-1), None).reshape(())
+
+
+@handler("convolution", "_convolution")
+def _convolution(site: Site, x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Any:
+    shape = Geometry.of(w, geometry[:6])
+    where = site.product("forward", 0)
+    found = products.convolution(x, w, bias, where.use, shape)
+    where.macs = math.prod(found.shape) * math.prod(w.shape) // shape.outputs(w)
+    return where.done(found)
+
+
+@handler("convolution_backward")
+def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, *parts: Any) -> Any:
+    *geometry, needs = parts
+    shape = Geometry.of(w, geometry)
+    where = site.product("weight_gradient" if needs[1] else "input_gradient", 0)
+    found = products.convolution_gradients(gradient, x, w, where.use, shape, list(needs))
+    where.macs = math.prod(gradient.shape) * math.prod(w.shape) // shape.outputs(w) * sum(needs[:2])
+    where.done(next(one for one in found if one is not None))
+    return tuple(found)
+
+
+def _binary(name: str) -> Handler:
+    def run(site: Site, x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None) -> Any:
+        if rounding_mode is not None:
+            return NotImplemented
+        if alpha != 1:
+            y = site.element("mul", y, alpha) if isinstance(y, Tensor) else y * alpha
+        return site.element(name, x, y)
+
+    return run
+
+
+for _name in ("add", "sub", "mul", "div"):
+    HANDLERS[_name] = _binary(_name)
+HANDLERS["true_divide"] = HANDLERS["div"]
+
+
+@handler("rsub")
+def _rsub(site: Site, x: Tensor, y: Any, alpha: float = 1) -> Any:
+    return site.element("sub", y, site.element("mul", x, alpha) if alpha != 1 else x)
+
+
+@handler("sqrt")
+def _sqrt(site: Site, x: Tensor) -> Any:
+    return site.element("sqrt", x)
+
+
+@handler("square")
+def _square(site: Site, x: Tensor) -> Any:
+    return site.element("mul", x, x)
+
+
+@handler("reciprocal")
+def _reciprocal(site: Site, x: Tensor) -> Any:
+    return site.element("div", 1, x)
+
+
+@handler("pow")
+def _pow(site: Site, x: Any, y: Any) -> Any:
+    if not isinstance(y, Tensor):
+        if y == 2:
+            return site.element("mul", x, x)
+        if y == 3:
+            return site.element("mul", site.element("mul", x, x), x)
+        simple = {0.5: "sqrt", -0.5: "rsqrt"}
+        if y in simple:
+            return site.element(simple[y], x)
+        if y == -1:
+            return site.element("div", 1, x)
+    return site.element("pow", x, y)
+
+
+def _unary(name: str) -> Handler:
+    return lambda site, x: site.element(name, x)
+
+
+for _name in FUNCTIONS:
+    HANDLERS[_name] = _unary(_name)
+del HANDLERS["gelu_tanh"]
+
+
+@handler("gelu")
+def _gelu(site: Site, x: Tensor, *, approximate: str = "none") -> Any:
+    return site.element("gelu_tanh" if approximate == "tanh" else "gelu", x)
+
+
+@handler("softplus")
+def _softplus(site: Site, x: Tensor, beta: float = 1, threshold: float = 20) -> Any:
+    return site.element("softplus", x) if beta == 1 and threshold == 20 else NotImplemented
+
+
+@handler("sum")
+def _sum(site: Site, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return site.sum(x if dtype is None else x.to(dtype), dim, keepdim)
+
+
+@handler("mean")
+def _mean(site: Site, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    sums = site.sum(x if dtype is None else x.to(dtype), dim, keepdim)
+    return site.element("div", sums, max(x.numel(), 1) // max(sums.numel(), 1) if x.numel() else 0)
+
+
+@handler("var_mean")
+def _var_mean(
+    site: Site, x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Compute variance and mean in two passes."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    mean = _mean(site, x, dim, True)
+    apart = site.element("sub", x, mean)
+    sums = site.sum(site.element("mul", apart, apart), dim, keepdim)
+    count = x.numel() // max(sums.numel(), 1)
+    free = max(count - (int(unbiased) if correction is None else correction), 0)
+    return site.element("div", sums, free), mean if keepdim else mean.reshape(sums.shape)
+
+
+@handler("var")
+def _var(site: Site, *given: Any, **named: Any) -> Any:
+    return _var_mean(site, *given, **named)[0]
+
+
+@handler("std")
+def _std(site: Site, *given: Any, **named: Any) -> Any:
+    return site.element("sqrt", _var(site, *given, **named))
+
+
+@handler("std_mean")
+def _std_mean(site: Site, *given: Any, **named: Any) -> Any:
+    variance, mean = _var_mean(site, *given, **named)
+    return site.element("sqrt", variance), mean
+
+
+@handler("linalg_vector_norm")
+def _norm(site: Site, x: Tensor, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if order == 2:
+        return site.element("sqrt", site.sum(site.element("mul", x, x), dim, keepdim))
+    if order == 1:
+        return site.sum(x.abs(), dim, keepdim)
+    return x.abs().amax(dim if dim is not None else (), keepdim) if order == math.inf else NotImplemented
+
+
+@handler("cumsum")
+def _cumsum(site: Site, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+    moved = (x if dtype is None else x.to(dtype)).movedim(dim, 0) if x.dim() else x.reshape(1)
+    return site.running("add", moved).movedim(0, dim) if x.dim() else site.running("add", moved).reshape(())
+
+
+@handler("cumprod")
+def _cumprod(site: Site, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+    return site.running("mul", (x if dtype is None else x.to(dtype)).movedim(dim, 0)).movedim(0, dim)
+
+
+@handler("prod")
+def _prod(site: Site, x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    flat = x.reshape(-1) if dim is None else x.movedim(dim, 0)
+    if not len(flat):
+        return NotImplemented
+    found = site.running("mul", flat)[-1]
+    return found.unsqueeze(dim) if keepdim and dim is not None else found
+
+
+@handler("embedding_dense_backward")
+def _embedding_backward(site: Site, gradient: Tensor, index: Tensor, count: int, padding: int, by_count: bool) -> Any:
+    if by_count:
+        return NotImplemented
+    rows, places = gradient.reshape(-1, gradient.shape[-1]), index.reshape(-1)
+    kept = places != padding
+    return site.scattered(rows.new_zeros(count, rows.shape[-1]), places[kept], rows[kept])
+
+
+@handler("index_add")
+def _index_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
+    if alpha != 1:
+        source = site.element("mul", source, alpha)
+    return site.scattered(x.movedim(dim, 0), index.reshape(-1), source.movedim(dim, 0)).movedim(0, dim)
+
+
+@handler("scatter_add")
+def _scatter_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    if x.dim() == 0:
+        return site.element("add", x, source)
+    grid = torch.meshgrid(*(torch.arange(size, device=x.device) for size in index.shape), indexing="ij")
+    places = [index if place == dim % x.dim() else one for place, one in enumerate(grid)]
+    taken = source[tuple(slice(size) for size in index.shape)]
+    return _added_at(site, x, places, taken)
+
+
+@handler("index_put", "_unsafe_index_put", "_index_put_impl")
+def _index_put(
+    site: Site, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Any:
+    if not accumulate:
+        return torch.ops.aten.index_put(x, indices, values, False)
+    numbers = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    places = torch.ops.aten.index(numbers, indices)
+    flat = site.scattered(x.reshape(-1), places.reshape(-1), values.expand(places.shape).reshape(-1))
+    return flat.reshape(x.shape)
+
+
+def _added_at(site: Site, x: Tensor, places: list[Tensor], values: Tensor) -> Tensor:
+    flat = torch.zeros_like(places[0])
+    for size, place in zip(x.shape, places, strict=True):
+        flat = flat * size + place
+    return site.scattered(x.reshape(-1), flat.reshape(-1), values.reshape(-1)).reshape(x.shape)
+
+
+@handler("_trilinear")
+def _trilinear(
+    site: Site,
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    expand_x: list[int],
+    expand_y: list[int],
+    expand_z: list[int],
+    sums: list[int],
+    unroll: int = 1,
+) -> Any:
+    """Multiply three tensors element by element, and sum over dimensions; `torch.nn.Bilinear` and its gradients."""
+    for place in range(x.dim() + len(expand_x)):
+        x = x.unsqueeze(place) if place in expand_x else x
+        y = y.unsqueeze(place) if place in expand_y else y
+        z = z.unsqueeze(place) if place in expand_z else z
+    return site.sum(site.element("mul", site.element("mul", x, y), z), sums, False)
+
+
+class _Pool:
+    """Windows of an average pooling over the last dimensions of a tensor, and the numbers by which sums are divided."""
+
+    def __init__(self, x: Tensor, given: Sequence[Any]) -> None:
+        missing: tuple[Any, ...] = (None, 0, False, True, None)
+        kernel, stride, padding, ceil, count_padding, divisor = (*given, *missing[len(given) - 1 :])
+        dims = len(kernel)
+        self.kernel, self.stride = list(kernel), list(stride or kernel)
+        edges = [padding] * dims if isinstance(padding, int) else list(padding) * (dims if len(padding) == 1 else 1)
+        sizes = x.shape[-dims:]
+        self.outputs = [_pooled(*one, ceil) for one in zip(sizes, self.kernel, self.stride, edges, strict=True)]
+        last = [
+            (out - 1) * step + length for out, step, length in zip(self.outputs, self.stride, self.kernel, strict=True)
+        ]
+        after = [max(end - size - edge, 0) for end, size, edge in zip(last, sizes, edges, strict=True)]
+        self.borders = [one for pair in zip(reversed(edges), reversed(after), strict=True) for one in pair]
+        self.dims = list(range(-dims, 0))
+        inside = torch.ones(sizes, dtype=torch.float64, device=x.device)
+        if count_padding:
+            inside = F.pad(inside, [edge for edge in reversed(edges) for _ in range(2)], value=1.0)
+            rest = [end - edge for end, edge in zip(self.borders[1::2], reversed(edges), strict=True)]
+            inside = F.pad(inside, [one for end in rest for one in (0, end)])
+        else:
+            inside = F.pad(inside, self.borders)
+        counts = self._windows(inside).sum(self.dims)
+        self.divisor: Any = float(divisor) if divisor else counts.to(x.dtype)
+
+    def windows(self, x: Tensor, value: float = 0) -> Tensor:
+        """Return the windows of a tensor in its last dimensions, with a value beyond its borders."""
+        return self._windows(F.pad(x, self.borders, value=value))
+
+    def _windows(self, x: Tensor) -> Tensor:
+        first = x.dim() - len(self.kernel)
+        for place, (out, length, step) in enumerate(zip(self.outputs, self.kernel, self.stride, strict=True)):
+            x = x.unfold(first + place, length, step).narrow(first + place, 0, out)
+        return x
+
+
+def _pooled(size: int, length: int, step: int, edge: int, ceil: bool) -> int:
+    """Return the number of windows along a dimension, none of which begins beyond the input and its first border."""
+    room = size + 2 * edge - length
+    count = (-(-room // step) if ceil else room // step) + 1
+    return count - 1 if ceil and (count - 1) * step >= size + edge else count
+
+
+@handler("avg_pool2d", "avg_pool3d")
+def _avg_pool(site: Site, x: Tensor, *given: Any) -> Any:
+    pool = _Pool(x, given)
+    return site.element("div", site.sum(pool.windows(x), pool.dims, False), pool.divisor)
+
+
+@handler("avg_pool2d_backward", "avg_pool3d_backward")
+def _avg_pool_backward(site: Site, gradient: Tensor, x: Tensor, *given: Any) -> Any:
+    pool = _Pool(x, given)
+    shares = site.element("div", gradient, pool.divisor)
+    # 0 is a place beyond the borders.
+    numbers = pool.windows((torch.arange(x.numel(), device=x.device) + 1).reshape(x.shape))
+    values = shares.reshape(*shares.shape, *[1] * len(pool.dims)).expand(numbers.shape)
+    sums = site.scattered(shares.new_zeros(x.numel() + 1), numbers.reshape(-1), values.reshape(-1))
+    return sums[1:].reshape(x.shape)

@@ -1,0 +1,172 @@
+"""Products of a program on multiply-accumulates, and sums of elements in their accumulators."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from halfulp.golden.nn import functional
+from halfulp.golden.nn.cast import Cast, real
+from halfulp.golden.nn.draw import mix
+from halfulp.golden.nn.functional import Call, Use, check_one, spread, spread_places, turned_kernels
+from halfulp.golden.nn.policy import Policy, Reduction
+from halfulp.golden.nn.product import product
+from halfulp.golden.values import encoded
+from halfulp.hdl.formats import EXACT, RN, Fixed, Format
+from halfulp.hdl.specs import MacSpec
+
+from .arithmetic import compute, operand
+
+UFXP1_0 = Fixed(1, 0, signed=False)
+"""Format of the factor 1 of fixed-point numbers."""
+
+
+def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str], start: Tensor | None = None) -> Tensor:
+    """Multiply matrices; ``roles`` are those of the operands (`Call.operand`), ``start`` real values."""
+    codes = call.operand(roles[0], a).codes(phase, "a"), call.operand(roles[1], b).codes(phase, "b")
+    begin = None if start is None else call.operand("bias", start).codes(phase, "o")
+    return call.product(phase, *codes, torch.result_type(a, b), begin)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Geometry of a convolution, one number for each spatial dimension.
+
+    A transposed one is the convolution of the spread images with turned kernels.
+    """
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    transposed: bool
+    output_padding: Sequence[int]
+    groups: int
+
+    @classmethod
+    def of(cls, w: Tensor, given: Sequence[Any]) -> "Geometry":
+        """Geometry of the arguments of torch's operation, in its order; one number may stand for all dimensions."""
+        stride, padding, dilation, transposed, output_padding, groups = given
+        dims = w.dim() - 2
+        each = [list(one) * dims if len(one) == 1 else list(one) for one in (stride, padding, dilation, output_padding)]
+        return cls(each[0], each[1], each[2], transposed, each[3], groups)
+
+    @property
+    def plain(self) -> list[int]:
+        """Geometry of the convolution of prepared operands: stride, dilation and groups."""
+        return [*([1] * len(self.stride) if self.transposed else self.stride), *self.dilation, self.groups]
+
+    def outputs(self, w: Tensor) -> int:
+        """Number of output channels."""
+        return w.shape[1] * self.groups if self.transposed else w.shape[0]
+
+    def prepared(self, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return images and kernels of an equal convolution without padding."""
+        if not self.transposed:
+            return F.pad(x, self._borders(1)), w
+        reach = self._reach(w)
+        sizes = [
+            (length - 1) * step + 1 + 2 * more + after
+            for length, step, more, after in zip(x.shape[2:], self.stride, reach, self.output_padding, strict=True)
+        ]
+        return F.pad(spread(x, self.stride, reach, sizes), self._borders(-1)), self._turned(w, w.shape[0])
+
+    def input_gradient(self, gradient: Tensor, x: Tensor, w: Tensor) -> Tensor:
+        """Return the gradient of the images from that of the prepared ones."""
+        if not self.transposed:
+            return F.pad(gradient, self._borders(-1))
+        places = spread_places(self.stride, self._reach(w), x.shape[2:])
+        return F.pad(gradient, self._borders(1))[places]
+
+    def weight_gradient(self, gradient: Tensor, w: Tensor) -> Tensor:
+        """Return the gradient of the kernels from that of the prepared ones."""
+        return self._turned(gradient, w.shape[1] * self.groups).reshape(w.shape) if self.transposed else gradient
+
+    def _borders(self, sign: int) -> list[int]:
+        return [sign * one for one in reversed(self.padding) for _ in range(2)]
+
+    def _reach(self, w: Tensor) -> list[int]:
+        return [step * (length - 1) for step, length in zip(self.dilation, w.shape[2:], strict=True)]
+
+    def _turned(self, w: Tensor, rows: int) -> Tensor:
+        by_group = w.reshape(self.groups, rows // self.groups, *w.shape[1:])
+        return turned_kernels(by_group).flatten(0, 1)
+
+
+def convolution(x: Tensor, w: Tensor, bias: Tensor | None, use: Use, geometry: Geometry) -> Tensor:
+    """Convolve images, as `halfulp.golden.nn.Conv2d` does, in any number of dimensions."""
+    return functional._convolution(*geometry.prepared(x, w), bias, use.key, use.policy, use.layer, geometry.plain)
+
+
+def convolution_gradients(
+    gradient: Tensor, x: Tensor, w: Tensor, use: Use, geometry: Geometry, needs: list[bool]
+) -> list[Tensor | None]:
+    """Compute the gradients of images, kernels and bias; None where they are not needed."""
+    parts = (*geometry.prepared(x, w), use.key, use.policy, use.layer, geometry.plain, needs)
+    found = functional._convolution_gradients(gradient, *parts)
+    return [
+        geometry.input_gradient(found[0], x, w) if needs[0] else None,
+        geometry.weight_gradient(found[1], w) if needs[1] else None,
+        found[2] if needs[2] else None,
+    ]
+
+
+def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]:
+    """Accumulator of sums in a phase, and their order; None for torch's own arithmetic."""
+    given = policy.reductions or Reduction()
+    mac: MacSpec | None = getattr(policy, phase)
+    if given.accumulator is not None or mac is None:
+        return given.accumulator, given.order
+    return mac, "exact" if mac.acc == "exact" else given.order
+
+
+def total(x: Tensor, fmt: Format, kept: Cast | MacSpec, order: str, key: int) -> Tensor:
+    """Sum the last dimension of numbers of a format."""
+    if order == "pairwise":
+        return _pairwise(x, as_cast(kept), key)
+    one = UFXP1_0 if isinstance(fmt, Fixed) else fmt
+    if isinstance(kept, MacSpec):
+        spec = replace(kept, a=fmt, b=one, product=None, product_rounding=EXACT)
+    else:
+        assert kept.fmt is not None
+        spec = MacSpec(a=fmt, b=one, acc=kept.fmt, rounding=kept.rounding, saturate=kept.saturate)
+    if order == "exact":
+        spec = replace(spec, acc="exact", o=spec.o)
+    codes = encoded(x.reshape(-1, x.shape[-1]), fmt, RN, None, False)
+    ones = codes.new_full((x.shape[-1], 1), check_one(spec))
+    sums = product(codes, ones, spec, key=key)
+    return real(sums, spec.o, x.dtype).reshape(x.shape[:-1])
+
+
+def as_cast(kept: Cast | MacSpec) -> Cast:
+    """Format and rounding of an accumulator."""
+    return Cast(kept.o, kept.rounding, kept.saturate) if isinstance(kept, MacSpec) else kept
+
+
+def _pairwise(x: Tensor, cast: Cast, key: int) -> Tensor:
+    if x.shape[-1] == 0:
+        return x.new_zeros(x.shape[:-1])
+    x = operand(x, cast, key).to(x.dtype)
+    level = 0
+    while (length := x.shape[-1]) > 1:
+        level += 1
+        even = length - length % 2
+        sums = compute("add", (x[..., 0:even:2], x[..., 1:even:2]), cast, mix(key, level), x.dtype)
+        x = torch.cat([sums, x[..., even:]], -1)
+    return x.squeeze(-1)
+
+
+def scattered(into: Tensor, places: Tensor, x: Tensor, kept: Cast | MacSpec, key: int) -> Tensor:
+    """Add rows of x, in their order, to the rows of a copy of ``into`` that ``places`` names."""
+    cast, sums = as_cast(kept), into.clone()
+    order = places.argsort(stable=True)
+    starts = places[order]
+    first = torch.searchsorted(starts, starts)
+    turn = torch.arange(len(order), device=places.device) - first
+    for step in range(int(turn.max()) + 1 if len(turn) else 0):
+        rows = order[turn == step]
+        at = places[rows]
+        sums[at] = compute("add", (sums[at], x[rows]), cast, mix(key, step), into.dtype)
+    return sums

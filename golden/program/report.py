@@ -1,0 +1,122 @@
+"""Report of an emulated program: every operation that ran, its arithmetic, and its results."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+from torch import Tensor
+
+from halfulp.tools.paths import write_whole
+
+PRODUCT, ELEMENTWISE, FUNCTION, REDUCTION = "product", "elementwise", "function", "reduction"
+"""Kinds of operations that compute; others move or select numbers and change none."""
+
+IN_TORCH = "fp32"
+"""Arithmetic of operations that torch computes."""
+
+
+@dataclass
+class Row:
+    """An operation at a place of the program, counted over all of its calls.
+
+    Attributes
+    ----------
+    module, source : str
+        Path of the module that called it, and file and line of the program.
+    phase : str
+        ``forward``, ``input_gradient``, ``weight_gradient`` or ``update``.
+    operation, kind : str
+        Name in torch, and kind: product, elementwise, function or reduction.
+    arithmetic, reason : str
+        Description of the arithmetic; for ``fp32``, torch's own, the reason.
+    calls, macs, elements : int
+        Number of calls, of multiply-accumulates, and of results.
+    seconds : float
+    zeros, infinities, nans : int
+        Numbers of such results; counted with ``values=True``.
+    """
+
+    module: str
+    source: str
+    phase: str
+    operation: str
+    kind: str
+    arithmetic: str
+    reason: str = ""
+    calls: int = 0
+    macs: int = 0
+    elements: int = 0
+    seconds: float = 0.0
+    zeros: int = 0
+    infinities: int = 0
+    nans: int = 0
+
+
+COLUMNS = tuple(one.name for one in fields(Row))
+_KEY = COLUMNS[: COLUMNS.index("calls")]
+
+
+@dataclass
+class Report:
+    """Operations of a program; its text is a table, with those of most multiply-accumulates and elements first."""
+
+    rows: list[Row] = field(default_factory=list)
+    _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
+
+    def add(self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor | None, seconds: float) -> None:
+        """Count one call; ``result`` is given if its values are counted."""
+        key = tuple(where.get(name, "") for name in _KEY)
+        row = self._index.get(key)
+        if row is None:
+            row = self._index[key] = Row(**dict(zip(_KEY, key, strict=True)))  # type: ignore[arg-type]  # texts
+            self.rows.append(row)
+        row.calls += 1
+        row.seconds += seconds
+        for name, count in counts.items():
+            setattr(row, name, getattr(row, name) + count)
+        if result is not None:
+            row.zeros += int((result == 0).sum())
+            row.infinities += int(result.isinf().sum())
+            row.nans += int(result.isnan().sum())
+
+    @property
+    def in_torch(self) -> list[Row]:
+        """Operations in torch's own arithmetic."""
+        return [row for row in self.rows if row.arithmetic == IN_TORCH]
+
+    @property
+    def share(self) -> float:
+        """Share of the multiply-accumulates in the arithmetic of the policy; 1 without any."""
+        everything = sum(row.macs for row in self.rows)
+        return 1 - sum(row.macs for row in self.in_torch) / everything if everything else 1.0
+
+    def sorted(self) -> list[Row]:
+        """Rows, those of most multiply-accumulates and then elements first."""
+        return sorted(self.rows, key=lambda row: (-row.macs, -row.elements))
+
+    def json(self) -> str:
+        """Rows and share as JSON."""
+        return json.dumps({"share": self.share, "rows": [asdict(row) for row in self.sorted()]}, indent=1)
+
+    def write(self, path: Path | str) -> None:
+        """Write the JSON to a file."""
+        write_whole(Path(path), self.json() + "\n")
+
+    def __str__(self) -> str:
+        table = tabulate([list(_cells(row)) for row in self.sorted()], COLUMNS, disable_numparse=True)
+        share = f"{self.share:.1%} of the multiply-accumulates are in the arithmetic of the policy"
+        return f"{table}\n{share}; {len(self.in_torch)} of {len(self.rows)} operations are in torch's own"
+
+
+def _cells(row: Row) -> Iterator[str]:
+    for name in COLUMNS:
+        value: Any = getattr(row, name)
+        yield f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
+
+
+def is_real(value: object) -> bool:
+    """True for a tensor of real or complex numbers."""
+    return isinstance(value, Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)

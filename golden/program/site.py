@@ -1,0 +1,331 @@
+"""One operation of an emulated program: its place, phase and arithmetic, and the primitives that compute it."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
+from torch._prims_common import elementwise_dtypes
+
+from halfulp.golden.nn.cast import DTYPES, Cast
+from halfulp.golden.nn.draw import mix
+from halfulp.golden.nn.functional import Call, Use
+from halfulp.golden.nn.policy import Policy
+from halfulp.hdl.formats import FP32, RN, Format
+from halfulp.hdl.specs import MacSpec
+
+from . import products, report
+from .arithmetic import ARITHMETIC, compute
+from .functions import FUNCTIONS, TABLE_WIDTH
+
+UPDATE = "update"
+"""Phase of the step of an optimiser."""
+
+
+@dataclass
+class Place:
+    """Place of an operation in a program, and key of its random words; a backward pass has those of the forward one."""
+
+    module: str
+    source: str
+    key: int
+    factors: tuple[int, int] = (0, 0)
+    """Addresses of the two factors of a product, by which its gradients know the third tensor."""
+    weight: int | None = None
+    """Index of the factor that is a parameter, if one is."""
+
+
+@dataclass
+class Product:
+    """A product that is being computed; `done` counts it."""
+
+    site: "Site"
+    phase: str
+    macs: int
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def call(self) -> Call:
+        """Arithmetic of the product, for `halfulp.golden.nn.functional`."""
+        return Call(self.site.policy, self.site.place.key, self.site.place.module, self.site.paired)
+
+    @property
+    def use(self) -> Use:
+        """The same, as operators take it."""
+        key = self.site.place.key
+        return Use(str(self.site.policy), torch.tensor(key - (key >> 63 << 64)), self.site.place.module)
+
+    def done(self, result: Tensor) -> Tensor:
+        """Count the product."""
+        mac: MacSpec | None = getattr(self.site.policy, self.phase)
+        arithmetic = None if mac is None else mac.formula
+        reason = f"the policy has {report.IN_TORCH} for {self.phase}"
+        self.site.count(report.PRODUCT, arithmetic, reason, result, self.started, self.phase, macs=self.macs)
+        return result
+
+
+@dataclass
+class Site:
+    """One operation of a program.
+
+    Attributes
+    ----------
+    policy : Policy
+    operation : str
+        Name in torch.
+    phase : str
+        ``forward``, ``update``, or ``backward``.
+    place : Place
+    node : object
+        Node of autograd that runs the operation in a backward pass.
+    key : int
+        Key of the random words of element-wise operations.
+    record : callable
+        Adds a call to the report, or refuses it.
+    weights : callable
+        True for a tensor of parameters.
+    repeated : dict
+        Addresses of results in regions that are computed again, and indices of those that are factors of products.
+    """
+
+    policy: Policy
+    operation: str
+    phase: str
+    place: Place
+    node: Any
+    key: int
+    record: Callable[..., None]
+    weights: Callable[[Tensor], bool]
+    repeated: dict[int, int | None]
+    paired: bool = False
+    used: int = 0
+
+    def next_key(self) -> int:
+        """Key of the random words of one primitive."""
+        self.used += 1
+        return mix(self.key, self.used)
+
+    def count(
+        self,
+        kind: str,
+        arithmetic: str | None,
+        reason: str,
+        result: Tensor,
+        started: float,
+        phase: str | None = None,
+        *,
+        macs: int = 0,
+        operation: str | None = None,
+    ) -> None:
+        """Count a primitive; ``arithmetic`` is None for torch's own, with its reason."""
+        where = {
+            "module": self.place.module,
+            "source": self.place.source,
+            "phase": phase or self.sum_phase,
+            "operation": operation or self.operation,
+            "kind": kind,
+            "arithmetic": arithmetic or report.IN_TORCH,
+            "reason": "" if arithmetic else reason,
+        }
+        self.record(where, {"macs": macs, "elements": result.numel()}, result, time.perf_counter() - started)
+
+    def product(self, phase: str, macs: int) -> Product:
+        """Begin a product."""
+        return Product(self, phase, macs)
+
+    def roles(self, a: Tensor, b: Tensor) -> tuple[str, tuple[str, str], bool]:
+        """Find the phase of a matrix product, the roles of its operands, and if they are to be exchanged.
+
+        In a backward pass the operand that is no factor of the forward product is the gradient. Gradients come first,
+        and weights second, as in layers.
+        """
+        places = address(a), address(b)
+        if self.node is None:
+            self.place.factors = places
+            if torch._C._current_autograd_node() is not None:
+                self.repeated.update(zip(places, (0, 1), strict=True))
+            swapped = self.weights(a) and not self.weights(b)
+            self.paired = not self.weights(a) and not self.weights(b)
+            self.place.weight = None if self.paired else 0 if swapped else 1
+            return "forward", ("x", "w"), swapped
+        turns = [self._turn(place) for place in places]
+        swapped = turns[0] is not None and turns[1] is None
+        other, turn = (a, turns[0]) if swapped else (b, turns[1])
+        if self.weights(other):
+            return "input_gradient", ("gradient", "w"), swapped
+        if turn == 0 or self.place.weight is not None:
+            return "weight_gradient", ("gradient", "x"), swapped
+        self.paired = True
+        return "input_gradient", ("gradient", "w"), swapped
+
+    def _turn(self, place: int) -> int | None:
+        """Index of the factor at an address, which may be that of a region that was computed again."""
+        if place in self.place.factors:
+            return self.place.factors.index(place)
+        return (self.repeated[place] or 0) if place in self.repeated else None
+
+    def arithmetic(self, name: str) -> Cast | None:
+        """Format and rounding of an element-wise operation or function; None for torch's own arithmetic."""
+        if self.phase == UPDATE:
+            return self.policy.optimizer
+        if name not in ARITHMETIC and self.policy.functions is not None:
+            return self.policy.functions
+        return self.policy.elementwise
+
+    def element(self, name: str, *operands: Any) -> Tensor:
+        """Compute an element-wise operation or a function."""
+        started = time.perf_counter()
+        cast = self.arithmetic(name)
+        dtype = _result_dtype(name, operands)
+        kind = report.ELEMENTWISE if name in ARITHMETIC else report.FUNCTION
+        if cast is None or dtype not in DTYPES:
+            reason = f"{dtype} is no type of real numbers" if cast else f"the policy names no {self._missing}"
+            found = _in_torch(name, operands)
+            self.count(kind, None, reason, found, started, operation=name)
+            return found
+        assert cast.fmt is not None
+        text = str(cast)
+        if name in ARITHMETIC and _is_native(cast, operands, dtype):
+            found = _in_torch(name, tuple(_tensor(one) for one in operands))
+        else:
+            exact = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
+            text += "" if exact else " of binary64"
+            found = compute(name, operands, cast, self.next_key(), dtype)
+        self.count(kind, text, "", found, started, operation=name)
+        return found
+
+    @property
+    def _missing(self) -> str:
+        return "optimizer" if self.phase == UPDATE else "elementwise"
+
+    @property
+    def sum_phase(self) -> str:
+        """Phase of a sum: sums of a backward pass are gradients of weights where a layer's bias was broadcast."""
+        if self.phase != "backward":
+            return self.phase
+        name = self.node.name() if self.node is not None else ""
+        return "weight_gradient" if name.startswith(("Addmm", "Convolution", "Expand")) else "input_gradient"
+
+    @property
+    def numbers(self) -> Cast | None:
+        """Format of the elements of sums."""
+        return self.policy.optimizer if self.phase == UPDATE else self.policy.elementwise
+
+    def accumulator(self) -> tuple[Cast | MacSpec | None, str]:
+        """Accumulator of sums, and their order."""
+        if self.phase == UPDATE:
+            order = "sequential" if self.policy.reductions is None else self.policy.reductions.order
+            return self.policy.optimizer, order
+        return products.accumulator(self.policy, self.sum_phase)
+
+    def sum(self, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+        """Sum over dimensions, in ascending order of the elements in memory of a contiguous tensor."""
+        started = time.perf_counter()
+        kept, order = self.accumulator()
+        dims = _dims(dim, x.dim())
+        if kept is None or x.dtype not in DTYPES:
+            found = torch.sum(x, dims, keepdim) if dims else x.clone()
+            self.count(report.REDUCTION, None, self._no_accumulator, found, started)
+            return found
+        rest = [one for one in range(x.dim()) if one not in dims]
+        shape = [x.shape[one] for one in rest]
+        rows = x.permute(*rest, *dims).reshape(*shape, math.prod(x.shape[one] for one in dims))
+        fmt, rows = self._elements(rows)
+        found = products.total(rows, fmt, kept, order, self.next_key())
+        if keepdim:
+            found = found.reshape([1 if one in dims else size for one, size in enumerate(x.shape)])
+        self.count(report.REDUCTION, f"{products.as_cast(kept)} {order}", "", found, started, operation="sum")
+        return found
+
+    def _elements(self, x: Tensor) -> tuple[Format, Tensor]:
+        """Round the elements of a sum to their format."""
+        cast = self.numbers
+        if cast is None or cast.fmt is None:
+            return DTYPES[x.dtype], x
+        return cast.fmt, cast.real(x, self.next_key())
+
+    @property
+    def _no_accumulator(self) -> str:
+        if self.phase == UPDATE:
+            return "the policy names no optimizer"
+        return f"the policy has {report.IN_TORCH} for {self.sum_phase} and names no reductions"
+
+    def running(self, name: str, x: Tensor) -> Tensor:
+        """Cumulative sums or products along the first dimension, each step rounded to the accumulator."""
+        started = time.perf_counter()
+        kept, _ = self.accumulator()
+        if kept is None or x.dtype not in DTYPES:
+            found = torch.cumsum(x, 0) if name == "add" else torch.cumprod(x, 0)
+            self.count(report.REDUCTION, None, self._no_accumulator, found, started)
+            return found
+        cast = products.as_cast(kept)
+        _, rows = self._elements(x)
+        steps = [rows[:1]]
+        for row in rows[1:]:
+            steps.append(compute(name, (steps[-1][0], row), cast, self.next_key(), x.dtype).unsqueeze(0))
+        found = torch.cat(steps) if len(rows) else rows
+        self.count(report.REDUCTION, f"{cast} sequential", "", found, started)
+        return found
+
+    def scattered(self, into: Tensor, places: Tensor, rows: Tensor) -> Tensor:
+        """Add rows to rows of a tensor, in their order."""
+        started = time.perf_counter()
+        kept, _ = self.accumulator()
+        if kept is None or into.dtype not in DTYPES:
+            found = into.index_add(0, places, rows)
+            self.count(report.REDUCTION, None, self._no_accumulator, found, started)
+            return found
+        _, rows = self._elements(rows)
+        found = products.scattered(into, places, rows, kept, self.next_key())
+        self.count(report.REDUCTION, f"{products.as_cast(kept)} sequential", "", found, started)
+        return found
+
+
+def address(x: Tensor) -> int:
+    """Address of the memory of a tensor, which its views share."""
+    return x.untyped_storage().data_ptr()
+
+
+def _dims(dim: Any, count: int) -> list[int]:
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return list(range(count))
+    given = [dim] if isinstance(dim, int) else dim
+    return sorted({one % max(count, 1) for one in given}) if count else []
+
+
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float32)
+
+
+def _result_dtype(name: str, operands: tuple[Any, ...]) -> torch.dtype:
+    """Type of the result of an element-wise operation."""
+    kind = KIND.DEFAULT if name in ("add", "sub", "mul", "pow") else KIND.INT_TO_FLOAT
+    found: torch.dtype = elementwise_dtypes(*operands, type_promotion_kind=kind)[1]
+    return found
+
+
+def _is_native(cast: Cast, operands: tuple[Any, ...], dtype: torch.dtype) -> bool:
+    """True if torch's own operation rounds once to the format."""
+    return (
+        cast == Cast(FP32, RN)
+        and dtype == torch.float32
+        and all(not isinstance(one, Tensor) or one.dtype == torch.float32 for one in operands)
+    )
+
+
+def _in_torch(name: str, operands: tuple[Any, ...]) -> Tensor:
+    if name == "gelu_tanh":
+        return torch.nn.functional.gelu(operands[0], approximate="tanh")
+    if name in ("gelu", "silu", "softplus"):
+        found: Tensor = getattr(torch.nn.functional, name)(*operands)
+        return found
+    if not any(isinstance(one, Tensor) for one in operands):
+        operands = tuple(torch.tensor(one) for one in operands)
+    elif not isinstance(operands[0], Tensor):
+        operands = (torch.full_like(operands[1], operands[0]), *operands[1:])
+    made: Tensor = getattr(torch, name)(*operands)
+    return made

@@ -1,0 +1,429 @@
+"""Emulation of whole programs: products as layers compute them, other operations against exact results."""
+
+import itertools
+import json
+import math
+import threading
+from collections import Counter
+from fractions import Fraction
+
+import mpmath
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from halfulp import golden
+from halfulp.golden.nn import Cast, Policy, convert
+from halfulp.golden.nn.draw import mix, words
+from halfulp.golden.program import products
+from halfulp.golden.program.arithmetic import compute
+from halfulp.golden.program.functions import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
+from halfulp.hdl.formats import parse
+
+BF16 = "bf16*bf16+fp32.rn, elementwise=bf16.rn, functions=e5m2.rn, optimizer=bf16.rn"
+FP32 = "fp32*fp32+fp32.rn, elementwise=fp32.rn, optimizer=fp32.rn"
+
+LIMITS = BELOW_LIMIT | ABOVE_LIMIT
+
+
+def _numbers(fmt, count, seed=0):
+    """Finite numbers of a format, as float64."""
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.randint(1 << fmt.width, (4 * count,), generator=generator)
+    values = golden.decode(codes, fmt)
+    return values[values.isfinite()][:count]
+
+
+EXACT = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y,
+}
+
+
+@pytest.mark.parametrize("rounding", ["rn", "ra", "rz", "ru", "rd", "ro", "sr4"])
+@pytest.mark.parametrize("text", ["e5m2", "e4m3fn", "bf16", "fp16", "fp32", "tf32", "posit8", "fxp4.4"])
+def test_elementwise_rounds_exact_result_once(text, rounding):
+    fmt = parse(text)
+    cast = Cast.parse(f"{text}.{rounding}")
+    x, y = _numbers(fmt, 300), _numbers(fmt, 300, 1)
+    for name, exact in EXACT.items():
+        found = compute(name, (x, y), cast, 5, torch.float64)
+        random = words(5, 4, tuple(x.shape), x.device) if cast.rounding.bits else torch.zeros(len(x), dtype=torch.int64)
+        for a, b, z, word in zip(x.tolist(), y.tolist(), found.tolist(), random.tolist(), strict=True):
+            if name == "div" and b == 0:
+                continue
+            value = exact(Fraction(a), Fraction(b))
+            wanted = fmt.decode(fmt.encode(value, cast.rounding, random=word))
+            assert z == wanted or (math.isnan(z) and str(wanted) == "nan"), (name, a, b, z, wanted)
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz", "ru", "ro"])
+@pytest.mark.parametrize("text", ["e5m2", "bf16", "fp32", "posit16e1"])
+def test_square_root_rounds_exact_result_once(text, rounding):
+    fmt, cast = parse(text), Cast.parse(f"{text}.{rounding}")
+    x = _numbers(fmt, 200).abs()
+    for a, z in zip(x.tolist(), compute("sqrt", (x,), cast, 5, torch.float64).tolist(), strict=True):
+        # Truncated far below the last place, with a bit for the rest.
+        scaled = Fraction(a) * 4**300
+        root = math.isqrt(int(scaled))
+        value = Fraction(2 * root + (root * root != scaled), 2**301)
+        assert z == fmt.decode(fmt.encode(value, cast.rounding))
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz", "ru", "ro"])
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.parametrize("text", ["e4m3fn", "e5m2"])
+def test_function_rounds_correctly_for_all_codes(text, name, rounding):
+    fmt, cast = parse(text), Cast.parse(f"{text}.{rounding}")
+    x = _numbers(fmt, 1 << 12).unique()
+    found = compute(name, (x,), cast, 0, torch.float64)
+    for a, z in zip(x.tolist(), found.tolist(), strict=True):
+        with mpmath.workprec(4000):
+            try:
+                value = FUNCTIONS[name][0](mpmath.mpf(a))
+            except (ValueError, ZeroDivisionError):
+                continue
+            if isinstance(value, mpmath.mpc) or mpmath.isnan(value) or mpmath.isinf(value) or a == 0:
+                continue
+            exact = Fraction(int(mpmath.sign(value)) * value.man_exp[0]) * Fraction(2) ** value.man_exp[1]
+        if name in LIMITS and exact.numerator.bit_length() < 60:
+            # As close to its limit as 4,000 bits show; the next test is about these.
+            continue
+        wanted = fmt.decode(fmt.encode(exact, cast.rounding))
+        assert z == wanted or (math.isnan(z) and str(wanted) == "nan"), (name, a)
+
+
+def test_function_does_not_reach_its_limit():
+    x = torch.tensor([60000.0, 3e38], dtype=torch.float64)
+    below = torch.tensor([1 - 2.0**-8] * 2, dtype=torch.float64)
+    assert torch.equal(compute("tanh", (x,), Cast.parse("bf16.rz"), 0, torch.float64), below)
+    assert torch.equal(
+        compute("tanh", (x,), Cast.parse("bf16.rn"), 0, torch.float64), torch.ones(2, dtype=torch.float64)
+    )
+
+
+def _step(model, x, gradient):
+    x = x.clone().requires_grad_()
+    y = model(x)
+    y.backward(gradient)
+    return [y.detach(), x.grad, *(one.grad for one in model.parameters())]
+
+
+@pytest.mark.parametrize("mac", ["bf16*bf16+fp32.rn", "e5m2*e4m3fn+e6m5.ro", "posit8*posit8+posit16.rn"])
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (lambda: nn.Linear(9, 5, bias=False), (3, 9)),
+        (lambda: nn.Conv2d(4, 6, 3, 2, 1, 1, 2, bias=False), (2, 4, 9, 8)),
+    ],
+)
+def test_emulated_products_equal_those_of_layers(layer, shape, mac):
+    torch.manual_seed(0)
+    model = layer()
+    x = torch.randn(shape)
+    gradient = torch.randn_like(model(x))
+    wanted = _step(convert(model, mac).model, x, gradient)
+    with golden.emulate(mac):
+        found = _step(model, x, gradient)
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "parts"),
+    [
+        (nn.Conv1d, (2, 4, 11), {"kernel_size": 3, "stride": 2, "padding": 2, "dilation": 2, "groups": 2}),
+        (nn.Conv2d, (2, 2, 7, 6), {"kernel_size": (3, 2), "stride": (1, 2), "padding": (2, 0)}),
+        (nn.Conv3d, (1, 2, 4, 5, 3), {"kernel_size": 2, "padding": 1}),
+        (nn.ConvTranspose1d, (2, 4, 5), {"kernel_size": 4, "stride": 3, "padding": 2, "output_padding": 1}),
+        (nn.ConvTranspose2d, (2, 4, 4, 5), {"kernel_size": 3, "stride": 2, "padding": 3, "groups": 2}),
+        (nn.ConvTranspose3d, (1, 2, 3, 2, 3), {"kernel_size": 2, "stride": 2, "dilation": 2}),
+    ],
+)
+def test_convolutions_of_integers_equal_torch(kind, shape, parts):
+    generator = torch.Generator().manual_seed(0)
+    layer = kind(shape[1], 6, **parts)
+    with torch.no_grad():
+        for one in layer.parameters():
+            one.copy_(torch.randint(-8, 9, one.shape, generator=generator))
+    x = torch.randint(-8, 9, shape, generator=generator).float()
+    gradient = torch.randint(-8, 9, layer(x).shape, generator=generator).float()
+    wanted = _step(layer, x, gradient)
+    layer.zero_grad()
+    with golden.emulate(FP32, strict=True):
+        found = _step(layer, x, gradient)
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("parts", list(itertools.product([2, (4, 2)], [None, 1, 3], [0, 1], [False, True])))
+def test_average_pooling_of_integers_equals_torch(parts):
+    kernel, stride, padding, ceil = parts
+    x = torch.randint(-8, 9, (2, 3, 9, 7), generator=torch.Generator().manual_seed(0)).float().mul(64)
+
+    def run():
+        given = x.clone().requires_grad_()
+        y = F.avg_pool2d(given, kernel, stride, padding, ceil, divisor_override=8)
+        y.backward(torch.arange(float(y.numel())).reshape(y.shape))
+        return y.detach(), given.grad, F.avg_pool2d(x, kernel, stride, padding, ceil, False)
+
+    wanted = run()
+    with golden.emulate(FP32, strict=True):
+        found = run()
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("order", ["sequential", "pairwise", "exact"])
+def test_sum_has_order_of_policy(order):
+    fmt = parse("e5m2")
+    x = _numbers(fmt, 37)
+    with golden.emulate(f"e5m2*e5m2+e6m5.rz, elementwise=e5m2.rn, reductions={order}"):
+        found = float(x.float().sum())
+    acc = parse("e6m5")
+
+    def add(a, b):
+        return acc.decode(acc.encode(Fraction(a) + Fraction(b), "rz"))
+
+    values = x.tolist()
+    if order == "exact":
+        wanted = acc.decode(acc.encode(sum(map(Fraction, values)), "rz"))
+    elif order == "sequential":
+        wanted = 0
+        for value in values:
+            wanted = add(wanted, value)
+    else:
+        while len(values) > 1:
+            odd = values[len(values) // 2 * 2 :]
+            values = [add(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + odd
+        wanted = values[0]
+    assert found == wanted
+
+
+def test_attention_products_equal_gemm_of_their_operands(monkeypatch):
+    compared = []
+    multiply = products.matmul
+
+    def checked(call, phase, a, b, roles, start=None):
+        found = multiply(call, phase, a, b, roles, start)
+        mac = getattr(call.policy, phase)
+        codes = golden.encode(a, mac.a), golden.encode(b, mac.b)
+        begin = None if start is None else golden.encode(start, mac.o)
+        wanted = golden.decode(golden.gemm(*codes, mac, start=begin), mac.o)
+        compared.append(torch.equal(found.double(), wanted))
+        return found
+
+    monkeypatch.setattr(products, "matmul", checked)
+    torch.manual_seed(0)
+    model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    with golden.emulate(BF16, strict=True):
+        model(torch.randn(2, 4, 8), torch.randn(2, 3, 8)).square().mean().backward()
+    assert len(compared) > 40
+    assert all(compared)
+
+
+class Mixed(nn.Module):
+    """Functional and einsum products, and many operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 5))
+        self.bilinear = nn.Bilinear(3, 3, 2)
+        self.linear = nn.Linear(5, 3)
+        self.norm = nn.BatchNorm1d(5)
+
+    def forward(self, x):
+        y = self.norm(torch.einsum("bi,ij->bj", x, self.weight))
+        y = F.silu(y) * torch.sigmoid(y) + y**3
+        z = self.linear(y).tanh()
+        parts = [self.bilinear(z, z).mean(), y.std(), torch.logsumexp(y, -1).sum(), F.softplus(y).prod(1).sum()]
+        parts += [y.cumsum(0).var(), F.mse_loss(z, z * 0.5), F.hardswish(y).sum(), torch.outer(z[0], z[1]).norm()]
+        parts += [F.max_pool1d(y.unsqueeze(0), 3, 1).sum(), F.embedding(torch.tensor([1, 1, 0]), self.weight).sum()]
+        return torch.stack(parts).sum()
+
+
+PROGRAMS = {
+    "lstm": lambda: (nn.LSTM(4, 6, 2, bidirectional=True), lambda m: m(torch.randn(5, 2, 4))[0].square().sum()),
+    "gru": lambda: (nn.GRU(4, 6, 2), lambda m: m(torch.randn(5, 2, 4))[0].square().sum()),
+    "mixed": lambda: (Mixed(), lambda m: m(torch.randn(6, 4))),
+    "encoder": lambda: (
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+        lambda m: m(torch.randn(2, 4, 8)).square().mean(),
+    ),
+}
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_program_runs_strictly_to_the_same_bits(name, optimizer):
+    found = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model, loss = PROGRAMS[name]()
+        steps = optimizer(model.parameters(), lr=0.01)
+        with golden.emulate(BF16, strict=True, values=True) as run:
+            loss(model).backward()
+            steps.step()
+        found.append([one.detach().clone() for one in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    # Parameters after a step in bf16 are numbers of bf16.
+    assert all(torch.equal(one, one.bfloat16().float()) for one in found[0])
+    report = run.report()
+    assert report.share == 1
+    assert not report.in_torch
+    assert {"forward", "input_gradient", "weight_gradient", "update"} <= {row.phase for row in report.rows}
+
+
+def test_report_names_operations_in_torch():
+    with golden.emulate("bf16*bf16+fp32.rn") as run:
+        torch.fft.rfft(torch.randn(8)).abs()
+        torch.randn(2, 3) @ torch.randn(3, 4)
+        torch.randn(3).exp()
+    report = run.report()
+    assert {row.operation for row in report.in_torch} >= {"_fft_r2c", "exp"}
+    assert next(row.macs for row in report.rows if row.operation == "mm") == 24
+    assert report.share == 1
+    assert json.loads(report.json())["share"] == 1
+    assert "test_emulate.py" in str(report)
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16*bf16+fp32.rn"])
+def test_strict_refuses_torch_arithmetic(policy):
+    with pytest.raises(RuntimeError, match=r"elementwise|forward"), golden.emulate(policy, strict=True):
+        (torch.randn(2, 3) @ torch.randn(3, 4)).exp()
+
+
+def test_policy_by_module_and_operation():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    rules = {"aten.mm": "fp32", "1": "e5m2*e5m2+e6m5.rn", "*": "bf16*bf16+fp32.rn"}
+    with golden.emulate(rules) as run:
+        model(torch.randn(2, 4)) @ torch.randn(4, 2)
+    found = {(row.module, row.operation): row.arithmetic for row in run.report().rows}
+    assert found["0", "addmm"] == "bf16*bf16+fp32.rn"
+    assert found["1", "addmm"] == "e5m2*e5m2+e6m5.rn"
+    assert found["", "mm"] == "fp32"
+
+
+def test_stochastic_rounding_follows_seed():
+    x = torch.rand(64)
+
+    def run(seed):
+        with golden.emulate("e5m2*e5m2+e6m5.sr8, elementwise=e5m2.sr4", seed=seed):
+            return torch.stack([x + x, x * x, x.reshape(8, 8) @ x.reshape(8, 8)[:, :1].expand(8, 8)][:2])
+
+    assert torch.equal(run(1), run(1))
+    assert not torch.equal(run(1), run(2))
+    with golden.emulate("e5m2*e5m2+e6m5.rn, elementwise=e5m2.sr4"):
+        x = golden.decode(golden.encode(x, "e5m2"), "e5m2").float()
+        assert not torch.equal(x * x, x * x)
+
+
+def test_emulation_ends_after_exception():
+    fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
+    with pytest.raises(ZeroDivisionError), golden.emulate(BF16):
+        1 / 0  # noqa: B018  # raises
+    x = torch.full((3,), 1 + 2.0**-20)
+    assert torch.equal(x * x, x.double().square().float())
+    assert (torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled) == (fast, onednn)
+    found = []
+    with golden.emulate(BF16):
+        thread = threading.Thread(target=lambda: found.append(x * x))
+        thread.start()
+        thread.join()
+    assert torch.equal(found[0], x.double().square().float())
+
+
+def test_emulate_decorates_function():
+    @golden.emulate(BF16)
+    def square(x):
+        return x * x
+
+    x = torch.full((3,), 1 + 2.0**-7)
+    assert torch.equal(square(x), (x * x).bfloat16().float())
+    assert not torch.equal(square(x), x * x)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0]),
+        torch.empty(0, 3),
+        torch.tensor(1.3),
+        torch.randn(4, 6)[::2, ::3].T,
+        torch.randn(5, dtype=torch.float64),
+        torch.randn(5, dtype=torch.bfloat16),
+    ],
+)
+def test_elementwise_takes_tensors_of_all_kinds(x):
+    # The exact result in binary64, rounded once; torch gives it for numbers of bf16.
+    rounded = x.bfloat16()
+    with golden.emulate(BF16, strict=True):
+        product, total = x * x, x.clone().add_(1)
+    assert product.dtype == x.dtype
+    assert product.stride() == (x * x).stride()
+    torch.testing.assert_close(product, (rounded * rounded).to(x.dtype), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(total, (rounded + 1).to(x.dtype), rtol=0, atol=0, equal_nan=True)
+
+
+def test_emulate_differentiates_twice():
+    x = torch.randn(4, 3, requires_grad=True)
+    with golden.emulate(BF16, strict=True):
+        (first,) = torch.autograd.grad((x @ x.T).square().sum(), x, create_graph=True)
+        first.square().sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_emulate_takes_long_sums():
+    x = torch.ones(1, 65536)
+    with golden.emulate("bf16*bf16+bf16.rn, elementwise=bf16.rn", strict=True):
+        # Sums of ones end at 2^8, at which the last place is 2.
+        assert float(x @ x.T) == 256
+        assert float(x.sum()) == 256
+
+
+def test_views_and_operations_in_place_share_memory():
+    with golden.emulate(BF16, strict=True):
+        x = torch.ones(2, 3)
+        x[0].mul_(3)
+        x.T[1].add_(1)
+        out = torch.empty(2, 3)
+        torch.add(x, 1, out=out)
+    assert x.tolist() == [[3, 4, 3], [1, 2, 1]]
+    assert torch.equal(out, x + 1)
+
+
+def test_checkpoint_repeats_forward_arithmetic():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    x = torch.randn(2, 4, requires_grad=True)
+    with golden.emulate("e5m2*e5m2+e6m5.rn, elementwise=bf16.rn") as run:
+        torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward()
+    calls = Counter()
+    for row in run.report().rows:
+        calls[row.phase, row.operation] += row.calls
+    # The last product need not run again.
+    assert calls["forward", "addmm"] == 3
+    assert calls["input_gradient", "mm"] == calls["weight_gradient", "mm"] == 2
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "bf16*bf16+fp32.rn, elementwise=rn",
+        "bf16*bf16+fp32.rn, elementwise=posit32",
+        "bf16*bf16+fp32.rn, reductions=backwards",
+    ],
+)
+def test_emulate_refuses_invalid_policy(policy):
+    with pytest.raises(ValueError, match=r"elementwise|reduction"):
+        golden.emulate(policy)
+
+
+def test_layers_refuse_arithmetic_of_programs():
+    with pytest.raises(ValueError, match=r"golden\.emulate"):
+        convert(nn.Linear(2, 2), BF16)
+
+
+def test_policy_of_program_prints_and_parses():
+    text = "bf16*bf16+fp32.rn, elementwise=bf16.rn, functions=fp16.rn, reductions=fp32.rn pairwise, optimizer=fp32.rn"
+    assert str(Policy.parse(text)) == text
+    assert mix(1) != mix(2)
