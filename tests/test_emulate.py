@@ -48,7 +48,7 @@ EXACT = {
 def test_elementwise_rounds_exact_result_once(text, rounding):
     fmt = parse(text)
     cast = Cast.parse(f"{text}.{rounding}")
-    x, y = _numbers(fmt, 300), _numbers(fmt, 300, 1)
+    x, y = _numbers(fmt, 150), _numbers(fmt, 150, 1)
     for name, exact in EXACT.items():
         found = compute(name, (x, y), cast, 5, torch.float64)
         random = words(5, 4, tuple(x.shape), x.device) if cast.rounding.bits else torch.zeros(len(x), dtype=torch.int64)
@@ -73,27 +73,31 @@ def test_square_root_rounds_exact_result_once(text, rounding):
         assert z == fmt.decode(fmt.encode(value, cast.rounding))
 
 
-@pytest.mark.parametrize("rounding", ["rn", "rz", "ru", "ro"])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @pytest.mark.parametrize("text", ["e4m3fn", "e5m2"])
-def test_function_rounds_correctly_for_all_codes(text, name, rounding):
-    fmt, cast = parse(text), Cast.parse(f"{text}.{rounding}")
+def test_function_rounds_correctly_for_all_codes(text, name):
+    fmt = parse(text)
     x = _numbers(fmt, 1 << 12).unique()
-    found = compute(name, (x,), cast, 0, torch.float64)
-    for a, z in zip(x.tolist(), found.tolist(), strict=True):
-        with mpmath.workprec(4000):
+    roundings = ["rn", "rz", "ru", "ro"]
+    found = [compute(name, (x,), Cast.parse(f"{text}.{one}"), 0, torch.float64).tolist() for one in roundings]
+    for place, a in enumerate(x.tolist()):
+        with mpmath.workprec(1500):
             try:
                 value = FUNCTIONS[name][0](mpmath.mpf(a))
             except (ValueError, ZeroDivisionError):
                 continue
             if isinstance(value, mpmath.mpc) or mpmath.isnan(value) or mpmath.isinf(value) or a == 0:
                 continue
-            exact = Fraction(int(mpmath.sign(value)) * value.man_exp[0]) * Fraction(2) ** value.man_exp[1]
+            significand, exponent = value.man_exp
+            # Far beyond the range of the formats, whose results do not depend on the number.
+            exponent = max(min(exponent, 1000), -10000)
+            exact = int(mpmath.sign(value)) * significand * Fraction(2) ** exponent
         if name in LIMITS and exact.numerator.bit_length() < 60:
-            # As close to its limit as 4,000 bits show; the next test is about these.
+            # As close to its limit as 1,500 bits show; the next test is about these.
             continue
-        wanted = fmt.decode(fmt.encode(exact, cast.rounding))
-        assert z == wanted or (math.isnan(z) and str(wanted) == "nan"), (name, a)
+        for rounding, results in zip(roundings, found, strict=True):
+            wanted, z = fmt.decode(fmt.encode(exact, rounding)), results[place]
+            assert z == wanted or (math.isnan(z) and str(wanted) == "nan"), (name, a, rounding)
 
 
 def test_function_does_not_reach_its_limit():
@@ -243,8 +247,8 @@ class Mixed(nn.Module):
 
 
 PROGRAMS = {
-    "lstm": lambda: (nn.LSTM(4, 6, 2, bidirectional=True), lambda m: m(torch.randn(5, 2, 4))[0].square().sum()),
-    "gru": lambda: (nn.GRU(4, 6, 2), lambda m: m(torch.randn(5, 2, 4))[0].square().sum()),
+    "lstm": lambda: (nn.LSTM(4, 6, bidirectional=True), lambda m: m(torch.randn(3, 2, 4))[0].square().sum()),
+    "gru": lambda: (nn.GRU(4, 6, 2), lambda m: m(torch.randn(3, 2, 4))[0].square().sum()),
     "mixed": lambda: (Mixed(), lambda m: m(torch.randn(6, 4))),
     "encoder": lambda: (
         nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),

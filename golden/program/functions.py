@@ -31,7 +31,7 @@ SMALLEST = 5e-324
 """Smallest number of binary64."""
 
 UNCERTAIN, ERROR = 7, 8
-"""Last bits of torch's results that may be wrong, and the largest error of these in ulp. Rounding to a format of up to 16
+"""Last bits of torch's results that may be wrong, and their largest error in ulp. Rounding to a format of up to 16
 bits looks at fewer than 46 bits of a result."""
 
 IMPRECISE = frozenset({"gelu", "gelu_tanh", "softplus"})
