@@ -1,5 +1,6 @@
 """Emulation of whole programs: products as layers compute them, other operations against exact results."""
 
+import functools
 import itertools
 import json
 import math
@@ -257,14 +258,21 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+OPTIMIZERS = {
+    "AdamW": torch.optim.AdamW,
+    "Adam with lists": functools.partial(torch.optim.Adam, foreach=True),
+    "SGD": functools.partial(torch.optim.SGD, momentum=0.9),
+}
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_program_runs_strictly_to_the_same_bits(name, optimizer):
     found = []
     for _ in range(2):
         torch.manual_seed(0)
         model, loss = PROGRAMS[name]()
-        steps = optimizer(model.parameters(), lr=0.01)
+        steps = OPTIMIZERS[optimizer](model.parameters(), lr=0.01)
         with golden.emulate(BF16, strict=True, values=True) as run:
             loss(model).backward()
             steps.step()
@@ -335,6 +343,27 @@ def test_emulation_ends_after_exception():
         thread.start()
         thread.join()
     assert torch.equal(found[0], x.double().square().float())
+
+
+def test_emulate_sees_compiled_and_inference_code():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    x = torch.randn(2, 4)
+    compiled = torch.compile(model)
+    compiled(x)
+    with golden.emulate(BF16, strict=True) as run, torch.inference_mode():
+        wanted = model(x)
+        assert torch.equal(compiled(x), wanted)
+    assert sum(row.calls for row in run.report().rows if row.operation == "addmm") == 2
+
+
+def test_emulate_nests():
+    x = torch.full((3,), 1 + 2.0**-7)
+    rounded = (x * x).bfloat16().float()
+    with golden.emulate(BF16) as run:
+        with run:
+            assert torch.equal(x * x, rounded)
+        assert torch.equal(x * x, rounded)
+    assert not torch.equal(x * x, rounded)
 
 
 def test_emulate_decorates_function():

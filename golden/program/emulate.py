@@ -77,7 +77,7 @@ class emulate(contextlib.ContextDecorator):  # a context manager, named as a ver
         self.policies = {pattern: Policy.parse(one) for pattern, one in given.items()}
         self.strict, self.seed, self.values = strict, check_seed(seed), values
         self._report = Report()
-        self._stack = contextlib.ExitStack()
+        self._stacks: list[contextlib.ExitStack] = []
         self._mode = _Mode(self)
 
     def report(self) -> Report:
@@ -89,11 +89,11 @@ class emulate(contextlib.ContextDecorator):  # a context manager, named as a ver
             stack.enter_context(_composite())
             stack.enter_context(self._mode.tracking())
             stack.enter_context(self._mode)
-            self._stack = stack.pop_all()
+            self._stacks.append(stack.pop_all())
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+        self._stacks.pop().__exit__(*error)
 
     def policy_for(self, module: str, operation: str) -> Policy | None:
         """Policy of an operation at a module; None if no pattern names it."""
@@ -235,11 +235,14 @@ class _Mode(TorchDispatchMode):
         packet = getattr(torch.ops.aten, base + "_" * in_place, None)
         if packet is None:
             return self._in_torch(func, f"_foreach_{base}", args, kwargs)
+        if base in ("addcmul", "addcdiv") and len(args) > 3:
+            # Only in lists this factor has no name.
+            *args, kwargs["value"] = args
         found = []
         for place in range(len(args[0])):
-            one = [given[place] if isinstance(given, (list, tuple)) else given for given in args]
+            one = [_item(given, place) for given in args]
             with self:
-                found.append(packet(*one, **kwargs))
+                found.append(packet(*one, **{name: _item(given, place) for name, given in kwargs.items()}))
         return None if in_place else found
 
     def _phase(self) -> str:
@@ -268,8 +271,8 @@ class _Mode(TorchDispatchMode):
         if node is None:
             if len(self.places) > PLACES:
                 self.places = dict(list(self.places.items())[PLACES // 2 :])
-            # Autograd numbers an operation before it runs.
-            self.places[_get_sequence_nr() - 1] = place
+            # Autograd numbers an operation before it runs; operations without gradients follow under the same number.
+            self.places.setdefault(_get_sequence_nr() - 1, place)
         self.calls += 1
         key = mix(self.owner.seed, self.calls, 1)
         return Site(policy, base, self._phase(), place, node, key, self._record, self._is_weight, self.repeated)
@@ -296,6 +299,10 @@ class _Mode(TorchDispatchMode):
     def _is_weight(self, x: Tensor) -> bool:
         storage = x.untyped_storage()
         return self.parameters.get(storage.data_ptr()) == storage.nbytes()
+
+
+def _item(given: Any, place: int) -> Any:
+    return given[place] if isinstance(given, (list, tuple)) else given
 
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd

@@ -351,12 +351,18 @@ def _pow(site: Site, x: Any, y: Any) -> Any:
     return site.element("pow", x, y)
 
 
-def _unary(name: str) -> Handler:
-    return lambda site, x: site.element(name, x)
+def _function(name: str) -> Handler:
+    return lambda site, *operands: site.element(name, *operands)
 
 
-for _name in FUNCTIONS:
-    HANDLERS[_name] = _unary(_name)
+IN_BINARY64 = (
+    *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "digamma", "erfinv", "i0", "lgamma", "sinh", "tan"),
+    *("atan2", "hypot"),
+)
+"""Functions without tables: results of torch in binary64, with errors of a few ulp of binary64, are rounded."""
+
+for _name in (*FUNCTIONS, *IN_BINARY64):
+    HANDLERS[_name] = _function(_name)
 del HANDLERS["gelu_tanh"]
 
 
