@@ -75,7 +75,7 @@ def test_square_root_rounds_exact_result_once(text, rounding):
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-@pytest.mark.parametrize("text", ["e4m3fn", "e5m2"])
+@pytest.mark.parametrize("text", [pytest.param("e4m3fn", marks=pytest.mark.slow), "e5m2"])
 def test_function_rounds_correctly_for_all_codes(text, name):
     fmt = parse(text)
     x = _numbers(fmt, 1 << 12).unique()

@@ -140,7 +140,8 @@ class _Mode(TorchDispatchMode):
         def enter(module: nn.Module, _: Any) -> None:
             if threading.get_ident() == thread:
                 if not self.modules:
-                    self.names = {id(one): name for name, one in module.named_modules()}
+                    # A compiled module has the module itself as a part.
+                    self.names = {id(one): name.replace("_orig_mod.", "") for name, one in module.named_modules()}
                 self.modules.append(self.names.get(id(module), type(module).__name__))
 
         def leave(*_: Any) -> None:
