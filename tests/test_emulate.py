@@ -398,6 +398,18 @@ def test_elementwise_takes_tensors_of_all_kinds(x):
     torch.testing.assert_close(total, (rounded + 1).to(x.dtype), rtol=0, atol=0, equal_nan=True)
 
 
+def test_real_results_of_integers_are_rounded():
+    x = torch.arange(1, 5)
+    with golden.emulate("e5m2*e5m2+e6m5.rn, elementwise=e5m2.rn", strict=True) as run:
+        found = x / 3, x * 0.3
+        assert (x + x).tolist() == [2, 4, 6, 8]
+    for numbers, exact in zip(
+        found, (x.double() / 3, x * float(golden.decode(golden.encode(0.3, "e5m2"), "e5m2"))), strict=True
+    ):
+        assert torch.equal(numbers.double(), golden.decode(golden.encode(exact, "e5m2"), "e5m2"))
+    assert len(run.report().rows) == 2
+
+
 def test_emulate_differentiates_twice():
     x = torch.randn(4, 3, requires_grad=True)
     with golden.emulate(BF16, strict=True):

@@ -63,10 +63,11 @@ class emulate(contextlib.ContextDecorator):  # a context manager, named as a ver
     -----
     Matrix products and convolutions have the order and the bits of `halfulp.golden.gemm`. Element-wise operations round
     their operands to the format, and their exact result once. Functions are correctly rounded in formats of up to 16
-    bits; in wider formats binary64 with an error of a few ulp is rounded. Sums start from the first element. Operations
-    that are compositions, such as softmax or a normalisation, are computed as torch decomposes them, and each part is
-    rounded. Data movement, comparisons and random numbers are not changed. Composite attention takes the place of fused
-    kernels, and oneDNN is off.
+    bits; in wider formats a result in binary64, with an error of a few ulp of binary64, is rounded. Sums start from the
+    first element. Compositions, such as softmax or a normalisation, are computed as torch decomposes them, and each
+    part is rounded. Data movement, comparisons, random numbers and conversions between types of torch stay as they are.
+    Attention and recurrent cells run as separate operations, without fused kernels and oneDNN. Other threads are not
+    emulated.
     """
 
     def __init__(self, policy: Rules, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
@@ -176,7 +177,10 @@ class _Mode(TorchDispatchMode):
         if func.is_view or base in EXACT or name in EXACT:
             return func(*args, **kwargs)
         if not any(is_real(one) for one in tree_leaves((args, kwargs))):
-            return func(*args, **kwargs)
+            found = func(*args, **kwargs)
+            # Integers may have real results, such as quotients.
+            if base not in HANDLERS or not is_real(found):
+                return found
         if base.startswith("_foreach_"):
             return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
         out = kwargs.pop("out", None)

@@ -166,7 +166,6 @@ EXACT = frozenset(
         "reflection_pad3d",
         "relu",
         "relu6",
-        "remainder",
         "repeat",
         "repeat_interleave",
         "replication_pad1d",
