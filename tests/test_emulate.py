@@ -330,6 +330,31 @@ def test_stochastic_rounding_follows_seed():
         assert not torch.equal(x * x, x * x)
 
 
+def test_report_has_a_row_for_each_gradient_of_a_convolution():
+    layer, x = nn.Conv2d(2, 3, 3), torch.randn(1, 2, 5, 5, requires_grad=True)
+    with golden.emulate("bf16*bf16+fp32.rn, elementwise=bf16.rn", values=True) as run:
+        layer(x).sum().backward()
+    rows = {row.phase: row.macs for row in run.report().rows if row.kind == "product"}
+    assert rows == dict.fromkeys(["forward", "input_gradient", "weight_gradient"], 3 * 9 * 2 * 9)
+    policy = Policy.of("bf16*bf16+fp32.rn", input_gradient="fp32", elementwise="bf16.rn")
+    with pytest.raises(RuntimeError, match="input_gradient"), golden.emulate(policy, strict=True):
+        layer(x).sum().backward()
+
+
+def test_weight_first_and_bias_give_the_same_sums():
+    torch.manual_seed(0)
+    weight, x, bias = nn.Parameter(torch.randn(3, 4)), torch.randn(4, 5), torch.randn(5)
+    policy = "e5m2*e4m3fn+e6m5.rn, elementwise=bf16.rn"
+    with golden.emulate(policy):
+        found = torch.addmm(bias, weight, x), torch.addmm(bias, weight.detach().clone(), x)
+    # A parameter is operand b, wherever it stands.
+    codes = golden.encode(x.T, "e5m2"), golden.encode(weight.detach().T, "e4m3fn")
+    start = golden.encode(bias.detach().unsqueeze(1), "e6m5")
+    wanted = golden.decode(golden.gemm(*codes, "e5m2*e4m3fn+e6m5.rn", start=start), "e6m5")
+    assert torch.equal(found[0].detach().T.double(), wanted)
+    assert not torch.equal(found[0], found[1])
+
+
 def test_emulation_ends_after_exception():
     fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
     with pytest.raises(ZeroDivisionError), golden.emulate(BF16):

@@ -36,7 +36,7 @@ PLACES = 1 << 18
 """Number of forward operations whose places are remembered for backward passes."""
 
 
-class emulate(contextlib.ContextDecorator):  # a context manager, named as a verb like torch.no_grad
+class emulate(contextlib.ContextDecorator):
     """Compute every operation of torch code in the arithmetic of a policy: forward, backward and optimiser.
 
     As a context manager or a decorator; the code inside is that of any library, unchanged.
@@ -87,8 +87,9 @@ class emulate(contextlib.ContextDecorator):  # a context manager, named as a ver
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_composite())
-            stack.enter_context(self._mode.tracking())
+            if not self._stacks:
+                stack.enter_context(_composite())
+                stack.enter_context(self._mode.tracking())
             stack.enter_context(self._mode)
             self._stacks.append(stack.pop_all())
         return self

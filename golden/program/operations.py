@@ -251,8 +251,8 @@ def _matmul(site: Site, a: Tensor, b: Tensor, start: Tensor | None) -> Tensor:
     macs = math.prod(a.shape) * b.shape[-1]
     where = site.product(phase, macs)
     if swapped:
-        turned = products.matmul(where.call, phase, b.mT, a.mT, roles, None if start is None else start.mT)
-        return where.done(turned.mT)
+        begin = None if start is None else start.expand(*a.shape[:-1], b.shape[-1]).mT
+        return where.done(products.matmul(where.call, phase, b.mT, a.mT, roles, begin).mT)
     return where.done(products.matmul(where.call, phase, a, b, roles, start))
 
 
@@ -292,10 +292,16 @@ def _convolution(site: Site, x: Tensor, w: Tensor, bias: Tensor | None, *geometr
 def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, *parts: Any) -> Any:
     *geometry, needs = parts
     shape = Geometry.of(w, geometry)
-    where = site.product("weight_gradient" if needs[1] else "input_gradient", 0)
-    found = products.convolution_gradients(gradient, x, w, where.use, shape, list(needs))
-    where.macs = math.prod(gradient.shape) * math.prod(w.shape) // shape.outputs(w) * sum(needs[:2])
-    where.done(next(one for one in found if one is not None))
+    macs = math.prod(gradient.shape) * math.prod(w.shape) // shape.outputs(w)
+    found: list[Tensor | None] = [None, None, None]
+    # One row of the report for each product.
+    for phase, places in (("input_gradient", [0]), ("weight_gradient", [1, 2])):
+        asked = [place in places and needs[place] for place in range(3)]
+        if any(asked):
+            where = site.product(phase, macs * (asked[0] or asked[1]))
+            made = products.convolution_gradients(gradient, x, w, where.use, shape, asked)
+            where.done(next(one for one in made if one is not None))
+            found = [old if new is None else new for old, new in zip(found, made, strict=True)]
     return tuple(found)
 
 
