@@ -52,7 +52,7 @@ def key_of_use(state: Tensor, evaluation: str) -> int:
 
 
 def repeats() -> bool:
-    """True inside a region that is computed again in a backward pass."""
+    """Return True inside a region that a backward pass recomputes."""
     return _regions()[1] is not None
 
 

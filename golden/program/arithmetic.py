@@ -21,7 +21,7 @@ SPLIT = float(2**27 + 1)
 
 
 def _odd(result: Tensor, error: Tensor) -> Tensor:
-    """Round to odd: ``result`` is to nearest, and ``error`` has the sign of the exact result less ``result``."""
+    """Round to odd a result that is rounded to nearest; ``error`` has the sign of exact minus rounded result."""
     word = result.view(torch.int64)
     inexact = (error != 0) & result.isfinite() & ~error.isnan()
     # A result that was rounded away from zero has an error of the other sign; one less is its truncation.

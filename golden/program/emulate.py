@@ -30,7 +30,7 @@ from .site import UPDATE, Place, Site, address
 
 _HERE = (Path(__file__), Path(__file__).resolve())
 _OURS = (str(Path(torch.__file__).parent), *(str(path.parents[1]) for path in _HERE), "<eval", "<frozen")
-"""Beginnings of the paths of files that are no part of a program."""
+"""Path prefixes of files outside the emulated program."""
 
 PLACES = 1 << 18
 """Number of forward operations whose places are remembered for backward passes."""
@@ -82,7 +82,7 @@ class emulate(contextlib.ContextDecorator):
         self._mode = _Mode(self)
 
     def report(self) -> Report:
-        """Report of all operations that ran in the context."""
+        """Return the report of all operations that ran in the context."""
         return self._report
 
     def __enter__(self) -> Self:
@@ -98,7 +98,7 @@ class emulate(contextlib.ContextDecorator):
         self._stacks.pop().__exit__(*error)
 
     def policy_for(self, module: str, operation: str) -> Policy | None:
-        """Policy of an operation at a module; None if no pattern names it."""
+        """Return the policy of an operation at a module, or None if no pattern names it."""
         for pattern, policy in self.policies.items():
             name = f"aten.{operation}" if pattern.startswith("aten.") else module
             if fnmatch.fnmatchcase(name, pattern):
@@ -108,7 +108,7 @@ class emulate(contextlib.ContextDecorator):
 
 @contextlib.contextmanager
 def _composite() -> Iterator[None]:
-    """Have torch compute attention, encoders and recurrent cells from operations that a mode sees."""
+    """Turn off fused kernels of attention, encoders and recurrent cells, which a dispatch mode does not see."""
     fast_path, onednn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
@@ -136,7 +136,7 @@ class _Mode(TorchDispatchMode):
 
     @contextlib.contextmanager
     def tracking(self) -> Iterator[None]:
-        """Follow modules and steps of optimisers in this thread."""
+        """Track running modules and optimiser steps of this thread."""
         thread = threading.get_ident()
 
         def enter(module: nn.Module, _: Any) -> None:
@@ -257,7 +257,7 @@ class _Mode(TorchDispatchMode):
         return "backward" if self._node() is not None else "forward"
 
     def _node(self) -> Any:
-        """Node of autograd in a backward pass; a region that is computed again is a forward pass."""
+        """Return the running node of autograd; None in forward passes and in recomputed regions."""
         node = torch._C._current_autograd_node()
         return None if node is None or self.modules or repeats() else node
 
@@ -315,13 +315,13 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def _functional(func: Any, base: str) -> Any:
-    """Variant of an operation that changes no operand."""
+    """Return the variant of an operation that changes no operand."""
     packet = getattr(torch.ops.aten, base, None)
     return getattr(packet, func._overloadname, None) if packet is not None else None
 
 
 def _source() -> str:
-    """File and line of the program that called torch."""
+    """Return file and line of the program that called torch."""
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename

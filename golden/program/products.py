@@ -25,7 +25,7 @@ UFXP1_0 = Fixed(1, 0, signed=False)
 
 
 def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str], start: Tensor | None = None) -> Tensor:
-    """Multiply matrices; ``roles`` are those of the operands (`Call.operand`), ``start`` real values."""
+    """Multiply matrices of real values in the roles of `Call.operand`; sums begin from ``start``."""
     codes = call.operand(roles[0], a).codes(phase, "a"), call.operand(roles[1], b).codes(phase, "b")
     begin = None if start is None else call.operand("bias", start).codes(phase, "o")
     return call.product(phase, *codes, torch.result_type(a, b), begin)
@@ -47,7 +47,7 @@ class Geometry:
 
     @classmethod
     def of(cls, w: Tensor, given: Sequence[Any]) -> "Geometry":
-        """Geometry of the arguments of torch's operation, in its order; one number may stand for all dimensions."""
+        """Return the geometry of the arguments of torch's operation; one number may stand for all dimensions."""
         stride, padding, dilation, transposed, output_padding, groups = given
         dims = w.dim() - 2
         each = [list(one) * dims if len(one) == 1 else list(one) for one in (stride, padding, dilation, output_padding)]
@@ -114,7 +114,7 @@ def convolution_gradients(
 
 
 def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]:
-    """Accumulator of sums in a phase, and their order; None for torch's own arithmetic."""
+    """Return accumulator and order of sums in a phase; no accumulator for torch's own arithmetic."""
     given = policy.reductions or Reduction()
     mac: MacSpec | None = getattr(policy, phase)
     if given.accumulator is not None or mac is None:
@@ -141,7 +141,7 @@ def total(x: Tensor, fmt: Format, kept: Cast | MacSpec, order: str, key: int) ->
 
 
 def as_cast(kept: Cast | MacSpec) -> Cast:
-    """Format and rounding of an accumulator."""
+    """Return format and rounding of an accumulator."""
     return Cast(kept.o, kept.rounding, kept.saturate) if isinstance(kept, MacSpec) else kept
 
 
@@ -159,7 +159,7 @@ def _pairwise(x: Tensor, cast: Cast, key: int) -> Tensor:
 
 
 def scattered(into: Tensor, places: Tensor, x: Tensor, kept: Cast | MacSpec, key: int) -> Tensor:
-    """Add rows of x, in their order, to the rows of a copy of ``into`` that ``places`` names."""
+    """Add the rows of x, in their order, to rows ``places`` of a copy of ``into``."""
     cast, sums = as_cast(kept), into.clone()
     order = places.argsort(stable=True)
     starts = places[order]

@@ -61,7 +61,7 @@ _KEY = COLUMNS[: COLUMNS.index("calls")]
 
 @dataclass
 class Report:
-    """Operations of a program; its text is a table, with those of most multiply-accumulates and elements first."""
+    """Operations of a program; its text is a table in descending order of multiply-accumulates."""
 
     rows: list[Row] = field(default_factory=list)
     _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
@@ -94,11 +94,11 @@ class Report:
         return 1 - sum(row.macs for row in self.in_torch) / everything if everything else 1.0
 
     def sorted(self) -> list[Row]:
-        """Rows, those of most multiply-accumulates and then elements first."""
+        """Return the rows in descending order of multiply-accumulates, then of results."""
         return sorted(self.rows, key=lambda row: (-row.macs, -row.elements))
 
     def json(self) -> str:
-        """Rows and share as JSON."""
+        """Return share and rows as JSON."""
         return json.dumps({"share": self.share, "rows": [asdict(row) for row in self.sorted()]}, indent=1)
 
     def write(self, path: Path | str) -> None:
@@ -118,5 +118,5 @@ def _cells(row: Row) -> Iterator[str]:
 
 
 def is_real(value: object) -> bool:
-    """True for a tensor of real or complex numbers."""
+    """Return True for a tensor of real or complex numbers."""
     return isinstance(value, Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)

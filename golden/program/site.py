@@ -34,14 +34,14 @@ class Place:
     source: str
     key: int
     factors: tuple[int, int] = (0, 0)
-    """Addresses of the two factors of a product, by which its gradients know the third tensor."""
+    """Addresses of the two factors of a product; in its gradients the other operand is the gradient."""
     weight: int | None = None
     """Index of the factor that is a parameter, if one is."""
 
 
 @dataclass
 class Product:
-    """A product that is being computed; `done` counts it."""
+    """Product in progress, counted by `done`."""
 
     site: "Site"
     phase: str
@@ -55,7 +55,7 @@ class Product:
 
     @property
     def use(self) -> Use:
-        """The same, as operators take it."""
+        """Policy, key and module as arguments of operators."""
         key = self.site.place.key
         return Use(str(self.site.policy), torch.tensor(key - (key >> 63 << 64)), self.site.place.module)
 
@@ -105,7 +105,7 @@ class Site:
     used: int = 0
 
     def next_key(self) -> int:
-        """Key of the random words of one primitive."""
+        """Return a new key of random words, for one primitive."""
         self.used += 1
         return mix(self.key, self.used)
 
@@ -163,13 +163,13 @@ class Site:
         return "input_gradient", ("gradient", "w"), swapped
 
     def _turn(self, place: int) -> int | None:
-        """Index of the factor at an address, which may be that of a region that was computed again."""
+        """Return the index of the factor at an address, also of factors in recomputed regions; None for other tensors."""
         if place in self.place.factors:
             return self.place.factors.index(place)
         return (self.repeated[place] or 0) if place in self.repeated else None
 
     def arithmetic(self, name: str) -> Cast | None:
-        """Format and rounding of an element-wise operation or function; None for torch's own arithmetic."""
+        """Return format and rounding of an element-wise operation or function, or None for torch's own arithmetic."""
         if self.phase == UPDATE:
             return self.policy.optimizer
         if name not in ARITHMETIC and self.policy.functions is not None:
@@ -204,7 +204,7 @@ class Site:
 
     @property
     def sum_phase(self) -> str:
-        """Phase of a sum: sums of a backward pass are gradients of weights where a layer's bias was broadcast."""
+        """Phase of a sum; in a backward pass, sums of layers and of broadcasts are gradients of weights."""
         if self.phase != "backward":
             return self.phase
         name = self.node.name() if self.node is not None else ""
@@ -216,14 +216,14 @@ class Site:
         return self.policy.optimizer if self.phase == UPDATE else self.policy.elementwise
 
     def accumulator(self) -> tuple[Cast | MacSpec | None, str]:
-        """Accumulator of sums, and their order."""
+        """Return the accumulator of sums and their order."""
         if self.phase == UPDATE:
             order = "sequential" if self.policy.reductions is None else self.policy.reductions.order
             return self.policy.optimizer, order
         return products.accumulator(self.policy, self.sum_phase)
 
     def sum(self, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-        """Sum over dimensions, in ascending order of the elements in memory of a contiguous tensor."""
+        """Sum over dimensions, in row-major order of the elements."""
         started = time.perf_counter()
         kept, order = self.accumulator()
         dims = _dims(dim, x.dim())
@@ -286,7 +286,7 @@ class Site:
 
 
 def address(x: Tensor) -> int:
-    """Address of the memory of a tensor, which its views share."""
+    """Return the address of the memory of a tensor, which its views share."""
     return x.untyped_storage().data_ptr()
 
 
@@ -302,14 +302,14 @@ def _tensor(value: Any) -> Tensor:
 
 
 def _result_dtype(name: str, operands: tuple[Any, ...]) -> torch.dtype:
-    """Type of the result of an element-wise operation."""
+    """Return the type of the result of an element-wise operation."""
     kind = KIND.DEFAULT if name in ("add", "sub", "mul", "pow") else KIND.INT_TO_FLOAT
     found: torch.dtype = elementwise_dtypes(*operands, type_promotion_kind=kind)[1]
     return found
 
 
 def _is_native(cast: Cast, operands: tuple[Any, ...], dtype: torch.dtype) -> bool:
-    """True if torch's own operation rounds once to the format."""
+    """Return True if torch's own operation rounds once to the format."""
     return (
         cast == Cast(FP32, RN)
         and dtype == torch.float32
