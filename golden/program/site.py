@@ -89,7 +89,7 @@ class Site:
     weights : callable
         True for a tensor of parameters.
     repeated : dict
-        Addresses of results in regions that are computed again, and indices of those that are factors of products.
+        Addresses of results in recomputed regions, with the index of each that is a factor of a product.
     """
 
     policy: Policy
@@ -163,7 +163,7 @@ class Site:
         return "input_gradient", ("gradient", "w"), swapped
 
     def _turn(self, place: int) -> int | None:
-        """Return the index of the factor at an address, also of factors in recomputed regions; None for other tensors."""
+        """Return the index of the factor at an address, recomputed factors included; None for other tensors."""
         if place in self.place.factors:
             return self.place.factors.index(place)
         return (self.repeated[place] or 0) if place in self.repeated else None
