@@ -1084,6 +1084,23 @@ def test_casts_accept_all_rounding_modes():
     assert [str(nn.Cast.parse(f"e5m2.{mode}")) for mode in MODES] == [f"e5m2.{mode}" for mode in MODES]
 
 
+@pytest.mark.parametrize("source", ["lfsr24", "lfsr3", "plateau3"])
+def test_cast_with_source_gives_bits_of_rounding_unit(source):
+    cast = nn.Cast.parse(f"int4.sr3@{source}")
+    assert str(cast) == f"int4.sr3@{source}"
+    values = golden.decode(torch.randint(256, (3, 50)), "fxp4.4")
+    state = states(9, cast.source, (), values.device)
+    random = golden.random.words(source, values.numel(), int(state), bits=3).reshape(values.shape)
+    wanted = golden.sru(golden.encode(values, "fxp4.4"), a="fxp4.4", o="int4", rounding="sr3", random=random)
+    assert torch.equal(cast.codes(values, cast.fmt, 9), wanted)
+
+
+@pytest.mark.parametrize("text", ["e5m2.rn@lfsr8", "e5m2.sr10@lfsr8", "e5m2.sr3@plateau8", "e5m2.sr3@xorshift8"])
+def test_cast_rejects_unsuitable_source(text):
+    with pytest.raises(ValueError, match=r"source|words"):
+        nn.Cast.parse(text)
+
+
 def test_policy_files_read_rules(tmp_path):
     path = tmp_path / "mixed.toml"
     path.write_text(f'mac = "{SR}"\nweights = "e5m2"\n[layers."0"]\nmac = "fp32"\n[layers."fc*"]\nbias = "sr3"\n')

@@ -8,16 +8,20 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import check_bool
+from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
+from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
 
-from .draw import words
+from .draw import states, words
 
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
 """Formats of torch's floating-point dtypes."""
 
-_ROUNDED = re.compile(r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rh|rz|ru|rd|ro|exact|sr[0-9]+)")
+_ROUNDED = re.compile(
+    r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rh|rz|ru|rd|ro|exact|sr[0-9]+)(?:@(?P<source>[a-z]+[0-9]+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -32,21 +36,25 @@ class Cast:
         Rounding to ``fmt``, or without it to the operand or accumulator format.
     saturate : bool
         Overflow gives the largest finite number.
+    source : Lfsr or Plateau, optional
+        Hardware source of the random words: one rounding unit processes the elements of each tensor in row-major order,
+        from a random state of the source. Default: independent words.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter has the wrong type, or the rounding is ``exact``.
+        If a parameter has the wrong type, the rounding is ``exact``, or the source does not suit the rounding.
 
     Notes
     -----
-    ``str()`` returns a text such as ``rn``, ``sr3.sat`` or ``e5m2.rn``, which `Cast.parse` reads. In texts, ``e5m2``
-    is short for ``e5m2.rn``.
+    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn`` or ``int8.sr3@plateau3``, which `Cast.parse`
+    reads. In texts, ``e5m2`` is short for ``e5m2.rn``.
     """
 
     fmt: Format | None = None
     rounding: Rounding = RN
     saturate: bool = False
+    source: Source | None = None
 
     def __post_init__(self) -> None:
         if self.fmt is not None and not isinstance(self.fmt, Format):
@@ -56,10 +64,13 @@ class Cast:
         check_bool("saturate", self.saturate)
         if self.rounding == EXACT:
             raise ValueError("rounding of a cast must not be exact; use rn or another rounding")
+        if self.source is not None:
+            check_source(self.source, [self.rounding.bits] if self.rounding.bits else [])
 
     def __str__(self) -> str:
         fmt = "" if self.fmt is None else f"{self.fmt}."
-        return f"{fmt}{self.rounding}{'.sat' if self.saturate else ''}"
+        source = "" if self.source is None else f"@{self.source}"
+        return f"{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}"
 
     @classmethod
     def parse(cls, text: "str | Cast") -> "Cast":
@@ -70,12 +81,13 @@ class Cast:
             raise TypeError(f"cast must be a Cast or a text such as 'e5m2.rn', not {type(text).__name__}")
         joined = "".join(text.split())
         rest = joined.removesuffix(".sat")
-        if match := _ROUNDED.fullmatch(rest):
-            fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
-        else:
-            fmt, rounding = rest, RN
+        fmt: str | None = rest
+        rounding, source = RN, None
         try:
-            return cls(None if fmt is None else parse(fmt), rounding, rest != joined)
+            if match := _ROUNDED.fullmatch(rest):
+                fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
+                source = match["source"] and parse_source(match["source"])
+            return cls(None if fmt is None else parse(fmt), rounding, rest != joined, source or None)
         except ValueError as error:
             raise ValueError(
                 f"invalid cast {text!r}: expected rn, e5m2.rn or e5m2.sr3.sat, for example ({error})"
@@ -83,7 +95,13 @@ class Cast:
 
     def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
         """Round values to a format with the words of a key and encode them."""
-        random = words(key, self.rounding.bits, tuple(values.shape), values.device) if self.rounding.bits else None
+        random = None
+        if self.rounding.bits and self.source is None:
+            random = words(key, self.rounding.bits, tuple(values.shape), values.device)
+        elif self.source is not None:
+            state = states(key, self.source, (), values.device)
+            stream = of_stream(Stream(self.source, 1), values.numel(), self.rounding.bits, state)
+            random = stream.reshape(values.shape)
         return encoded(values, fmt, self.rounding, random, self.saturate)
 
     def real(self, values: Tensor, key: int) -> Tensor:
