@@ -435,6 +435,19 @@ def test_real_results_of_integers_are_rounded():
     assert len(run.report().rows) == 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "policy"),
+    [
+        (torch.float16, BF16),
+        (torch.float64, "bf16*bf16+fp64.rn, elementwise=bf16.rn, reductions=fp64.rn pairwise"),
+    ],
+)
+def test_emulate_rejects_formats_that_would_round_twice(dtype, policy):
+    x = torch.ones(3, dtype=dtype)
+    with pytest.raises(ValueError, match="hold"), golden.emulate(policy):
+        (x + x).sum()
+
+
 def test_emulate_differentiates_twice():
     x = torch.randn(4, 3, requires_grad=True)
     with golden.emulate(BF16, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.nn.cast import Cast
+from halfulp.golden.nn.cast import Cast, check_holds
 from halfulp.golden.nn.draw import mix
 
 from .functions import FUNCTIONS, function
@@ -86,9 +86,12 @@ def compute(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: t
     dtype : torch.dtype
         Type of the result's tensor.
     """
+    assert cast.fmt is not None
+    # The error terms need operands of binary32, and a narrower result type would round a second time.
+    for needed in (torch.float32, dtype):
+        check_holds(needed, cast.fmt)
     given = [operand(value, cast, mix(key, 1 + place)) for place, value in enumerate(operands)]
     if name in FUNCTIONS:
-        assert cast.fmt is not None
         exact = function(name, given[0], cast.fmt)
     else:
         # Functions of two numbers have errors of a few ulp of binary64.

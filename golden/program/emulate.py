@@ -45,8 +45,8 @@ class emulate(contextlib.ContextDecorator):
     ----------
     policy : Policy, MacSpec, str, or mapping
         One policy for all operations, such as ``"bf16*bf16+fp32.rn, elementwise=bf16.rn"``, or policies by patterns of
-        module names and of operations such as ``"aten.softmax"``; the first match counts, and operations without a
-        match stay in torch's own arithmetic.
+        module names and of operations such as ``"aten.exp"``; the first match counts, and operations without a match
+        stay in torch's own arithmetic. Parts of a composition, such as softmax, are matched by their own names.
     strict : bool
         Raise RuntimeError for an operation that would be computed in torch's own arithmetic.
     seed : int
