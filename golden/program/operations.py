@@ -284,7 +284,7 @@ def _convolution(site: Site, x: Tensor, w: Tensor, bias: Tensor | None, *geometr
     shape = Geometry.of(w, geometry[:6])
     where = site.product("forward", 0)
     found = products.convolution(x, w, bias, where.use, shape)
-    where.macs = math.prod(found.shape) * math.prod(w.shape) // shape.outputs(w)
+    where.macs = shape.macs(x, w, found)
     return where.done(found)
 
 
@@ -292,7 +292,7 @@ def _convolution(site: Site, x: Tensor, w: Tensor, bias: Tensor | None, *geometr
 def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, *parts: Any) -> Any:
     *geometry, needs = parts
     shape = Geometry.of(w, geometry)
-    macs = math.prod(gradient.shape) * math.prod(w.shape) // shape.outputs(w)
+    macs = shape.macs(x, w, gradient)
     found: list[Tensor | None] = [None, None, None]
     # One row of the report for each product.
     for phase, places in (("input_gradient", [0]), ("weight_gradient", [1, 2])):

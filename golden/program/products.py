@@ -1,5 +1,6 @@
 """Products of a program on multiply-accumulates, and sums of elements in their accumulators."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,9 +59,9 @@ class Geometry:
         """Geometry of the convolution of prepared operands: stride, dilation and groups."""
         return [*([1] * len(self.stride) if self.transposed else self.stride), *self.dilation, self.groups]
 
-    def outputs(self, w: Tensor) -> int:
-        """Number of output channels."""
-        return w.shape[1] * self.groups if self.transposed else w.shape[0]
+    def macs(self, x: Tensor, w: Tensor, y: Tensor) -> int:
+        """Return the number of multiply-accumulates of images, kernels and result; spread zeros do not count."""
+        return math.prod((x if self.transposed else y).shape) * math.prod(w.shape[1:])
 
     def prepared(self, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return images and kernels of an equal convolution without padding."""
