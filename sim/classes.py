@@ -148,7 +148,7 @@ class Regimes:
     @cached_property
     def _of_exponent(self) -> Places:
         fmt, grid = self.fmt, Grid.of(self.fmt)
-        exponents = range(grid.quantum, grid.emax + 1)
+        exponents = range(grid.first_normal, grid.emax + 1)
         return np.array([fmt.regimes.index(fmt.regime_at(exponent)) for exponent in exponents])
 
     def places(self, codes: Codes) -> Places:
@@ -156,7 +156,7 @@ class Regimes:
         grid = Grid.of(self.fmt)
         parts = grid.parts(codes)
         number = ~(parts.zero | parts.infinite | parts.nan)
-        place = self._of_exponent[np.where(number, parts.exponent - grid.quantum, 0)]
+        place = self._of_exponent[np.where(number, parts.exponent - grid.first_normal, 0)]
         return np.where(number, parts.sign * len(self.fmt.regimes) + place, NONE)
 
 

@@ -213,8 +213,8 @@ class Grid:
         normal, two, fmt = self.first_normal, Fraction(2), self.fmt
         exponents = {normal - 1, normal, normal + 1, -1, 0, 1, self.emax - 1, self.emax}
         if fmt.regimes:
-            numbers = [fmt.regime_at(exponent) for exponent in range(self.quantum, self.emax + 1)]
-            starts = [self.quantum + place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1]]
+            numbers = [fmt.regime_at(exponent) for exponent in range(normal, self.emax + 1)]
+            starts = [normal + place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1]]
             # In a wide format, take some of the regime boundaries: those near the ends, near one, and every eighth.
             middle, step = len(starts) // 2, 1 if self.width <= 16 else 8
             exponents |= {*starts[::step], *starts[:6], *starts[middle - 3 : middle + 3], *starts[-6:]}

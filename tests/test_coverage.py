@@ -15,8 +15,10 @@ from click.testing import CliRunner
 from halfulp.golden.codec import truncate, unpack
 from halfulp.golden.raw import multiply
 from halfulp.hdl.formats import parse
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.sim import bench
+from halfulp.sim.classes import Regimes, some_codes
 from halfulp.sim.coverage import proofs, reach
 from halfulp.sim.coverage.cli import coverage as command
 from halfulp.sim.coverage.collect import Coverage
@@ -226,6 +228,19 @@ def test_bins_match_hand_worked_vectors() -> None:
         for name, label in bins.items():
             hit = [coverage.groups[name].label(int(index)) for index in np.flatnonzero(coverage.counts[name])]
             assert hit == [label], (codes, name)
+
+
+@pytest.mark.parametrize("text", ["posit8", "takum8", "takum16", "takum32"])
+def test_regimes_follow_exponents(text: str) -> None:
+    fmt = parse(text)
+    codes = some_codes(fmt)
+    for code, place in zip(codes.tolist(), Regimes(fmt).places(codes).tolist(), strict=True):
+        value = fmt.decode(code)
+        if isinstance(value, Fraction) and value != 0:
+            sign = "-" if value < 0 else "+"
+            assert Regimes(fmt).signed[place] == f"{sign} regime {fmt.regime_at(floor_log2(abs(value)))}"
+        else:
+            assert place < 0
 
 
 def test_chain_bins_start_from_held_value() -> None:
