@@ -697,14 +697,14 @@ def test_counts_name_layers_phases_and_losses():
     x = torch.tensor([[math.nan, 1e-9, 100.0, 0.0], [1.0, 1.0, 1.0, 1e3]])
     with nn.Counts() as counts:
         first(x).sum().backward()
-    kinds = ("numbers", "underflow", "overflow", "saturated", "nan_lost")
-    assert counts.rows["0", "forward", "x"] == dict(zip(kinds, (8, 1, 0, 2, 1), strict=True))
+    kinds = ("numbers", "underflow", "overflow", "saturated", "nan_lost", "pruned")
+    assert counts.rows["0", "forward", "x"] == dict(zip(kinds, (8, 1, 0, 2, 1, 0), strict=True))
     assert counts.rows["0", "weight_gradient", "x"] == counts.rows["0", "forward", "x"]
     assert counts.rows["0", "forward", "w"]["numbers"] == 4
     assert str(counts).splitlines()[0].split() == ["layer", "phase", "tensor", *kinds]
     with nn.Counts() as again:
         nn.Quantize("e5m2")(torch.tensor([1e9, 1e-9, 1.0, math.inf, -1e-9]))
-    assert again.rows["Quantize", "forward", "x"] == dict(zip(kinds, (5, 2, 1, 0, 0), strict=True))
+    assert again.rows["Quantize", "forward", "x"] == dict(zip(kinds, (5, 2, 1, 0, 0, 0), strict=True))
     with nn.Counts() as results:
         nn.Linear(2, 1, bias=False, policy="e5m2*e5m2+e4m3.rn")(torch.full((1, 2), 3e4))
     assert results.rows["", "forward", "result"]["overflow"] == 1
@@ -712,7 +712,7 @@ def test_counts_name_layers_phases_and_losses():
     assert counts.rows["0", "forward", "x"]["numbers"] == 8
     with nn.Counts() as cast:
         nn.Linear(4, 1, policy=f"{E5M2}, activations=e2m1fn.rn.sat")(torch.tensor([[7.0, 1.0, 0.1, 1e9]]))
-    assert cast.rows["", "forward", "x"] == dict(zip(kinds, (4, 1, 0, 2, 0), strict=True))
+    assert cast.rows["", "forward", "x"] == dict(zip(kinds, (4, 1, 0, 2, 0, 0), strict=True))
 
 
 def test_converted_models_each_warn_of_zeros():

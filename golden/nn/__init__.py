@@ -7,6 +7,7 @@ from .counts import Counts
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy, rules
 from .scale import LossScaler
+from .sparsity import Sparsity, register_score
 from .swap import Conversion, Swap, convert, swap_activations
 from .update import WeightUpdate
 
@@ -23,9 +24,11 @@ __all__ = [
     "PiecewiseLinear",
     "Policy",
     "Quantize",
+    "Sparsity",
     "Swap",
     "WeightUpdate",
     "convert",
+    "register_score",
     "rules",
     "swap_activations",
 ]

@@ -91,8 +91,8 @@ class PiecewiseLinear(Stateful):
         if self.rounding == EXACT:
             table.check_exact()
         self.cast = Cast.parse(cast)
-        if self.cast.fmt is not None:
-            raise ValueError(f"cast must not have a format, as {self.cast} has; elements are rounded to {table.fmt}")
+        if not self.cast.plain:
+            raise ValueError(f"cast must be a rounding only, not {self.cast}; elements are rounded to {table.fmt}")
         self.derivative = derivative
         # torch.compile cannot trace the functions that make these texts.
         self._texts = table.text, str(self.rounding), saturate, str(self.cast)

@@ -15,9 +15,12 @@ from halfulp.hdl.formats.source import Source, Stream, check_source, parse_sourc
 from halfulp.hdl.specs import ValueRange
 
 from .draw import states, words
+from .sparsity import Sparsity
 
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
 """Formats of torch's floating-point dtypes."""
+
+_BLANKS = re.compile(r"\s*([.:@=])\s*")
 
 _ROUNDED = re.compile(
     r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rh|rz|ru|rd|ro|exact|sr[0-9]+)(?:@(?P<source>[a-z]+[0-9]+))?"
@@ -39,6 +42,8 @@ class Cast:
     source : Lfsr or Plateau, optional
         Hardware source of the random words: one rounding unit processes the elements of each tensor in row-major order,
         from a random state of the source. Default: independent words.
+    sparsity : Sparsity, optional
+        Elements that become zero before the rounding, at each use of the tensor.
 
     Raises
     ------
@@ -47,14 +52,15 @@ class Cast:
 
     Notes
     -----
-    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn`` or ``int8.sr3@plateau3``, which `Cast.parse`
-    reads. In texts, ``e5m2`` is short for ``e5m2.rn``.
+    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3`` or ``e5m2.rn 2:4``, which
+    `Cast.parse` reads. In texts, ``e5m2`` is short for ``e5m2.rn``, and ``2:4`` for ``rn 2:4``.
     """
 
     fmt: Format | None = None
     rounding: Rounding = RN
     saturate: bool = False
     source: Source | None = None
+    sparsity: Sparsity | None = None
 
     def __post_init__(self) -> None:
         if self.fmt is not None and not isinstance(self.fmt, Format):
@@ -62,6 +68,8 @@ class Cast:
         if not isinstance(self.rounding, Rounding):
             raise TypeError(f"rounding of a cast must be a Rounding, not {type(self.rounding).__name__}")
         check_bool("saturate", self.saturate)
+        if self.sparsity is not None and not isinstance(self.sparsity, Sparsity):
+            raise TypeError(f"sparsity of a cast must be a Sparsity or None, not {type(self.sparsity).__name__}")
         if self.rounding == EXACT:
             raise ValueError("rounding of a cast must not be exact; use rn or another rounding")
         if self.source is not None:
@@ -70,7 +78,8 @@ class Cast:
     def __str__(self) -> str:
         fmt = "" if self.fmt is None else f"{self.fmt}."
         source = "" if self.source is None else f"@{self.source}"
-        return f"{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}"
+        sparsity = "" if self.sparsity is None else f" {self.sparsity}"
+        return f"{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}{sparsity}"
 
     @classmethod
     def parse(cls, text: "str | Cast") -> "Cast":
@@ -79,19 +88,38 @@ class Cast:
             return text
         if not isinstance(text, str):
             raise TypeError(f"cast must be a Cast or a text such as 'e5m2.rn', not {type(text).__name__}")
-        joined = "".join(text.split())
-        rest = joined.removesuffix(".sat")
-        fmt: str | None = rest
-        rounding, source = RN, None
         try:
-            if match := _ROUNDED.fullmatch(rest):
-                fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
-                source = match["source"] and parse_source(match["source"])
-            return cls(None if fmt is None else parse(fmt), rounding, rest != joined, source or None)
+            return cls._of(_BLANKS.sub(r"\1", text).split())
         except ValueError as error:
             raise ValueError(
-                f"invalid cast {text!r}: expected rn, e5m2.rn or e5m2.sr3.sat, for example ({error})"
+                f"invalid cast {text!r}: expected rn, e5m2.rn, e5m2.sr3.sat or e5m2.rn 2:4, for example ({error})"
             ) from error
+
+    @classmethod
+    def _of(cls, words: list[str]) -> "Cast":
+        """Make a cast from the words of its text: format and rounding, and its other parts in any order."""
+        rest, sparsity = [], None
+        for word in words:
+            found = Sparsity.parse(word)
+            if found is None:
+                rest.append(word)
+            elif sparsity is not None:
+                raise ValueError(f"{sparsity} and {found} are two sparsities; give one")
+            else:
+                sparsity = found
+        joined = "".join(rest) if rest or sparsity is None else str(RN)
+        text = joined.removesuffix(".sat")
+        fmt: str | None = text
+        rounding, source = RN, None
+        if match := _ROUNDED.fullmatch(text):
+            fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
+            source = match["source"] and parse_source(match["source"])
+        return cls(None if fmt is None else parse(fmt), rounding, text != joined, source or None, sparsity)
+
+    @property
+    def plain(self) -> bool:
+        """True if the cast neither rounds values to a format of its own nor prunes them."""
+        return self.fmt is None and self.sparsity is None
 
     def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
         """Round values to a format with the words of a key and encode them."""

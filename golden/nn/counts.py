@@ -2,6 +2,7 @@
 
 import functools
 import json
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,8 +16,18 @@ from torch import Tensor
 from halfulp.golden.values import decode
 from halfulp.hdl.formats import Fixed, Format
 
-KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost")
-"""Columns: all numbers; those that became zero; infinite, NaN or wrapped; the largest finite number; and lost NaN."""
+KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost", "pruned")
+"""Columns: all numbers; those that rounding made zero; infinite, NaN or wrapped; the largest finite number; lost NaN;
+and those that a mask made zero."""
+
+
+class _Pruned(threading.local):
+    """Number of elements that masks made zero in this thread."""
+
+    total = 0
+
+
+PRUNED = _Pruned()
 
 _active: list["Counts"] = []
 warned: set[tuple[str, str, str]] = set()
@@ -73,15 +84,18 @@ class Counts:
             row[kind] += count
 
 
-def note(where: tuple[str, str, str], codes: Tensor, exact: Callable[[], Tensor], *formats: Format) -> None:
+def note(
+    where: tuple[str, str, str], codes: Tensor, exact: Callable[[], Tensor], *formats: Format, pruned: int = 0
+) -> None:
     """Compare codes with their values before rounding, count losses, and warn if all numbers became zero.
 
     ``where`` is layer, phase and tensor. The values were rounded to each of ``formats`` in turn; the codes are in the
-    last one.
+    last one. ``pruned`` values became zero before.
     """
     name = ", then ".join(map(str, formats))
+    PRUNED.total += pruned
     if _active:
-        found = _counted(exact().to(torch.float64), codes, formats)
+        found = _counted(exact().to(torch.float64), codes, formats) | {"pruned": pruned}
         for counts in _active:
             counts.add(where, found)
     if _zero(codes, formats[-1]) and (kind := (*where[1:], name)) not in warned and bool(exact().any()):
@@ -138,4 +152,4 @@ def _counted(exact: Tensor, codes: Tensor, formats: Sequence[Format]) -> dict[st
         beyond & found.isfinite() & ~wrapped,
         exact.isnan() & ~found.isnan(),
     )
-    return {kind: int(one.sum()) for kind, one in zip(KINDS, kinds, strict=True)}
+    return {kind: int(one.sum()) for kind, one in zip(KINDS, kinds, strict=False)}

@@ -17,7 +17,7 @@ from halfulp.golden.values import decode, encode
 from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast, check_real, real
-from .counts import note
+from .counts import PRUNED, note
 from .draw import mix
 from .operator import differentiable, gradients
 from .policy import Policy
@@ -103,16 +103,23 @@ class Call:
 
 
 class Operand:
-    """Tensor of a layer, rounded to the format of its cast, if it has one, and then to an operand format."""
+    """Tensor of a layer: pruned, rounded to the format of its cast, if it has one, and then to an operand format."""
 
     def __init__(self, call: Call, role: str, values: Tensor, cast: Cast) -> None:
         self._call, self._role, self._cast, self._key = call, role, cast, call.key_of(role)
-        self._given, self._values = values, cast.real(values, self._key)
+        self._given, self._pruned, self._values = values, values, values
+        self._along: tuple[int, ...] | None = None
+        self._zeros = 0
 
-    def codes(self, phase: str, part: str) -> Tensor:
-        """Return the codes for ``a``, ``b`` or ``o`` of a phase's multiply-accumulate; without one, the values."""
+    def codes(self, phase: str, part: str, along: tuple[int, ...] = (), groups: int = 1) -> Tensor:
+        """Return the codes for ``a``, ``b`` or ``o`` of a phase's multiply-accumulate; without one, the values.
+
+        Sparsity runs along dimensions of the tensor, with channels in groups, as in `Sparsity.mask`.
+        """
+        self._round(along, groups)
         mac = self._call.mac(phase)
         if mac is None:
+            PRUNED.total += self._zeros
             return self._values
         fmt = getattr(mac, part)
         if self._cast.fmt is None:
@@ -120,8 +127,18 @@ class Operand:
         else:
             found = encode(self._values, fmt, saturate=self._cast.saturate)
         formats = dict.fromkeys(one for one in (self._cast.fmt, fmt) if one is not None)
-        note((self._call.layer, phase, self._role), found, lambda: self._given, *formats)
+        exact = self._pruned
+        note((self._call.layer, phase, self._role), found, lambda: exact, *formats, pruned=self._zeros)
         return found
+
+    def _round(self, along: tuple[int, ...], groups: int) -> None:
+        """Prune and round the values, unless the last product had the same."""
+        sparsity = self._cast.sparsity
+        if self._along is None or (sparsity is not None and along != self._along):
+            if sparsity is not None:
+                mask = sparsity.mask(self._given, along, groups)
+                self._pruned, self._zeros = self._given.masked_fill(~mask, 0), mask.numel() - int(mask.sum())
+            self._values, self._along = self._cast.real(self._pruned, self._key), along
 
 
 policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
@@ -144,7 +161,7 @@ def _matmul(
 ) -> Tensor:
     """Compute x @ w.mT + bias for shapes (..., n, k), (..., m, k) and (m,)."""
     call = Call.of(policy, key, layer, paired)
-    a, b = call.operand("x", x).codes("forward", "a"), call.operand("w", w).codes("forward", "b")
+    a, b = call.operand("x", x).codes("forward", "a", (-1,)), call.operand("w", w).codes("forward", "b", (-1,))
     return call.product("forward", a, b.mT, x.dtype, call.start(bias)).contiguous()
 
 
@@ -155,13 +172,16 @@ def _matmul_gradients(
     behind = call.operand("gradient", gradient)
 
     def of_input() -> Tensor:
-        weights = call.operand("w", w).codes("input_gradient", "b")
-        return call.product("input_gradient", behind.codes("input_gradient", "a"), weights, x.dtype)
+        weights = call.operand("w", w).codes("input_gradient", "b", (-1,))
+        return call.product("input_gradient", behind.codes("input_gradient", "a", (-1,)), weights, x.dtype)
 
     def rows() -> Tensor:
-        return behind.codes("weight_gradient", "a").mT
+        return behind.codes("weight_gradient", "a", (-2,)).mT
 
-    return _gradients(call, x, w, needs, of_input, rows, lambda codes: codes)
+    def columns() -> Tensor:
+        return call.operand("x", x).codes("weight_gradient", "b", (-1,))
+
+    return _gradients(call, x, w, needs, of_input, rows, columns)
 
 
 def _gradients(
@@ -171,11 +191,11 @@ def _gradients(
     needs: list[bool],
     of_input: Callable[[], Tensor],
     rows: Callable[[], Tensor],
-    columns: Callable[[Tensor], Tensor],
+    columns: Callable[[], Tensor],
 ) -> list[Tensor]:
     """Return the gradients of x, w and bias; those that are not needed are empty.
 
-    The gradient of the weights is the product of ``rows()`` (codes of the gradient) and ``columns(codes of x)``.
+    The gradient of the weights is the product of ``rows()``, codes of the gradient, and ``columns()``, codes of x.
     """
     found = [x.new_empty(0) for _ in needs]
     if needs[0]:
@@ -183,8 +203,7 @@ def _gradients(
     if needs[1] or needs[2]:
         left = rows()
     if needs[1]:
-        right = columns(call.operand("x", x).codes("weight_gradient", "b"))
-        found[1] = call.product("weight_gradient", left, right, w.dtype).reshape(w.shape)
+        found[1] = call.product("weight_gradient", left, columns(), w.dtype).reshape(w.shape)
     if needs[2]:
         found[2] = call.bias_gradient(left, x.dtype).reshape(w.shape[0])
     return [one.contiguous() for one in found]
@@ -262,8 +281,8 @@ def _convolution(
     call = Call.of(policy, key, layer)
     stride, dilation, groups = _geometry(geometry)
     m = w.shape[0]
-    windows = _windows(call.operand("x", x).codes("forward", "a"), w.shape[2:], stride, dilation)
-    kernels = call.operand("w", w).codes("forward", "b").reshape(groups, m // groups, math.prod(w.shape[1:]))
+    windows = _windows(call.operand("x", x).codes("forward", "a", (1,), groups), w.shape[2:], stride, dilation)
+    kernels = call.operand("w", w).codes("forward", "b", (1,)).reshape(groups, m // groups, math.prod(w.shape[1:]))
     start = call.start(bias)
     if start is not None:
         start = start.reshape(groups, 1, m // groups)
@@ -306,22 +325,24 @@ def _convolution_gradients(
         """Convolve the spread gradient with the flipped kernels; each element is one sum."""
         reach = [step * (length - 1) for step, length in zip(dilation, kernel, strict=True)]
         wide = spread(
-            behind.codes("input_gradient", "a"),
+            behind.codes("input_gradient", "a", (1,), groups),
             stride,
             reach,
             [length + more for length, more in zip(size, reach, strict=True)],
         )
         columns = _columns(_windows(wide, kernel, [1] * len(kernel), dilation), groups)
-        codes = call.operand("w", w).codes("input_gradient", "b")
+        codes = call.operand("w", w).codes("input_gradient", "b", (1,))
         kernels = turned_kernels(codes.reshape(groups, m // groups, c, *kernel)).flatten(2)
         return _images(call.product("input_gradient", columns, kernels.mT, x.dtype), n, size)
 
     def rows() -> Tensor:
         points = math.prod(gradient.shape[2:])
-        by_kernel = behind.codes("weight_gradient", "a").reshape(n, groups, m // groups, points)
+        along = (0, *range(2, gradient.dim()))
+        by_kernel = behind.codes("weight_gradient", "a", along).reshape(n, groups, m // groups, points)
         return by_kernel.permute(1, 2, 0, 3).reshape(groups, m // groups, n * points)
 
-    def columns(codes: Tensor) -> Tensor:
+    def columns() -> Tensor:
+        codes = call.operand("x", x).codes("weight_gradient", "b", (1,), groups)
         return _columns(_windows(codes, kernel, stride, dilation), groups)
 
     return _gradients(call, x, w, needs, of_input, rows, columns)

@@ -1,7 +1,7 @@
 """Policies: the arithmetic of layers."""
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -64,7 +64,7 @@ class Reduction:
         if self.accumulator is not None:
             if not isinstance(self.accumulator, Cast):
                 raise TypeError(f"the accumulator of a reduction is a Cast, not {type(self.accumulator).__name__}")
-            _check_format(self.accumulator)
+            _check_format(_check_dense(self.accumulator))
         if self.order not in ORDERS:
             raise ValueError(f"unknown order of a reduction {self.order!r}; expected {', '.join(ORDERS)}")
 
@@ -100,9 +100,11 @@ class Policy:
         Multiply-accumulate of the gradients of weights and bias: ``a`` are gradients, ``b`` activations.
     weights, activations, gradients, bias : Cast or str
         Roundings of these tensors: ``rn`` rounds to nearest, to the operand format; ``e5m2.sr3`` rounds stochastically
-        to e5m2 first. The bias is rounded to the result format, because sums start from it.
+        to e5m2 first. The bias is rounded to the result format, because sums start from it. ``weights=2:4`` prunes: of
+        4 consecutive elements the 2 with the largest magnitudes stay (see Notes).
     update : Cast or str, optional
         Format and rounding of parameters after each step of the optimiser, such as ``e6m5.sr10``; see `WeightUpdate`.
+        With a sparsity the step changes N of M consecutive elements only.
     master : bool
         The optimiser updates a copy of the parameters that is not rounded.
     device : str, optional
@@ -130,6 +132,13 @@ class Policy:
     ``str()`` returns the multiply-accumulate of all products, such as ``e5m2*e5m2+e6m5.sr10``, or one for each, then
     the other parameters that differ from their defaults: ``e5m2*e5m2+e6m5.rn, weights=e5m2.sr3``. `Policy.parse`
     reads this text.
+
+    Sparsity runs along the sums of a product, as sparse arrays have it. Weights and activations are pruned along the
+    sums of the forward product, in convolutions along the channels at each place of the kernel, and their gradient
+    products have the same pruned operands. Gradients are pruned along the sums of each product: outputs or channels in
+    the input gradient, rows of the batch (images and their points) in the weight gradient. A mask is made from the
+    tensor before rounding at each use, and tensors stay dense: the gradients of masked elements are those of the pruned
+    ones (straight-through; Zhou et al., ICLR 2021, SR-STE without its decay term).
     """
 
     forward: MacSpec | None = None
@@ -149,6 +158,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         readers: dict[str, Callable[[Any], Any]] = dict.fromkeys(PRODUCTS, _mac) | dict.fromkeys(_CASTS, Cast.parse)
+        readers["bias"] = _check_dense
         optional = {
             "update": check_update,
             "elementwise": _check_element,
@@ -210,12 +220,24 @@ class Policy:
             pieces = [macs[0]]
         else:
             pieces = [f"{name}={mac}" for name, mac in zip(PRODUCTS, macs, strict=True)]
-        pieces += [f"{name}={getattr(self, name)}" for name in _CASTS if getattr(self, name) != PLAIN]
+        pieces += self._named(_CASTS)
         pieces += [f"update={self.update}"] if self.update else []
         pieces += ["master=true"] if self.master else []
         pieces += [f"device={self.device}"] if self.device else []
         pieces += [f"{name}={part}" for name in PROGRAM if (part := getattr(self, name)) is not None]
         return ", ".join(pieces)
+
+    def product(self, phase: str) -> str:
+        """Return the arithmetic of one of `PRODUCTS`: its multiply-accumulate and the roundings of its operands."""
+        casts = {
+            "forward": ("weights", "activations", "bias"),
+            "input_gradient": ("weights", "gradients"),
+            "weight_gradient": ("activations", "gradients"),
+        }[phase]
+        return ", ".join([_text(getattr(self, phase)), *self._named(casts)])
+
+    def _named(self, casts: Iterable[str]) -> list[str]:
+        return [f"{name}={getattr(self, name)}" for name in casts if getattr(self, name) != PLAIN]
 
     @property
     def macs(self) -> tuple[MacSpec | None, MacSpec | None, MacSpec | None]:
@@ -230,7 +252,7 @@ class Policy:
     @property
     def plain(self) -> bool:
         """True if a layer computes in torch's own arithmetic."""
-        return self.macs == (None, None, None) and all(cast.fmt is None for cast in self.casts)
+        return self.macs == (None, None, None) and all(cast.plain for cast in self.casts)
 
     @property
     def stochastic(self) -> bool:
@@ -269,10 +291,18 @@ def _expanded(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_update(given: Cast | str) -> Cast:
-    """Parse the cast of an update; ValueError if it has no format."""
+    """Parse the cast of an update; ValueError if it has neither a format nor a sparsity."""
     cast = Cast.parse(given)
-    if cast.fmt is None:
+    if cast.plain:
         raise ValueError(f"cast {cast} has no format: expected e6m5.{cast}, for example")
+    return cast
+
+
+def _check_dense(given: Cast | str) -> Cast:
+    """Parse a cast; ValueError if it has a sparsity."""
+    cast = Cast.parse(given)
+    if cast.sparsity is not None:
+        raise ValueError(f"{cast.sparsity} is for weights, activations, gradients and update only")
     return cast
 
 
@@ -283,7 +313,7 @@ def _check_format(cast: Cast) -> None:
 
 def _check_element(given: Cast | str) -> Cast:
     """Parse the cast of an operation; ValueError unless float32 holds all numbers of its format."""
-    cast = Cast.parse(given)
+    cast = _check_dense(given)
     _check_format(cast)
     assert cast.fmt is not None
     check_holds(torch.float32, cast.fmt)

@@ -21,7 +21,9 @@ class WeightUpdate:
     optimizer : torch.optim.Optimizer
         Any optimiser; hooks on its steps round the parameters.
     cast : Cast or str
-        Format and rounding, such as ``e6m5.sr10``.
+        Format and rounding, such as ``e6m5.sr10``. With a sparsity, such as ``2:4`` or ``e6m5.sr10 2:4``, a step
+        changes only N of M consecutive elements along the second dimension of each parameter that has one: those whose
+        changes have the highest scores.
     master : bool
         The optimiser updates a copy of the parameters that is not rounded. If False, it updates the rounded parameters,
         and changes below their last place may be lost.
@@ -62,6 +64,7 @@ class WeightUpdate:
         self._parameters = list(chosen.values())
         self._state = fresh_state(check_seed(seed))
         self._masters: list[Tensor] = []
+        self._before_step: list[Tensor] = []
         if master:
             self._masters = [parameter.detach().clone() for parameter in self._parameters]
         self._round()
@@ -72,9 +75,16 @@ class WeightUpdate:
     def _before(self, *_: Any) -> None:
         for parameter, master in zip(self._parameters, self._masters, strict=False):
             parameter.copy_(master)
+        if self.cast.sparsity is not None:
+            self._before_step = [parameter.detach().clone() for parameter in self._parameters]
 
     @torch.no_grad()
     def _after(self, *_: Any) -> None:
+        for parameter, before in zip(self._parameters, self._before_step, strict=False):
+            if self.cast.sparsity is not None and parameter.dim() > 1:
+                changed = self.cast.sparsity.mask(parameter - before, (1,))
+                parameter.copy_(torch.where(changed, parameter, before))
+        self._before_step = []
         for parameter, master in zip(self._parameters, self._masters, strict=False):
             master.copy_(parameter)
         self._round()

@@ -27,7 +27,10 @@ UFXP1_0 = Fixed(1, 0, signed=False)
 
 def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str], start: Tensor | None = None) -> Tensor:
     """Multiply matrices of real values in the roles of `Call.operand`; sums begin from ``start``."""
-    codes = call.operand(roles[0], a).codes(phase, "a"), call.operand(roles[1], b).codes(phase, "b")
+    # The forward product sums the last dimension of weights and activations that come second in a backward pass.
+    forward = phase == "forward"
+    left = call.operand(roles[0], a).codes(phase, "a", (-1,))
+    codes = left, call.operand(roles[1], b).codes(phase, "b", (-2,) if forward else (-1,))
     begin = None if start is None else call.operand("bias", start).codes(phase, "o")
     return call.product(phase, *codes, torch.result_type(a, b), begin)
 

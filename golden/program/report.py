@@ -32,8 +32,8 @@ class Row:
         Name in torch, and kind: product, elementwise, function or reduction.
     arithmetic, reason : str
         Description of the arithmetic; for ``fp32``, torch's own, the reason.
-    calls, macs, elements : int
-        Number of calls, of multiply-accumulates, and of results.
+    calls, macs, elements, pruned : int
+        Number of calls, of multiply-accumulates, of results, and of operands' elements that sparsity made zero.
     seconds : float
     zeros, infinities, nans : int
         Numbers of such results; counted with ``values=True``.
@@ -49,6 +49,7 @@ class Row:
     calls: int = 0
     macs: int = 0
     elements: int = 0
+    pruned: int = 0
     seconds: float = 0.0
     zeros: int = 0
     infinities: int = 0

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
 from halfulp.golden.nn.cast import DTYPES, Cast
+from halfulp.golden.nn.counts import PRUNED
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.functional import Call, Use
 from halfulp.golden.nn.policy import Policy
@@ -47,6 +48,8 @@ class Product:
     phase: str
     macs: int
     started: float = field(default_factory=time.perf_counter)
+    pruned: int = field(default_factory=lambda: PRUNED.total)
+    """Number of elements that masks had made zero before the product."""
 
     @property
     def call(self) -> Call:
@@ -61,10 +64,11 @@ class Product:
 
     def done(self, result: Tensor) -> Tensor:
         """Count the product."""
-        mac: MacSpec | None = getattr(self.site.policy, self.phase)
-        arithmetic = None if mac is None else mac.formula
+        policy = self.site.policy
+        arithmetic = None if getattr(policy, self.phase) is None else policy.product(self.phase)
         reason = f"the policy has {report.IN_TORCH} for {self.phase}"
-        self.site.count(report.PRODUCT, arithmetic, reason, result, self.started, self.phase, macs=self.macs)
+        counts = {"macs": self.macs, "pruned": PRUNED.total - self.pruned}
+        self.site.count(report.PRODUCT, arithmetic, reason, result, self.started, self.phase, counts=counts)
         return result
 
 
@@ -118,7 +122,7 @@ class Site:
         started: float,
         phase: str | None = None,
         *,
-        macs: int = 0,
+        counts: Mapping[str, int] | None = None,
         operation: str | None = None,
     ) -> None:
         """Count a primitive; ``arithmetic`` is None for torch's own, with its reason."""
@@ -131,7 +135,7 @@ class Site:
             "arithmetic": arithmetic or report.IN_TORCH,
             "reason": "" if arithmetic else reason,
         }
-        self.record(where, {"macs": macs, "elements": result.numel()}, result, time.perf_counter() - started)
+        self.record(where, {"elements": result.numel(), **(counts or {})}, result, time.perf_counter() - started)
 
     def product(self, phase: str, macs: int) -> Product:
         """Begin a product."""
