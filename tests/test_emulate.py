@@ -341,6 +341,15 @@ def test_report_has_a_row_for_each_gradient_of_a_convolution():
         layer(x).sum().backward()
 
 
+def test_slices_of_a_tensor_have_gradients_in_two_phases():
+    x = torch.randn(4, 6, requires_grad=True)
+    with golden.emulate(BF16) as run:
+        q, k = x.chunk(2, -1)
+        (q @ k.mT).sum().backward()
+    phases = Counter(row.phase for row in run.report().rows if row.macs)
+    assert phases == dict.fromkeys(["forward", "input_gradient", "weight_gradient"], 1)
+
+
 def test_weight_first_and_bias_give_the_same_sums():
     torch.manual_seed(0)
     weight, x, bias = nn.Parameter(torch.randn(3, 4)), torch.randn(4, 5), torch.randn(5)
@@ -356,12 +365,12 @@ def test_weight_first_and_bias_give_the_same_sums():
 
 
 def test_emulation_ends_after_exception():
-    fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
+    fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
     with pytest.raises(ZeroDivisionError), golden.emulate(BF16):
         1 / 0  # noqa: B018  # raises
     x = torch.full((3,), 1 + 2.0**-20)
     assert torch.equal(x * x, x.double().square().float())
-    assert (torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled) == (fast, onednn)
+    assert (torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()) == (fast, onednn)
     found = []
     with golden.emulate(BF16):
         thread = threading.Thread(target=lambda: found.append(x * x))
@@ -389,6 +398,102 @@ def test_emulate_nests():
             assert torch.equal(x * x, rounded)
         assert torch.equal(x * x, rounded)
     assert not torch.equal(x * x, rounded)
+
+
+def test_inner_context_decides():
+    x = torch.full((3,), 1 + 2.0**-7)
+    with golden.emulate("bf16*bf16+fp32.rn, elementwise=e5m2.rn") as outer, golden.emulate(BF16) as inner:
+        found = x * x
+    assert torch.equal(found, (x * x).bfloat16().float())
+    assert (len(outer.report().rows), len(inner.report().rows)) == (0, 1)
+
+
+def test_contexts_of_threads_are_separate():
+    fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.randn(2, 4)
+    with golden.emulate(BF16):
+        wanted = model(x)
+    found, run = [], golden.emulate(BF16)
+    started = threading.Barrier(2)
+
+    def thread():
+        started.wait()
+        with run:
+            found.extend(model(x) for _ in range(20))
+
+    threads = [threading.Thread(target=thread) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(found) == 40
+    assert all(torch.equal(one, wanted) for one in found)
+    assert sum(row.calls for row in run.report().rows if row.operation == "addmm") == 40
+    assert (torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()) == (fast, onednn)
+
+
+def test_random_words_continue_when_a_context_is_entered_again():
+    x, run = torch.rand(64), golden.emulate("e5m2*e5m2+e6m5.rn, elementwise=e5m2.sr4")
+    found = []
+    for _ in range(2):
+        with run:
+            found.append(x * x)
+    assert not torch.equal(*found)
+
+
+def test_step_that_raises_ends_the_update():
+    class Failing(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self):
+            self.param_groups[0]["params"][0].mul_(2)
+            raise ZeroDivisionError
+
+    weight = nn.Parameter(torch.ones(3))
+    with golden.emulate(BF16) as run:
+        with pytest.raises(ZeroDivisionError):
+            Failing([weight]).step()
+        (weight + 1).sum()
+    phases = {row.operation: row.phase for row in run.report().rows}
+    assert phases == {"mul": "update", "add": "forward", "sum": "forward"}
+
+
+def test_closure_of_optimizer_is_no_update():
+    model, x = nn.Linear(3, 1), torch.randn(4, 3)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(x).sigmoid().square().mean()
+        loss.backward()
+        return loss
+
+    with golden.emulate(BF16, strict=True) as run:
+        optimizer.step(closure)
+    phases = {(row.operation, row.phase) for row in run.report().rows}
+    assert {("addmm", "forward"), ("sigmoid", "forward"), ("mm", "weight_gradient")} <= phases
+    assert "update" in {phase for _, phase in phases}
+    assert ("sigmoid", "update") not in phases
+
+
+def test_emulate_refuses_to_decorate_generators_and_coroutines():
+    def generator():
+        yield
+
+    async def coroutine():
+        pass
+
+    for one in (generator, coroutine):
+        with pytest.raises(TypeError, match="decorates no"):
+            golden.emulate(BF16)(one)
+
+
+def test_policy_of_composition_reaches_its_parts():
+    x = torch.randn(3, 5)
+    with golden.emulate({"aten._softmax": BF16}) as run:
+        x.softmax(-1)
+        x.exp()
+    found = {(row.operation, row.arithmetic) for row in run.report().rows}
+    assert found >= {("sub", "bf16.rn"), ("exp", "e5m2.rn"), ("exp", "fp32"), ("div", "bf16.rn")}
 
 
 def test_emulate_decorates_function():

@@ -290,8 +290,8 @@ class Site:
 
 
 def address(x: Tensor) -> int:
-    """Return the address of the memory of a tensor, which its views share."""
-    return x.untyped_storage().data_ptr()
+    """Return the address of the first element of a tensor, which its transposed and reshaped views share."""
+    return x.data_ptr()
 
 
 def _dims(dim: Any, count: int) -> list[int]:

@@ -1,0 +1,222 @@
+"""Dispatch of the operations of a program to their arithmetic."""
+
+import fnmatch
+import itertools
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from halfulp.golden.nn.draw import check_seed
+from halfulp.golden.nn.policy import Policy
+from halfulp.golden.nn.swap import Rules
+
+from .operations import EXACT, HANDLERS
+from .report import ELEMENTWISE, IN_TORCH, Report, is_real
+from .site import UPDATE, Place, Site
+
+
+class Program:
+    """Policies of an emulated program, and the report of its operations; parameters as for `emulate`."""
+
+    def __init__(self, policy: Rules, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
+        given = policy if isinstance(policy, Mapping) else {"*": policy}
+        for pattern in given:
+            if not isinstance(pattern, str):
+                raise TypeError(f"policies are named by patterns of modules or operations, not by {pattern!r}")
+        self.policies = {pattern: Policy.parse(one) for pattern, one in given.items()}
+        self.strict, self.seed, self.values = strict, check_seed(seed), values
+        self._report = Report()
+        self.calls = itertools.count(1)
+        """Numbers of calls, which give random words."""
+
+    def report(self) -> Report:
+        """Return the report of all operations that ran."""
+        return self._report
+
+    def policy_for(self, module: str, *operations: str) -> Policy | None:
+        """Return the policy of an operation at a module, or None if no pattern names it.
+
+        A part of a composition has two names: its own, and that of the composition.
+        """
+        for pattern, policy in self.policies.items():
+            names = [f"aten.{one}" for one in operations] if pattern.startswith("aten.") else [module]
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                return policy
+        return None
+
+    def record(self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor, seconds: float) -> None:
+        """Count a call in the report; refuse torch's own arithmetic if the program is strict."""
+        self.refuse(where)
+        self._report.add(where, counts, result if self.values else None, seconds)
+
+    def refuse(self, where: Mapping[str, str]) -> None:
+        """Raise RuntimeError for torch's own arithmetic if the program is strict."""
+        if self.strict and where["arithmetic"] == IN_TORCH:
+            raise RuntimeError(
+                f"{where['operation']} at {where['source']} would be computed in torch's own arithmetic: "
+                f"{where['reason']}"
+            )
+
+
+def name_of(func: Any) -> tuple[str, bool]:
+    """Return the name of an operation without the mark of operations in place, and True for these."""
+    name: str = func.overloadpacket.__name__
+    in_place = name.endswith("_") and not name.endswith("__")
+    return name.removesuffix("_") if in_place else name, in_place
+
+
+def is_exact(func: Any) -> bool:
+    """Return True for an operation that changes no number."""
+    return func.is_view or name_of(func)[0] in EXACT or func.overloadpacket.__name__ in EXACT
+
+
+class Dispatch(TorchDispatchMode):
+    """Dispatch of all operations below autograd. A subclass knows place and phase of the running operation."""
+
+    def __init__(self, owner: Program) -> None:
+        super().__init__()
+        self.owner = owner
+        self.composition = ""
+        """Name of the composition whose parts are running."""
+
+    def place(self) -> Place:
+        """Return the place of the running operation."""
+        raise NotImplementedError
+
+    def phase(self) -> str:
+        """Return the phase of the running operation."""
+        raise NotImplementedError
+
+    def site(self, policy: Policy, base: str, place: Place) -> Site:
+        """Return the site of the running operation."""
+        raise NotImplementedError
+
+    def given(self, args: Any) -> None:
+        """Note the arguments of an operation."""
+
+    def made(self, found: Any) -> None:
+        """Note the result of an operation."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        inner = _RUNNING.__dict__.get("dispatch")
+        if inner is not None and inner is not self:
+            # An inner context computes this operation.
+            return func(*args, **(kwargs or {}))
+        _RUNNING.dispatch = self
+        try:
+            return self._dispatched(func, args, kwargs or {})
+        finally:
+            _RUNNING.dispatch = inner
+
+    def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
+        base, in_place = name_of(func)
+        self.given(args)
+        if is_exact(func):
+            return func(*args, **kwargs)
+        if not any(is_real(one) for one in tree_leaves((args, kwargs))):
+            found = func(*args, **kwargs)
+            # Integers may have real results, such as quotients.
+            if base not in HANDLERS or not is_real(found):
+                return found
+        if base.startswith("_foreach_"):
+            return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
+        out = kwargs.pop("out", None)
+        found = self._computed(func, base, in_place, args, kwargs)
+        self.made(found)
+        if found is NotImplemented:
+            if out is not None:
+                kwargs["out"] = out
+            return self._in_torch(func, base, args, kwargs)
+        if in_place and found is not args[0]:
+            args[0].copy_(found)
+            return args[0]
+        if out is not None:
+            return out.resize_(found.shape).copy_(found)
+        return found
+
+    def _policy(self, place: Place, base: str) -> Policy | None:
+        return self.owner.policy_for(place.module, base, *[self.composition] * bool(self.composition))
+
+    def _computed(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
+        """Compute an operation by its function or its decomposition; NotImplemented without either."""
+        place = self.place()
+        policy = self._policy(place, base)
+        if policy is None or self._is_left(policy):
+            return NotImplemented
+        if base in HANDLERS and func.namespace in ("aten", "prims"):
+            found = HANDLERS[base](self.site(policy, base, place), *args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        functional = _functional(func, base) if in_place else func
+        decomposed = decomposition_table.get(functional)
+        if decomposed is None and not func.has_kernel_for_dispatch_key(_COMPOSITE):
+            return NotImplemented
+        outer, self.composition = self.composition, self.composition or base
+        try:
+            with self:
+                return func.decompose(*args, **kwargs) if decomposed is None else decomposed(*args, **kwargs)
+        finally:
+            self.composition = outer
+
+    def _is_left(self, policy: Policy) -> bool:
+        """Return True for an operation of an optimiser that the policy leaves to torch."""
+        return self.phase() == UPDATE and policy.optimizer is None
+
+    def _in_torch(self, func: Any, base: str, args: Any, kwargs: Any) -> Any:
+        """Compute an operation in torch's own arithmetic, and count it."""
+        started = time.perf_counter()
+        place = self.place()
+        policy = self._policy(place, base)
+        if policy is None:
+            reason = "no pattern of the policies names it"
+        elif self._is_left(policy):
+            reason = "the policy names no optimizer"
+        else:
+            reason = f"halfulp does not emulate {func.namespace}.{base}"
+        where = {"operation": base, "kind": ELEMENTWISE, "arithmetic": IN_TORCH, "reason": reason}
+        where |= {"module": place.module, "source": place.source, "phase": self.phase()}
+        self.owner.refuse(where)
+        found = func(*args, **kwargs)
+        result = next((one for one in tree_leaves(found) if is_real(one)), None)
+        if result is not None:
+            self.owner.record(where, {"elements": result.numel()}, result, time.perf_counter() - started)
+        return found
+
+    def _each(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
+        """Compute an operation on lists of tensors, one after the other."""
+        packet = getattr(torch.ops.aten, base + "_" * in_place, None)
+        if packet is None:
+            return self._in_torch(func, f"_foreach_{base}", args, kwargs)
+        if base in ("addcmul", "addcdiv") and len(args) > 3:
+            # Only in lists this factor has no name.
+            *args, kwargs["value"] = args
+        found = []
+        for place in range(len(args[0])):
+            one = [_item(given, place) for given in args]
+            with self:
+                found.append(packet(*one, **{name: _item(given, place) for name, given in kwargs.items()}))
+        return None if in_place else found
+
+
+_RUNNING = threading.local()
+"""The dispatch that computes an operation in this thread, as attribute ``dispatch``."""
+
+
+def _item(given: Any, place: int) -> Any:
+    return given[place] if isinstance(given, (list, tuple)) else given
+
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+def _functional(func: Any, base: str) -> Any:
+    """Return the variant of an operation that changes no operand."""
+    packet = getattr(torch.ops.aten, base, None)
+    return getattr(packet, func._overloadname, None) if packet is not None else None
