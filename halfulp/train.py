@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.commands import Refused, requests, scheduled
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress
 
@@ -24,6 +24,12 @@ DEFAULT_FMT = "fxp4.12"
 _NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
 
 
+def _network(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    if name not in _NETWORKS and ":" not in name:
+        raise Refused(f"unknown network {name!r}; expected {', '.join(_NETWORKS)}, or module:function of your own")
+    return name
+
+
 class _Number(click.FloatRange):
     """Parameter type of finite numbers in a range."""
 
@@ -35,7 +41,7 @@ class _Number(click.FloatRange):
 
 
 @click.command()
-@click.argument("network", type=click.Choice(_NETWORKS))
+@click.argument("network", callback=_network)
 @click.option(
     "--mac",
     "macs",
@@ -44,6 +50,7 @@ class _Number(click.FloatRange):
     help="MAC or policy for all products; repeatable",
 )
 @click.option("--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by patterns of layer names")
+@click.option("--emulate", is_flag=True, help="compute the whole program in the policy; default: layers with products")
 @click.option("--tanh", metavar="N", help="replace tanh by N segments or those of a file (gru)")
 @click.option("--sigmoid", metavar="N", help="replace sigmoid by N segments or a file of them (gru)")
 @click.option("--fmt", metavar="FMT", help="format of fitted segments; default: fxp4.12")
@@ -96,6 +103,7 @@ def train(
     restart: bool,
     every: float,
     counts: bool,
+    emulate: bool,
     limit: int | None,
     seeds: tuple[int, ...],
     table: Path | None,
@@ -109,14 +117,17 @@ def train(
 ) -> None:
     """Train a network in the arithmetic of a multiply-accumulate.
 
-    The layers of a torch network are converted; --mac fp32 converts none. A MAC is a text such as e5m2*e5m2+e6m5.sr10.
-    Each --mac is trained with each --seed. The result is a row of a table that `halfulp report` reads. A run that was
-    stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000 images of MNIST.
+    NETWORK is lenet5, resnet20, gru, nanogpt, or module:function or file.py:function of your own, which returns (model,
+    train, test); see docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC is a text such as
+    e5m2*e5m2+e6m5.sr10. Each --mac is trained with each --seed. The result is a row of a table that `halfulp report`
+    reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000
+    images of MNIST.
     """
     from halfulp.golden.nn import Counts, Policy, rules
     from halfulp.golden.train.loop import Interrupted, Plan, Run, versions
     from halfulp.golden.train.networks import NETWORKS
-    from halfulp.golden.train.results import append, check_place, results, row_of
+    from halfulp.golden.train.results import NONE, append, check_place, results, row_of
+    from halfulp.golden.train.user import network as user_network
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
 
@@ -128,7 +139,9 @@ def train(
         choices = [{"*": Policy.parse(mac)} for mac in macs] if file is None else [rules(file)]
         if any(policy.device for policies in choices for policy in policies.values()):
             raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
-        usual = NETWORKS[network]
+        if pool.scheduler and network not in NETWORKS:
+            raise ValueError(f"workers of a scheduler do not have {network}; train it without --scheduler")
+        usual = NETWORKS[network] if network in NETWORKS else user_network(network)
         activations = _activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative)
         examples = usual.load(data).limited(limit)
         place = table or results()
@@ -145,11 +158,14 @@ def train(
                 adaptive=not options["static"],
                 activations=activations,
                 derivative=derivative or "piece",
+                origin=usual.origin,
+                emulate=emulate,
             )
-            folder = (output or build_root() / "train") / f"{network}-{plan.key(examples)}"
-            run = Run(plan, examples, folder, counted=counts)
+            # The name of a module or its path is no name of a folder.
+            folder = (output or build_root() / "train") / f"{network.rpartition(':')[2]}-{plan.key(examples)}"
+            run = Run(plan, examples, folder, network=usual, counted=counts)
             if run.scaler is None and (options["scale"] or options["static"] or counts):
-                raise ValueError("--scale, --static and --counts have no effect, because no layer is converted")
+                raise ValueError("--scale, --static and --counts have no effect, because nothing is in a policy")
             _begin(run, resume, restart)
             runs.append(run)
         check_place(place)
@@ -157,10 +173,14 @@ def train(
         # Create folders first, so that errors of the file system come before the work.
         with machine_errors(str(run.folder)):
             run.folder.mkdir(parents=True, exist_ok=True)
-        click.echo(str(run.conversion), err=True)
+        if run.conversion is not None:
+            click.echo(str(run.conversion), err=True)
 
     def train_here(run: Run, bar: Progress) -> dict[str, str]:
         run.train(bar, every=every, on_epoch=_print_epoch)
+        if run.report is not None:
+            run.report.write(run.folder / "report.json")
+            click.echo(f"halfulp: {run.report.summary}; see {run.folder / 'report.json'}", err=True)
         return row_of(run, _command())
 
     try:
@@ -173,10 +193,8 @@ def train(
                 rows = (train_here(run, bar) for run in runs)
             for row in rows:
                 append(place, row)
-                click.echo(
-                    f"{row['mac']}, {row['network']}, seed {row['seed']}: accuracy {float(row['accuracy']):.2f} %, "
-                    f"loss {row['loss']}"
-                )
+                accuracy = f"accuracy {float(row['accuracy']):.2f} %, " if row["accuracy"] != NONE else ""
+                click.echo(f"{row['mac']}, {row['network']}, seed {row['seed']}: {accuracy}loss {row['loss']}")
                 if row["counts"]:
                     click.echo(str(Counts(row["counts"])))
     except Interrupted as stop:
@@ -236,9 +254,9 @@ def _begin(run: Any, resume: bool, restart: bool) -> None:
 
 
 def _print_epoch(epoch: Any) -> None:
+    accuracy = "" if math.isnan(epoch.accuracy) else f", accuracy {epoch.accuracy:.2f} %"
     click.echo(
-        f"halfulp: epoch {epoch.number}: training loss {epoch.trained:.4f}, test loss {epoch.loss:.4f}, accuracy "
-        f"{epoch.accuracy:.2f} %",
+        f"halfulp: epoch {epoch.number}: training loss {epoch.trained:.4f}, test loss {epoch.loss:.4f}{accuracy}",
         err=True,
     )
 

@@ -14,11 +14,11 @@ from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.uvm.dut import Dut
-from halfulp.sim.uvm.job import module_of
 from halfulp.sim.uvm.scoreboard import Scoreboard
 from halfulp.sim.uvm.sequences import Campaign, RandomSequence
 from halfulp.sim.uvm.tests import UnitTest
 from halfulp.sim.uvm.tile import TileDut, TileTest
+from halfulp.tools.imports import module_of
 from halfulp.units.convert import Convert
 from halfulp.units.mac import Mac
 from halfulp.units.mul import Mul

@@ -1,10 +1,7 @@
 """Workloads of the search: the matrix products of a known network, or of a user's network."""
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +9,7 @@ from torch import Tensor, nn
 
 from halfulp.golden.train.data import BLOCK
 from halfulp.golden.train.networks import NETWORKS, NanoGpt, Rows, lenet5, resnet20
+from halfulp.tools.imports import imported
 
 from .products import Gemm, trace
 
@@ -84,18 +82,13 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
 
 def _made(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
     """Call a user's function; return its model, positional inputs and named inputs."""
-    module, colon, function = name.partition(":")
-    if not (colon and module and function):
+    if ":" not in name:
         raise ValueError(f"unknown network {name!r}; expected {', '.join(EXAMPLES)}, or module:function of your own")
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
+    found = imported(name)
     try:
-        found = getattr(importlib.import_module(module), function)
         made = found() if callable(found) else None
-    except Exception as error:  # the user's module may raise anything
-        raise ValueError(f"{name} cannot be imported or called: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(here)
+    except Exception as error:  # the user's function may raise anything
+        raise ValueError(f"{name} raised {type(error).__name__}: {error}") from error
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
         raise ValueError(f"{name} is not a function that returns a torch model and its input")
     model, inputs = made

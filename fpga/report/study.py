@@ -26,6 +26,9 @@ NO_MAC = ("fp32", "mixed")
 MOST_PRODUCTS = 1 << 24
 """Maximum number of products in all dot products of one length."""
 
+NO_ACCURACY = "none"
+"""Accuracy of a training run whose targets are no classes."""
+
 PORT = "port"
 """Value in place of a source, for random words from a port."""
 
@@ -287,7 +290,7 @@ def _refusal(text: str) -> TypeError | ValueError:
 
 
 def _trained(path: Path) -> tuple[Trained, ...]:
-    """Read a table of training runs, columns mac, network and accuracy; keep runs with one multiply-accumulate."""
+    """Read the columns mac, network and accuracy of a table of training runs; keep rows with one of each."""
 
     def mac(text: str) -> MacSpec | None:
         return None if text in NO_MAC else MacSpec.parse(text)
@@ -297,8 +300,12 @@ def _trained(path: Path) -> tuple[Trained, ...]:
             raise ValueError("expected the name of a network")
         return text
 
-    rows = _named("accuracy", partial(read_records, path), {"mac": mac, "network": network, "accuracy": finite})
-    return tuple(Trained(row["mac"], row["network"], row["accuracy"]) for row in rows if row["mac"] is not None)
+    def accuracy(text: str) -> float | None:
+        return None if text == NO_ACCURACY else finite(text)
+
+    rows = _named("accuracy", partial(read_records, path), {"mac": mac, "network": network, "accuracy": accuracy})
+    found = [(row["mac"], row["network"], row["accuracy"]) for row in rows]
+    return tuple(Trained(*one) for one in found if None not in one)
 
 
 def _named(place: str, function: Callable[[Any], Value], argument: object) -> Value:

@@ -1,6 +1,7 @@
 """Loss scaling."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -55,8 +56,8 @@ class LossScaler:
         return loss * self.factor
 
     @torch.no_grad()
-    def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Divide the gradients and step the optimiser; return False if the step was skipped."""
+    def step(self, optimizer: torch.optim.Optimizer, step: Callable[[], object] | None = None) -> bool:
+        """Divide the gradients and step the optimiser, or call ``step``; return False if the step was skipped."""
         finite = True
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -64,7 +65,7 @@ class LossScaler:
                     parameter.grad /= self.factor
                     finite = finite and bool(parameter.grad.isfinite().all())
         if finite or not self.adaptive:
-            optimizer.step()
+            (step or optimizer.step)()
         if self.adaptive:
             self._adapt(finite)
         return finite or not self.adaptive

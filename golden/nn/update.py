@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from halfulp.golden.check import check_bool
 
@@ -89,6 +90,8 @@ class WeightUpdate:
             master.copy_(parameter)
         self._round()
 
+    # The step may be emulated; its rounding is no part of the program.
+    @_disable_current_modes()
     @torch.no_grad()
     def _round(self) -> None:
         key = next_key(self._state)

@@ -106,10 +106,15 @@ class Report:
         """Write the JSON to a file."""
         write_whole(Path(path), self.json() + "\n")
 
+    @property
+    def summary(self) -> str:
+        """Share of the arithmetic of the policy, in one line."""
+        share = f"{self.share:.1%} of the multiply-accumulates are in the arithmetic of the policy"
+        return f"{share}; {len(self.in_torch)} of {len(self.rows)} operations are in torch's own"
+
     def __str__(self) -> str:
         table = tabulate([list(_cells(row)) for row in self.sorted()], COLUMNS, disable_numparse=True)
-        share = f"{self.share:.1%} of the multiply-accumulates are in the arithmetic of the policy"
-        return f"{table}\n{share}; {len(self.in_torch)} of {len(self.rows)} operations are in torch's own"
+        return f"{table}\n{self.summary}"
 
 
 def _cells(row: Row) -> Iterator[str]:

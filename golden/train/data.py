@@ -35,9 +35,9 @@ class Data:
     name : str
         Name in tables.
     train, test : tuple of Tensor
-        Inputs and classes; a text has a class at each letter.
+        Inputs and targets; a text has a class at each letter.
     classes : int
-        Number of classes.
+        Number of classes; 0 if it is unknown, or targets are real numbers.
     vary : callable, optional
         Data augmentation: function from inputs and a random generator to inputs.
 
@@ -57,7 +57,7 @@ class Data:
         for what, (_, given) in (("training", self.train), ("test", self.test)):
             if given.numel() == 0:
                 raise ValueError(f"{self.name}: the {what} set is empty")
-            if given.min() < 0 or given.max() >= self.classes:
+            if self.classes and (given.min() < 0 or given.max() >= self.classes):
                 beyond = int(given.max() if given.max() >= self.classes else given.min())
                 raise ValueError(f"{self.name}: an example has class {beyond}; classes are 0 to {self.classes - 1}")
 
@@ -70,10 +70,20 @@ class Data:
     @property
     def digest(self) -> str:
         """Digest of all examples."""
-        found = hashlib.sha256()
-        for tensor in (*self.train, *self.test):
-            found.update(tensor.contiguous().numpy().tobytes())
-        return found.hexdigest()[:20]
+        return digest_of(*self.train, *self.test)
+
+    @property
+    def of_classes(self) -> bool:
+        """True if targets are classes."""
+        return not self.train[1].dtype.is_floating_point
+
+
+def digest_of(*tensors: Tensor) -> str:
+    """Digest of the numbers of tensors."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:20]
 
 
 def _sample(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:

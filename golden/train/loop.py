@@ -13,13 +13,13 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ContextDecorator, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfulp.golden.nn import (
@@ -34,6 +34,8 @@ from halfulp.golden.nn import (
 )
 from halfulp.golden.nn.cast import check_holds
 from halfulp.golden.nn.draw import mix
+from halfulp.golden.nn.policy import PROGRAM
+from halfulp.golden.program import Report, emulate
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.digests import digest, version
 from halfulp.tools.paths import write_whole
@@ -41,7 +43,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
 from .data import Data
-from .networks import NETWORKS
+from .networks import NETWORKS, Network
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 """Torch modules that can be replaced by piecewise linear functions, by name."""
@@ -63,7 +65,7 @@ class Plan:
     Parameters
     ----------
     network : str
-        Name in `NETWORKS`.
+        Name in `NETWORKS`, or of a user's function (see `halfulp.golden.train.user`).
     policies : tuple of (str, str)
         Patterns of layer names, and the texts of their policies.
     seed : int
@@ -78,6 +80,11 @@ class Plan:
         Names in `ACTIVATIONS`, and the texts of the segment tables that replace these modules.
     derivative : str
         Derivative of the segments: ``piece`` or ``true``.
+    origin : str
+        Digest that identifies a user's network (see `Network`).
+    emulate : bool
+        Compute the whole program in the arithmetic of the policies (see `halfulp.golden.emulate`); default: layers are
+        converted.
     """
 
     network: str
@@ -90,14 +97,12 @@ class Plan:
     adaptive: bool = True
     activations: tuple[tuple[str, str], ...] = ()
     derivative: str = "piece"
+    origin: str = ""
+    emulate: bool = False
 
     def key(self, data: Data) -> str:
         """Return a short name of the run, which identifies plan and data."""
-        parts = asdict(self)
-        if not self.activations:
-            # Plans without activations have the same names as in earlier versions.
-            del parts["activations"], parts["derivative"]
-        return digest(*(f"{name}={value}" for name, value in parts.items()), data.digest)
+        return digest(self, data.digest)
 
     @property
     def swaps(self) -> dict[str | type[nn.Module], PiecewiseLinear]:
@@ -143,6 +148,8 @@ class Run:
         Training and test set.
     folder : Path
         Folder for ``checkpoint.pt`` during the run, and ``final.pt`` at its end.
+    network : Network, optional
+        Network of the plan; default: that in `NETWORKS`.
     counted : bool
         Count underflow, overflow and lost NaN of the training steps in ``counts``.
 
@@ -151,42 +158,73 @@ class Run:
     ValueError
         If a pattern matches no layer of the network, or float32, the dtype of the networks, does not represent the
         numbers of a format.
+
+    Attributes
+    ----------
+    report : Report, optional
+        Operations of the last training step of an emulated program.
     """
 
-    def __init__(self, plan: Plan, data: Data, folder: Path, *, counted: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, data: Data, folder: Path, *, network: Network | None = None, counted: bool = False
+    ) -> None:
         self.plan, self.data, self.folder = plan, data, folder
         self.checkpoint, self.final = folder / "checkpoint.pt", folder / "final.pt"
         self.per_epoch = math.ceil(len(data.train[0]) / plan.batch)
         self.steps = plan.epochs * self.per_epoch
         self.counts = Counts() if counted else None
-        self.network = NETWORKS[plan.network]
+        self.network = network or NETWORKS[plan.network]
         self.key = plan.key(data)
+        self.rules = plan.rules
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(plan.seed, 0))
             model = self.network.build(data)
-        self.conversion = convert(model, plan.rules, seed=plan.seed, inplace=True)
-        self.model = swap_activations(self.conversion.model, plan.swaps, inplace=True)
-        _check_held(self.model)
-        self.optimizer = self.network.optimizer(self.model, plan.rate)
+        self.conversion = None if plan.emulate else convert(model, self.rules, seed=plan.seed, inplace=True)
+        self.report: Report | None = None
+        self.model = swap_activations(model, plan.swaps, inplace=True)
+        self._check_held()
+        self.optimizer = self.network.optimizer(self.model.parameters())
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.shares = [rate / rates[0] for rate in rates]
         # Networks in torch's own arithmetic need no loss scale.
-        self.scaler = LossScaler(plan.scale, adaptive=plan.adaptive) if self.conversion.swapped else None
+        self.scaler = LossScaler(plan.scale, adaptive=plan.adaptive) if self._computed() else None
         self.updates = self._updates()
         self.step = 0
         self.seconds = 0.0
         self.losses: list[float] = []
         self.epochs: list[Epoch] = []
 
+    def _computed(self) -> bool:
+        """Return True if any operation is in the arithmetic of a policy."""
+        if self.conversion is not None:
+            return bool(self.conversion.swapped)
+        return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self.rules.values())
+
+    def _check_held(self) -> None:
+        """Check that float32, the dtype of networks, represents the numbers of all formats; ValueError otherwise."""
+        formats = [module.table.out for module in self.model.modules() if isinstance(module, PiecewiseLinear)]
+        for policy in self.rules.values():
+            formats += [*(mac.o for mac in policy.macs if mac), *(cast.fmt for cast in policy.casts if cast.fmt)]
+        for fmt in formats:
+            check_holds(torch.float32, fmt)
+
     def _updates(self) -> list[WeightUpdate]:
         """Make the weight updates of the policies; shared parameters have the update of the first layer."""
         found, seen = [], set()
         for name, layer in self.model.named_modules():
-            if isinstance(layer, Computed) and (cast := layer.policy.update) is not None:
-                own = [one for one in layer.parameters() if id(one) not in seen]
+            policy = self._policy_of(name, layer)
+            if policy is not None and (cast := policy.update) is not None:
+                own = [one for one in layer.parameters(self.conversion is not None) if id(one) not in seen]
                 seen |= {id(one) for one in own}
                 seed = mix(self.plan.seed, *name.encode()) >> 1
-                master = layer.policy.master
-                found.append(WeightUpdate(self.optimizer, cast, master=master, parameters=own, seed=seed))
+                if own:
+                    found.append(WeightUpdate(self.optimizer, cast, master=policy.master, parameters=own, seed=seed))
         return found
+
+    def _policy_of(self, name: str, layer: nn.Module) -> Policy | None:
+        if self.conversion is not None:
+            return layer.policy if isinstance(layer, Computed) else None
+        return next((one for pattern, one in self.rules.items() if fnmatchcase(name, pattern)), None)
 
     def save(self, path: Path) -> None:
         """Save a checkpoint."""
@@ -252,10 +290,7 @@ class Run:
         """
         progress.total("training", self.steps, self.step)
         saved = before = time.monotonic()
-        by_torch = self.conversion.left or any(
-            None in swap.policy.macs for swap in self.conversion.swapped if swap.policy
-        )
-        ordered = one_thread() if by_torch else nullcontext()
+        ordered = one_thread() if self._by_torch() else nullcontext()
         with _deferred_signals() as stopped, torch.random.fork_rng(devices=[]), ordered:
             while self.step < self.steps:
                 with self.counts or nullcontext():
@@ -285,56 +320,72 @@ class Run:
         if self.data.vary is not None:
             inputs = self.data.vary(inputs, _generator(self.plan.seed, 2, self.step))
         torch.manual_seed(mix(self.plan.seed, 3, self.step))
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.plan.rate * 0.5 * (1 + math.cos(math.pi * self.step / self.steps))
+        for group, share in zip(self.optimizer.param_groups, self.shares, strict=True):
+            group["lr"] = self.plan.rate * share * 0.5 * (1 + math.cos(math.pi * self.step / self.steps))
         self.model.train()
         self.optimizer.zero_grad()
-        loss = _loss(self.model(inputs), classes)
+        with self._emulated(4, self.step) as emulation:
+            loss = self.network.loss(self.model(inputs), classes)
+        scaled = loss if self.scaler is None else self.scaler.scale(loss)
+        with emulation:
+            scaled.backward()
+        step = emulation(self.optimizer.step)
         if self.scaler is None:
-            loss.backward()
-            self.optimizer.step()
+            step()
         else:
-            self.scaler.scale(loss).backward()
-            self.scaler.step(self.optimizer)
+            self.scaler.step(self.optimizer, step)
+        if isinstance(emulation, emulate):
+            self.report = emulation.report()
         self.losses.append(loss.item())
         self.step += 1
 
+    def _emulated(self, *parts: int) -> "emulate | _Plain":
+        """Return the context of a step or test; its random words depend on the parts only."""
+        if not self.plan.emulate:
+            return _Plain()
+        return emulate(self.rules, seed=mix(self.plan.seed, *parts) >> 1)
+
+    def _by_torch(self) -> bool:
+        """Return True if a sum may be in torch's own arithmetic, whose order depends on threads."""
+        if self.conversion is None:
+            return "*" not in self.rules or any(None in policy.macs for policy in self.rules.values())
+        swapped = [swap.policy for swap in self.conversion.swapped if swap.policy]
+        return bool(self.conversion.left) or any(None in policy.macs for policy in swapped)
+
     def _end_epoch(self) -> None:
-        loss, accuracy = tested(self.model, self.data)
+        with self._emulated(5, self.step):
+            loss, accuracy = tested(self.model, self.data, self.network.loss)
         self.epochs.append(Epoch(len(self.epochs) + 1, sum(self.losses) / len(self.losses), loss, accuracy))
         self.losses = []
 
 
-def _check_held(model: nn.Module) -> None:
-    """Check that float32, the dtype of the networks, represents the numbers of all formats; ValueError otherwise."""
-    for layer in model.modules():
-        if isinstance(layer, PiecewiseLinear):
-            check_holds(torch.float32, layer.table.out)
-        elif isinstance(layer, Computed):
-            formats = [*(mac.o for mac in layer.policy.macs if mac), *(cast.fmt for cast in layer.policy.casts)]
-            for fmt in filter(None, formats):
-                check_holds(torch.float32, fmt)
+class _Plain(ContextDecorator):
+    """Context of a step that is not emulated."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _generator(*parts: int) -> torch.Generator:
     return torch.Generator().manual_seed(mix(*parts))
 
 
-def _loss(scores: Tensor, classes: Tensor, reduction: str = "mean") -> Tensor:
-    """Compute the cross entropy; a text has one class at each letter."""
-    return F.cross_entropy(scores.flatten(0, -2), classes.flatten(), reduction=reduction)
-
-
 @torch.no_grad()
-def tested(model: nn.Module, data: Data) -> tuple[float, float]:
-    """Return the mean loss in nats and the accuracy in percent on the test set."""
+def tested(model: nn.Module, data: Data, loss: Callable[[Tensor, Tensor], Tensor]) -> tuple[float, float]:
+    """Return the mean loss and the accuracy in percent on the test set, NaN if targets are no classes."""
     model.eval()
-    loss, right = 0.0, 0
-    for inputs, classes in zip(*(tensor.split(TESTED) for tensor in data.test), strict=True):
-        scores = model(inputs)
-        loss += _loss(scores, classes, "sum").item()
-        right += int((scores.argmax(-1) == classes).sum())
-    return loss / data.test[1].numel(), 100 * right / data.test[1].numel()
+    total, right = 0.0, 0
+    for inputs, targets in zip(*(tensor.split(TESTED) for tensor in data.test), strict=True):
+        outputs = model(inputs)
+        total += loss(outputs, targets).item() * targets.numel()
+        counted = data.of_classes and outputs.shape[:-1] == targets.shape
+        if counted:
+            right += int((outputs.argmax(-1) == targets).sum())
+    count = data.test[1].numel()
+    return total / count, 100 * right / count if counted else math.nan
 
 
 _SEAL = b"halfulp sha256 "

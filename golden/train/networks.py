@@ -1,7 +1,8 @@
 """Networks in plain torch, their data and their default training parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -104,6 +105,11 @@ class Rows(nn.Module):
         return scores
 
 
+def classes_loss(scores: Tensor, classes: Tensor) -> Tensor:
+    """Compute the mean cross entropy of classes; a text has one class at each letter."""
+    return F.cross_entropy(scores.flatten(0, -2), classes.flatten())
+
+
 @dataclass(frozen=True)
 class Network:
     """Network, its data and its default training parameters.
@@ -114,9 +120,15 @@ class Network:
         Function from data to the network with random parameters.
     load : callable
         Function from a path to data; None loads the data of a package.
-    epochs, batch, rate, momentum, decay
-        Training parameters. The optimiser is SGD with ``momentum``, or AdamW if that is None. The learning rate falls
-        to zero along a cosine.
+    epochs, batch, rate
+        Training parameters. The learning rate falls to zero along a cosine.
+    optimizer : callable
+        Function from parameters to their optimiser. Its groups of parameters have learning rates in proportion to those
+        that it gives them.
+    loss : callable
+        Function from outputs and targets to the mean loss of a batch.
+    origin : str
+        Digest that identifies a user's network.
     """
 
     build: Callable[[Data], nn.Module]
@@ -124,21 +136,19 @@ class Network:
     epochs: int
     batch: int
     rate: float
-    momentum: float | None
-    decay: float
+    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+    loss: Callable[[Tensor, Tensor], Tensor] = classes_loss
+    origin: str = ""
 
-    def optimizer(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
-        """Make the optimiser of a model."""
-        parameters = list(model.parameters())
-        if self.momentum is None:
-            return torch.optim.AdamW(parameters, lr=rate, weight_decay=self.decay)
-        return torch.optim.SGD(parameters, lr=rate, momentum=self.momentum, weight_decay=self.decay)
 
+SGD, ADAMW = partial(torch.optim.SGD, momentum=0.9), torch.optim.AdamW
 
 NETWORKS = {
-    "lenet5": Network(lambda data: lenet5(), mnist, 10, 64, 0.02, 0.9, 0.0),
-    "resnet20": Network(lambda data: resnet20(), cifar10, 160, 128, 0.1, 0.9, 1e-4),
-    "gru": Network(lambda data: Rows(data.train[0].shape[-1], data.classes), mnist, 8, 64, 1e-2, None, 0.0),
-    "nanogpt": Network(lambda data: NanoGpt(data.classes), letters, 5, 32, 1e-3, None, 0.01),
+    "lenet5": Network(lambda data: lenet5(), mnist, 10, 64, 0.02, SGD),
+    "resnet20": Network(lambda data: resnet20(), cifar10, 160, 128, 0.1, partial(SGD, weight_decay=1e-4)),
+    "gru": Network(
+        lambda data: Rows(data.train[0].shape[-1], data.classes), mnist, 8, 64, 1e-2, partial(ADAMW, weight_decay=0.0)
+    ),
+    "nanogpt": Network(lambda data: NanoGpt(data.classes), letters, 5, 32, 1e-3, ADAMW),
 }
 """Networks by name."""

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,9 @@ from .loop import Plan, Run
 
 MIXED = "mixed"
 """Entry of the column ``mac`` for a run with several multiply-accumulates."""
+
+NONE = "none"
+"""Accuracy of a run whose targets are no classes."""
 
 
 def results() -> Path:
@@ -33,7 +37,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
     cells = {
         "mac": mac.formula if isinstance(mac, MacSpec) else mac or "fp32",
         "network": network_of(plan),
-        "accuracy": f"{last.accuracy:.4f}",
+        "accuracy": NONE if math.isnan(last.accuracy) else f"{last.accuracy:.4f}",
         "loss": f"{last.loss:.6g}",
         "seed": plan.seed,
         "epochs": plan.epochs,
@@ -56,11 +60,12 @@ def row_of(run: Run, command: str) -> dict[str, str]:
 
 
 def network_of(plan: Plan) -> str:
-    """Return the name of the network and of the piecewise linear functions in it."""
+    """Return the name of the network, of the piecewise linear functions in it, and of emulation."""
     tables = [Segments.read(text) for _, text in plan.activations]
     swapped = [f"{table.name} of {len(table.pieces)} segments in {table.fmt}" for table in tables]
     ending = ", true derivative" if swapped and plan.derivative == "true" else ""
-    return f"{plan.network} with {' and '.join(swapped)}{ending}" if swapped else plan.network
+    name = f"{plan.network} with {' and '.join(swapped)}{ending}" if swapped else plan.network
+    return f"{name}, emulated" if plan.emulate else name
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -69,7 +74,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def _number(text: str) -> str:
-    finite(text)
+    if text != NONE:
+        finite(text)
     return text
 
 

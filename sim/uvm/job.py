@@ -1,15 +1,14 @@
 """Files between the simulation and the process that starts it, and lookup of test classes by name."""
 
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyuvm import ConfigDB, uvm_factory, uvm_test
+
+from halfulp.tools.imports import imported
 
 JOB, FOUND = "job.pickle", "findings.pickle"
 """Files of the job, and of the checks and notes from the simulation."""
@@ -60,36 +59,10 @@ def class_of(text: str) -> type:
 
     Raises ValueError if there is no such class, or it is not a `uvm_test`.
     """
-    where, colon, name = text.rpartition(":")
-    if not colon or not name.isidentifier():
-        raise ValueError(f"invalid test {text!r}: expected my_tests.py:MyTest or package.module:MyTest")
-    module = module_of(where)
-    found = getattr(module, name, None)
+    found = imported(text)
     if not isinstance(found, type) or not issubclass(found, uvm_test):
-        raise ValueError(f"{where} has no test {name}: expected a class derived from UnitTest")
+        raise ValueError(f"{text} is no test: expected a class derived from UnitTest")
     return found
-
-
-def module_of(where: str) -> Any:
-    """Import a module by name or from a file; raises ValueError if there is none."""
-    if not where.endswith(".py"):
-        try:
-            return importlib.import_module(where)
-        except ImportError as error:
-            raise ValueError(f"cannot import the module {where} of the test: {error}") from None
-    path = Path(where).resolve()
-    if not path.is_file():
-        raise ValueError(f"there is no test file {where}")
-    name = f"halfulp_test_{path.stem}"
-    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path):
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def prepare(test: Any, request: Any) -> tuple[Any, Any]:
