@@ -1,4 +1,4 @@
-"""A network of your own for `halfulp train examples/network.py:network`: the position of the largest of four numbers."""
+"""A network for `halfulp train examples/network.py:network`, which finds the largest of four numbers."""
 
 import functools
 

@@ -50,7 +50,7 @@ class _Number(click.FloatRange):
     help="MAC or policy for all products; repeatable",
 )
 @click.option("--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by patterns of layer names")
-@click.option("--emulate", is_flag=True, help="compute the whole program in the policy; default: layers with products")
+@click.option("--emulate", is_flag=True, help="compute the whole program in the policy")
 @click.option("--tanh", metavar="N", help="replace tanh by N segments or those of a file (gru)")
 @click.option("--sigmoid", metavar="N", help="replace sigmoid by N segments or a file of them (gru)")
 @click.option("--fmt", metavar="FMT", help="format of fitted segments; default: fxp4.12")

@@ -18,12 +18,13 @@ from halfulp.sim.uvm.cli import uvm
 from halfulp.sim.uvm.collector import CoverageCollector, hits
 from halfulp.sim.uvm.interfaces import Packed, Pins, Sink, Source, Wires
 from halfulp.sim.uvm.items import Operand, Operation
-from halfulp.sim.uvm.job import class_of, module_of, name_of
+from halfulp.sim.uvm.job import class_of, name_of
 from halfulp.sim.uvm.reference import Prediction, Reference
 from halfulp.sim.uvm.scoreboard import Compared, Scoreboard, export
 from halfulp.sim.uvm.sequences import ExhaustiveSequence, RandomSequence, gap_of
 from halfulp.sim.uvm.tests import UnitTest
 from halfulp.sim.uvm.tile import TileReference, TileScoreboard, ports_of
+from halfulp.tools.imports import module_of
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Grid
 from tests.short_form import build
