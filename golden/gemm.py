@@ -153,11 +153,26 @@ def gemm(
 
 
 def computed(
-    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
+    spec: MacSpec,
+    a: kernels.Matrices,
+    b: kernels.Matrices,
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: kernels.Words,
+    out: kernels.Patches | None = None,
 ) -> Tensor:
-    """Compute `gemm` without its checks: codes and states are int64 and in range; ``start`` has the result's shape."""
-    found = kernels.gemm(spec, a, b, start, shape, words)
-    return _in_torch(spec, a, b, start, shape, words) if found is None else found
+    """Compute `gemm` without its checks: codes and states are int64 and in range; ``start`` has the result's shape.
+
+    With ``out``, write the result to its elements and return its tensor.
+    """
+    found = kernels.gemm(spec, a, b, start, shape, words, out)
+    if found is None:
+        found = _in_torch(spec, kernels.gathered(a), kernels.gathered(b), start, shape, words)
+    if out is None:
+        return kernels.gathered(found)
+    if found is not out:
+        out.scatter(kernels.gathered(found))
+    return out.data
 
 
 def _in_torch(

@@ -103,6 +103,8 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
 
 def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
     """Decode as `decode`, without its checks, to a dtype that represents all numbers of the format."""
+    if fmt == FP32 and dtype == torch.float32:
+        return codes.to(torch.int32).view(dtype)
     if fmt.width <= TABLE_WIDTH and codes.numel() > 1 << fmt.width:
         return _numbers(fmt, dtype, codes.device).index_select(0, codes.reshape(-1)).reshape(codes.shape)
     return converted(codes, ConvertSpec(a=fmt, o=FP64), None).view(torch.float64).to(dtype)

@@ -18,24 +18,33 @@ from torch import Tensor
 from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
-from .launch import Words, call
+from .launch import Matrices, Patches, Words, call, gathered
 from .text import PHILOX
 
 IN_TORCH, STEP_IN_TORCH, IN_EXACT = 0.5e-6, 0.3e-3, 0.1e-6
 """Seconds for a multiply-accumulate in torch, for a step of all sums in torch, and for one in the general kernel."""
 
-__all__ = ["PHILOX", "Words", "gemm"]
+__all__ = ["PHILOX", "Matrices", "Patches", "Words", "gathered", "gemm"]
 
 
 def gemm(
-    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
-) -> Tensor | None:
-    """Multiply matrices of checked codes; ``start`` has the result's ``shape``; None if no kernel supports the call."""
+    spec: MacSpec,
+    a: Matrices,
+    b: Matrices,
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: Words,
+    out: Patches | None = None,
+) -> Matrices | None:
+    """Multiply matrices of checked codes; ``start`` has the result's ``shape``; None if no kernel supports the call.
+
+    The result is ``out``, if it is given, with its elements set.
+    """
     # The caller handles sums of no products.
     if a.shape[-1] == 0 or build.level() == "torch":
         return None
     if a.device.type == "cuda":
-        return _on_gpu(spec, a, b, start, shape, words)
+        return _on_gpu(spec, gathered(a), gathered(b), start, shape, words)
     if a.device.type != "cpu":
         return None
     transposed = plan.is_transposed(*shape[-2:])
@@ -47,7 +56,7 @@ def gemm(
         library = build.library(f"gemm_{plan.file_name(spec)}", source, steps * IN_EXACT)
         if library is None:
             break
-        found = call(library, a, b, start, shape, words, transposed)
+        found = call(library, a, b, start, shape, words, transposed, out)
         if found is not None:
             return found
     if not plan.fits_exact(spec):
@@ -55,7 +64,7 @@ def gemm(
     library = exact.library(steps * IN_TORCH + a.shape[-1] * STEP_IN_TORCH)
     if library is None:
         return None
-    return call(library, a, b, start, shape, words, transposed, exact.step(spec, counted))
+    return call(library, a, b, start, shape, words, transposed, out, exact.step(spec, counted))
 
 
 def _on_gpu(

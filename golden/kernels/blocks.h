@@ -1,5 +1,5 @@
-// Blocked matrix product in vector lanes: operands are decoded and packed once, sums stay in registers, and threads share
-// the blocks.
+// Blocked matrix product in vector lanes: operands are decoded once, panels of b are packed into the cache, sums stay in
+// registers, and threads share the panels.
 //
 // The parameter P is a type with these members:
 //  - BITS of a lane; V, a vector, and its Scalar; ROWS and VECTORS of a block; FENV, the rounding mode of the processor
@@ -9,6 +9,7 @@
 //  - step<CHECKED>(sum, a, b, word, product word), a step of the sums
 #pragma once
 #include <memory>
+#include <new>
 
 #include "lanes.h"
 
@@ -28,6 +29,80 @@ struct Aligned {
 // Decision of a kernel on given operands: results would be inexact; no step can overflow; each step must check overflow.
 enum Verdict { REFUSED, UNCHECKED, CHECKED };
 
+inline bool contiguous(const i64* offsets, i64 count) {
+    for (i64 index = 1; index < count; ++index)
+        if (offsets[index] != offsets[0] + index) return false;
+    return true;
+}
+
+// Decoded operand. Number (batch, i, j) is at the sum of the offsets of batch, row and column.
+template <class P>
+struct Numbers {
+    using Scalar = typename P::Scalar;
+    using Extremes = typename P::Extremes;
+    static constexpr i64 BAND = 16, CHUNK = 1 << 12;  // lines, or numbers, that one task decodes
+
+    Aligned<Scalar> numbers;
+    std::vector<i64> batches, rows, columns;
+    Extremes seen;
+
+    // Decodes the matrices of `count` batches, contiguous along rows if `along_rows`, else along columns. The tensor of a
+    // view with tables is decoded as it is.
+    template <class Decode>
+    Numbers(const View& view, const i64* batch_of, i64 count, i64 n, i64 m, bool along_rows, i64 threads, const Decode& decode)
+        : numbers(view.rows ? view.size : count * n * m), batches(size_t(count)), rows(size_t(n)), columns(size_t(m)) {
+        for (i64 index = 0; index < count; ++index)
+            batches[size_t(index)] = view.rows ? view.batches[batch_of[index]] : index * n * m;
+        for (i64 i = 0; i < n; ++i) rows[size_t(i)] = view.rows ? view.rows[i] : along_rows ? i * m : i;
+        for (i64 j = 0; j < m; ++j) columns[size_t(j)] = view.rows ? view.columns[j] : along_rows ? j : j * n;
+        if (view.rows) {
+            run_in_parts((view.size + CHUNK - 1) / CHUNK, threads, [&](i64 chunk, Extremes& own) {
+                const i64 first = chunk * CHUNK, there = view.size - first < CHUNK ? view.size - first : CHUNK;
+                Scalar* to = numbers.data + first;
+                read(view.data + first, 1, there, decode, to);
+                for (i64 at = 0; at < there; ++at) own.see(to[at]);
+            });
+            return;
+        }
+        const i64 lines = along_rows ? n : m, length = along_rows ? m : n, bands = (lines + BAND - 1) / BAND;
+        const i64 next = along_rows ? view.column : view.row, next_line = along_rows ? view.row : view.column;
+        run_in_parts(count * bands, threads, [&](i64 task, Extremes& own) {
+            const i64 index = task / bands, first = task % bands * BAND;
+            const i64 there = lines - first < BAND ? lines - first : BAND;
+            const i64* from = view.data + view.batches[batch_of[index]] + first * next_line;
+            Scalar* to = numbers.data + (index * lines + first) * length;
+            if (next_line == 1 && next != 1)  // memory is contiguous across the lines
+                for (i64 at = 0; at < length; ++at)
+                    for (i64 line = 0; line < there; ++line) to[line * length + at] = decode(u64(from[at * next + line]));
+            else
+                for (i64 line = 0; line < there; ++line)
+                    read(from + line * next_line, next, length, decode, to + line * length);
+            for (i64 at = 0; at < there * length; ++at) own.see(to[at]);
+        });
+    }
+
+private:
+    template <class Work>
+    void run_in_parts(i64 tasks, i64 threads, const Work& work) {
+        std::vector<Extremes> parts(size_t(tasks) + 1);
+        run_parallel(tasks, threads, [&](i64 task) {
+            Extremes own;
+            work(task, own);
+            parts[size_t(task)] = own;
+        });
+        for (const Extremes& part : parts) seen.join(part);
+    }
+
+    // The usual distance of 1 is a constant, so that the compiler can unroll the loop.
+    template <class Decode>
+    static void read(const i64* from, i64 next, i64 count, const Decode& decode, Scalar* to) {
+        if (next == 1)
+            for (i64 at = 0; at < count; ++at) to[at] = decode(u64(from[at]));
+        else
+            for (i64 at = 0; at < count; ++at) to[at] = decode(u64(from[at * next]));
+    }
+};
+
 template <class P>
 struct Blocks {
     using V = typename P::V;
@@ -36,133 +111,175 @@ struct Blocks {
     static constexpr int lanes = BYTES * 8 / P::BITS, rows = P::ROWS, vectors = P::VECTORS, columns = lanes * vectors;
     static constexpr bool sum_words = !std::is_same<typename P::SumWords, NoWords>::value;
     static constexpr bool product_words = !std::is_same<typename P::ProductWords, NoWords>::value;
-    static constexpr i64 GROUP = 4;  // blocks of rows that share a panel of b
-    static constexpr i64 BAND = 16;  // rows of b that one task packs
+    static constexpr i64 DEPTH = 4 * STEPS;  // steps for which a panel is packed at once
+    static constexpr i64 SHARE = 64;         // largest number of blocks that one task computes
+
+    // Sums of a block and the states of their random words.
+    struct Block {
+        V sum[rows][vectors];
+        LaneWords<typename P::SumWords, P::BITS> of_sum[rows][vectors];
+        LaneWords<typename P::ProductWords, P::BITS> of_product[rows][vectors];
+        i64 batch, top;
+        const Scalar* left[rows];
+    };
+
+    // Blocks of one panel of b: those from `first` to `end`, counted over the batches that share it.
+    struct Task {
+        i64 pack, panel, first, end;
+    };
 
     const Call& call;
     const i64 panels = (call.m + columns - 1) / columns, row_blocks = (call.n + rows - 1) / rows;
-    const i64 bands = (call.k + BAND - 1) / BAND;
-    Aligned<Scalar> a{call.batches * row_blocks * rows * call.k}, b{call.packs * panels * columns * call.k};
+    const Numbers<P> a = numbers_of_a(), b{call.b,
+                                           call.pack_batch,
+                                           call.packs,
+                                           call.k,
+                                           call.m,
+                                           call.b.column == 1,
+                                           call.threads,
+                                           P::decoder_b()};
 
     explicit Blocks(const Call& arguments) : call(arguments) {}
 
     int run() {
         const Machine usual(FE_TONEAREST);
-        std::vector<typename P::Extremes> seen(size_t(call.batches * row_blocks + call.packs * bands) + 1);
-        run_parallel(call.batches * row_blocks, call.threads, [&](i64 task) { pack_a(task, seen[size_t(task)]); });
-        const i64 after = call.batches * row_blocks;
-        run_parallel(call.packs * bands, call.threads, [&](i64 task) { pack_b(task, seen[size_t(after + task)]); });
-        typename P::Extremes of_a, of_b, of_start;
-        for (i64 task = 0; task < after; ++task) of_a.join(seen[size_t(task)]);
-        for (i64 task = 0; task < call.packs * bands; ++task) of_b.join(seen[size_t(after + task)]);
+        typename P::Extremes of_start;
         const auto decode_start = P::decoder_start();
         if (call.start.data)
             for (i64 batch = 0; batch < call.batches; ++batch)
                 for (i64 i = 0; i < call.n; ++i)
                     for (i64 j = 0; j < call.m; ++j) of_start.see(decode_start(u64(*call.start.at(batch, i, j))));
-        const Verdict verdict = P::accepts(of_a, of_b, of_start, call.k);
+        const Verdict verdict = P::accepts(a.seen, b.seen, of_start, call.k);
         if (verdict == REFUSED) return 1;
-        const i64 groups = (row_blocks + GROUP - 1) / GROUP;
-        // With few rows, threads share the panels too.
-        i64 parts = call.batches * groups >= 4 * call.threads ? 1 : (4 * call.threads + groups - 1) / (groups ? groups : 1);
-        if (parts > panels) parts = panels;
-        run_parallel(call.batches * groups * parts, call.threads, [&](i64 task) {
-            const Machine machine(P::FENV);
-            const i64 part = task % parts, group = task / parts % groups, batch = task / parts / groups;
-            for (i64 panel = panels * part / parts; panel < panels * (part + 1) / parts; ++panel)
-                for (i64 block = group * GROUP; block < (group + 1) * GROUP && block < row_blocks; ++block)
-                    if (verdict == CHECKED)
-                        one_block<true>(batch, block, panel);
-                    else
-                        one_block<false>(batch, block, panel);
+        std::vector<std::vector<i64>> sharing(static_cast<size_t>(call.packs));
+        for (i64 batch = 0; batch < call.batches; ++batch) sharing[size_t(call.pack_of[batch])].push_back(batch);
+        std::vector<Task> tasks;
+        for (i64 pack = 0; pack < call.packs; ++pack) {
+            const i64 blocks = i64(sharing[size_t(pack)].size()) * row_blocks;
+            // With few panels, threads share their blocks too.
+            i64 share = blocks * call.packs * panels / (4 * call.threads) + 1;
+            if (share > SHARE) share = SHARE;
+            for (i64 first = 0; first < blocks; first += share)
+                for (i64 panel = 0; panel < panels; ++panel)
+                    tasks.push_back({pack, panel, first, first + share < blocks ? first + share : blocks});
+        }
+        run_parallel(i64(tasks.size()), call.threads, [&](i64 index) {
+            const Task& task = tasks[size_t(index)];
+            if (verdict == CHECKED)
+                compute<true>(task, sharing[size_t(task.pack)]);
+            else
+                compute<false>(task, sharing[size_t(task.pack)]);
         });
         return 0;
     }
 
 private:
-    // Decodes `count` numbers; the usual distance of 1 is a constant, so that the compiler can unroll the loop.
-    template <class Decode>
-    static void unpack(const i64* from, i64 distance, i64 count, const Decode& decode, Scalar* to, int spread) {
-        if (distance == 1)
-            for (i64 index = 0; index < count; ++index) to[index * spread] = decode(u64(from[index]));
-        else
-            for (i64 index = 0; index < count; ++index) to[index * spread] = decode(u64(from[index * distance]));
-    }
-
-    void pack_a(i64 task, typename P::Extremes& seen) {
-        const auto decode = P::decoder_a();
-        const i64 batch = task / row_blocks, first = task % row_blocks * rows;
-        Scalar* to = a.data + task * rows * call.k;
-        typename P::Extremes own;
-        for (int row = 0; row < rows; ++row) {
-            const i64 i = first + row < call.n ? first + row : call.n - 1;
-            unpack(call.a.at(batch, i, 0), call.a.column, call.k, decode, to + row, rows);
-        }
-        for (i64 index = 0; index < rows * call.k; ++index) own.see(to[index]);
-        seen = own;
-    }
-
-    void pack_b(i64 task, typename P::Extremes& seen) {
-        const auto decode = P::decoder_b();
-        const i64 pack = task / bands, first = task % bands * BAND;
-        const i64 steps = call.k - first < BAND ? call.k - first : BAND, panel_size = columns * call.k;
-        Scalar* const band = b.data + pack * panels * panel_size + first * columns;
-        const auto pack_row = [&](i64 step, i64 panel) {
-            const i64 left = panel * columns, there = call.m - left < columns ? call.m - left : columns;
-            Scalar* const to = band + panel * panel_size + step * columns;
-            unpack(call.b.at(call.pack_batch[pack], first + step, left), call.b.column, there, decode, to, 1);
-            for (i64 j = there; j < columns; ++j) to[j] = 0;
-        };
-        // The inner loop runs along the dimension that is contiguous in memory.
-        if (call.b.column == 1)
-            for (i64 step = 0; step < steps; ++step)
-                for (i64 panel = 0; panel < panels; ++panel) pack_row(step, panel);
-        else
-            for (i64 panel = 0; panel < panels; ++panel)
-                for (i64 step = 0; step < steps; ++step) pack_row(step, panel);
-        typename P::Extremes own;
-        for (i64 panel = 0; panel < panels; ++panel)
-            for (i64 index = 0; index < steps * columns; ++index) own.see(band[panel * panel_size + index]);
-        seen = own;
+    Numbers<P> numbers_of_a() const {
+        std::vector<i64> every(static_cast<size_t>(call.batches));
+        for (i64 batch = 0; batch < call.batches; ++batch) every[size_t(batch)] = batch;
+        return {call.a, every.data(), call.batches, call.n, call.k, true, call.threads, P::decoder_a()};
     }
 
     template <bool CHECK>
-    __attribute__((noinline)) void one_block(i64 batch, i64 block, i64 panel) {
-        const Scalar* x = a.data + (batch * row_blocks + block) * rows * call.k;
-        const Scalar* y = b.data + (call.pack_of[batch] * panels + panel) * columns * call.k;
-        const i64 top = block * rows, left = panel * columns;
+    void compute(const Task& task, const std::vector<i64>& sharing) const {
+        const i64 left = task.panel * columns;
+        Aligned<Block> blocks(task.end - task.first);
+        Aligned<Scalar> panel(DEPTH * columns);
+        for (i64 index = task.first; index < task.end; ++index)
+            begin(*new (blocks.data + index - task.first) Block, sharing[size_t(index / row_blocks)],
+                  index % row_blocks * rows, left);
+        const Machine machine(P::FENV);
+        for (i64 first = 0; first < call.k; first += DEPTH) {
+            const i64 steps = call.k - first < DEPTH ? call.k - first : DEPTH;
+            pack(b.numbers.data + b.batches[size_t(task.pack)], left, first, steps, panel.data);
+            for (i64 index = 0; index < task.end - task.first; ++index)
+                add<CHECK>(blocks.data[index], a.columns.data() + first, panel.data, steps);
+        }
+        for (i64 index = 0; index < task.end - task.first; ++index) store(blocks.data[index], left);
+    }
+
+    void begin(Block& block, i64 batch, i64 top, i64 left) const {
         const auto decode_start = P::decoder_start();
-        V sum[rows][vectors];
-        LaneWords<typename P::SumWords, P::BITS> of_sum[rows][vectors];
-        LaneWords<typename P::ProductWords, P::BITS> of_product[rows][vectors];
-        for (int row = 0; row < rows; ++row)
+        block.batch = batch, block.top = top;
+        for (int row = 0; row < rows; ++row) {
+            const i64 i = top + row < call.n ? top + row : call.n - 1;
+            block.left[row] = a.numbers.data + a.batches[size_t(batch)] + a.rows[size_t(i)];
             for (int vector = 0; vector < vectors; ++vector) {
-                const i64 i = top + row < call.n ? top + row : call.n - 1;
                 i64 j = left + vector * lanes;
                 const int there = j >= call.m ? 0 : call.m - j < lanes ? int(call.m - j) : lanes;
                 V begin{};
                 if (call.start.data)
                     for (int lane = 0; lane < there; ++lane)
                         begin[lane] = decode_start(u64(*call.start.at(batch, i, j + lane)));
-                sum[row][vector] = begin;
+                block.sum[row][vector] = begin;
                 if (there == 0) j = left;  // lanes without a sum take the random words of other lanes
-                of_sum[row][vector].begin(call, batch, i, j, there ? there : 1);
-                of_product[row][vector].begin(call, batch, i, j, there ? there : 1);
+                block.of_sum[row][vector].begin(call, batch, i, j, there ? there : 1);
+                block.of_product[row][vector].begin(call, batch, i, j, there ? there : 1);
             }
+        }
+    }
+
+    // Copies steps of a panel of b: vectors, squares that are transposed, or single numbers.
+    void pack(const Scalar* from, i64 left, i64 first, i64 steps, Scalar* to) const {
+        const i64* step_at = b.rows.data() + first;
+        for (int vector = 0; vector < vectors; ++vector, to += lanes, left += lanes) {
+            const int there = left >= call.m ? 0 : call.m - left < lanes ? int(call.m - left) : lanes;
+            const i64* lane_at = b.columns.data() + (there ? left : 0);
+            if (there == lanes && contiguous(lane_at, lanes)) {
+                for (i64 step = 0; step < steps; ++step)
+                    std::memcpy(to + step * columns, from + lane_at[0] + step_at[step], sizeof(V));
+                continue;
+            }
+            i64 step = 0;
+            for (; step + lanes <= steps; step += lanes) {
+                V square[lanes];
+                if (contiguous(step_at + step, lanes))
+                    for (int lane = 0; lane < lanes; ++lane)
+                        square[lane] = lane < there ? load<V>(from + step_at[step] + lane_at[lane]) : V{};
+                else if (contiguous(step_at + step, lanes / 2) && contiguous(step_at + step + lanes / 2, lanes / 2))
+                    for (int lane = 0; lane < lanes; ++lane) {
+                        Scalar line[lanes] = {};
+                        if (lane < there) {
+                            std::memcpy(line, from + step_at[step] + lane_at[lane], sizeof(V) / 2);
+                            std::memcpy(line + lanes / 2, from + step_at[step + lanes / 2] + lane_at[lane], sizeof(V) / 2);
+                        }
+                        square[lane] = load<V>(line);
+                    }
+                else
+                    break;
+                transpose(square);
+                for (int row = 0; row < lanes; ++row) std::memcpy(to + (step + row) * columns, &square[row], sizeof(V));
+            }
+            for (; step < steps; ++step) {
+                const Scalar* at = from + step_at[step];
+                for (int lane = 0; lane < lanes; ++lane) to[step * columns + lane] = lane < there ? at[lane_at[lane]] : 0;
+            }
+        }
+    }
+
+    // Adds `steps` products to the sums of a block.
+    template <bool CHECK>
+    __attribute__((noinline)) static void add(Block& block, const i64* left_at, const Scalar* y, i64 steps) {
+        V sum[rows][vectors];
+        const Scalar* x[rows];
+        for (int row = 0; row < rows; ++row) {
+            x[row] = block.left[row];
+            for (int vector = 0; vector < vectors; ++vector) sum[row][vector] = block.sum[row][vector];
+        }
         alignas(64) U words[sum_words ? STEPS : 1][rows][vectors], others[product_words ? STEPS : 1][rows][vectors];
-        for (i64 first = 0; first < call.k; first += STEPS) {
-            const int steps = call.k - first < STEPS ? int(call.k - first) : STEPS;
+        for (i64 first = 0; first < steps; first += STEPS) {
+            const int count = steps - first < STEPS ? int(steps - first) : STEPS;
             for (int row = 0; row < rows; ++row)
                 for (int vector = 0; vector < vectors; ++vector) {
-                    if (sum_words) of_sum[row][vector].fill(&words[0][row][vector], steps, rows * vectors);
-                    if (product_words) of_product[row][vector].fill(&others[0][row][vector], steps, rows * vectors);
+                    if (sum_words) block.of_sum[row][vector].fill(&words[0][row][vector], count, rows * vectors);
+                    if (product_words) block.of_product[row][vector].fill(&others[0][row][vector], count, rows * vectors);
                 }
-            for (int step = 0; step < steps; ++step, x += rows, y += columns) {
+            for (int step = 0; step < count; ++step, ++left_at, y += columns) {
                 V right[vectors];
                 for (int vector = 0; vector < vectors; ++vector) right[vector] = load<V>(y + vector * lanes);
 #pragma GCC unroll 16
                 for (int row = 0; row < rows; ++row) {
-                    const V left_of_all = all<V>(x[row]);
+                    const V left_of_all = all<V>(x[row][*left_at]);
 #pragma GCC unroll 16
                     for (int vector = 0; vector < vectors; ++vector)
                         sum[row][vector] = P::template step<CHECK>(
@@ -171,17 +288,26 @@ private:
                 }
             }
         }
-        for (int row = 0; row < rows && top + row < call.n; ++row)
-            for (int vector = 0; vector < vectors; ++vector) store(batch, top + row, left + vector * lanes, sum[row][vector]);
+        for (int row = 0; row < rows; ++row)
+            for (int vector = 0; vector < vectors; ++vector) block.sum[row][vector] = sum[row][vector];
     }
 
-    void store(i64 batch, i64 i, i64 j, V sum) {
-        i64* to = call.out + call.element(batch, i, j);
+    void store(const Block& block, i64 left) const {
+        for (int row = 0; row < rows && block.top + row < call.n; ++row)
+            for (int vector = 0; vector < vectors; ++vector)
+                store(block.batch, block.top + row, left + vector * lanes, block.sum[row][vector]);
+    }
+
+    void store(i64 batch, i64 i, i64 j, V sum) const {
         alignas(64) typename Lanes<P::BITS>::Unsigned codes[lanes];
-        if (call.across == 1 && j + lanes <= call.m && P::encode_all(sum, codes)) {
+        const View& out = call.out;
+        if (j + lanes <= call.m && (out.columns ? contiguous(out.columns + j, lanes) : out.column == 1) &&
+            P::encode_all(sum, codes)) {
+            i64* to = call.result(batch, i, j);
             for (int lane = 0; lane < lanes; ++lane) to[lane] = i64(codes[lane]);
         } else {
-            for (int lane = 0; lane < lanes && j + lane < call.m; ++lane, to += call.across) *to = i64(P::encode(sum[lane]));
+            for (int lane = 0; lane < lanes && j + lane < call.m; ++lane)
+                *call.result(batch, i, j + lane) = i64(P::encode(sum[lane]));
         }
     }
 };

@@ -13,13 +13,18 @@
 
 namespace halfulp {
 
-// A tensor of int64 of shape (batches, rows, columns[, steps]); each batch has its own offset.
+// A tensor of int64 of shape (batches, rows, columns[, steps]). An element is at the sum of the offsets of its batch, row,
+// column and step. Offsets of rows and columns are multiples of a distance, or those of a table.
 struct View {
     const i64* data;
     const i64* batches;  // offset of each batch
     i64 row, column, step;
+    const i64 *rows, *columns;  // offsets, or null
+    i64 size;                   // with tables: number of elements of the tensor
 
-    const i64* at(i64 batch, i64 i, i64 j) const { return data + batches[batch] + i * row + j * column; }
+    i64 row_offset(i64 i) const { return rows ? rows[i] : i * row; }
+    i64 column_offset(i64 j) const { return columns ? columns[j] : j * column; }
+    const i64* at(i64 batch, i64 i, i64 j) const { return data + batches[batch] + row_offset(i) + column_offset(j); }
 };
 
 struct Call {
@@ -31,10 +36,12 @@ struct Call {
     const i64 *sum_states, *product_states;      // states of the sources of each element
     u64 key;                                     // key of counter-based words
     i64 first_step;                              // first step of counter-based words
-    i64* out;
-    i64 down, across;                            // distance in `out` to the next element of a column, and of a row
+    View out;
+    i64 down, across;                            // distance between the indices of elements of a column, and of a row
 
+    // Index of an element in row-major order of the result that is not transposed.
     i64 element(i64 batch, i64 i, i64 j) const { return batch * n * m + i * down + j * across; }
+    i64* result(i64 batch, i64 i, i64 j) const { return const_cast<i64*>(out.at(batch, i, j)); }
 };
 
 // Sets the rounding mode of the processor and enables subnormal numbers until the end of the scope.

@@ -184,7 +184,7 @@ inline void gemm(const Call& call, const Step& step) {
             sums.product_words.begin(call, batch, i, j);
             const u64 code = call.start.data ? u64(*call.start.at(batch, i, j)) : 0;
             const Raw* column = b.data() + (call.pack_of[batch] * call.m + j) * call.k;
-            call.out[call.element(batch, i, j)] = i64(sums.sum(a.data(), column, code, call.k));
+            *call.result(batch, i, j) = i64(sums.sum(a.data(), column, code, call.k));
         }
     });
 }

@@ -1,6 +1,7 @@
 // Vectors as wide as the processor's widest registers, and random words for their lanes.
 #pragma once
 #include <cstring>
+#include <utility>
 
 #include "words.h"
 #if defined(__x86_64__) || defined(__i386__)
@@ -64,6 +65,26 @@ inline V load(const void* from) {
     V value;
     std::memcpy(&value, from, sizeof value);
     return value;
+}
+
+// Vector of alternating lanes of the lower or upper halves of two vectors.
+template <class V, int... PLACE>
+inline V interleaved(V x, V y, int half, std::integer_sequence<int, PLACE...>) {
+    constexpr int count = sizeof...(PLACE);
+    return half ? __builtin_shufflevector(x, y, (PLACE % 2 * count + count / 2 + PLACE / 2)...)
+                : __builtin_shufflevector(x, y, (PLACE % 2 * count + PLACE / 2)...);
+}
+
+// Transposes a square of numbers by perfect shuffles (Stone, IEEE Transactions on Computers C-20(2), 1971).
+template <class V, int COUNT>
+inline void transpose(V (&square)[COUNT]) {
+    const std::make_integer_sequence<int, COUNT> places{};
+    for (int times = 1; times < COUNT; times *= 2) {
+        V next[COUNT];
+        for (int index = 0; index < COUNT; ++index)
+            next[index] = interleaved(square[index / 2], square[index / 2 + COUNT / 2], index % 2, places);
+        for (int index = 0; index < COUNT; ++index) square[index] = next[index];
+    }
 }
 
 // Number of steps whose random words a block computes at once.

@@ -1,7 +1,7 @@
 """Calls of compiled kernels on tensors."""
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,7 +13,12 @@ POINTER = ctypes.c_void_p
 class View(ctypes.Structure):
     """Struct ``View`` of call.h: a tensor."""
 
-    _fields_ = (("data", POINTER), ("batches", POINTER), ("row", I64), ("column", I64), ("step", I64))
+    _fields_ = (
+        *((name, POINTER) for name in ("data", "batches")),
+        *((name, I64) for name in ("row", "column", "step")),
+        *((name, POINTER) for name in ("rows", "columns")),
+        ("size", I64),
+    )
 
 
 class Call(ctypes.Structure):
@@ -26,9 +31,61 @@ class Call(ctypes.Structure):
         *((name, POINTER) for name in ("sum_states", "product_states")),
         ("key", ctypes.c_uint64),
         ("first_step", I64),
-        ("out", POINTER),
+        ("out", View),
         *((name, I64) for name in ("down", "across")),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Matrices whose elements are scattered over a tensor, such as the windows of a convolution, without a copy.
+
+    Attributes
+    ----------
+    data : Tensor
+        Contiguous tensor of the elements.
+    batches, rows, columns : Tensor
+        Offsets; element (batch, i, j) is at their sum in memory.
+    """
+
+    data: Tensor
+    batches: Tensor
+    rows: Tensor
+    columns: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape (batches, rows, columns)."""
+        return torch.Size((len(self.batches), len(self.rows), len(self.columns)))
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the elements."""
+        return self.data.device
+
+    @property
+    def mT(self) -> "Patches":
+        """The transposed matrices."""
+        return replace(self, rows=self.columns, columns=self.rows)
+
+    def gathered(self) -> Tensor:
+        """Copy the elements to a tensor."""
+        return self.data.reshape(-1)[self._places()]
+
+    def scatter(self, values: Tensor) -> None:
+        """Set the elements."""
+        self.data.view(-1)[self._places()] = values
+
+    def _places(self) -> Tensor:
+        return self.batches[:, None, None] + self.rows[:, None] + self.columns
+
+
+Matrices = Tensor | Patches
+
+
+def gathered(x: Matrices) -> Tensor:
+    """Return matrices as a tensor."""
+    return x.gathered() if isinstance(x, Patches) else x
 
 
 @dataclass(frozen=True)
@@ -53,29 +110,33 @@ class Words:
 
 def call(
     library: ctypes.CDLL,
-    a: Tensor,
-    b: Tensor,
+    a: Matrices,
+    b: Matrices,
     start: Tensor | None,
     shape: tuple[int, ...],
     words: Words,
     transposed: bool = False,
+    out: Matrices | None = None,
     step: ctypes.Structure | None = None,
-) -> Tensor | None:
+) -> Matrices | None:
     """Call a kernel; None if it refuses these operands because it is not exact for them.
 
     Parameters
     ----------
-    a, b, start : Tensor
+    a, b, start : Tensor or Patches
         Codes, on the CPU; ``start`` has the shape of the result.
     shape : tuple of int
         Shape of the result.
     transposed : bool
         The kernel computes the transposed product: it is that of the description with exchanged operand formats.
+    out : Tensor or Patches, optional
+        Elements to which the result is written; default: those of a new tensor.
     step : Step, optional
         Parameters of the general kernel.
     """
     batch, k = shape[:-2], a.shape[-1]
-    a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    found = torch.empty(shape, dtype=torch.int64) if out is None else out
+    a, b = _expanded(a, batch), _expanded(b, batch)
     given = [None if column is None else column.expand(*shape, k) for column in words.given]
     n, m = shape[-2:]
     down, across = m, 1
@@ -83,21 +144,23 @@ def call(
         a, b, n, m, down, across = b.mT, a.mT, m, n, 1, m
         start = None if start is None else start.mT
         given = [None if column is None else column.transpose(-3, -2) for column in given]
-    out = torch.empty(shape, dtype=torch.int64)
+    into = found.mT if transposed else found
     alive: list[Tensor] = []
 
     def pointer(tensor: Tensor) -> int:
         alive.append(tensor)
         return tensor.data_ptr()
 
-    def view(tensor: Tensor | None, inner: int) -> View:
+    def view(tensor: Matrices | None, inner: int = 2) -> View:
         if tensor is None:
             return View()
-        strides = tensor.stride()
-        begins = _begins(tensor, tensor.dim() - inner)
-        return View(pointer(tensor), pointer(begins), *strides[-inner:], *[0] * (3 - inner))
+        begins = pointer(_begins(tensor, inner))
+        if isinstance(tensor, Patches):
+            tables = pointer(tensor.rows.contiguous()), pointer(tensor.columns.contiguous())
+            return View(pointer(tensor.data), begins, 0, 0, 0, *tables, tensor.data.numel())
+        return View(pointer(tensor), begins, *tensor.stride()[-inner:])
 
-    begins = _begins(b, b.dim() - 2)
+    begins = _begins(b)
     # Batches of b that share memory are packed once.
     _, pack_of = torch.unique(begins, return_inverse=True)
     packs = int(pack_of.max()) + 1 if len(pack_of) else 0
@@ -113,26 +176,35 @@ def call(
         packs=packs,
         pack_of=pointer(pack_of),
         pack_batch=pointer(pack_batch),
-        a=view(a, 2),
-        b=view(b, 2),
-        start=view(start, 2),
+        a=view(a),
+        b=view(b),
+        start=view(start),
         sum_words=view(given[0], 3),
         product_words=view(given[1], 3),
         sum_states=states[0],
         product_states=states[1],
         key=(words.key or 0) & (1 << 64) - 1,
         first_step=words.first_step,
-        out=pointer(out),
+        out=view(into),
         down=down,
         across=across,
     )
     more = () if step is None else (ctypes.byref(step),)
-    return out if library.halfulp_gemm(ctypes.byref(arguments), *more) == 0 else None
+    return found if library.halfulp_gemm(ctypes.byref(arguments), *more) == 0 else None
 
 
-def _begins(tensor: Tensor, dims: int) -> Tensor:
-    """Return the offset of each batch in memory; the first ``dims`` dimensions are batches."""
+def _expanded(x: Matrices, batch: tuple[int, ...]) -> Matrices:
+    if isinstance(x, Patches):
+        return replace(x, batches=x.batches.expand(*batch))
+    return x.expand(*batch, *x.shape[-2:])
+
+
+def _begins(x: Matrices, inner: int = 2) -> Tensor:
+    """Return the offset of each batch in memory; all dimensions but the last ``inner`` are batches."""
+    if isinstance(x, Patches):
+        return x.batches.contiguous()
     begins = torch.zeros((), dtype=torch.int64)
-    for size, stride in zip(tensor.shape[:dims], tensor.stride()[:dims], strict=True):
+    dims = x.dim() - inner
+    for size, stride in zip(x.shape[:dims], x.stride()[:dims], strict=True):
         begins = begins.unsqueeze(-1) + torch.arange(size) * stride
     return begins.flatten()

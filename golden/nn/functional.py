@@ -6,13 +6,14 @@ They raise TypeError or ValueError if tensors have wrong types or shapes, or if 
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halfulp.golden.kernels import Matrices, Patches, gathered
 from halfulp.golden.values import decode, encode
 from halfulp.hdl.specs import MacSpec
 
@@ -66,16 +67,36 @@ class Call:
         }
         return Operand(self, role, values, casts[role])
 
-    def product(self, role: str, a: Tensor, b: Tensor, dtype: torch.dtype, start: Tensor | None = None) -> Tensor:
-        """Multiply matrices of codes, or of values if the policy of the role is torch's own arithmetic."""
+    def product(
+        self,
+        role: str,
+        a: Matrices,
+        b: Matrices,
+        dtype: torch.dtype,
+        start: Tensor | None = None,
+        out: Patches | None = None,
+    ) -> Tensor:
+        """Multiply matrices of codes, or of values if the policy of the role is torch's own arithmetic.
+
+        With ``out``, the result is its tensor, with the product as its elements.
+        """
         mac = self.mac("weight_gradient" if role == "bias_gradient" else role)
+
+        def summed(x: Tensor, y: Tensor, begin: Tensor | None) -> Tensor:
+            found = x @ y if begin is None else x @ y + begin
+            if out is None:
+                return found
+            filled = replace(out, data=torch.empty_like(out.data, dtype=found.dtype))
+            filled.scatter(found)
+            return filled.data
+
         if mac is None:
-            return a @ b if start is None else a @ b + start
-        made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device)
+            return summed(gathered(a), gathered(b), start)
+        made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device, out=out)
 
         def exact() -> Tensor:
-            found = decode(a, mac.a) @ decode(b, mac.b)
-            return found if start is None else found + decode(start, mac.o)
+            begin = None if start is None else decode(start, mac.o)
+            return summed(decode(gathered(a), mac.a), decode(gathered(b), mac.b), begin)
 
         note((self.layer, role, "result"), made, exact, mac.o)
         return real(made, mac.o, dtype)
@@ -93,10 +114,11 @@ class Call:
             check_one(self.policy.weight_gradient)
         return self.operand("bias", bias).codes("forward", "o")
 
-    def bias_gradient(self, columns: Tensor, dtype: torch.dtype) -> Tensor:
+    def bias_gradient(self, columns: Matrices, dtype: torch.dtype) -> Tensor:
         """Sum gradients of shape (..., m, n) over n, as products with 1."""
         mac = self.policy.weight_gradient
-        ones = columns.new_ones((*columns.shape[:-2], columns.shape[-1], 1))
+        data = columns.data if isinstance(columns, Patches) else columns
+        ones = data.new_ones((*columns.shape[:-2], columns.shape[-1], 1))
         if mac is not None:
             ones.fill_(check_one(mac))
         return self.product("bias_gradient", columns, ones, dtype).squeeze(-1)
@@ -190,8 +212,8 @@ def _gradients(
     w: Tensor,
     needs: list[bool],
     of_input: Callable[[], Tensor],
-    rows: Callable[[], Tensor],
-    columns: Callable[[], Tensor],
+    rows: Callable[[], Matrices],
+    columns: Callable[[], Matrices],
 ) -> list[Tensor]:
     """Return the gradients of x, w and bias; those that are not needed are empty.
 
@@ -235,29 +257,50 @@ _MATMUL, _GRADIENTS_OF_MATMUL = _with_gradients(
 )
 
 
-def _windows(x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """Return a view of the windows of a convolution, of shape (N, C, *output, *kernel)."""
-    for place, length in enumerate(size):
-        x = x.unfold(2 + place, dilation[place] * (length - 1) + 1, stride[place])
-    last: tuple[Any, ...] = (..., *(slice(None, None, step) for step in dilation))
-    return x[last]
+def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> Tensor:
+    """Return the offsets in memory of the elements of a tensor, in row-major order."""
+    found = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(sizes, strides, strict=True):
+        found = found.unsqueeze(-1) + torch.arange(size) * stride
+    return found.flatten()
 
 
-def _columns(windows: Tensor, groups: int) -> Tensor:
-    """Reshape windows to matrices of shape (groups, N * output, C / groups * kernel)."""
-    dims = (windows.dim() - 2) // 2
-    n, c, *sizes = windows.shape
-    grouped = windows.reshape(n, groups, c // groups, *sizes)
-    output, kernel = range(3, 3 + dims), range(3 + dims, 3 + 2 * dims)
-    rows, columns = n * math.prod(sizes[:dims]), c // groups * math.prod(sizes[dims:])
-    return grouped.permute(1, 0, *output, 2, *kernel).reshape(groups, rows, columns)
+def _windows(
+    x: Tensor, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], groups: int
+) -> tuple[Patches, list[int]]:
+    """Return the windows of a convolution, of shape (groups, N * output, C / groups * kernel), and the output's size.
+
+    Rows are in the order of (image, place in the output), columns in that of (channel, place in the kernel).
+    """
+    x = x.contiguous()
+    n, c, *size = x.shape
+    of_image, of_channel, *of_place = x.stride()
+    output = _output(size, kernel, stride, dilation)
+    of_output, of_kernel = ([one * by for one, by in zip(of_place, step, strict=True)] for step in (stride, dilation))
+    return Patches(
+        x,
+        _offsets([groups], [c // groups * of_channel]),
+        _offsets([n, *output], [of_image, *of_output]),
+        _offsets([c // groups, *kernel], [of_channel, *of_kernel]),
+    ), output
 
 
-def _images(rows: Tensor, n: int, size: Sequence[int]) -> Tensor:
-    """Reshape matrices of shape (groups, N * points, M) to images of shape (N, groups * M, *size)."""
-    groups, _, m = rows.shape
-    places = range(2, 2 + len(size))
-    return rows.reshape(groups, n, *size, m).permute(1, 0, 2 + len(size), *places).reshape(n, groups * m, *size)
+def _output(size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """Return the size of the result of a convolution."""
+    return [
+        (length - step * (reach - 1) - 1) // hop + 1
+        for length, reach, hop, step in zip(size, kernel, stride, dilation, strict=True)
+    ]
+
+
+def _images(x: Tensor, groups: int) -> Patches:
+    """Return the matrices of shape (groups, N * points, C / groups) of the points of images (N, C, *size)."""
+    n, c, *size = x.shape
+    points = math.prod(size)
+    each = c // groups
+    return Patches(
+        x, _offsets([groups], [each * points]), _offsets([n, points], [c * points, 1]), _offsets([each], [points])
+    )
 
 
 def spread(x: Tensor, stride: Sequence[int], before: Sequence[int], size: Sequence[int]) -> Tensor:
@@ -281,13 +324,14 @@ def _convolution(
     call = Call.of(policy, key, layer)
     stride, dilation, groups = _geometry(geometry)
     m = w.shape[0]
-    windows = _windows(call.operand("x", x).codes("forward", "a", (1,), groups), w.shape[2:], stride, dilation)
+    codes = call.operand("x", x).codes("forward", "a", (1,), groups)
+    windows, output = _windows(codes, w.shape[2:], stride, dilation, groups)
     kernels = call.operand("w", w).codes("forward", "b", (1,)).reshape(groups, m // groups, math.prod(w.shape[1:]))
     start = call.start(bias)
     if start is not None:
         start = start.reshape(groups, 1, m // groups)
-    rows = call.product("forward", _columns(windows, groups), kernels.mT, x.dtype, start)
-    return _images(rows, x.shape[0], windows.shape[2 : w.dim()]).contiguous()
+    images = _images(windows.data.new_empty((x.shape[0], m, *output)), groups)
+    return call.product("forward", windows, kernels.mT, x.dtype, start, images)
 
 
 def _geometry(geometry: list[int]) -> tuple[list[int], list[int], int]:
@@ -298,11 +342,7 @@ def _geometry(geometry: list[int]) -> tuple[list[int], list[int], int]:
 
 def _convolution_shape(x: Tensor, w: Tensor, *parts: Any) -> Tensor:
     stride, dilation, _ = _geometry(parts[-1])
-    size = [
-        (length - step * (kernel - 1) - 1) // hop + 1
-        for length, kernel, hop, step in zip(x.shape[2:], w.shape[2:], stride, dilation, strict=True)
-    ]
-    return x.new_empty((x.shape[0], w.shape[0], *size))
+    return x.new_empty((x.shape[0], w.shape[0], *_output(x.shape[2:], w.shape[2:], stride, dilation)))
 
 
 def _convolution_gradients(
@@ -330,20 +370,19 @@ def _convolution_gradients(
             reach,
             [length + more for length, more in zip(size, reach, strict=True)],
         )
-        columns = _columns(_windows(wide, kernel, [1] * len(kernel), dilation), groups)
+        windows, _ = _windows(wide, kernel, [1] * len(kernel), dilation, groups)
         codes = call.operand("w", w).codes("input_gradient", "b", (1,))
         kernels = turned_kernels(codes.reshape(groups, m // groups, c, *kernel)).flatten(2)
-        return _images(call.product("input_gradient", columns, kernels.mT, x.dtype), n, size)
+        images = _images(wide.new_empty((n, groups * c, *size)), groups)
+        return call.product("input_gradient", windows, kernels.mT, x.dtype, None, images)
 
-    def rows() -> Tensor:
-        points = math.prod(gradient.shape[2:])
-        along = (0, *range(2, gradient.dim()))
-        by_kernel = behind.codes("weight_gradient", "a", along).reshape(n, groups, m // groups, points)
-        return by_kernel.permute(1, 2, 0, 3).reshape(groups, m // groups, n * points)
+    def rows() -> Patches:
+        codes = behind.codes("weight_gradient", "a", (0, *range(2, gradient.dim())))
+        return _images(codes.contiguous(), groups).mT
 
-    def columns() -> Tensor:
+    def columns() -> Patches:
         codes = call.operand("x", x).codes("weight_gradient", "b", (1,), groups)
-        return _columns(_windows(codes, kernel, stride, dilation), groups)
+        return _windows(codes, kernel, stride, dilation, groups)[0]
 
     return _gradients(call, x, w, needs, of_input, rows, columns)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.gemm import computed, split_states
-from halfulp.golden.kernels import Words
+from halfulp.golden.kernels import Matrices, Patches, Words, gathered
 from halfulp.hdl.specs import MacSpec
 
 from .draw import states
@@ -23,10 +23,18 @@ def register(name: str, device: Device) -> None:
 
 
 def product(
-    a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | None = None, device: str | None = None
+    a: Matrices,
+    b: Matrices,
+    mac: MacSpec,
+    *,
+    key: int,
+    start: Tensor | None = None,
+    device: str | None = None,
+    out: Patches | None = None,
 ) -> Tensor:
     """Multiply matrices of codes in the golden model or on a device.
 
+    With ``out``, the result is its tensor, with the product as its elements.
     ``key`` decides all random words. If ``mac`` has a source, each sum has a source with a random state; otherwise
     ``key`` is that of counter-based words.
 
@@ -38,11 +46,15 @@ def product(
     if device is not None:
         if device not in _DEVICES:
             raise ValueError(f"unknown device {device}; import halfulp.fpga.kernel.layers first")
-        return _DEVICES[device](a, b, mac, start, key)
+        found = _DEVICES[device](gathered(a), gathered(b), mac, start, key)
+        if out is None:
+            return found
+        out.scatter(found)
+        return out.data
     shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     words = Words()
     if mac.random is not None:
         words = Words(states=split_states(mac, mac.random, states(key, mac.random, shape, a.device)))
     elif mac.words:
         words = Words(key=key)
-    return computed(mac, a, b, None if start is None else start.expand(shape), shape, words)
+    return computed(mac, a, b, None if start is None else start.expand(shape), shape, words, out)
