@@ -45,7 +45,7 @@ def _images(size: int) -> Callable[[nn.Module], torch.Tensor]:
 def _gpt2() -> nn.Module:
     sizes = {"n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 20, "n_positions": 8}
     dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    config = transformers.GPT2Config(**sizes, **dropout, bos_token_id=0, eos_token_id=0)
+    config = transformers.GPT2Config(**sizes, **dropout, bos_token_id=0, eos_token_id=0, loss_type="ForCausalLM")
     return transformers.GPT2LMHeadModel(config)
 
 

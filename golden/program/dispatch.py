@@ -1,15 +1,17 @@
 """Dispatch of the operations of a program to their arithmetic."""
 
+import contextlib
 import fnmatch
 import itertools
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -75,6 +77,35 @@ def name_of(func: Any) -> tuple[str, bool]:
 def is_exact(func: Any) -> bool:
     """Return True for an operation that changes no number."""
     return func.is_view or name_of(func)[0] in EXACT or func.overloadpacket.__name__ in EXACT
+
+
+class _Composite:
+    """State of torch's fused kernels, which all threads share."""
+
+    lock = threading.Lock()
+    users = 0
+    restore = contextlib.ExitStack()
+
+
+@contextlib.contextmanager
+def composite() -> Iterator[None]:
+    """Turn off fused kernels of attention, encoders and recurrent cells, which a dispatch mode does not see."""
+    with _Composite.lock:
+        _Composite.users += 1
+        if _Composite.users == 1:
+            stack = _Composite.restore
+            stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+            stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
+            torch.backends.mha.set_fastpath_enabled(False)
+            torch._C._set_mkldnn_enabled(False)
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+    try:
+        yield
+    finally:
+        with _Composite.lock:
+            _Composite.users -= 1
+            if not _Composite.users:
+                _Composite.restore.close()
 
 
 class Dispatch(TorchDispatchMode):

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules import module as hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -22,12 +21,11 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.recompute import repeats
 from halfulp.golden.nn.swap import Rules
 
-from .dispatch import Dispatch, Program
-from .site import UPDATE, Place, Site, address
+from .dispatch import Dispatch, Program, composite
+from .site import UPDATE, Place, Site, address, outside
 
-_HERE = (Path(__file__), Path(__file__).resolve())
-_OURS = (str(Path(torch.__file__).parent), *(str(path.parents[1]) for path in _HERE), "<eval", "<frozen")
-"""Path prefixes of files outside the emulated program."""
+if TYPE_CHECKING:
+    from .compiled import Backend
 
 PLACES = 1 << 18
 """Number of forward operations whose places are remembered for backward passes."""
@@ -80,6 +78,18 @@ class emulate(Program, contextlib.ContextDecorator):
             raise TypeError("emulate decorates no coroutines: use the context manager inside, without await in it")
         return super().__call__(function)
 
+    @staticmethod
+    def backend(policy: Rules, *, strict: bool = False, seed: int = 0, values: bool = False) -> "Backend":
+        """Return a backend of `torch.compile` for the same arithmetic; parameters as for `emulate`.
+
+        ``torch.compile(step, backend=emulate.backend(policy))`` computes forward and backward pass of a function in the
+        bits of the context, except for random words. The optimiser is outside of the graph: its step runs in a context.
+        Code that torch.compile leaves out of its graphs runs in torch's own arithmetic; ``strict`` refuses it.
+        """
+        from .compiled import Backend
+
+        return Backend(policy, strict=strict, seed=seed, values=values)
+
     def __enter__(self) -> Self:
         stacks = self._local.__dict__.setdefault("stacks", [])
         mode = self._local.__dict__.setdefault("mode", _Eager(self))
@@ -93,35 +103,6 @@ class emulate(Program, contextlib.ContextDecorator):
 
     def __exit__(self, *error: Any) -> None:
         self._local.stacks.pop().__exit__(*error)
-
-
-class _Composite:
-    """State of torch's fused kernels, which all threads share."""
-
-    lock = threading.Lock()
-    users = 0
-    restore = contextlib.ExitStack()
-
-
-@contextlib.contextmanager
-def composite() -> Iterator[None]:
-    """Turn off fused kernels of attention, encoders and recurrent cells, which a dispatch mode does not see."""
-    with _Composite.lock:
-        _Composite.users += 1
-        if _Composite.users == 1:
-            stack = _Composite.restore
-            stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-            stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
-            torch.backends.mha.set_fastpath_enabled(False)
-            torch._C._set_mkldnn_enabled(False)
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-    try:
-        yield
-    finally:
-        with _Composite.lock:
-            _Composite.users -= 1
-            if not _Composite.users:
-                _Composite.restore.close()
 
 
 class _Eager(Dispatch):
@@ -251,7 +232,7 @@ def _source() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith(_OURS):
+        if outside(path):
             return f"{Path(path).name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]  # None at the bottom of the stack
     return ""

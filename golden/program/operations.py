@@ -119,6 +119,7 @@ EXACT = frozenset(
         "le",
         "lift",
         "lift_fresh",
+        "lift_fresh_copy",
         "linspace",
         "log_normal_",
         "logical_and",

@@ -62,9 +62,22 @@ _KEY = COLUMNS[: COLUMNS.index("calls")]
 
 @dataclass
 class Report:
-    """Operations of a program; its text is a table in descending order of multiply-accumulates."""
+    """Operations of a program; its text is a table in descending order of multiply-accumulates.
+
+    Attributes
+    ----------
+    rows : list of Row
+    casts, redundant : int
+        In compiled graphs, number of roundings of operands of element-wise operations and sums, and of those whose
+        operands are numbers of the format already.
+    breaks : list of str
+        Places at which `torch.compile` broke the graph, with the reason; code between graphs is not emulated.
+    """
 
     rows: list[Row] = field(default_factory=list)
+    casts: int = 0
+    redundant: int = 0
+    breaks: list[str] = field(default_factory=list)
     _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor | None, seconds: float) -> None:
@@ -99,8 +112,9 @@ class Report:
         return sorted(self.rows, key=lambda row: (-row.macs, -row.elements))
 
     def json(self) -> str:
-        """Return share and rows as JSON."""
-        return json.dumps({"share": self.share, "rows": [asdict(row) for row in self.sorted()]}, indent=1)
+        """Return share, counts and rows as JSON."""
+        totals = {"share": self.share, "casts": self.casts, "redundant": self.redundant, "breaks": self.breaks}
+        return json.dumps(totals | {"rows": [asdict(row) for row in self.sorted()]}, indent=1)
 
     def write(self, path: Path | str) -> None:
         """Write the JSON to a file."""

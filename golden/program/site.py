@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,10 @@ from . import products, report
 from .arithmetic import ARITHMETIC, compute
 from .functions import FUNCTIONS, TABLE_WIDTH
 
+_HERE = (Path(__file__), Path(__file__).resolve())
+_OURS = (str(Path(torch.__file__).parent), *(str(path.parents[1]) for path in _HERE), "<eval", "<frozen")
+"""Path prefixes of files outside the emulated program."""
+
 UPDATE = "update"
 """Phase of the step of an optimiser."""
 
@@ -35,7 +40,7 @@ class Place:
     source: str
     key: int
     factors: tuple[int, int] = (0, 0)
-    """Addresses of the two factors of a product; in its gradients the other operand is the gradient."""
+    """Numbers by `address` of the two factors of a product; in its gradients the other operand is the gradient."""
     weight: int | None = None
     """Index of the factor that is a parameter, if one is."""
 
@@ -289,9 +294,14 @@ class Site:
         return found
 
 
+def outside(path: str) -> bool:
+    """Return True for a file of the emulated program, which is neither torch's nor of this package."""
+    return not path.startswith(_OURS)
+
+
 def address(x: Tensor) -> int:
-    """Return the address of the first element of a tensor, which its transposed and reshaped views share."""
-    return x.data_ptr()
+    """Return a number for the elements of a tensor in memory, which its transposed and reshaped views share."""
+    return hash((x.data_ptr(), x.numel()))
 
 
 def _dims(dim: Any, count: int) -> list[int]:

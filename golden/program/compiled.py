@@ -1,0 +1,184 @@
+"""Backend of torch.compile: the graph of a program, forward and backward, in the arithmetic of a policy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._decomp import decomposition_table
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import default_partition
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Interpreter, Node
+
+from halfulp.golden.nn.draw import mix
+from halfulp.golden.nn.policy import Policy
+
+from .dispatch import Dispatch, Program, composite, is_exact, name_of
+from .graph import KEY, Analysis, Operation
+from .operations import HANDLERS
+from .site import Place, Site
+
+RUN = "halfulp_run"
+"""Argument of operations: number of the run, which the backward pass takes from the forward pass."""
+
+
+def _decompositions() -> dict[Any, Any]:
+    """Return torch's decompositions of all operations without functions of their own."""
+
+    def has_parts(func: Any) -> bool:
+        return isinstance(func, OpOverload) and not is_exact(func) and name_of(func)[0] not in HANDLERS
+
+    return {func: parts for func, parts in decomposition_table.items() if has_parts(func)}
+
+
+class Backend(Program):
+    """Backend of `torch.compile` that computes every operation of a graph in the arithmetic of a policy.
+
+    ``emulate.backend`` makes it; parameters as for `emulate`.
+    """
+
+    def __init__(self, policy: Any, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
+        super().__init__(policy, strict=strict, seed=seed, values=values)
+        self.stochastic = any(_is_stochastic(one) for one in self.policies.values())
+
+    def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
+        """Compile a graph of torch.compile."""
+        self._check_break(getattr(module, "compile_subgraph_reason", None))
+        weights = {place for place, one in enumerate(inputs) if isinstance(one, nn.Parameter)}
+
+        def analysed(graph: GraphModule) -> GraphModule:
+            found = Analysis(graph.graph, weights, self)
+            self._report.casts += found.casts
+            self._report.redundant += found.redundant
+            if self.stochastic:
+                _number_runs(graph)
+            return graph
+
+        def partition(joint: GraphModule, given: Any, **parts: Any) -> tuple[GraphModule, GraphModule]:
+            return default_partition(analysed(joint), given, **parts)
+
+        def compiled(graph: GraphModule, _: Any) -> Any:
+            if not any(KEY in node.meta for node in graph.graph.nodes):
+                analysed(graph)
+
+            def run(given: list[Any]) -> Any:
+                return _Run(graph, self).boxed_run(given)
+
+            run._boxed_call = True  # type: ignore[attr-defined]  # AOT autograd reads it
+            return run
+
+        compile_graph = aot_autograd(
+            fw_compiler=compiled,
+            bw_compiler=compiled,
+            partition_fn=partition,
+            decompositions=_decompositions(),
+        )
+        with composite():
+            return compile_graph(module, inputs)
+
+    def _check_break(self, reason: Any) -> None:
+        """Note a break of the graph; refuse it if the program is strict."""
+        if reason is None or not reason.graph_break:
+            return
+        text = reason.reason.strip().splitlines()[0]
+        place = f"{reason.user_stack[-1].filename}:{reason.user_stack[-1].lineno}" if reason.user_stack else "the graph"
+        if self.strict:
+            raise RuntimeError(
+                f"torch.compile breaks the graph at {place}, and code between graphs runs in torch's own arithmetic: "
+                f"{reason.reason.strip()}"
+            )
+        self._report.breaks.append(f"{place}: {text}")
+
+
+def _is_stochastic(policy: Policy) -> bool:
+    program = (policy.elementwise, policy.functions, policy.reductions and policy.reductions.accumulator)
+    return policy.stochastic or any(cast is not None and cast.rounding.bits for cast in program)
+
+
+def _number_runs(module: GraphModule) -> None:
+    """Give all operations the number of the run as an argument, which the partition saves for the backward pass."""
+    nodes = [node for node in module.graph.nodes if KEY in node.meta]
+    if not nodes:
+        return
+    fake = next(node.meta["val"] for node in nodes if isinstance(node.meta.get("val"), Tensor))
+    with module.graph.inserting_before(nodes[0]):
+        number = module.graph.call_function(next_run)
+    number.meta |= {"val": fake.new_empty((), dtype=torch.int64), "partitioner_tag": "is_forward"}
+    for node in nodes:
+        node.kwargs = {**node.kwargs, RUN: number}
+
+
+def next_run() -> Tensor:
+    """Return the number of a new run; stands in graphs for `Program.calls`."""
+    raise NotImplementedError
+
+
+class _GraphSite(Site):
+    """Operation of a graph, whose roles are known."""
+
+    operation_of_graph: Operation
+
+    def roles(self, a: Tensor, b: Tensor) -> tuple[str, tuple[str, str], bool]:
+        """Return the phase of a matrix product, the roles of its operands, and if they are to be exchanged."""
+        known = self.operation_of_graph
+        self.paired = known.paired
+        return known.roles or (known.sums, ("x", "w"), False)
+
+    @property
+    def sum_phase(self) -> str:
+        """Phase of a sum."""
+        return self.operation_of_graph.sums
+
+
+class _Graph(Dispatch):
+    """Dispatch of the operations of a graph."""
+
+    current: Operation
+    run = 0
+    known: Mapping[int, Any]
+
+    def place(self) -> Place:
+        """Return the place of the running operation."""
+        key = mix(self.owner.seed, self.run, self.current.place)
+        return Place(self.current.module, self.current.source, key)
+
+    def phase(self) -> str:
+        """Return ``forward`` or ``backward``."""
+        return "backward" if self.current.backward else "forward"
+
+    def site(self, policy: Policy, base: str, place: Place) -> Site:
+        """Return the site of the running operation."""
+        key = mix(self.owner.seed, self.run, self.current.number, 1)
+        found = _GraphSite(policy, base, self.phase(), place, None, key, self.owner.record, lambda _: False, {})
+        found.operation_of_graph = self.current
+        return found
+
+
+class _Run(Interpreter):
+    """One run of a graph."""
+
+    def __init__(self, module: GraphModule, owner: Backend) -> None:
+        super().__init__(module)
+        self.dispatch = _Graph(owner)
+
+    def run_node(self, n: Node) -> Any:
+        """Run a node in the arithmetic of its policy."""
+        self.dispatch.current = n.meta.get(KEY)  # type: ignore[assignment]  # only of operations
+        found = super().run_node(n)
+        if n.name.startswith(next_run.__name__):
+            self.dispatch.run = int(found)
+        return found
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operation."""
+        kwargs = {name: one for name, one in kwargs.items() if name != RUN}
+        if target is next_run:
+            return torch.tensor(next(self.dispatch.owner.calls))
+        if not isinstance(target, OpOverload):
+            return target(*args, **kwargs)
+        if target is torch.ops.aten.view.default:
+            # Results here may have other strides than those of torch, which the graph expects.
+            target = torch.ops.aten.reshape.default
+        self.dispatch.composition = self.dispatch.current.composition
+        return self.dispatch.__torch_dispatch__(target, (), args, kwargs)

@@ -1,0 +1,321 @@
+"""Analysis of a graph of operations: places, phases, roles of products, and formats of results.
+
+The graph is that of AOT autograd: forward pass, then backward pass, in operations of ATen.
+"""
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from halfulp.golden.nn.cast import DTYPES, check_holds
+from halfulp.golden.nn.policy import Policy
+from halfulp.hdl.formats import Float, Format
+
+from . import products
+from .dispatch import Program, is_exact, name_of
+from .functions import FUNCTIONS
+from .operations import HANDLERS, IN_BINARY64
+from .site import outside
+
+KEY = "halfulp"
+"""Entry of a node's ``meta`` that holds its `Operation`."""
+
+PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "convolution", "_convolution"})
+_MATRICES = {
+    "mm": (0, 1),
+    "bmm": (0, 1),
+    "mv": (0, 1),
+    "dot": (0, 1),
+    "vdot": (0, 1),
+    "addmm": (1, 2),
+    "baddbmm": (1, 2),
+}
+"""Products of two matrices, with the places of these among the arguments."""
+
+_SHAPES = frozenset({"view", "_unsafe_view", "t", "transpose", "permute", "expand", "unsqueeze", "squeeze", "alias"})
+"""Operations whose results have all elements of their operand."""
+
+_ELEMENTS = frozenset({"add", "sub", "mul", "div", "true_divide", "rsub", "sqrt", "square", "reciprocal"})
+_DIVIDED = frozenset({"mean", "var", "std", "var_mean", "std_mean", "avg_pool2d", "avg_pool3d"})
+"""Operations whose last part is element-wise."""
+_FUNCTIONS = (FUNCTIONS.keys() | set(IN_BINARY64) | {"gelu"}) - {"gelu_tanh", "softplus"}
+
+_SELECTED: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("clone", "_unsafe_view", "cat", "stack", "index", "gather", "index_select", "relu"), (0,)),
+    **dict.fromkeys(("amax", "amin", "max", "min", "sort", "topk", "embedding", "max_pool2d_with_indices"), (0,)),
+    **dict.fromkeys(("threshold_backward", "triu", "tril", "select_backward", "slice_backward", "_to_copy"), (0,)),
+    **dict.fromkeys(("alias", "detach", "expand_copy", "repeat", "lift_fresh", "flip", "roll"), (0,)),
+    **dict.fromkeys(("maximum", "minimum", "select_scatter", "slice_scatter", "as_strided_scatter"), (0, 1)),
+    "masked_fill": (0, 2),
+    "where": (1, 2),
+    "scalar_tensor": (0,),
+    "full": (1,),
+    "full_like": (1,),
+    **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), ()),
+}
+"""Operations that select numbers, with the places of the arguments that have the numbers; others select zeros."""
+
+
+class _Zeros:
+    """Stands for every format: all numbers are zeros."""
+
+
+ZEROS = _Zeros()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a graph.
+
+    Attributes
+    ----------
+    module, source : str
+        Place in the program; a backward operation has that of the forward one.
+    number, place : int
+        Numbers of the operation and of its forward operation, for keys of random words.
+    backward : bool
+    sums : str
+        Phase of sums.
+    roles : tuple, optional
+        Phase of a matrix product, roles of its operands, and if they are to be exchanged.
+    paired : bool
+        The operands of the product are two tensors of activations.
+    composition : str
+        Name of the composition that it is a part of.
+    known : tuple of Format or None
+        For each node among the arguments, the format whose numbers it is known to hold.
+    """
+
+    module: str
+    source: str
+    number: int
+    place: int
+    backward: bool
+    sums: str
+    roles: tuple[str, tuple[str, str], bool] | None
+    paired: bool
+    composition: str
+    known: tuple[Format | None, ...]
+
+
+class Analysis:
+    """Annotation of the operations of a graph, each with an `Operation` in its ``meta``.
+
+    Attributes
+    ----------
+    casts, redundant : int
+        Number of roundings of operands of element-wise operations and sums, and of those whose operands are numbers of
+        the format already.
+    """
+
+    def __init__(self, graph: Graph, weights: set[int], program: Program) -> None:
+        self.casts = self.redundant = 0
+        self._program, self._weights = program, weights
+        self._formats: dict[Node, Any] = {}
+        self._tangents: set[Node] = set()
+        self._forward: dict[int, list[Node]] = {}
+        for number, node in enumerate(graph.nodes):
+            if "TangentAOTInput" in type(node.meta.get("desc")).__name__ or any(
+                one in self._tangents for one in node.all_input_nodes
+            ):
+                self._tangents.add(node)
+            if node.op == "call_function":
+                node.meta[KEY] = self._operation(node, number)
+                self._formats[node] = self._result(node)
+
+    def _operation(self, node: Node, number: int) -> Operation:
+        backward = node.meta.get("partitioner_tag") == "is_backward"
+        same = self._forward.setdefault(node.meta.get("seq_nr", -1), [])
+        if not backward:
+            same.append(node)
+        computing = [one for one in same if _is_handled(one)]
+        first = computing[0].meta[KEY] if backward and computing else None
+        kinds = {_original(one) for one in same}
+        sums = "forward"
+        if backward:
+            sums = "weight_gradient" if kinds & {"addmm", "convolution", "expand"} else "input_gradient"
+        roles, paired = self._roles(node, computing, backward)
+        original, own = _original(node), name_of(node.target)[0] if isinstance(node.target, OpOverload) else ""
+        return Operation(
+            module=first.module if first else _module(node),
+            source=first.source if first else _source(node),
+            number=number,
+            place=first.place if first else number,
+            backward=backward,
+            sums=sums,
+            roles=roles,
+            paired=paired,
+            composition="" if original == own else original,
+            known=tuple(one if isinstance(one, Format) else None for one in map(self._format, node.all_input_nodes)),
+        )
+
+    def _roles(self, node: Node, forward: Iterable[Node], backward: bool) -> tuple[Any, bool]:
+        """Find the roles of the operands of a product, as `Site.roles` does, and if both are activations."""
+        if not isinstance(node.target, OpOverload) or (name := name_of(node.target)[0]) not in _MATRICES:
+            return None, False
+        a, b = (node.args[place] for place in _MATRICES[name])
+        weights = [self._is_weight(one) for one in (a, b)]
+        if not backward:
+            return ("forward", ("x", "w"), weights[0] and not weights[1]), not any(weights)
+        behind = [one in self._tangents for one in (a, b)]
+        product = next((one for one in forward if name_of(one.target)[0] in _MATRICES), None)
+        factors: list[Any] = []
+        if product is not None:
+            factors = [_root(product.args[place]) for place in _MATRICES[name_of(product.target)[0]]]
+        turns = [factors.index(root) if (root := _root(one)) in factors else None for one in (a, b)]
+        swapped = behind[1] if behind[0] != behind[1] else turns[0] is not None and turns[1] is None
+        other = 0 if swapped else 1
+        if weights[other]:
+            return ("input_gradient", ("gradient", "w"), swapped), False
+        of_weight = product is not None and not product.meta[KEY].paired
+        if turns[other] == 0 or of_weight:
+            return ("weight_gradient", ("gradient", "x"), swapped), not of_weight
+        return ("input_gradient", ("gradient", "w"), swapped), True
+
+    def _is_weight(self, node: Any) -> bool:
+        while isinstance(node, Node) and node.op == "call_function":
+            if not (node.target is operator.getitem or _is_view(node)):
+                return False
+            node = node.args[0]
+        return isinstance(node, Node) and _input(node) in self._weights
+
+    def _format(self, value: Any) -> Any:
+        """Return the format whose numbers an argument holds; ZEROS for zeros, None if it is unknown."""
+        if isinstance(value, (list, tuple)):
+            found = [self._format(one) for one in value]
+            return _common(found)
+        if isinstance(value, Node):
+            return self._formats.get(value)
+        return ZEROS if value == 0 else value if isinstance(value, (int, float)) else None
+
+    def _policy(self, node: Node) -> Policy | None:
+        operation: Operation = node.meta[KEY]
+        names = [name_of(node.target)[0], *[operation.composition] * bool(operation.composition)]
+        return self._program.policy_for(operation.module, *names)
+
+    def _result(self, node: Node) -> Any:
+        """Return the format of the result of an operation, and count the roundings of its operands."""
+        if node.target is operator.getitem:
+            found = self._format(node.args[0])
+            return found[node.args[1]] if isinstance(found, tuple) else found
+        if not isinstance(node.target, OpOverload):
+            return None
+        base = name_of(node.target)[0]
+        if node.target.is_view or is_exact(node.target):
+            places = (0,) if node.target.is_view else _SELECTED.get(base)
+            if places is None:
+                return _negated(self._format(node.args[0])) if base in ("neg", "abs") else None
+            return _held(_common([self._format(node.args[place]) for place in places]), node)
+        policy = self._policy(node)
+        if policy is None or not _is_real(node) or base not in HANDLERS:
+            return None
+        operation: Operation = node.meta[KEY]
+        if base in PRODUCTS:
+            mac = getattr(policy, operation.roles[0] if operation.roles else "forward")
+            return mac.o if mac is not None and not node.kwargs else None
+        elementwise, functions = policy.elementwise, policy.functions or policy.elementwise
+        if base == "sum":
+            self._count(node, elementwise)
+            kept, _ = products.accumulator(policy, operation.sums)
+            return None if kept is None else products.as_cast(kept).fmt
+        if base in _ELEMENTS:
+            self._count(node, elementwise)
+        if base in _ELEMENTS | _DIVIDED:
+            return None if elementwise is None else elementwise.fmt
+        if base in _FUNCTIONS:
+            self._count(node, functions)
+            return None if functions is None else functions.fmt
+        return None
+
+    def _count(self, node: Node, cast: Any) -> None:
+        if cast is None:
+            return
+        known = node.meta[KEY].known
+        self.casts += len(known)
+        self.redundant += sum(one == cast.fmt for one in known)
+
+
+def _is_handled(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and name_of(node.target)[0] in HANDLERS
+
+
+def _is_view(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and (node.target.is_view or name_of(node.target)[0] in _SHAPES)
+
+
+def _is_real(node: Node) -> bool:
+    found = node.meta.get("val")
+    first = found[0] if isinstance(found, (list, tuple)) else found
+    return isinstance(first, Tensor) and first.dtype in DTYPES
+
+
+def _input(node: Node) -> Any:
+    """Return the index of an input of the compiled function."""
+    described = node.meta.get("desc")
+    return getattr(described, "idx", None) if node.op == "placeholder" else None
+
+
+def _root(node: Any) -> Any:
+    """Return the node whose elements a node has in another shape."""
+    while isinstance(node, Node) and isinstance(node.target, OpOverload) and name_of(node.target)[0] in _SHAPES:
+        node = node.args[0]
+    return node
+
+
+def _original(node: Node) -> str:
+    """Return the name of the operation before its decomposition."""
+    found = node.meta.get("original_aten", node.target)
+    return name_of(found)[0] if isinstance(found, OpOverload) else ""
+
+
+def _common(formats: list[Any]) -> Any:
+    """Return the format of numbers that are selected among tensors and numbers of formats."""
+    numbers = [one for one in formats if isinstance(one, (int, float))]
+    held = {one for one in formats if one is not ZEROS and not isinstance(one, (int, float))}
+    if not held and not numbers:
+        return ZEROS
+    if len(held) != 1 or not isinstance(fmt := held.pop(), Format):
+        return numbers[0] if len(formats) == 1 and numbers else None
+    return fmt if all(_has(fmt, one) for one in numbers) else None
+
+
+def _has(fmt: Format, value: float) -> bool:
+    return str(fmt.decode(fmt.encode(value, "rz"))) == str(fmt.decode(fmt.encode(value, "ru"))) == str(value)
+
+
+def _negated(fmt: Any) -> Any:
+    """Return the format of negated numbers; None unless each number has a negative."""
+    return fmt if isinstance(fmt, Float) and fmt.specials == "ieee" else None
+
+
+def _held(fmt: Any, node: Node) -> Any:
+    """Return a format if the type of the result holds it."""
+    found = node.meta.get("val")
+    if isinstance(fmt, Format) and isinstance(found, Tensor):
+        try:
+            check_holds(found.dtype, fmt)
+        except (KeyError, ValueError):
+            return None
+    return fmt
+
+
+def _module(node: Node) -> str:
+    """Return the path of the module, relative to the outermost one."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    return paths[-1].removeprefix(paths[0]).lstrip(".") if paths else ""
+
+
+def _source(node: Node) -> str:
+    """Return file and line of the program."""
+    for line in reversed(str(node.meta.get("stack_trace") or "").splitlines()):
+        words = line.strip().split('"')
+        if len(words) == 3 and words[0] == "File " and outside(words[1]):
+            return f"{Path(words[1]).name}:{words[2].split()[2].rstrip(',')}"
+    return ""

@@ -1,0 +1,191 @@
+"""Emulation as a backend of torch.compile: the bits of the context, and what the graph shows."""
+
+import contextlib
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from halfulp import golden
+from halfulp.golden.nn import Policy
+from halfulp.golden.program import compiled
+from halfulp.golden.program.graph import KEY
+from tests.test_emulate_models import MODELS
+
+POLICY = Policy.parse(
+    "forward=bf16*e4m3fn+fp32.rn, input_gradient=e5m2*bf16+e6m9.rz, weight_gradient=fp16*bf16+e5m10.rn, "
+    "elementwise=bf16.rn, functions=e5m8.rn, optimizer=bf16.rn"
+)
+"""A policy with different arithmetic for each phase."""
+
+NOISY = "e5m2*e5m2+e6m5.sr8, weights=e5m2.sr4, elementwise=bf16.sr4"
+
+
+class Attention(nn.Module):
+    """Self-attention whose queries, keys and values are slices of one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = self.inner(x).chunk(3, -1)
+        return self.outer((q @ k.mT * 8**-0.5).softmax(-1) @ v)
+
+
+def _mlp():
+    return nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
+
+
+def _images():
+    layers = [nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 1, groups=2)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+
+
+PROGRAMS = {
+    "mlp": (_mlp, lambda model: F.cross_entropy(model(torch.randn(4, 6)), torch.tensor([0, 1, 2, 0]))),
+    "images": (_images, lambda model: model(torch.randn(2, 3, 9, 9)).square().mean()),
+    "attention": (Attention, lambda model: model(torch.randn(2, 5, 8)).square().mean()),
+    **MODELS,
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+
+
+def _trained(run, model, context):
+    """Return losses, gradients, and parameters after two steps of an optimiser."""
+    optimizer, found = torch.optim.AdamW(model.parameters(), lr=1e-2), []
+    torch.manual_seed(2)
+    for _ in range(2):
+        optimizer.zero_grad()
+        with context:
+            value = run(model)
+            value.backward()
+        found += [value.detach(), *(one.grad.clone() for one in model.parameters() if one.grad is not None)]
+        with golden.emulate(POLICY, strict=True):
+            optimizer.step()
+    return [*found, *model.parameters()]
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one != "mlp")) for one in PROGRAMS])
+def test_compiled_program_has_the_bits_of_the_context(name):
+    make, loss = PROGRAMS[name]
+    torch.manual_seed(1)
+    model = make()
+    wanted = _trained(loss, copy.deepcopy(model), golden.emulate(POLICY, strict=True))
+    backend = golden.emulate.backend(POLICY, strict=True)
+    run = torch.compile(loss, backend=backend, fullgraph=True)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        found = _trained(run, model, contextlib.nullcontext())
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    report = backend.report()
+    assert report.share == 1
+    assert not report.in_torch
+    assert 0 < report.redundant < report.casts
+
+
+def test_context_around_backward_pass_of_graph_changes_nothing():
+    make, loss = PROGRAMS["mlp"]
+    model = make()
+    backend = golden.emulate.backend(POLICY, strict=True)
+    value = torch.compile(loss, backend=backend, fullgraph=True)(model)
+    with golden.emulate("fp16*fp16+fp32.rn") as outer:
+        value.backward()
+    phases = {row.phase for row in backend.report().rows}
+    assert phases == {"forward", "input_gradient", "weight_gradient"}
+    assert not outer.report().rows
+
+
+def test_known_formats_hold(monkeypatch):
+    make, loss = PROGRAMS["attention"]
+    checked = []
+    run_node = compiled._Run.run_node
+
+    def run(self, n):
+        for node, fmt in zip(n.all_input_nodes, n.meta[KEY].known if KEY in n.meta else (), strict=False):
+            values = self.env[node]
+            if fmt is not None and isinstance(values, torch.Tensor) and values.is_floating_point():
+                held = golden.decode(golden.encode(values, fmt), fmt)
+                torch.testing.assert_close(held, values.double(), rtol=0, atol=0, equal_nan=True)
+                checked.append(node)
+        return run_node(self, n)
+
+    monkeypatch.setattr(compiled._Run, "run_node", run)
+    backend = golden.emulate.backend(POLICY)
+    torch.compile(loss, backend=backend, fullgraph=True)(make()).backward()
+    assert len(checked) > 20
+    assert backend.report().redundant > 10
+
+
+def _noisy(seed):
+    """Return two results of a layer and their gradients, whose backward passes follow both forward passes."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    layer = nn.Linear(8, 8, bias=False)
+    backend = golden.emulate.backend(NOISY, seed=seed)
+    run = torch.compile(lambda x: layer(x) * 1.0, backend=backend, fullgraph=True)
+    inputs = [torch.eye(8, requires_grad=True) for _ in range(2)]
+    results = [run(x) for x in inputs]
+    for result in results:
+        result.backward(torch.eye(8))
+    return results, [x.grad for x in inputs]
+
+
+def test_stochastic_words_of_graph_follow_seed_and_run():
+    results, gradients = _noisy(1)
+    again, _ = _noisy(1)
+    other, _ = _noisy(2)
+    assert all(torch.equal(one, same) for one, same in zip(results, again, strict=True))
+    assert not torch.equal(results[0], other[0])
+    assert not torch.equal(*results)
+    # The result is the rounded weights, and so is the gradient: both passes of a run have the same words.
+    for result, gradient in zip(results, gradients, strict=True):
+        assert torch.equal(result.detach().T, gradient)
+
+
+def test_graph_break_is_reported_or_refused():
+    def run(x):
+        y = x * x
+        torch._dynamo.graph_break()
+        return y + 1
+
+    backend = golden.emulate.backend(POLICY)
+    torch.compile(run, backend=backend)(torch.ones(3))
+    assert len(backend.report().breaks) == 1
+    assert "test_emulate_compiled.py" in backend.report().breaks[0]
+    torch._dynamo.reset()
+    with pytest.raises(RuntimeError, match="breaks the graph"):
+        torch.compile(run, backend=golden.emulate.backend(POLICY, strict=True))(torch.ones(3))
+
+
+def test_compiled_inference_reports_and_refuses():
+    x = torch.rand(4, 4)
+    backend = golden.emulate.backend("bf16*bf16+fp32.rn")
+    with torch.no_grad():
+        found = torch.compile(lambda x: (x @ x).exp(), backend=backend, fullgraph=True)(x)
+        with golden.emulate("bf16*bf16+fp32.rn"):
+            assert torch.equal(found, (x @ x).exp())
+    assert {(row.operation, row.arithmetic) for row in backend.report().rows} == {
+        ("mm", "bf16*bf16+fp32.rn"),
+        ("exp", "fp32"),
+    }
+    strict = golden.emulate.backend("bf16*bf16+fp32.rn", strict=True)
+    with pytest.raises(RuntimeError, match="elementwise"), torch.no_grad():
+        torch.compile(torch.exp, backend=strict)(x)
+
+
+def test_graph_has_modules_places_and_compositions():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1))
+    backend = golden.emulate.backend(
+        {"0": "e5m2*e5m2+e6m5.rn", "aten._softmax": "bf16*bf16+fp32.rn, elementwise=bf16.rn"}
+    )
+    torch.compile(model, backend=backend, fullgraph=True)(torch.randn(2, 4))
+    found = {(row.module, row.operation): row.arithmetic for row in backend.report().rows}
+    assert found["0", "addmm"] == "e5m2*e5m2+e6m5.rn"
+    assert found["1", "exp"] == found["1", "div"] == "bf16.rn"
