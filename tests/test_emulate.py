@@ -299,6 +299,17 @@ def test_report_names_operations_in_torch():
     assert "test_emulate.py" in str(report)
 
 
+def test_report_plots_its_rows(tmp_path):
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with golden.emulate({"linear1": BF16, "self_attn*": BF16}) as run:
+        model(torch.randn(2, 4, 8)).sum().backward()
+    run.report().plot(tmp_path / "operations.svg")
+    drawn = (tmp_path / "operations.svg").read_text()
+    assert "of the multiply-accumulates are in the arithmetic" in drawn
+    with pytest.raises(ValueError, match="ending"):
+        run.report().plot(tmp_path / "operations.txt")
+
+
 @pytest.mark.parametrize("policy", ["fp32", "bf16*bf16+fp32.rn"])
 def test_strict_refuses_torch_arithmetic(policy):
     with pytest.raises(RuntimeError, match=r"elementwise|forward"), golden.emulate(policy, strict=True):
@@ -339,6 +350,20 @@ def test_report_has_a_row_for_each_gradient_of_a_convolution():
     policy = Policy.of("bf16*bf16+fp32.rn", input_gradient="fp32", elementwise="bf16.rn")
     with pytest.raises(RuntimeError, match="input_gradient"), golden.emulate(policy, strict=True):
         layer(x).sum().backward()
+
+
+def test_passes_round_an_operand_with_the_same_words():
+    layer, x = nn.Linear(8, 6, bias=False), torch.eye(8, requires_grad=True)
+    gradient = torch.randn(8, 6)
+    with golden.emulate("e5m2*e5m2+fp32.rn, weights=e5m2.sr4, gradients=e5m2.sr4"):
+        y = layer(x)
+        y.backward(torch.eye(8, 6))
+        rounded = y.detach().clone()
+        assert torch.equal(x.grad[:6], rounded.T)
+    weight, x = nn.Parameter(torch.eye(6, 8)), torch.eye(8, requires_grad=True)
+    with golden.emulate("e5m2*e5m2+fp32.rn, gradients=e5m2.sr4"):
+        (x @ weight.T).backward(gradient)
+    assert torch.equal(x.grad[:, :6], weight.grad.T)
 
 
 def test_slices_of_a_tensor_have_gradients_in_two_phases():

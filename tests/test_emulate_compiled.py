@@ -90,6 +90,7 @@ def test_compiled_program_has_the_bits_of_the_context(name):
     assert 0 < report.redundant < report.casts
 
 
+@pytest.mark.slow
 def test_context_around_backward_pass_of_graph_changes_nothing():
     make, loss = PROGRAMS["mlp"]
     model = make()
@@ -102,6 +103,7 @@ def test_context_around_backward_pass_of_graph_changes_nothing():
     assert not outer.report().rows
 
 
+@pytest.mark.slow
 def test_known_formats_hold(monkeypatch):
     make, loss = PROGRAMS["attention"]
     checked = []

@@ -18,6 +18,7 @@ from halfulp.tools.plots import (
     Heat,
     Panel,
     plot_approximations,
+    plot_bars,
     plot_chances,
     plot_curves,
     plot_front,
@@ -69,6 +70,13 @@ def heats():
     return plot_heats([Heat(f"output stream: {n} in a row", counts, counts < 200, counts > 900) for n in range(11)])
 
 
+def bars():
+    parts = {mac: 1e4 * NUMBERS.random() for mac in MACS[:5]}
+    return plot_bars(
+        {title: {f"operation_{n}": parts for n in range(13)} for title in ("products", "results", "seconds")}
+    )
+
+
 def chances():
     x = np.linspace(0, 1, 64)
     return plot_chances([Chances(f"plateau{n}, sr{n}", x, x, 0.1 * np.sin(9 * x), 8) for n in range(3, 10)])
@@ -81,6 +89,7 @@ FIGURES = {
     "plot_curves": curves,
     "plot_approximations": approximations,
     "plot_harms": harms,
+    "plot_bars": bars,
     "plot_heats": heats,
     "plot_chances": chances,
 }

@@ -92,8 +92,9 @@ class Backend(Program):
 
 
 def _is_stochastic(policy: Policy) -> bool:
-    program = (policy.elementwise, policy.functions, policy.reductions and policy.reductions.accumulator)
-    return policy.stochastic or any(cast is not None and cast.rounding.bits for cast in program)
+    sums = None if policy.reductions is None else policy.reductions.accumulator
+    program = (policy.elementwise, policy.functions, sums)
+    return policy.stochastic or any(cast.rounding.bits for cast in program if cast is not None)
 
 
 def _number_runs(module: GraphModule) -> None:
@@ -162,19 +163,25 @@ class _Run(Interpreter):
         super().__init__(module)
         self.dispatch = _Graph(owner)
 
+    def boxed_run(self, args_list: Any) -> Any:
+        """Run the graph; a backward pass has the number of the run of its forward pass."""
+        inputs = (node for node in self.graph.nodes if node.op == "placeholder")
+        for node, value in zip(inputs, args_list, strict=True):
+            if node.name.startswith(next_run.__name__):
+                self.dispatch.run = int(value)
+        return super().boxed_run(args_list)
+
     def run_node(self, n: Node) -> Any:
         """Run a node in the arithmetic of its policy."""
         self.dispatch.current = n.meta.get(KEY)  # type: ignore[assignment]  # only of operations
-        found = super().run_node(n)
-        if n.name.startswith(next_run.__name__):
-            self.dispatch.run = int(found)
-        return found
+        return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation."""
         kwargs = {name: one for name, one in kwargs.items() if name != RUN}
         if target is next_run:
-            return torch.tensor(next(self.dispatch.owner.calls))
+            self.dispatch.run = next(self.dispatch.owner.calls)
+            return torch.tensor(self.dispatch.run)
         if not isinstance(target, OpOverload):
             return target(*args, **kwargs)
         if target is torch.ops.aten.view.default:

@@ -202,14 +202,13 @@ class Analysis:
     def _result(self, node: Node) -> Any:
         """Return the format of the result of an operation, and count the roundings of its operands."""
         if node.target is operator.getitem:
-            found = self._format(node.args[0])
-            return found[node.args[1]] if isinstance(found, tuple) else found
+            return self._format(node.args[0])
         if not isinstance(node.target, OpOverload):
             return None
         base = name_of(node.target)[0]
         if node.target.is_view or is_exact(node.target):
             places = (0,) if node.target.is_view else _SELECTED.get(base)
-            if places is None:
+            if places is None or max(places, default=-1) >= len(node.args):
                 return _negated(self._format(node.args[0])) if base in ("neg", "abs") else None
             return _held(_common([self._format(node.args[place]) for place in places]), node)
         policy = self._policy(node)

@@ -27,12 +27,17 @@ UFXP1_0 = Fixed(1, 0, signed=False)
 
 def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str], start: Tensor | None = None) -> Tensor:
     """Multiply matrices of real values in the roles of `Call.operand`; sums begin from ``start``."""
-    # The forward product sums the last dimension of weights and activations that come second in a backward pass.
-    forward = phase == "forward"
-    left = call.operand(roles[0], a).codes(phase, "a", (-1,))
-    codes = left, call.operand(roles[1], b).codes(phase, "b", (-2,) if forward else (-1,))
+    # A tensor has one orientation in all phases, that of layers, so that its random words are the same.
+    if phase == "weight_gradient":
+        left = call.operand(roles[0], a.mT).codes(phase, "a", (-2,)).mT
+    else:
+        left = call.operand(roles[0], a).codes(phase, "a", (-1,))
+    if phase == "forward":
+        right = call.operand(roles[1], b.mT).codes(phase, "b", (-1,)).mT
+    else:
+        right = call.operand(roles[1], b).codes(phase, "b", (-1,))
     begin = None if start is None else call.operand("bias", start).codes(phase, "o")
-    return call.product(phase, *codes, torch.result_type(a, b), begin)
+    return call.product(phase, left, right, torch.result_type(a, b), begin)
 
 
 @dataclass(frozen=True)

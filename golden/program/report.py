@@ -14,6 +14,9 @@ from halfulp.tools.paths import write_whole
 PRODUCT, ELEMENTWISE, FUNCTION, REDUCTION = "product", "elementwise", "function", "reduction"
 """Kinds of operations that compute; others move or select numbers and change none."""
 
+BARS, PLOTS = 12, ("png", "svg", "pdf")
+"""Number of operations in a plot, and endings of its file."""
+
 IN_TORCH = "fp32"
 """Arithmetic of operations that torch computes."""
 
@@ -119,6 +122,29 @@ class Report:
     def write(self, path: Path | str) -> None:
         """Write the JSON to a file."""
         write_whole(Path(path), self.json() + "\n")
+
+    def plot(self, path: Path | str) -> None:
+        """Draw the operations with most time, stacked by arithmetic, to a PNG, SVG or PDF file."""
+        from halfulp.tools import plots
+
+        path = Path(path)
+        ending = path.suffix.removeprefix(".")
+        if ending not in PLOTS:
+            raise ValueError(f"unknown ending of a plot {path.name!r}: expected .{', .'.join(PLOTS)}")
+        seconds: dict[str, float] = {}
+        for row in self.rows:
+            seconds[row.operation] = seconds.get(row.operation, 0.0) + row.seconds
+        named = sorted(seconds, key=lambda name: -seconds[name])[:BARS]
+        labels = [*named, *["others"] * (len(seconds) > BARS)]
+        panels: dict[str, dict[str, dict[str, float]]] = {}
+        for title, column in (("multiply-accumulates", "macs"), ("results", "elements"), ("seconds", "seconds")):
+            bars: dict[str, dict[str, float]] = {label: {} for label in labels}
+            for row in self.sorted():
+                bar = bars[row.operation if row.operation in named else "others"]
+                bar[row.arithmetic] = bar.get(row.arithmetic, 0.0) + getattr(row, column)
+            panels[title] = bars
+        about = {"title": "Operations of an emulated program", "description": self.summary}
+        plots.write(plots.plot_bars(panels), path.parent, path.stem, endings=[ending], about=about)
 
     @property
     def summary(self) -> str:

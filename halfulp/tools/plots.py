@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.path import Path as Line
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from .pareto import undominated
@@ -40,6 +40,7 @@ _PANEL, _BAND, _MARGIN, _LEAST = 1.33, 2.7, 0.5, 3.5  # inches
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKS = "osD^vP*X<>pd"
 _LINES = ("-", "--", "-.", ":")
+_HATCHES = ("", "////", "....", "xxxx", "----", "++++", "oooo")
 
 _IDEAL: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.9, "linestyle": "--"}
 _MEASURED: dict[str, Any] = {"color": _COLOURS[0], "linewidth": 0.9}
@@ -73,6 +74,7 @@ _STYLE: dict[str, Any] = {
 
 
 _TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE, _CURVES, _FITTED, _HEAT = 7.0, 2.6, 0.17, 1.9, 3.25, 0.95  # inches
+_BAR = 0.19  # inches
 _CAPTION = 150  # letters in a line
 _LOGARITHMIC = 4  # times the least cost
 _HEATS = 4  # panels side by side
@@ -516,6 +518,34 @@ def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figur
     figure.set_layout_engine("none")
     for axis, nets in zip(axes[0], drawn, strict=True):
         _place(axis, nets[:_NAMED])
+    return figure
+
+
+@_styled
+def plot_bars(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figure:
+    """For each panel bars of stacked parts: label of the bar, name of the part, and length."""
+    labels = list(dict.fromkeys(label for bars in panels.values() for label in bars))
+    parts = list(dict.fromkeys(part for bars in panels.values() for bar in bars.values() for part in bar))
+    styles: dict[str, dict[str, Any]] = {
+        part: {
+            "facecolor": _COLOURS[place % len(_COLOURS)],
+            "edgecolor": "white",
+            "hatch": _HATCHES[place % len(_HATCHES)],
+        }
+        for place, part in enumerate(parts)
+    }
+    height = _BAR * (len(labels) + 1) + _KEY_LINE * (len(parts) + 1) + _MARGIN
+    figure, axes = _panels(_TRADE_WIDTH, height, 1, len(panels), sharey=True)
+    for axis, (title, bars) in zip(axes[0], panels.items(), strict=True):
+        for part, style in styles.items():
+            before = [sum(bars.get(label, {}).get(one, 0) for one in parts[: parts.index(part)]) for label in labels]
+            axis.barh(labels, [bars.get(label, {}).get(part, 0) for label in labels], left=before, **style)
+        axis.set_title(title)
+        axis.xaxis.set_major_locator(MaxNLocator(3))
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.tick_params(axis="y", length=0)
+    axes[0, 0].invert_yaxis()
+    _legend(figure, styles, 2)
     return figure
 
 
