@@ -305,10 +305,10 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
 def test_kernels_read_and_write_patches(width, stride, monkeypatch):
     """Windows of images as either operand, from rows of 32, 8, 5 and 17 pixels, with the result as images."""
     spec, rng = MacSpec.parse(TEXTS[0]), np.random.default_rng(width)
-    x = codes(rng, spec.a, (3, 4, 9, width), "any")
+    x = codes(rng, spec.a, (3, 4, 9, width), "real")
     windows, output = functional._windows(x, [3, 3], [stride, stride], [1, 1], 2)
     pixels, k = windows.shape[1:]
-    w, gradient = codes(rng, spec.b, (2, k, 21), "any"), codes(rng, spec.a, (2, 12, pixels), "any")
+    w, gradient = codes(rng, spec.b, (2, k, 21), "real"), codes(rng, spec.a, (2, 12, pixels), "real")
     for a, b in ((windows, w), (w.mT, windows.mT), (gradient, windows), (windows.mT, gradient.mT)):
         shape = (2, a.shape[1], b.shape[2])
         found = kernels.gemm(spec, a, b, None, shape, Words())
