@@ -13,7 +13,7 @@ from halfulp.hdl.formats import RN, Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.specs import MacSpec, Tiling
 
-from . import kernels
+from . import kernels, slices
 from .check import check_devices, check_int, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
@@ -165,7 +165,9 @@ def computed(
 
     With ``out``, write the result to its elements and return its tensor.
     """
-    found = kernels.gemm(spec, a, b, start, shape, words, out)
+    found = slices.gemm(spec, a, b, start, shape, words, out)
+    if found is None:
+        found = kernels.gemm(spec, a, b, start, shape, words, out)
     if found is None:
         found = _in_torch(spec, kernels.gathered(a), kernels.gathered(b), start, shape, words)
     if out is None:

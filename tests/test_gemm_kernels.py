@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.golden import exact, kernels
+from halfulp.golden import exact, kernels, slices
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.kernels import build, elements, plan
 from halfulp.golden.kernels import exact as exact_kernel
@@ -497,6 +497,52 @@ def test_nan_payloads_survive_sums():
         found = call(library, a, b, None, (len(a), b.shape[1]), Words())
         assert found is not None
         assert (found == spec.o.nan_code).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "k"),
+    [
+        ("posit8*posit8+exact=posit16.rn", 70),
+        ("posit8*e5m2+exact=posit8.sr7", 33),
+        ("fp16*int8+exact=fp32.sr9@lfsr16", 33),
+        ("fp16*e4m3fn+exact=bf16.rd", 3),
+        ("nf4*takum8+exact=e6m5.ro.sat", 1),
+        ("e5m2*e5m2+exact=fxp8.8.rn", 65536),
+    ],
+)
+def test_slices_match_general_kernel(text, k, monkeypatch):
+    """Exact sums by slices, of all finite operands, from start values, batched, and with the last random words."""
+    spec, rng = MacSpec.parse(text), np.random.default_rng(k)
+    monkeypatch.setattr(slices, "WORTHWHILE", 1)
+    for way, n, m in (("any", 5, 7), ("real", 1, 9), ("tiny", 3, 1)):
+        a, b = codes(rng, spec.a, (2, 1, n, k), way), codes(rng, spec.b, (3, k, m), way)
+        start = codes(rng, spec.o, (n, m), "real")
+        for fmt, operand in ((spec.a, a), (spec.b, b)):
+            operand[~golden.decode(operand, fmt).isfinite()] = 0
+        shape = (2, 3, n, m)
+        given = [Words()]
+        if spec.random is not None:
+            given = [Words(states=(gemm_module._states(spec.random, 1, shape, torch.device("cpu")), None))]
+        elif spec.words:
+            given = [
+                Words(given=(torch.from_numpy(rng.integers(0, 128, (*shape, k))), None)),
+                Words(key=3, first_step=5),
+            ]
+        for words in given:
+            found = slices.gemm(spec, a, b, start.expand(shape), shape, words)
+            assert found is not None
+            assert torch.equal(found, kernels.gemm(spec, a, b, start.expand(shape), shape, words)), way
+
+
+def test_slices_delegate_special_and_large_operands(monkeypatch):
+    monkeypatch.setattr(slices, "WORTHWHILE", 1)
+    one = golden.encode(torch.ones(4, 4), "fp64")
+    for text, value in (("fp64*fp64+exact", math.nan), ("fp64*fp64+exact", 5e-324), ("fp64*fp64+exact carry=1", 1e308)):
+        spec, a = MacSpec.parse(text), one.clone()
+        assert slices.gemm(spec, a, one, None, (4, 4), Words()) is not None
+        a[1, 2] = int(golden.encode(torch.tensor(value, dtype=torch.float64), "fp64"))
+        assert slices.gemm(spec, a, a.mT, None, (4, 4), Words()) is None
+        assert torch.equal(golden.gemm(a, a.mT, spec), in_torch(spec, a, a.mT, None, Words()))
 
 
 def test_overfull_quire_is_infinite():

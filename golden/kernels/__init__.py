@@ -10,6 +10,7 @@ only after enough work for it, and uses the general kernel until then.
 """
 
 import importlib.util
+import math
 from dataclasses import replace
 
 import torch
@@ -24,7 +25,7 @@ from .text import PHILOX
 IN_TORCH, STEP_IN_TORCH, IN_EXACT = 0.5e-6, 0.3e-3, 0.1e-6
 """Seconds for a multiply-accumulate in torch, for a step of all sums in torch, and for one in the general kernel."""
 
-__all__ = ["PHILOX", "Matrices", "Patches", "Words", "gathered", "gemm"]
+__all__ = ["PHILOX", "Matrices", "Patches", "Words", "gathered", "gemm", "rounded_sums"]
 
 
 def gemm(
@@ -65,6 +66,28 @@ def gemm(
     if library is None:
         return None
     return call(library, a, b, start, shape, words, transposed, out, exact.step(spec, counted))
+
+
+def rounded_sums(
+    spec: MacSpec,
+    sums: list[Tensor],
+    exponents: list[int],
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: Words,
+    out: Patches | None,
+) -> Matrices | None:
+    """Add partial sums, which are integers in float64 times powers of two, and round once; None without a kernel.
+
+    Sums may not overflow the exact accumulator of ``spec``; ``words`` are those of the rounding.
+    """
+    library = None if build.level() == "torch" or not plan.fits_exact(spec) else exact.library(math.inf)
+    if library is None:
+        return None
+    parts = torch.stack(sums).view(torch.int64).flatten(-2).movedim(0, -1)
+    places = torch.tensor(exponents).unsqueeze(-1)
+    parameters = exact.step(spec, None if words.key is None else PHILOX)
+    return call(library, parts, places, start, shape, words, False, out, parameters, "halfulp_round_sums")
 
 
 def _on_gpu(

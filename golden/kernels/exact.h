@@ -1,6 +1,7 @@
 // The general kernel: any conversion and any multiply-accumulate, one number at a time in 128-bit integers; exact sums are
 // in a wider register. Formats, roundings and sources are run-time parameters, so that it is compiled once.
 #pragma once
+#include <cstring>
 #include <variant>
 
 #include "codebook.h"
@@ -189,6 +190,27 @@ inline void gemm(const Call& call, const Step& step) {
     });
 }
 
+// Adds partial sums and rounds once: element (batch, i, j) has those in row i * m + j of a, which are binary64 numbers, times
+// 2 to the powers in b.
+inline void round_sums(const Call& call, const Step& step) {
+    run_parallel(call.batches * call.n, call.threads, [&](i64 row) {
+        const i64 batch = row / call.n, i = row % call.n;
+        Sums sums{step};
+        for (i64 j = 0; j < call.m; ++j) {
+            sums.sum_words.begin(call, batch, i, j);
+            sums.held.place(call.start.data ? unpack(sums.o, u64(*call.start.at(batch, i, j))) : Raw{});
+            for (i64 at = 0; at < call.k; ++at) {
+                double partial;
+                std::memcpy(&partial, call.a.at(batch, i * call.m + j, at), sizeof partial);
+                const bool negative = partial < 0;
+                sums.held.add({u64(negative ? -partial : partial), int(*call.b.at(batch, at, 0)), negative}, false);
+            }
+            const u64 code = pack(sums.o, sums.held.raw(), step.rounding, step.saturate, sums.sum_words.next());
+            *call.result(batch, i, j) = i64(code);
+        }
+    });
+}
+
 inline void convert(const Elements& call, const Conversion& given) {
     const Format a = given.a.format(), o = given.o.format();
     const auto run = [&](const auto* codes) {
@@ -215,11 +237,20 @@ EXPORTED void halfulp_convert(const halfulp::Elements* call, const halfulp::Conv
 
 EXPORTED void halfulp_jump(const halfulp::Jump* call) { halfulp::jump(*call); }
 
-EXPORTED int halfulp_gemm(const halfulp::Call* call, const halfulp::Step* step) {
+template <class Work>
+int completed(const Work& work) {
     try {
-        halfulp::gemm(*call, *step);
+        work();
         return 0;
     } catch (...) {
         return 1;  // out of memory
     }
+}
+
+EXPORTED int halfulp_gemm(const halfulp::Call* call, const halfulp::Step* step) {
+    return completed([&] { halfulp::gemm(*call, *step); });
+}
+
+EXPORTED int halfulp_round_sums(const halfulp::Call* call, const halfulp::Step* step) {
+    return completed([&] { halfulp::round_sums(*call, *step); });
 }

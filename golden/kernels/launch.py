@@ -118,6 +118,7 @@ def call(
     transposed: bool = False,
     out: Matrices | None = None,
     step: ctypes.Structure | None = None,
+    function: str = "halfulp_gemm",
 ) -> Matrices | None:
     """Call a kernel; None if it refuses these operands because it is not exact for them.
 
@@ -133,6 +134,8 @@ def call(
         Elements to which the result is written; default: those of a new tensor.
     step : Step, optional
         Parameters of the general kernel.
+    function : str
+        Function of the kernel.
     """
     batch, k = shape[:-2], a.shape[-1]
     found = torch.empty(shape, dtype=torch.int64) if out is None else out
@@ -190,7 +193,7 @@ def call(
         across=across,
     )
     more = () if step is None else (ctypes.byref(step),)
-    return found if library.halfulp_gemm(ctypes.byref(arguments), *more) == 0 else None
+    return found if library[function](ctypes.byref(arguments), *more) == 0 else None
 
 
 def _expanded(x: Matrices, batch: tuple[int, ...]) -> Matrices:

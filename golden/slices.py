@@ -1,0 +1,125 @@
+"""Exact matrix products by slices: products of integers in binary64, whose sums are exact in any order.
+
+Operands are split into integers of a few bits each, so that no sum of products of two slices exceeds 2^53 (Ozaki,
+Ogita, Oishi, Rump, Numerical Algorithms 59(1), 2012). The partial sums are added and rounded once per element.
+"""
+
+import functools
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import FP64, Format
+from halfulp.hdl.specs import MacSpec, ValueRange
+
+from . import kernels
+from .random import jump
+from .values import decoded
+
+PRODUCTS = 100
+"""Largest number of products of slices; more take longer than the general kernel."""
+
+WORTHWHILE = 1 << 16
+"""Smallest number of multiply-accumulates for which slices are faster than the general kernel."""
+
+
+def gemm(
+    spec: MacSpec,
+    a: kernels.Matrices,
+    b: kernels.Matrices,
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: kernels.Words,
+    out: kernels.Patches | None = None,
+) -> kernels.Matrices | None:
+    """Multiply matrices in an exact accumulator, as `kernels.gemm`; None if the general kernel is to compute them.
+
+    Infinite operands and NaN, sums that may overflow the accumulator, and operands of very different magnitudes are for
+    the general kernel.
+    """
+    k, macs = a.shape[-1], torch.Size(shape).numel() * a.shape[-1]
+    if spec.quire is None or spec.product is not None or a.device.type != "cpu" or macs < WORTHWHILE:
+        return None
+    if not (_in_binary64(spec.a) and _in_binary64(spec.b) and _in_binary64(spec.o)):
+        return None
+    x, y = (decoded(kernels.gathered(one), fmt, torch.float64) for one, fmt in ((a, spec.a), (b, spec.b)))
+    low_x, high_x = _places(x, spec.a)
+    low_y, high_y = _places(y, spec.b)
+    high = high_x + high_y + k.bit_length()
+    if start is not None:
+        high = max(high, _places(decoded(start, spec.o, torch.float64), spec.o)[1])
+    # A sum of both stays below the limit of the accumulator, and powers of two below that of binary64.
+    if not high < spec.quire.quantum + spec.quire.width - 2 or min(low_x, low_y) < -1000:
+        return None
+    split = _split(int(high_x - low_x), int(high_y - low_y), k)
+    if split is None:
+        return None
+    sums: dict[int, Tensor] = {}
+    right = _sliced(y, int(low_y), int(high_y), split[1])
+    for place, left in _sliced(x, int(low_x), int(high_x), split[0]).items():
+        for other, columns in right.items():
+            product = left @ columns
+            sums[place + other] = sums[place + other].add_(product) if place + other in sums else product
+    return kernels.rounded_sums(spec, list(sums.values()), list(sums), start, shape, _last(spec, words, k), out)
+
+
+@functools.lru_cache(maxsize=256)
+def _in_binary64(fmt: Format) -> bool:
+    try:
+        ValueRange.of(fmt).check_fits(FP64, f"number of {fmt}")
+    except ValueError:
+        return False
+    return True
+
+
+def _places(x: Tensor, fmt: Format) -> tuple[float, float]:
+    """Return exponents between which all bits of numbers of a format are: multiples of 2^low, and below 2^high.
+
+    The upper one is infinite if a number is infinite or NaN.
+    """
+    if not x.numel():
+        return 0, 0
+    magnitude = x.abs()
+    most = float(magnitude.max())
+    if most == 0:
+        return 0, 0
+    if not math.isfinite(most):
+        return 0, math.inf
+    least = float(torch.where(magnitude == 0, most, magnitude).min())
+    return max(math.frexp(least)[1] - fmt.precision, fmt.quantum), math.frexp(most)[1]
+
+
+@functools.lru_cache(maxsize=1024)
+def _split(x: int, y: int, k: int) -> tuple[int, int] | None:
+    """Return the bits of slices for operands of x and y bits and sums of k products; None if there are too many slices.
+
+    Slices of p and q bits have products below 2^(p + q); at most the smaller number of slices meets in one sum.
+    """
+    found = []
+    for p, q in itertools.product(range(1, 52), repeat=2):
+        left, right = -(-x // p), -(-y // q)
+        if k * max(min(left, right), 1) << p + q <= 1 << 53 and left * right <= PRODUCTS:
+            found.append((left * right, abs(p - q), p, q))
+    return min(found)[2:] if found else None
+
+
+def _sliced(x: Tensor, low: int, high: int, bits: int) -> dict[int, Tensor]:
+    """Split multiples of 2^low, below 2^high, into integers of ``bits`` bits; keys are their exponents."""
+    slices = {}
+    for place in range(low + (high - low - 1) // bits * bits, low, -bits):
+        slices[place] = (x * 2.0**-place).trunc_()
+        x = x - slices[place] * 2.0**place
+    slices[low] = x * 2.0**-low
+    return slices
+
+
+def _last(spec: MacSpec, words: kernels.Words, k: int) -> kernels.Words:
+    """Return the random words of the last step, with which sums are rounded."""
+    given, states = words.given[0], words.states[0]
+    if states is not None:
+        assert spec.random is not None
+        states = jump(spec.random, states, k - 1)
+    last = None if given is None else given[..., -1:]
+    return kernels.Words((last, None), (states, None), words.key, words.first_step + k - 1)
