@@ -536,13 +536,22 @@ def test_slices_match_general_kernel(text, k, monkeypatch):
 
 def test_slices_delegate_special_and_large_operands(monkeypatch):
     monkeypatch.setattr(slices, "WORTHWHILE", 1)
-    one = golden.encode(torch.ones(4, 4), "fp64")
-    for text, value in (("fp64*fp64+exact", math.nan), ("fp64*fp64+exact", 5e-324), ("fp64*fp64+exact carry=1", 1e308)):
-        spec, a = MacSpec.parse(text), one.clone()
-        assert slices.gemm(spec, a, one, None, (4, 4), Words()) is not None
-        a[1, 2] = int(golden.encode(torch.tensor(value, dtype=torch.float64), "fp64"))
-        assert slices.gemm(spec, a, a.mT, None, (4, 4), Words()) is None
-        assert torch.equal(golden.gemm(a, a.mT, spec), in_torch(spec, a, a.mT, None, Words()))
+    cases = ("fp64*fp64+exact", math.nan), ("fp64*fp64+exact", 5e-324), ("e5m2*e5m2+exact=e6m5 carry=1", 57344.0)
+    for text, value in cases:
+        spec = MacSpec.parse(text)
+        one = golden.encode(torch.ones(4, 4), spec.a)
+        a = golden.encode(torch.full((4, 4), value, dtype=torch.float64), spec.a)
+        assert slices.gemm(spec, one, one, None, (4, 4), Words()) is not None
+        assert slices.gemm(spec, a, a, None, (4, 4), Words()) is None
+        assert torch.equal(golden.gemm(a, a, spec), in_torch(spec, a, a, None, Words()))
+
+
+def test_slices_of_long_sums_are_narrow():
+    """4096 products of 62 ones exceed binary64 unless operands are split."""
+    spec, largest = MacSpec.parse("int32*int32+exact=fp64.rz"), torch.full((4, 4096), (1 << 31) - 1)
+    found = slices.gemm(spec, largest, largest.mT, None, (4, 4), Words())
+    exact_sum = ((1 << 31) - 1) ** 2 << 12
+    assert (golden.decode(found, "fp64") == (exact_sum >> 21 << 21)).all()
 
 
 def test_overfull_quire_is_infinite():
