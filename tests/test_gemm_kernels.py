@@ -551,7 +551,7 @@ def test_slices_of_long_sums_are_narrow():
     spec, largest = MacSpec.parse("int32*int32+exact=fp64.rz"), torch.full((4, 4096), (1 << 31) - 1)
     found = slices.gemm(spec, largest, largest.mT, None, (4, 4), Words())
     exact_sum = ((1 << 31) - 1) ** 2 << 12
-    assert (golden.decode(found, "fp64") == (exact_sum >> 21 << 21)).all()
+    assert (golden.decode(found, "fp64") == float(exact_sum >> 21 << 21)).all()
 
 
 def test_overfull_quire_is_infinite():
