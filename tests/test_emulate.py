@@ -586,6 +586,51 @@ def test_emulate_differentiates_twice():
     assert x.grad.isfinite().all()
 
 
+EDGES = {
+    "product of no terms": lambda: torch.ones(2, 0) @ torch.ones(0, 3),
+    "product of no rows": lambda: torch.bmm(torch.empty(0, 2, 3), torch.empty(0, 3, 2)),
+    "start values of no terms": lambda: torch.addmm(torch.ones(3), torch.ones(2, 0), torch.ones(0, 3)),
+    "convolution of no images": lambda: F.conv2d(torch.empty(0, 3, 5, 5), torch.ones(2, 3, 3, 3)),
+    "gradient of no rows": lambda: torch.func.grad(lambda w: F.linear(torch.empty(0, 3), w, torch.ones(2)).sum())(
+        torch.ones(2, 3)
+    ),
+    "sums of nothing": lambda: torch.cat(
+        [torch.empty(0, 3).sum(0), torch.empty(3, 0).sum(1), torch.empty(0, 2).mean(0)]
+    ),
+    "products of nothing": lambda: torch.cat([torch.empty(0, 3).prod(0), torch.empty(0).cumsum(0)]),
+    "0 dimensions": lambda: torch.stack(
+        [one(torch.tensor(2.0), 0) for one in (torch.sum, torch.prod, torch.cumsum, torch.cumprod, torch.softmax)]
+    ),
+    "NaN and infinities": lambda: (
+        torch.tensor([[math.nan, math.inf], [math.inf, 0]]) @ torch.tensor([[1, 0], [0, math.inf]])
+    ),
+    "transposition in place": lambda: torch.arange(4.0).reshape(2, 2).mul(2).t_().add_(1).unsqueeze_(0),
+    "forward derivative": lambda: torch.stack(
+        torch.func.jvp(lambda x: (x @ x).square(), (torch.ones(3),), (torch.ones(3),))
+    ),
+    "jacobian": lambda: torch.func.jacfwd(lambda x: (x @ x).square())(torch.ones(3)),
+    "vmap": lambda: torch.func.vmap(lambda a, b: (a @ b) * 2)(torch.ones(2, 3), torch.ones(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_emulate_takes_edge_cases_of_torch(name):
+    with golden.emulate(BF16, strict=True):
+        found = EDGES[name]()
+    torch.testing.assert_close(found, EDGES[name](), rtol=0, atol=0, equal_nan=True)
+
+
+def test_converted_layers_report_their_own_arithmetic():
+    model = convert(nn.Sequential(nn.Linear(4, 3), nn.Tanh()), "e5m2*e5m2+e6m5.sr4").model
+    with golden.emulate(BF16, strict=True) as run:
+        model(torch.randn(2, 4, requires_grad=True)).sum().backward()
+    rows = {row.operation: (row.arithmetic, row.macs) for row in run.report().rows if row.macs}
+    assert rows == {
+        "matmul": ("e5m2*e5m2+e6m5.sr4", 2 * 4 * 3),
+        "matmul_gradients": ("e5m2*e5m2+e6m5.sr4", 2 * 2 * 4 * 3),
+    }
+
+
 def test_emulate_takes_long_sums():
     x = torch.ones(1, 65536)
     with golden.emulate("bf16*bf16+bf16.rn, elementwise=bf16.rn", strict=True):

@@ -38,6 +38,7 @@ def differentiable(
         "forward": staticmethod(forward),
         "setup_context": staticmethod(save),
         "backward": staticmethod(backward),
+        "jvp": staticmethod(_no_jvp),
         "generate_vmap_rule": True,
     }
     function: Any = type(run.__name__, (torch.autograd.Function,), members)
@@ -65,6 +66,12 @@ def transformed() -> bool:
 def gradients(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
     """Make an operator of gradients, which cannot be differentiated again."""
     return differentiable(run, shape, lambda ctx, inputs, output: None, _refused)
+
+
+def _no_jvp(ctx: Any, *_: Any) -> None:
+    raise NotImplementedError(
+        "layers in the arithmetic of a policy have no forward-mode derivatives (jvp); use backward, vjp or jacrev"
+    )
 
 
 def _refused(ctx: Any, *_: Any) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import fnmatch
 import itertools
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.swap import Rules
 
 from .operations import EXACT, HANDLERS
-from .report import ELEMENTWISE, IN_TORCH, Report, is_real
+from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
 
 
@@ -76,7 +77,8 @@ def name_of(func: Any) -> tuple[str, bool]:
 
 def is_exact(func: Any) -> bool:
     """Return True for an operation that changes no number."""
-    return func.is_view or name_of(func)[0] in EXACT or func.overloadpacket.__name__ in EXACT
+    name = func.overloadpacket.__name__
+    return func.is_view or torch.Tag.inplace_view in func.tags or name in EXACT or name_of(func)[0] in EXACT
 
 
 class _Composite:
@@ -156,6 +158,8 @@ class Dispatch(TorchDispatchMode):
             # Integers may have real results, such as quotients.
             if base not in HANDLERS or not is_real(found):
                 return found
+        if func.namespace == "halfulp":
+            return self._layer(func, base, args, kwargs)
         if base.startswith("_foreach_"):
             return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
         out = kwargs.pop("out", None)
@@ -220,6 +224,18 @@ class Dispatch(TorchDispatchMode):
             self.owner.record(where, {"elements": result.numel()}, result, time.perf_counter() - started)
         return found
 
+    def _layer(self, func: Any, base: str, args: Any, kwargs: Any) -> Any:
+        """Compute an operation of a converted layer, whose arithmetic is its own."""
+        started, place = time.perf_counter(), self.place()
+        found = func(*args, **kwargs)
+        result = next((one for one in tree_leaves(found) if is_real(one) and one.numel()), None)
+        if result is not None:
+            where = {"module": place.module, "source": place.source, "phase": self.phase(), "operation": base}
+            where |= {"kind": PRODUCT, "arithmetic": next(one for one in args if isinstance(one, str) and one)}
+            counts = {"macs": _layer_macs(base, args, result), "elements": result.numel()}
+            self.owner.record(where, counts, result, time.perf_counter() - started)
+        return found
+
     def _each(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
         """Compute an operation on lists of tensors, one after the other."""
         packet = getattr(torch.ops.aten, base + "_" * in_place, None)
@@ -234,6 +250,17 @@ class Dispatch(TorchDispatchMode):
             with self:
                 found.append(packet(*one, **{name: _item(given, place) for name, given in kwargs.items()}))
         return None if in_place else found
+
+
+def _layer_macs(base: str, args: Any, result: Tensor) -> int:
+    """Return the multiply-accumulates of an operation of a converted layer, both gradients together."""
+    if base in ("matmul", "convolution"):
+        return result.numel() * math.prod(args[1].shape[1:] if base == "convolution" else args[0].shape[-1:])
+    if base in ("matmul_gradients", "convolution_gradients"):
+        gradient, x, w, *_, needs = args
+        each = math.prod(w.shape[1:] if base == "convolution_gradients" else x.shape[-1:])
+        return gradient.numel() * each * (needs[0] + needs[1])
+    return 0
 
 
 _RUNNING = threading.local()

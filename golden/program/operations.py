@@ -22,6 +22,7 @@ EXACT = frozenset(
     [
         "_efficientzerotensor",
         "_fused_dropout",
+        "_has_same_storage_numel",
         "_local_scalar_dense",
         "_nested_tensor_from_mask",
         "_pack_padded_sequence",
@@ -433,24 +434,28 @@ def _norm(site: Site, x: Tensor, order: float = 2, dim: Any = None, keepdim: boo
     return x.abs().amax(dim if dim is not None else (), keepdim) if order == math.inf else NotImplemented
 
 
-@handler("cumsum")
-def _cumsum(site: Site, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
-    moved = (x if dtype is None else x.to(dtype)).movedim(dim, 0) if x.dim() else x.reshape(1)
-    return site.running("add", moved).movedim(0, dim) if x.dim() else site.running("add", moved).reshape(())
+def _running(name: str) -> Handler:
+    def run(site: Site, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+        given = _rows(x, dim, dtype)
+        return site.running(name, given).movedim(0, dim) if x.dim() else site.running(name, given).reshape(())
+
+    return run
 
 
-@handler("cumprod")
-def _cumprod(site: Site, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
-    return site.running("mul", (x if dtype is None else x.to(dtype)).movedim(dim, 0)).movedim(0, dim)
+HANDLERS |= {"cumsum": _running("add"), "cumprod": _running("mul")}
+
+
+def _rows(x: Tensor, dim: int, dtype: Any) -> Tensor:
+    """Return a tensor of at least one dimension, with ``dim`` first."""
+    given = x if dtype is None else x.to(dtype)
+    return given.movedim(dim, 0) if x.dim() else given.reshape(1)
 
 
 @handler("prod")
 def _prod(site: Site, x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    flat = x.reshape(-1) if dim is None else x.movedim(dim, 0)
-    if not len(flat):
-        return NotImplemented
-    found = site.running("mul", flat)[-1]
-    return found.unsqueeze(dim) if keepdim and dim is not None else found
+    flat = x.reshape(-1) if dim is None else _rows(x, dim, dtype)
+    found = site.running("mul", flat)[-1] if len(flat) else torch.ones_like(flat.sum(0))
+    return found.unsqueeze(dim) if keepdim and dim is not None and x.dim() else found
 
 
 @handler("embedding_dense_backward")

@@ -143,7 +143,7 @@ def total(x: Tensor, fmt: Format, kept: Cast | MacSpec, order: str, key: int) ->
         spec = MacSpec(a=fmt, b=one, acc=kept.fmt, rounding=kept.rounding, saturate=kept.saturate)
     if order == "exact":
         spec = replace(spec, acc="exact", o=spec.o)
-    codes = encoded(x.reshape(-1, x.shape[-1]), fmt, RN, None, False)
+    codes = encoded(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), fmt, RN, None, False)
     ones = codes.new_full((x.shape[-1], 1), check_one(spec))
     sums = product(codes, ones, spec, key=key)
     return real(sums, spec.o, x.dtype).reshape(x.shape[:-1])

@@ -242,7 +242,7 @@ class Site:
             return found
         rest = [one for one in range(x.dim()) if one not in dims]
         shape = [x.shape[one] for one in rest]
-        rows = x.permute(*rest, *dims).reshape(*shape, math.prod(x.shape[one] for one in dims))
+        rows = x.permute([*rest, *dims]).reshape(*shape, math.prod(x.shape[one] for one in dims))
         fmt, rows = self._elements(rows)
         found = products.total(rows, fmt, kept, order, self.next_key())
         if keepdim:
