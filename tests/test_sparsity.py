@@ -210,7 +210,7 @@ def test_registered_score_decides_the_mask(scores):
         (lambda: nn.Policy.parse(f"{MAC}, bias=2:4"), ValueError, "bias"),
         (lambda: nn.Policy.parse(f"{MAC}, elementwise=bf16.rn 2:4"), ValueError, "elementwise"),
         (lambda: nn.Policy.parse(f"{MAC}, reductions=bf16.rn 2:4 pairwise"), ValueError, "reductions"),
-        (lambda: nn.Quantize("e5m2.rn 2:4"), ValueError, "Quantize"),
+        (lambda: nn.Quantize("e5m2.rn 2:4"), ValueError, "sparsity"),
         (lambda: nn.register_score("magnitude", torch.abs), ValueError, "magnitude"),
         (lambda: nn.register_score("a b", torch.abs), ValueError, "identifier"),
         (lambda: nn.register_score("a", 3), TypeError, "function"),

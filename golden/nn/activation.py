@@ -91,7 +91,7 @@ class PiecewiseLinear(Stateful):
         if self.rounding == EXACT:
             table.check_exact()
         self.cast = Cast.parse(cast)
-        if not self.cast.plain:
+        if not self.cast.plain or self.cast.scale is not None:
             raise ValueError(f"cast must be a rounding only, not {self.cast}; elements are rounded to {table.fmt}")
         self.derivative = derivative
         # torch.compile cannot trace the functions that make these texts.

@@ -15,6 +15,7 @@ from halfulp.hdl.formats.source import Source, Stream, check_source, parse_sourc
 from halfulp.hdl.specs import ValueRange
 
 from .draw import states, words
+from .scaling import Scaling
 from .sparsity import Sparsity
 
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
@@ -44,6 +45,8 @@ class Cast:
         from a random state of the source. Default: independent words.
     sparsity : Sparsity, optional
         Elements that become zero before the rounding, at each use of the tensor.
+    scale : Scaling, optional
+        Factor by which elements are divided before the rounding, and results of products multiplied.
 
     Raises
     ------
@@ -52,8 +55,9 @@ class Cast:
 
     Notes
     -----
-    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3`` or ``e5m2.rn 2:4``, which
-    `Cast.parse` reads. In texts, ``e5m2`` is short for ``e5m2.rn``, and ``2:4`` for ``rn 2:4``.
+    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3``, ``e5m2.rn 2:4`` or
+    ``e5m2.rn scale=tensor.pow2.current``, which `Cast.parse` reads. In texts, ``e5m2`` is short for ``e5m2.rn``, and
+    ``2:4`` for ``rn 2:4``.
     """
 
     fmt: Format | None = None
@@ -61,6 +65,7 @@ class Cast:
     saturate: bool = False
     source: Source | None = None
     sparsity: Sparsity | None = None
+    scale: Scaling | None = None
 
     def __post_init__(self) -> None:
         if self.fmt is not None and not isinstance(self.fmt, Format):
@@ -70,6 +75,8 @@ class Cast:
         check_bool("saturate", self.saturate)
         if self.sparsity is not None and not isinstance(self.sparsity, Sparsity):
             raise TypeError(f"sparsity of a cast must be a Sparsity or None, not {type(self.sparsity).__name__}")
+        if self.scale is not None and not isinstance(self.scale, Scaling):
+            raise TypeError(f"scale of a cast must be a Scaling or None, not {type(self.scale).__name__}")
         if self.rounding == EXACT:
             raise ValueError("rounding of a cast must not be exact; use rn or another rounding")
         if self.source is not None:
@@ -79,7 +86,8 @@ class Cast:
         fmt = "" if self.fmt is None else f"{self.fmt}."
         source = "" if self.source is None else f"@{self.source}"
         sparsity = "" if self.sparsity is None else f" {self.sparsity}"
-        return f"{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}{sparsity}"
+        scale = "" if self.scale is None else f" scale={self.scale}"
+        return f"{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}{sparsity}{scale}"
 
     @classmethod
     def parse(cls, text: "str | Cast") -> "Cast":
@@ -98,23 +106,26 @@ class Cast:
     @classmethod
     def _of(cls, words: list[str]) -> "Cast":
         """Make a cast from the words of its text: format and rounding, and its other parts in any order."""
-        rest, sparsity = [], None
+        rest: list[str] = []
+        parts: dict[str, Sparsity | Scaling] = {}
         for word in words:
-            found = Sparsity.parse(word)
+            scale = Scaling.parse(word.removeprefix("scale=")) if word.startswith("scale=") else None
+            found = scale or Sparsity.parse(word)
             if found is None:
                 rest.append(word)
-            elif sparsity is not None:
-                raise ValueError(f"{sparsity} and {found} are two sparsities; give one")
-            else:
-                sparsity = found
-        joined = "".join(rest) if rest or sparsity is None else str(RN)
+                continue
+            name = "sparsity" if scale is None else "scale"
+            if name in parts:
+                raise ValueError(f"{parts[name]} and {found} are two values of {name}; give one")
+            parts[name] = found
+        joined = "".join(rest) if rest or not parts else str(RN)
         text = joined.removesuffix(".sat")
         fmt: str | None = text
         rounding, source = RN, None
         if match := _ROUNDED.fullmatch(text):
             fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
             source = match["source"] and parse_source(match["source"])
-        return cls(None if fmt is None else parse(fmt), rounding, text != joined, source or None, sparsity)
+        return cls(None if fmt is None else parse(fmt), rounding, text != joined, source or None, **parts)  # type: ignore[arg-type]
 
     @property
     def plain(self) -> bool:

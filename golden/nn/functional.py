@@ -6,7 +6,7 @@ They raise TypeError or ValueError if tensors have wrong types or shapes, or if 
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -14,15 +14,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfulp.golden.kernels import Matrices, Patches, gathered
-from halfulp.golden.values import decode, encode
+from halfulp.golden.values import decode, decoded, encode
+from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import MacSpec
 
-from .cast import Cast, check_real, real
+from .cast import Cast, check_holds, check_real, real
 from .counts import PRUNED, note
 from .draw import mix
 from .operator import differentiable, gradients
 from .policy import Policy
 from .product import product
+from .scaling import divided, multiplied
 
 _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
 
@@ -47,6 +49,8 @@ class Call:
     key: int
     layer: str
     paired: bool
+    factors: dict[tuple[str, str], Tensor] = field(default_factory=dict)
+    """Factors of scaled operands, by phase and operand, in shapes that broadcast to the result or its images."""
 
     @classmethod
     def of(cls, policy: str, key: Tensor | None, layer: str, paired: bool = False) -> "Call":
@@ -99,7 +103,16 @@ class Call:
             return summed(decode(gathered(a), mac.a), decode(gathered(b), mac.b), begin)
 
         note((self.layer, role, "result"), made, exact, mac.o)
-        return real(made, mac.o, dtype)
+        factor = self.factors.get(("weight_gradient", "a")) if role == "bias_gradient" else self.factor(role)
+        if factor is None:
+            return real(made, mac.o, dtype)
+        check_holds(dtype, mac.o)
+        return multiplied(decoded(made, mac.o, torch.float64), factor, dtype)
+
+    def factor(self, phase: str) -> Tensor | None:
+        """Return the product of the factors of a phase's operands, which is exact; None without scaling."""
+        found = [self.factors[key] for key in ((phase, "a"), (phase, "b")) if key in self.factors]
+        return math.prod(found[1:], start=found[0]) if found else None
 
     def mac(self, phase: str) -> MacSpec | None:
         """Return the multiply-accumulate of a phase."""
@@ -125,42 +138,75 @@ class Call:
 
 
 class Operand:
-    """Tensor of a layer: pruned, rounded to the format of its cast, if it has one, and then to an operand format."""
+    """Tensor of a layer: pruned, scaled, rounded to the format of its cast, if it has one, and to an operand format."""
 
     def __init__(self, call: Call, role: str, values: Tensor, cast: Cast) -> None:
         self._call, self._role, self._cast, self._key = call, role, cast, call.key_of(role)
-        self._given, self._pruned, self._values = values, values, values
-        self._along: tuple[int, ...] | None = None
+        self._given, self._pruned = values, values
+        self._rounded: Tensor | None = None
+        self._along: tuple[int, ...] = ()
         self._zeros = 0
 
-    def codes(self, phase: str, part: str, along: tuple[int, ...] = (), groups: int = 1) -> Tensor:
+    def codes(
+        self,
+        phase: str,
+        part: str,
+        along: tuple[int, ...] = (),
+        summed: tuple[int, ...] = (),
+        lay: Callable[[Tensor], Tensor] = lambda factor: factor,
+        groups: int = 1,
+    ) -> Tensor:
         """Return the codes for ``a``, ``b`` or ``o`` of a phase's multiply-accumulate; without one, the values.
 
-        Sparsity runs along dimensions of the tensor, with channels in groups, as in `Sparsity.mask`.
+        Parameters
+        ----------
+        along : tuple of int
+            Dimensions of the tensor along which sparsity runs, with channels in ``groups``, as in `Sparsity.mask`.
+        summed : tuple of int
+            Dimensions that have one factor in scaling by channel.
+        lay : callable
+            Shapes these factors for the result of the product.
         """
-        self._round(along, groups)
         mac = self._call.mac(phase)
-        if mac is None:
-            PRUNED.total += self._zeros
-            return self._values
-        fmt = getattr(mac, part)
-        if self._cast.fmt is None:
-            found = self._cast.codes(self._values, fmt, self._key)
-        else:
-            found = encode(self._values, fmt, saturate=self._cast.saturate)
+        fmt = None if mac is None else getattr(mac, part)
+        self._prune(along, groups)
         formats = dict.fromkeys(one for one in (self._cast.fmt, fmt) if one is not None)
-        exact = self._pruned
-        note((self._call.layer, phase, self._role), found, lambda: exact, *formats, pruned=self._zeros)
+        values, factor = self._scaled(phase, part, formats, summed)
+        if self._cast.fmt is not None:
+            if self._rounded is None or self._cast.scale is not None:
+                self._rounded = self._cast.real(values, self._key)
+        if fmt is None:
+            PRUNED.total += self._zeros
+            found = values if self._rounded is None else self._rounded
+            return found if factor is None else multiplied(found, factor, self._given.dtype)
+        if factor is not None:
+            self._call.factors[phase, part] = factor.reshape(()) if factor.numel() == 1 else lay(factor)
+        if self._rounded is None:
+            found = self._cast.codes(values, fmt, self._key)
+        else:
+            found = encode(self._rounded, fmt, saturate=self._cast.saturate)
+        note((self._call.layer, phase, self._role), found, lambda: values, *formats, pruned=self._zeros)
         return found
 
-    def _round(self, along: tuple[int, ...], groups: int) -> None:
-        """Prune and round the values, unless the last product had the same."""
+    def _prune(self, along: tuple[int, ...], groups: int) -> None:
         sparsity = self._cast.sparsity
-        if self._along is None or (sparsity is not None and along != self._along):
-            if sparsity is not None:
-                mask = sparsity.mask(self._given, along, groups)
-                self._pruned, self._zeros = self._given.masked_fill(~mask, 0), mask.numel() - int(mask.sum())
-            self._values, self._along = self._cast.real(self._pruned, self._key), along
+        if sparsity is not None and along != self._along:
+            mask = sparsity.mask(self._given, along, groups)
+            self._pruned, self._zeros = self._given.masked_fill(~mask, 0), mask.numel() - int(mask.sum())
+            self._along, self._rounded = along, None
+
+    def _scaled(
+        self, phase: str, part: str, formats: dict[Format, None], summed: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Divide the values by their factors, which are returned too; start values by those of both operands."""
+        values, scale = self._pruned, self._cast.scale
+        if part == "o":
+            of_sums = self._call.factor(phase)
+            return values if of_sums is None else divided(values, of_sums), None
+        if scale is None or not formats:
+            return values, None
+        factor = scale.factor(values, formats, summed)
+        return divided(values, factor), factor
 
 
 policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
@@ -183,8 +229,14 @@ def _matmul(
 ) -> Tensor:
     """Compute x @ w.mT + bias for shapes (..., n, k), (..., m, k) and (m,)."""
     call = Call.of(policy, key, layer, paired)
-    a, b = call.operand("x", x).codes("forward", "a", (-1,)), call.operand("w", w).codes("forward", "b", (-1,))
+    a = call.operand("x", x).codes("forward", "a", (-1,), (-1,))
+    b = call.operand("w", w).codes("forward", "b", (-1,), (-1,), turned)
     return call.product("forward", a, b.mT, x.dtype, call.start(bias)).contiguous()
+
+
+def turned(factors: Tensor) -> Tensor:
+    """Exchange rows and columns of factors."""
+    return factors.mT
 
 
 def _matmul_gradients(
@@ -194,14 +246,15 @@ def _matmul_gradients(
     behind = call.operand("gradient", gradient)
 
     def of_input() -> Tensor:
-        weights = call.operand("w", w).codes("input_gradient", "b", (-1,))
-        return call.product("input_gradient", behind.codes("input_gradient", "a", (-1,)), weights, x.dtype)
+        weights = call.operand("w", w).codes("input_gradient", "b", (-1,), (-2,))
+        rows = behind.codes("input_gradient", "a", (-1,), (-1,))
+        return call.product("input_gradient", rows, weights, x.dtype)
 
     def rows() -> Tensor:
-        return behind.codes("weight_gradient", "a", (-2,)).mT
+        return behind.codes("weight_gradient", "a", (-2,), (-2,), turned).mT
 
     def columns() -> Tensor:
-        return call.operand("x", x).codes("weight_gradient", "b", (-1,))
+        return call.operand("x", x).codes("weight_gradient", "b", (-1,), (-2,))
 
     return _gradients(call, x, w, needs, of_input, rows, columns)
 
@@ -323,13 +376,16 @@ def _convolution(
     """Convolve padded images as matrix products (im2col)."""
     call = Call.of(policy, key, layer)
     stride, dilation, groups = _geometry(geometry)
-    m = w.shape[0]
-    codes = call.operand("x", x).codes("forward", "a", (1,), groups)
+    m, rest = w.shape[0], _rest(x, 0)
+    codes = call.operand("x", x).codes("forward", "a", (1,), rest, groups=groups)
     windows, output = _windows(codes, w.shape[2:], stride, dilation, groups)
-    kernels = call.operand("w", w).codes("forward", "b", (1,)).reshape(groups, m // groups, math.prod(w.shape[1:]))
-    start = call.start(bias)
+    codes = call.operand("w", w).codes("forward", "b", (1,), rest, lambda found: found.transpose(0, 1))
+    kernels = codes.reshape(groups, m // groups, math.prod(w.shape[1:]))
+    start = call.start(None if bias is None else bias.reshape(1, m, *[1] * len(output)))
     if start is not None:
-        start = start.reshape(groups, 1, m // groups)
+        # Scaled images have start values of their own.
+        start = start.reshape(-1, groups, m // groups).transpose(0, 1)
+        start = start.repeat_interleave(math.prod(output) if start.shape[1] > 1 else 1, 1)
     images = _images(windows.data.new_empty((x.shape[0], m, *output)), groups)
     return call.product("forward", windows, kernels.mT, x.dtype, start, images)
 
@@ -343,6 +399,11 @@ def _geometry(geometry: list[int]) -> tuple[list[int], list[int], int]:
 def _convolution_shape(x: Tensor, w: Tensor, *parts: Any) -> Tensor:
     stride, dilation, _ = _geometry(parts[-1])
     return x.new_empty((x.shape[0], w.shape[0], *_output(x.shape[2:], w.shape[2:], stride, dilation)))
+
+
+def _rest(x: Tensor, dim: int) -> tuple[int, ...]:
+    """Return all dimensions but one."""
+    return tuple(one for one in range(x.dim()) if one != dim)
 
 
 def _convolution_gradients(
@@ -365,23 +426,32 @@ def _convolution_gradients(
         """Convolve the spread gradient with the flipped kernels; each element is one sum."""
         reach = [step * (length - 1) for step, length in zip(dilation, kernel, strict=True)]
         wide = spread(
-            behind.codes("input_gradient", "a", (1,), groups),
+            behind.codes("input_gradient", "a", (1,), _rest(x, 0), groups=groups),
             stride,
             reach,
             [length + more for length, more in zip(size, reach, strict=True)],
         )
         windows, _ = _windows(wide, kernel, [1] * len(kernel), dilation, groups)
-        codes = call.operand("w", w).codes("input_gradient", "b", (1,))
-        kernels = turned_kernels(codes.reshape(groups, m // groups, c, *kernel)).flatten(2)
+
+        def by_channel(factors: Tensor) -> Tensor:
+            return factors.reshape(1, groups * c, *[1] * len(kernel))
+
+        parts = call.operand("w", w.reshape(groups, m // groups, c, *kernel))
+        codes = parts.codes("input_gradient", "b", (2,), (1, *range(3, 3 + len(kernel))), by_channel)
+        kernels = turned_kernels(codes).flatten(2)
         images = _images(wide.new_empty((n, groups * c, *size)), groups)
         return call.product("input_gradient", windows, kernels.mT, x.dtype, None, images)
 
     def rows() -> Patches:
-        codes = behind.codes("weight_gradient", "a", (0, *range(2, gradient.dim())))
+        along = _rest(x, 1)
+        codes = behind.codes("weight_gradient", "a", along, along, lambda found: found.reshape(groups, -1, 1))
         return _images(codes.contiguous(), groups).mT
 
     def columns() -> Patches:
-        codes = call.operand("x", x).codes("weight_gradient", "b", (1,), groups)
+        def by_channel(factors: Tensor) -> Tensor:
+            return factors.reshape(groups, 1, -1).repeat_interleave(math.prod(kernel), 2)
+
+        codes = call.operand("x", x).codes("weight_gradient", "b", (1,), _rest(x, 1), by_channel, groups)
         return _windows(codes, kernel, stride, dilation, groups)[0]
 
     return _gradients(call, x, w, needs, of_input, rows, columns)

@@ -64,7 +64,7 @@ class Reduction:
         if self.accumulator is not None:
             if not isinstance(self.accumulator, Cast):
                 raise TypeError(f"the accumulator of a reduction is a Cast, not {type(self.accumulator).__name__}")
-            _check_format(_check_dense(self.accumulator))
+            _check_format(_check_rounding(self.accumulator))
         if self.order not in ORDERS:
             raise ValueError(f"unknown order of a reduction {self.order!r}; expected {', '.join(ORDERS)}")
 
@@ -158,7 +158,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         readers: dict[str, Callable[[Any], Any]] = dict.fromkeys(PRODUCTS, _mac) | dict.fromkeys(_CASTS, Cast.parse)
-        readers["bias"] = _check_dense
+        readers["bias"] = _check_rounding
         optional = {
             "update": check_update,
             "elementwise": _check_element,
@@ -295,14 +295,16 @@ def check_update(given: Cast | str) -> Cast:
     cast = Cast.parse(given)
     if cast.plain:
         raise ValueError(f"cast {cast} has no format: expected e6m5.{cast}, for example")
+    if cast.scale is not None:
+        raise ValueError(f"an update has no scale, but {cast} has one; scales are for operands of products")
     return cast
 
 
-def _check_dense(given: Cast | str) -> Cast:
-    """Parse a cast; ValueError if it has a sparsity."""
+def _check_rounding(given: Cast | str) -> Cast:
+    """Parse a cast; ValueError if it has a sparsity or a scale."""
     cast = Cast.parse(given)
-    if cast.sparsity is not None:
-        raise ValueError(f"{cast.sparsity} is for weights, activations, gradients and update only")
+    if cast.sparsity is not None or cast.scale is not None:
+        raise ValueError(f"{cast} has a sparsity or a scale, which are for weights, activations and gradients")
     return cast
 
 
@@ -313,7 +315,7 @@ def _check_format(cast: Cast) -> None:
 
 def _check_element(given: Cast | str) -> Cast:
     """Parse the cast of an operation; ValueError unless float32 holds all numbers of its format."""
-    cast = _check_dense(given)
+    cast = _check_rounding(given)
     _check_format(cast)
     assert cast.fmt is not None
     check_holds(torch.float32, cast.fmt)

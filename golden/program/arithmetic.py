@@ -1,7 +1,6 @@
 """Element-wise operations and functions: operands in their format, and one rounding of the exact result.
 
-Exact results go through binary64, rounded to odd there: a truncated number whose last bit is set if it is inexact. It
-rounds to every format with at least two bits less as the exact result does (Boldo and Melquiond, IEEE TC 57(4), 2008).
+Exact results go through binary64, rounded to odd there: a truncated number whose last bit is set if it is inexact.
 Operands are numbers of binary32, so that sums, products, quotients and square roots have errors that binary64 holds.
 """
 
@@ -11,47 +10,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfulp.golden.errorfree import halves, to_odd
 from halfulp.golden.nn.cast import Cast, check_holds
 from halfulp.golden.nn.draw import mix
 
 from .functions import FUNCTIONS, function
 
-SPLIT = float(2**27 + 1)
-"""Factor that splits a significand of 53 bits into halves (Veltkamp; Dekker, Numerische Mathematik 18, 1971)."""
-
-
-def _odd(result: Tensor, error: Tensor) -> Tensor:
-    """Round to odd a result that is rounded to nearest; ``error`` has the sign of exact minus rounded result."""
-    word = result.view(torch.int64)
-    inexact = (error != 0) & result.isfinite() & ~error.isnan()
-    # A result that was rounded away from zero has an error of the other sign; one less is its truncation.
-    above = inexact & ((result < 0) != (error < 0))
-    return torch.where(inexact, (word - above.to(torch.int64)) | 1, word).view(torch.float64)
-
 
 def _add(x: Tensor, y: Tensor) -> Tensor:
     total = x + y
     of_y = total - x
-    return _odd(total, (x - (total - of_y)) + (y - of_y))
-
-
-def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
-    scaled = SPLIT * x
-    high = scaled - (scaled - x)
-    return high, x - high
+    return to_odd(total, (x - (total - of_y)) + (y - of_y))
 
 
 def _div(x: Tensor, y: Tensor) -> Tensor:
     quotient = x / y
-    high, low = _halves(quotient)
+    high, low = halves(quotient)
     remainder = (x - high * y) - low * y
-    return _odd(quotient, torch.where(y < 0, -remainder, remainder))
+    return to_odd(quotient, torch.where(y < 0, -remainder, remainder))
 
 
 def _sqrt(x: Tensor) -> Tensor:
     root = x.sqrt()
-    high, low = _halves(root)
-    return _odd(root, ((x - high * high) - 2 * high * low) - low * low)
+    high, low = halves(root)
+    return to_odd(root, ((x - high * high) - 2 * high * low) - low * low)
 
 
 ARITHMETIC: dict[str, Callable[..., Tensor]] = {

@@ -12,7 +12,7 @@ from torch import Tensor
 from halfulp.golden.nn import functional
 from halfulp.golden.nn.cast import Cast, real
 from halfulp.golden.nn.draw import mix
-from halfulp.golden.nn.functional import Call, Use, check_one, spread, spread_places, turned_kernels
+from halfulp.golden.nn.functional import Call, Use, check_one, spread, spread_places, turned, turned_kernels
 from halfulp.golden.nn.policy import Policy, Reduction
 from halfulp.golden.nn.product import product
 from halfulp.golden.values import encoded
@@ -29,13 +29,13 @@ def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str],
     """Multiply matrices of real values in the roles of `Call.operand`; sums begin from ``start``."""
     # A tensor has one orientation in all phases, that of layers, so that its random words are the same.
     if phase == "weight_gradient":
-        left = call.operand(roles[0], a.mT).codes(phase, "a", (-2,)).mT
+        left = call.operand(roles[0], a.mT).codes(phase, "a", (-2,), (-2,), turned).mT
     else:
-        left = call.operand(roles[0], a).codes(phase, "a", (-1,))
+        left = call.operand(roles[0], a).codes(phase, "a", (-1,), (-1,))
     if phase == "forward":
-        right = call.operand(roles[1], b.mT).codes(phase, "b", (-1,)).mT
+        right = call.operand(roles[1], b.mT).codes(phase, "b", (-1,), (-1,), turned).mT
     else:
-        right = call.operand(roles[1], b).codes(phase, "b", (-1,))
+        right = call.operand(roles[1], b).codes(phase, "b", (-1,), (-2,))
     begin = None if start is None else call.operand("bias", start).codes(phase, "o")
     return call.product(phase, left, right, torch.result_type(a, b), begin)
 

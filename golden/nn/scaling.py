@@ -1,0 +1,184 @@
+"""Scaling of operands: division by a factor before rounding, and multiplication of results by the factors."""
+
+import functools
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfulp.golden.check import check_int
+from halfulp.golden.errorfree import product_error, to_odd
+from halfulp.golden.values import decoded, encoded
+from halfulp.hdl.formats import BF16, FP16, RN, Fixed, Format
+
+PER = ("tensor", "channel")
+KINDS = ("pow2", "real")
+_PART = re.compile(r"(?P<kind>pow2|real)|(?P<current>current)|delayed(?P<history>[0-9]+)|margin(?P<margin>-?[0-9]+)")
+_PARAMETERS = {"kind": "kind", "current": "history", "history": "history", "margin": "margin"}
+"""Parameters of `Scaling` by the groups of its text."""
+
+_NARROW = {torch.float16: FP16, torch.bfloat16: BF16}
+
+LOW, HIGH = -126, 127
+"""Exponents of the normal numbers of binary32, the range of factors."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Scaling of an operand of products.
+
+    Parameters
+    ----------
+    per : str
+        ``tensor``: one factor for a tensor. ``channel``: one factor for each row of the first matrix of a product and
+        for each column of the second, which are not summed; in convolutions one for each image, output channel, or
+        input channel of a group.
+    kind : str
+        ``pow2``: powers of two. ``real``: numbers of binary32.
+    history : int
+        Number of earlier uses whose largest magnitude decides the factor (delayed); 0: that of the tensor itself
+        (current).
+    margin : int
+        Power of two by which factors are larger, for sums that would overflow.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is invalid, or a history is not for a whole tensor.
+
+    Notes
+    -----
+    With the largest magnitude amax of the finite elements and the largest number of both the format of the cast, if it
+    has one, and that of the operand, the factor is the smallest power of two, or number of binary32, whose product with
+    the largest number is at least amax, times 2^margin, within the normal numbers of binary32. It is 1 if amax is 0.
+    Elements are divided by the factor, and the exact quotients are rounded as elements without a scale are. A product
+    is that of `halfulp.golden.gemm` on these codes. Its start values are divided by both factors, and its result is
+    multiplied by both: exactly with powers of two, and otherwise with one rounding to the type of the tensor.
+
+    ``str()`` gives a text such as ``tensor.pow2.current`` or ``tensor.real.delayed16.margin2``, which `Scaling.parse`
+    reads; left out, parts are ``pow2`` and ``current``.
+    """
+
+    per: str = "tensor"
+    kind: str = "pow2"
+    history: int = 0
+    margin: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("per", self.per, PER), ("kind", self.kind, KINDS)):
+            if value not in known:
+                raise ValueError(f"{name} of a scale must be {' or '.join(known)}, not {value!r}")
+        check_int("history of a scale", self.history, 0)
+        check_int("margin of a scale", self.margin, LOW, HIGH)
+        if self.history and self.per != "tensor":
+            raise ValueError("delayed scaling is for whole tensors; write scale=tensor, or current")
+
+    def __str__(self) -> str:
+        margin = f".margin{self.margin}" if self.margin else ""
+        return f"{self.per}.{self.kind}.{f'delayed{self.history}' if self.history else 'current'}{margin}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Scaling":
+        """Parse a text that ``str()`` wrote."""
+        per, *parts = text.split(".")
+        found: dict[str, Any] = {}
+        for part in parts:
+            match = _PART.fullmatch(part)
+            name = match and match.lastgroup
+            if not match or name is None or part == "delayed0" or _PARAMETERS[name] in found:
+                raise ValueError(
+                    f"invalid scale {text!r}: expected tensor or channel, then pow2 or real, current or delayed16, and "
+                    "margin2, for example"
+                )
+            given = match[name]
+            found[_PARAMETERS[name]] = given if name == "kind" else 0 if name == "current" else int(given)
+        return cls(per, **found)
+
+    def factor(
+        self, values: Tensor, formats: Iterable[Format], summed: Sequence[int], previous: float | None = None
+    ) -> Tensor:
+        """Return the factors of a tensor for the formats to which it is rounded, as float64 with its dimensions.
+
+        ``summed`` are the dimensions that have one factor in scaling by channel. ``previous`` is the largest magnitude
+        of earlier uses; None without any.
+        """
+        shape = [1] * values.dim()
+        if previous is not None:
+            amax = torch.tensor(previous, dtype=torch.float64, device=values.device).reshape(shape)
+        elif self.per == "tensor":
+            amax = largest_magnitude(values, range(values.dim()))
+        else:
+            amax = largest_magnitude(values, summed)
+        limit = min(map(_largest, formats))
+        factor = _power_of_two(amax, limit) if self.kind == "pow2" else _number(amax, limit)
+        factor = torch.ldexp(factor, torch.tensor(self.margin, device=values.device))
+        factor = factor.clamp(2.0**LOW, (2 - 2.0**-23) * 2.0**HIGH)
+        return torch.where(amax == 0, 1.0, factor)
+
+
+def largest_magnitude(values: Tensor, dims: Sequence[int]) -> Tensor:
+    """Return the largest magnitude of the finite elements over dimensions, which stay with one element; 0 of none."""
+    finite = torch.where(values.isfinite(), values.abs(), 0).to(torch.float64)
+    if not values.numel():
+        places = {one % values.dim() for one in dims} if values.dim() else set()
+        return finite.new_zeros([1 if place in places else size for place, size in enumerate(values.shape)])
+    return finite.amax(list(dims), keepdim=True) if dims else finite
+
+
+@functools.lru_cache(maxsize=256)
+def _largest(fmt: Format) -> float:
+    """Return the largest finite number of a format."""
+    if isinstance(fmt, Fixed):
+        return float(fmt.decode((1 << (fmt.width - fmt.signed)) - 1))
+    return float(fmt.decode(fmt.encode(Fraction(2) ** 20000, "rz")))
+
+
+def _power_of_two(amax: Tensor, limit: float) -> Tensor:
+    """Return the smallest power of two whose product with the limit is at least amax."""
+    significand, exponent = torch.frexp(amax)
+    of_limit, limit_exponent = math.frexp(limit)
+    return torch.ldexp(torch.ones_like(amax), exponent - limit_exponent + (significand > of_limit))
+
+
+def _number(amax: Tensor, limit: float) -> Tensor:
+    """Return the smallest number of binary32 whose product with the limit is at least amax."""
+    near = (amax / limit).to(torch.float32)
+    down, up = (torch.nextafter(near, near.new_tensor(end)) for end in (-math.inf, math.inf))
+    found = up
+    for one in (near, down):
+        found = torch.where(one.to(torch.float64) * limit >= amax, one, found)
+    return found.to(torch.float64)
+
+
+def divided(values: Tensor, factor: Tensor) -> Tensor:
+    """Divide by factors, as float64; a quotient that is not exact is rounded to odd."""
+    x = values.to(torch.float64)
+    quotient = x / factor
+    if _powers_of_two(factor):
+        return quotient
+    product = quotient * factor
+    # Factors are positive, so that the remainder has the sign of the error.
+    return to_odd(quotient, (x - product) - product_error(quotient, factor, product))
+
+
+def multiplied(sums: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Multiply sums in float64 by factors and round once to a type."""
+    product = sums * factor
+    if dtype == torch.float64:
+        return product
+    if not _powers_of_two(factor):
+        product = to_odd(product, product_error(sums, factor, product))
+    if dtype == torch.float32:
+        return product.to(dtype)
+    # torch rounds float64 to narrower types through float32.
+    fmt = _NARROW[dtype]
+    return decoded(encoded(product, fmt, RN, None, False), fmt, dtype)
+
+
+def _powers_of_two(factor: Tensor) -> bool:
+    return bool((torch.frexp(factor)[0] == 0.5).all())
