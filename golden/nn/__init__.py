@@ -7,6 +7,7 @@ from .counts import Counts
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy, rules
 from .scale import LossScaler
+from .scaling import Scaling
 from .sparsity import Sparsity, register_score
 from .swap import Conversion, Swap, convert, swap_activations
 from .update import WeightUpdate
@@ -24,6 +25,7 @@ __all__ = [
     "PiecewiseLinear",
     "Policy",
     "Quantize",
+    "Scaling",
     "Sparsity",
     "Swap",
     "WeightUpdate",

@@ -18,9 +18,7 @@ from halfulp.hdl.formats import BF16, FP16, RN, Fixed, Format
 
 PER = ("tensor", "channel")
 KINDS = ("pow2", "real")
-_PART = re.compile(r"(?P<kind>pow2|real)|(?P<current>current)|delayed(?P<history>[0-9]+)|margin(?P<margin>-?[0-9]+)")
-_PARAMETERS = {"kind": "kind", "current": "history", "history": "history", "margin": "margin"}
-"""Parameters of `Scaling` by the groups of its text."""
+_PART = re.compile(r"(?P<kind>pow2|real)|(?P<current>current)|margin(?P<margin>-?[0-9]+)")
 
 _NARROW = {torch.float16: FP16, torch.bfloat16: BF16}
 
@@ -40,16 +38,13 @@ class Scaling:
         input channel of a group.
     kind : str
         ``pow2``: powers of two. ``real``: numbers of binary32.
-    history : int
-        Number of earlier uses whose largest magnitude decides the factor (delayed); 0: that of the tensor itself
-        (current).
     margin : int
         Power of two by which factors are larger, for sums that would overflow.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is invalid, or a history is not for a whole tensor.
+        If a parameter is invalid.
 
     Notes
     -----
@@ -60,27 +55,23 @@ class Scaling:
     is that of `halfulp.golden.gemm` on these codes. Its start values are divided by both factors, and its result is
     multiplied by both: exactly with powers of two, and otherwise with one rounding to the type of the tensor.
 
-    ``str()`` gives a text such as ``tensor.pow2.current`` or ``tensor.real.delayed16.margin2``, which `Scaling.parse`
-    reads; left out, parts are ``pow2`` and ``current``.
+    ``str()`` gives a text such as ``tensor.pow2.current`` or ``channel.real.current.margin2``, which `Scaling.parse`
+    reads; ``current`` (the factor is that of the tensor itself) and ``pow2`` may be left out.
     """
 
     per: str = "tensor"
     kind: str = "pow2"
-    history: int = 0
     margin: int = 0
 
     def __post_init__(self) -> None:
         for name, value, known in (("per", self.per, PER), ("kind", self.kind, KINDS)):
             if value not in known:
                 raise ValueError(f"{name} of a scale must be {' or '.join(known)}, not {value!r}")
-        check_int("history of a scale", self.history, 0)
         check_int("margin of a scale", self.margin, LOW, HIGH)
-        if self.history and self.per != "tensor":
-            raise ValueError("delayed scaling is for whole tensors; write scale=tensor, or current")
 
     def __str__(self) -> str:
         margin = f".margin{self.margin}" if self.margin else ""
-        return f"{self.per}.{self.kind}.{f'delayed{self.history}' if self.history else 'current'}{margin}"
+        return f"{self.per}.{self.kind}.current{margin}"
 
     @classmethod
     def parse(cls, text: str) -> "Scaling":
@@ -90,30 +81,21 @@ class Scaling:
         for part in parts:
             match = _PART.fullmatch(part)
             name = match and match.lastgroup
-            if not match or name is None or part == "delayed0" or _PARAMETERS[name] in found:
+            if not match or name is None or name in found:
                 raise ValueError(
-                    f"invalid scale {text!r}: expected tensor or channel, then pow2 or real, current or delayed16, and "
-                    "margin2, for example"
+                    f"invalid scale {text!r}: expected tensor or channel, then pow2 or real, current, and margin2, for "
+                    "example"
                 )
-            given = match[name]
-            found[_PARAMETERS[name]] = given if name == "kind" else 0 if name == "current" else int(given)
+            found[name] = int(match[name]) if name == "margin" else match[name]
+        found.pop("current", None)
         return cls(per, **found)
 
-    def factor(
-        self, values: Tensor, formats: Iterable[Format], summed: Sequence[int], previous: float | None = None
-    ) -> Tensor:
+    def factor(self, values: Tensor, formats: Iterable[Format], summed: Sequence[int]) -> Tensor:
         """Return the factors of a tensor for the formats to which it is rounded, as float64 with its dimensions.
 
-        ``summed`` are the dimensions that have one factor in scaling by channel. ``previous`` is the largest magnitude
-        of earlier uses; None without any.
+        ``summed`` are the dimensions that have one factor in scaling by channel.
         """
-        shape = [1] * values.dim()
-        if previous is not None:
-            amax = torch.tensor(previous, dtype=torch.float64, device=values.device).reshape(shape)
-        elif self.per == "tensor":
-            amax = largest_magnitude(values, range(values.dim()))
-        else:
-            amax = largest_magnitude(values, summed)
+        amax = largest_magnitude(values, range(values.dim()) if self.per == "tensor" else summed)
         limit = min(map(_largest, formats))
         factor = _power_of_two(amax, limit) if self.kind == "pow2" else _number(amax, limit)
         factor = torch.ldexp(factor, torch.tensor(self.margin, device=values.device))
