@@ -25,6 +25,10 @@ PLOTS = {
         "halfulp report accuracy --count 64",
         "Error of dot products against their length, in the published multiply-accumulates.",
     ),
+    "fase-rounding": (
+        "halfulp report fase --quick",
+        "Error of sums in BF16 against their length, rounded after each operation, each chunk, or once.",
+    ),
     "pwl": (
         "halfulp report pwl tanh --fmt fxp3.6 --pieces 2,4,8",
         "A function as line segments, and the error of each number of segments.",

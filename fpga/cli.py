@@ -1,8 +1,10 @@
 """Commands about cost: `halfulp synth`, `halfulp cost` and `halfulp report`."""
 
 import contextlib
+import importlib
 import shlex
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,6 +265,31 @@ def accuracy(
         wanted = tuple(dict.fromkeys(macs)) or MACS
         found = measure(wanted, runs, default_dots(count, layer), text, command, bar, pool)
     publish(report_of(found), folder)
+
+
+def _trainings(name: str, sentence: str) -> None:
+    """Add the report of a published emulator, whose module has the cases and the tables."""
+
+    @report.command(name=name, help=sentence)
+    @click.option("--quick", is_flag=True, help="train for one step only; accuracies mean nothing")
+    @scheduled
+    @written
+    def command(quick: bool, pool: JobPool, output: Path | None) -> None:
+        from .report.trainings import QUICK, Effort, measure
+
+        module = importlib.import_module(f"halfulp.fpga.report.{name}")
+        folder = report_folder(output)
+        words = ["halfulp", "report", name, *(["--quick"] if quick else [])]
+        with requests(), pool, Bar(f"report {name}") as bar:
+            more = module.measured() if hasattr(module, "measured") else {}
+            effort = QUICK if quick else Effort()
+            found = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
+        publish(module.report(found), folder)
+
+
+_trainings("arbitor", "Compare training in many formats (Jiang, ATC 2023).")
+_trainings("esru", "Compare sources for 8-bit gradients (Chang, DATE 2023).")
+_trainings("fase", "Compare BF16 and mixed precision (Osorio, ECML 2022).")
 
 
 @click.command()

@@ -1,0 +1,203 @@
+"""Accuracy in many number formats, compared with Arbitor (Jiang et al., USENIX ATC 2023)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from halfulp.tools.report import Report
+from halfulp.tools.tables import Table
+
+from .trainings import FLOAT, NETWORKS, Case, Figures, lowest, number_formats, segments
+
+EXPONENTS, MANTISSAS = (4, 5, 6, 8), (1, 2, 4, 6)
+"""Bits of the floats."""
+
+POSITS, ES = (8, 9, 11, 13), (1, 2, 3)
+"""Widths of posits, and their es."""
+
+SPARSITY = {
+    "1:2": (94.07, 82.11),
+    "1:4": (93.64, 78.78),
+    "1:8": (92.99, 75.45),
+    "2:4": (94.09, 82.94),
+    "2:8": (93.59, 80.72),
+    "4:8": (94.19, 82.94),
+}
+"""Published accuracy of ResNet-18 on CIFAR-10 and of a transformer on FordA (Tables 2b and 2c)."""
+
+PRUNED = ("update", "weights")
+
+LOWEST = {
+    "resnet": ("ResNet-18", "e6m6", "e6m2"),
+    "transformer": ("Transformer", "e6m4", ""),
+    "recurrent": ("CRNN", "e6m6", "e6m1"),
+}
+"""Published network, and lowest formats with the accuracy of FP32: all operations, and with reductions in FP32."""
+
+PUBLISHED_FP32 = {"resnet": 93.78, "transformer": 87.24, "recurrent": 87.25}
+
+FUNCTIONS = {("tanh", "sigmoid"): "both", ("sigmoid",): "sigmoid", ("tanh",): "tanh"}
+SEGMENTS = (3, 2, 1)
+"""Segments on each side of zero."""
+
+PUBLISHED_PIECES = {("both", 3): 88.12, ("sigmoid", 2): 82.26, ("tanh", 2): 84.92, ("both", 2): 70.95}
+"""Published accuracy of CRNN with sigmoid and tanh of so many pieces."""
+
+
+def everything(fmt: str) -> str:
+    """Return the policy that computes all operations in a format, without wider accumulators."""
+    return f"{fmt}*{fmt}={fmt}.rn+{fmt}.rn, elementwise={fmt}.rn, optimizer={fmt}.rn"
+
+
+def with_reductions(fmt: str) -> str:
+    """Return the policy that computes products and sums in FP32, of operands in a format."""
+    return f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn, reductions=fp32.rn, optimizer={fmt}.rn"
+
+
+WAYS = {"all": everything, "reductions in FP32": with_reductions}
+"""Two ways of emulation."""
+
+
+def case(network: str, policy: str) -> Case:
+    """Return the case of an emulated program."""
+    return Case(network, (("*", policy),), emulate=True)
+
+
+def float_case(exponent: int, mantissa: int, way: str, *, network: str = "resnet", subnormals: bool = True) -> Case:
+    """Return the case of a float."""
+    return case(network, WAYS[way](f"e{exponent}m{mantissa}{'' if subnormals else '-ftz'}"))
+
+
+def posit_case(width: int, es: int) -> Case:
+    """Return the case of a posit."""
+    return case("resnet", everything(f"posit{width}e{es}"))
+
+
+def sparse_case(network: str, text: str, part: str) -> Case:
+    """Return the case of an N:M pattern; all arithmetic is that of torch."""
+    return Case(network, (("*", f"{FLOAT}, {part}={text}"),))
+
+
+def segments_case(functions: tuple[str, ...], pieces: int) -> Case:
+    """Return the case of functions as line segments; all other arithmetic is that of torch."""
+    return Case("recurrent", activations=tuple(segments(name, pieces) for name in functions))
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases of the report."""
+    yield from map(Case, NETWORKS)
+    for way in WAYS:
+        for subnormals in (True, False):
+            for exponent in EXPONENTS:
+                yield from (float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS)
+        for network in ("transformer", "recurrent"):
+            yield from (float_case(6, one, way, network=network) for one in MANTISSAS)
+    yield from (posit_case(width, es) for width in POSITS for es in ES)
+    for text in SPARSITY:
+        yield from (
+            sparse_case(network, text, part) for network in ("resnet", "transformer") for part in ("update", "weights")
+        )
+    yield from (segments_case(functions, pieces) for functions in FUNCTIONS for pieces in SEGMENTS)
+
+
+def report(figures: Figures) -> Report:
+    """Return the report: its tables and the record."""
+    tables = {
+        "arbitor-floats": _floats(figures),
+        "arbitor-lowest": _lowest(figures),
+        "arbitor-posits": _posits(figures),
+        "arbitor-sparsity": _sparsity(figures),
+        "arbitor-segments": _segments(figures),
+    }
+    return Report(tables=tables, records={"arbitor.json": figures.json()})
+
+
+def _floats(figures: Figures) -> Table:
+    rows = []
+    for way in WAYS:
+        for subnormals in (True, False):
+            for exponent in EXPONENTS:
+                cells: dict[str, Any] = {"operations": way, "subnormals": "yes" if subnormals else "no"}
+                cells["exponent bits"] = str(exponent)
+                for mantissa in MANTISSAS:
+                    cells[f"m = {mantissa}"] = figures.mean(float_case(exponent, mantissa, way, subnormals=subnormals))
+                rows.append(cells)
+    rich = [(exponent, one, way) for way in WAYS for exponent in EXPONENTS[2:] for one in MANTISSAS[2:]]
+    most = max(figures.mean(float_case(*one)) - figures.mean(float_case(*one, subnormals=False)) for one in rich)
+    notes = [
+        "Residual network; m: mantissa bits. All: every operation, parameters and gradients are in the format, and "
+        "products are rounded too; reductions in FP32: products, convolutions and sums are in FP32, of operands in the "
+        f"format. FP32: {figures.mean(Case('resnet')):.2f}.",
+        f"Without subnormals, formats with at least {EXPONENTS[2]} exponent bits and {MANTISSAS[2]} mantissa bits lose "
+        f"at most {most:.2f} points here; published: 1.46 points (ResNet-18).",
+        *figures.notes,
+    ]
+    return Table("Accuracy over exponent and mantissa bits", pd.DataFrame(rows), number_formats(rows), notes)
+
+
+def _lowest(figures: Figures) -> Table:
+    rows = []
+    for network, (name, *published) in LOWEST.items():
+        reference = figures.mean(Case(network))
+        cells: dict[str, Any] = {"network": network, "published network": name}
+        cells |= {"FP32, published": PUBLISHED_FP32[network], "FP32": reference}
+        for way, theirs in zip(WAYS, published, strict=True):
+            ladder = [(f"e6m{one}", float_case(6, one, way, network=network)) for one in MANTISSAS]
+            cells |= {f"{way}, published": theirs, way: lowest(figures, ladder, reference)}
+        rows.append(cells)
+    notes = [
+        "Format with 6 exponent bits and the fewest mantissa bits whose mean accuracy is within one point of FP32, of "
+        f"m = {', '.join(map(str, MANTISSAS))}. Published networks are larger, on CIFAR-10, FordA and eng-fra.",
+        *figures.notes,
+    ]
+    return Table("Lowest formats with the accuracy of FP32", pd.DataFrame(rows), number_formats(rows), notes)
+
+
+def _posits(figures: Figures) -> Table:
+    rows: list[dict[str, Any]] = [
+        {"width": str(width)} | {f"es = {es}": figures.mean(posit_case(width, es)) for es in ES} for width in POSITS
+    ]
+    notes = [
+        "Residual network, every operation in a posit P(n, es). Published lowest posits with the accuracy of FP32: "
+        f"P(13,3), P(11,3) and P(9,2), for three networks. FP32: {figures.mean(Case('resnet')):.2f}.",
+        *figures.notes,
+    ]
+    return Table("Accuracy with posits", pd.DataFrame(rows), number_formats(rows), notes)
+
+
+def _sparsity(figures: Figures) -> Table:
+    rows = []
+    published: dict[str, tuple[float, float]] = {"dense": (PUBLISHED_FP32["resnet"], PUBLISHED_FP32["transformer"])}
+    for text, theirs in (published | SPARSITY).items():
+        cells: dict[str, Any] = {"pattern": text}
+        for (network, (name, *_)), figure in zip(LOWEST.items(), theirs, strict=False):
+            cells[f"{name}, published"] = figure
+            for part in PRUNED:
+                one = Case(network) if text == "dense" else sparse_case(network, text, part)
+                cells[f"{network}, {part}"] = figures.mean(one)
+        rows.append(cells)
+    notes = [
+        "N of M consecutive numbers stay. Update: a step changes them only, as published; weights: the products read "
+        "pruned weights, and all weights are updated. All arithmetic is FP32.",
+        *figures.notes,
+    ]
+    return Table("Accuracy with N:M sparsity", pd.DataFrame(rows), number_formats(rows), notes)
+
+
+def _segments(figures: Figures) -> Table:
+    rows = []
+    for functions, name in FUNCTIONS.items():
+        cells: dict[str, Any] = {"function": name}
+        cells |= {f"{count} pieces, published": PUBLISHED_PIECES.get((name, count)) for count in (3, 2)}
+        cells |= {f"{count} segments": figures.mean(segments_case(functions, count)) for count in SEGMENTS}
+        rows.append(cells)
+    notes = [
+        "Recurrent network; segments on each side of zero in fxp4.12, and saturation; all other arithmetic is FP32. "
+        f"FP32: {figures.mean(Case('recurrent')):.2f}; published, CRNN: 87.25.",
+        "One segment on each side and two saturations are four pieces in total, or three if the two segments are one "
+        "line. If the publication counts so, its three pieces are our column of one segment, and its two pieces are "
+        "coarser than any column of ours.",
+        *figures.notes,
+    ]
+    return Table("Accuracy with sigmoid and tanh of line segments", pd.DataFrame(rows), number_formats(rows), notes)

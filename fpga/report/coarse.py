@@ -1,0 +1,94 @@
+"""Error of rounding once per layer or per chunk, as some emulators do, against rounding after each operation."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from halfulp.hdl.formats import FP16
+from halfulp.tools.threads import one_thread
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LENGTHS = (16, 64, 256, 1024, 4096)
+"""Products in each sum."""
+
+SIZE, CHUNK = 64, 64
+"""Rows and columns of the results, and products in a chunk."""
+
+STEPS, SUMS, CHUNKS, ONCE = "each operation", "each sum", f"each chunk of {CHUNK}", "once"
+"""Places of rounding to bf16: products and sums, sums of exact products, sums of chunks, and results."""
+
+PUBLISHED_SIZE, PUBLISHED_RANGE = 128, (1e-6, 1e-2)
+"""Matrices in fp16 of Arbitor's check."""
+
+
+@one_thread()
+def errors(seed: int = 0) -> dict[str, list[float]]:
+    """Return relative errors of products of matrices of bf16, for each place of rounding and each length.
+
+    The reference is the product in binary64 of the same operands; errors and reference are Frobenius norms.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    found: dict[str, list[float]] = {name: [] for name in _WAYS}
+    for length in LENGTHS:
+        a, b = (torch.randn(shape, generator=generator).bfloat16() for shape in ((SIZE, length), (length, SIZE)))
+        exact = a.double() @ b.double()
+        for name, way in _WAYS.items():
+            found[name].append(float((way(a, b).double() - exact).norm() / exact.norm()))
+    return found
+
+
+def _gemm(mac: str) -> "Callable[[Tensor, Tensor], Tensor]":
+    def multiply(a: "Tensor", b: "Tensor") -> "Tensor":
+        from halfulp import golden
+        from halfulp.hdl.specs import MacSpec
+
+        return golden.decode(golden.gemm(a.float(), b.float(), mac), MacSpec.parse(mac).o)
+
+    return multiply
+
+
+def _chunked(a: "Tensor", b: "Tensor") -> "Tensor":
+    """Sum chunks in FP32, and round after each chunk."""
+    total = (a[:, :0].float() @ b[:0].float()).bfloat16()
+    for left, right in zip(a.split(CHUNK, 1), b.split(CHUNK), strict=True):
+        total = (total.float() + left.float() @ right.float()).bfloat16()
+    return total
+
+
+_WAYS: "dict[str, Callable[[Tensor, Tensor], Tensor]]" = {
+    STEPS: _gemm("bf16*bf16=bf16.rn+bf16.rn"),
+    SUMS: _gemm("bf16*bf16+bf16.rn"),
+    CHUNKS: _chunked,
+    ONCE: lambda a, b: (a.float() @ b.float()).bfloat16(),
+}
+
+
+@one_thread()
+def check(seed: int = 0) -> dict[str, dict[str, float]]:
+    """Compare products of matrices in fp16 with steps of `numpy.float16`: results that differ, and the largest error.
+
+    Products and sums are rounded in each step, or the result once; the operands are uniform in the published range.
+    """
+    import numpy as np
+    import torch
+
+    from halfulp import golden
+
+    draw = np.random.default_rng(seed)
+    a, b = (draw.uniform(*PUBLISHED_RANGE, (PUBLISHED_SIZE, PUBLISHED_SIZE)).astype(np.float16) for _ in range(2))
+    steps = np.zeros(a.shape, np.float16)
+    for place in range(PUBLISHED_SIZE):
+        steps = steps + a[:, place, None] * b[place]
+    x, y = (torch.from_numpy(one.astype(np.float32)) for one in (a, b))
+    ways = {
+        STEPS: golden.decode(golden.gemm(x, y, "fp16*fp16=fp16.rn+fp16.rn"), FP16).numpy(),
+        ONCE: (x @ y).half().numpy(),
+    }
+    found: dict[str, Any] = {}
+    for name, result in ways.items():
+        off = np.abs(result.astype(np.float64) - steps) / steps
+        found[name] = {"results that differ": int((off > 0).sum()), "largest difference": float(off.max())}
+    return found

@@ -1,0 +1,120 @@
+"""Accuracy in BF16 and mixed precision, and error of coarse rounding, compared with FASE (Osorio, ECML-PKDD 2022)."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from halfulp.tools.plots import Curve, plot_curves
+from halfulp.tools.report import Report, provenance
+from halfulp.tools.tables import Table
+
+from . import coarse
+from .arbitor import everything
+from .trainings import FLOAT, NETWORKS, Case, Figures, number_formats
+
+BF16 = (("*", everything("bf16")),)
+MIXED = (("*norm*", FLOAT), ("*", "bf16*bf16+fp32.rn, elementwise=bf16.rn, reductions=fp32.rn, optimizer=fp32.rn"))
+"""Every operation in BF16; and operands in BF16 with sums, normalisations and updates in FP32."""
+
+WAYS = {"FP32": None, "BF16": BF16, "MP": MIXED}
+"""Columns of the published table."""
+
+PUBLISHED = {
+    "ResNet18": (71.91, 71.46, 71.89),
+    "ResNet34": (73.21, 72.83, 73.86),
+    "ResNet50": (74.78, 69.24, 74.25),
+    "ResNet101": (75.93, 67.10, 75.65),
+    "MobileNetV2": (75.04, 73.92, 75.16),
+    "LSTMx2 (perplexity)": (86.86, 137.69, 87.09),
+    "Transformer (BLEU)": (34.53, 34.86, 34.66),
+}
+"""Published Table 3: CIFAR100, PTB and IWSLT16."""
+
+COUNTERPARTS = {"ResNet18": "resnet", "LSTMx2 (perplexity)": "recurrent", "Transformer (BLEU)": "transformer"}
+"""Small networks of the same kinds."""
+
+
+def case(network: str, way: str) -> Case:
+    """Return the case of a cell of the table."""
+    policies = WAYS[way]
+    return Case(network) if policies is None else Case(network, policies, emulate=True)
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases of the report."""
+    yield from (case(network, way) for network in NETWORKS for way in WAYS)
+
+
+def measured() -> dict[str, Any]:
+    """Return the figures of the report that need no training."""
+    return {"errors": coarse.errors(), "check": coarse.check()}
+
+
+def report(figures: Figures) -> Report:
+    """Return the report: its tables, the plot of errors and the record."""
+    tables = {"fase-accuracy": _accuracy(figures), "fase-rounding": _rounding(figures), "fase-check": _check(figures)}
+    return Report(
+        tables=tables,
+        plots={"fase-rounding": partial(plot, figures)},
+        records={"fase.json": figures.json()},
+        title="Error of coarse rounding",
+        made_by=provenance(figures.command, figures.tools),
+    )
+
+
+def _accuracy(figures: Figures) -> Table:
+    rows = []
+    for model, published in PUBLISHED.items():
+        network = COUNTERPARTS.get(model)
+        cells: dict[str, Any] = {"model": model}
+        cells |= {f"{way}, published": figure for way, figure in zip(WAYS, published, strict=True)}
+        cells["ours"] = network or ""
+        for way in WAYS:
+            cells |= figures.cells(case(network, way), way) if network else {way: None, f"{way}, s.d.": None}
+        rows.append(cells)
+    notes = [
+        "BF16: every operation is rounded to BF16, those of the optimiser too. MP: operands in BF16, sums in FP32; "
+        "batch normalisation and weight update in FP32. Published accuracies in % but for LSTMx2 and Transformer.",
+        *figures.notes,
+    ]
+    return Table("Accuracy in BF16 and mixed precision", pd.DataFrame(rows), number_formats(rows), notes)
+
+
+def _rounding(figures: Figures) -> Table:
+    rows = []
+    for name, errors in figures.more["errors"].items():
+        rows.append({"rounded": name} | {f"K = {k}": one for k, one in zip(coarse.LENGTHS, errors, strict=True)})
+    steps, once = (figures.more["errors"][name] for name in (coarse.STEPS, coarse.ONCE))
+    ratios = [one / other for one, other in zip(steps, once, strict=True)]
+    notes = [
+        f"Relative error (Frobenius norm) of products of normal matrices, {coarse.SIZE} x K by K x {coarse.SIZE}, in "
+        "which BF16 rounds at these places, against binary64.",
+        "An emulator that rounds the result of a layer underestimates the error of hardware that rounds each operation "
+        f"by {ratios[0]:.1f} (K = {coarse.LENGTHS[0]}) to {ratios[-1]:.0f} times (K = {coarse.LENGTHS[-1]}); published "
+        "(figure 3): about ten times.",
+        figures.notes[-1],
+    ]
+    formats = {f"K = {k}": ".1e" for k in coarse.LENGTHS}
+    return Table("Error of coarse rounding", pd.DataFrame(rows), formats, notes)
+
+
+def _check(figures: Figures) -> Table:
+    rows = [{"rounded": name} | found for name, found in figures.more["check"].items()]
+    low, high = coarse.PUBLISHED_RANGE
+    notes = [
+        f"Products of matrices in FP16 of {coarse.PUBLISHED_SIZE} x {coarse.PUBLISHED_SIZE} numbers, uniform in "
+        f"[{low:g}, {high:g}], against steps of numpy.float16, one operation at a time. Published (Arbitor, USENIX ATC "
+        "2023): rounding once differs by up to 15.74 %, rounding each operation by 0; the published operands may have "
+        "another distribution.",
+        figures.notes[-1],
+    ]
+    return Table("Products in FP16 against scalar steps", pd.DataFrame(rows), {"largest difference": ".2%"}, notes)
+
+
+def plot(figures: Figures) -> Any:
+    """Plot the error of each place of rounding against the length of the sums."""
+    found = figures.more["errors"]
+    curves = [Curve(name, ("bf16", name), coarse.LENGTHS, errors) for name, errors in found.items()]
+    return plot_curves([[("", curves)]], xlabel="products in each sum", labels=["relative error"])

@@ -1,0 +1,200 @@
+"""Accuracy of small networks in many arithmetics, for the reports of emulators: cases, their runs and their record."""
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from halfulp.tools.cache import Entry
+from halfulp.tools.digests import code, version
+from halfulp.tools.jobs import LOCAL, Job, JobPool
+from halfulp.tools.paths import scratch
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import provenance, versions
+from halfulp.tools.threads import one_thread
+
+MODULE = "halfulp.golden.train.small"
+"""Module of the networks; `halfulp train` trains them too."""
+
+NETWORKS = {"resnet": 6, "transformer": 8, "recurrent": 6}
+"""Networks of that module, with their epochs."""
+
+FLOAT = "fp32"
+
+PACKAGES = ("torch", "scikit-learn")
+"""Packages that decide the accuracies."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Training of a network in one arithmetic.
+
+    Attributes
+    ----------
+    network : str
+        Name in `NETWORKS`.
+    policies : tuple of (str, str)
+        Patterns of modules, and the texts of their policies.
+    emulate : bool
+        Compute the whole program in the policies; False converts layers only.
+    activations : tuple of (str, str)
+        Functions, and the texts of the line segments that replace them.
+    """
+
+    network: str
+    policies: tuple[tuple[str, str], ...] = (("*", FLOAT),)
+    emulate: bool = False
+    activations: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Seeds of each case, and limits on training examples and epochs; None for no limit."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    limit: int | None = None
+    epochs: int | None = None
+
+
+QUICK = Effort(seeds=(0,), limit=64, epochs=1)
+"""Effort that shows that a report works; its accuracies mean nothing."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Record of a report.
+
+    Attributes
+    ----------
+    command, date : str
+        Command that measured the figures, and the day.
+    tools : dict of str to str
+        Versions of the tools.
+    effort : Effort
+    values : dict of Case to list of float
+        Accuracies in percent, one for each seed.
+    more : dict of str to object
+        Other figures of the report, as JSON values.
+    """
+
+    command: str
+    date: str
+    tools: dict[str, str]
+    effort: Effort
+    values: dict[Case, list[float]]
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def mean(self, case: Case) -> float:
+        """Mean accuracy."""
+        return statistics.fmean(self.values[case])
+
+    def deviation(self, case: Case) -> float | None:
+        """Standard deviation of the accuracy, if there are several runs."""
+        return statistics.stdev(self.values[case]) if len(self.values[case]) > 1 else None
+
+    def cells(self, case: Case, name: str = "ours") -> dict[str, float | None]:
+        """Mean and deviation as cells of a table."""
+        return {name: self.mean(case), f"{name}, s.d.": self.deviation(case)}
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes of all tables: setting and origin."""
+        effort = self.effort
+        count = f"{len(effort.seeds)} seeds" if len(effort.seeds) > 1 else "one seed"
+        limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort != Effort() else ""
+        return [
+            "Ours: test accuracy in % of small networks on the digits of scikit-learn (1437 training images of 8 x 8 "
+            f"pixels, 360 test images), mean over {count}{limits}.",
+            f"Made by {provenance(self.command, self.tools)}, on {self.date}.",
+        ]
+
+    def json(self) -> str:
+        """Return the record as JSON."""
+        values = [{"case": asdict(case), "accuracy": found} for case, found in self.values.items()]
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        return json.dumps(content | {"effort": asdict(self.effort), "values": values}, indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a record."""
+        found = json.loads(path.read_text())
+        values = {}
+        for one in found["values"]:
+            pairs = {name: tuple(map(tuple, one["case"][name])) for name in ("policies", "activations")}
+            values[Case(**(one["case"] | pairs))] = one["accuracy"]
+        effort = found["effort"] | {"seeds": tuple(found["effort"]["seeds"])}
+        return cls(**(found | {"values": values, "effort": Effort(**effort)}))
+
+
+def measure(
+    cases: Iterable[Case],
+    effort: Effort,
+    command: str,
+    date: str,
+    progress: Progress = silent,
+    pool: JobPool = LOCAL,
+    **more: Any,
+) -> Figures:
+    """Train all cases; finished ones are cached, so that a report that was stopped continues."""
+    wanted = list(dict.fromkeys(cases))
+    own = (
+        code("halfulp.golden.train.loop", "halfulp.golden.train.user", MODULE),
+        version("torch"),
+        version("scikit-learn"),
+    )
+    entries = {case: Entry.of("trainings", (case, effort, *own)) for case in wanted}
+    found = {case: known for case, entry in entries.items() if (known := entry.value()) is not None}
+    progress.total("training runs", len(wanted), len(found))
+    jobs = [Job(f"training of {case}", train, (case, effort)) for case in wanted if case not in found]
+    # Few short runs take less time than the start of processes.
+    here: Literal["call", "process"] = "call" if effort == QUICK else "process"
+    for job, accuracies in pool.run(jobs, versions=partial(versions, *PACKAGES), here=here):
+        found[job.arguments[0]] = accuracies
+        entries[job.arguments[0]].store(accuracies)
+        progress.advance(1)
+    return Figures(command, date, versions("halfulp", "torch"), effort, {case: found[case] for case in wanted}, more)
+
+
+@one_thread()
+def train(case: Case, effort: Effort) -> list[float]:
+    """Train a case with each seed; return the accuracies."""
+    from halfulp.golden.train.loop import Plan, Run
+    from halfulp.golden.train.user import network
+
+    own = network(f"{MODULE}:{case.network}")
+    data = own.load(None).limited(effort.limit)
+    found = []
+    for seed in effort.seeds:
+        plan = Plan(
+            network=case.network,
+            policies=case.policies,
+            seed=seed,
+            epochs=effort.epochs or NETWORKS[case.network],
+            batch=own.batch,
+            rate=own.rate,
+            activations=case.activations,
+            emulate=case.emulate,
+        )
+        with scratch("trainings") as folder:
+            found.append(Run(plan, data, folder, network=own).train().accuracy)
+    return found
+
+
+def segments(name: str, pieces: int) -> tuple[str, str]:
+    """Return a function and its line segments in fxp4.12, for `Case.activations`."""
+    from halfulp.hdl.fit.store import segments_of
+
+    return name, segments_of(name, fmt="fxp4.12", pieces=pieces).text
+
+
+def lowest(figures: Figures, cases: Sequence[tuple[str, Case]], reference: float) -> str:
+    """Return the name of the first case whose mean accuracy is within one point of the reference."""
+    return next((name for name, case in cases if figures.mean(case) >= reference - 1), "none of these")
+
+
+def number_formats(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the formats of the columns of numbers: two digits after the point."""
+    return {name: ".2f" for row in rows for name, cell in row.items() if isinstance(cell, float)}

@@ -1,0 +1,149 @@
+"""Reports of trainings beside those of published emulators: cases, cache, tables, record and coarse rounding."""
+
+import re
+
+import pytest
+
+from halfulp.fpga.report import arbitor, coarse, esru, fase, trainings
+from halfulp.fpga.report.trainings import QUICK, Case, Effort, Figures, lowest, measure
+from halfulp.golden.nn import Policy
+from halfulp.hdl.specs.segments import Segments
+
+REPORTS = {"arbitor": arbitor, "esru": esru, "fase": fase}
+
+
+def figures(module, **more):
+    """Return a record with chosen accuracies: 50 and 52 for the first case, one more for each next one."""
+    values = {case: [50.0 + place / 8, 52.0 + place / 8] for place, case in enumerate(dict.fromkeys(module.cases()))}
+    return Figures("halfulp report", "2026-11-22", {"torch": "2.13"}, Effort(seeds=(0, 1)), values, more)
+
+
+COARSE = {
+    "errors": {name: [0.1 / (place + 1)] * 5 for place, name in enumerate(("each operation", "each sum", "once"))},
+    "check": {name: {"results that differ": 0, "largest difference": 0.0} for name in ("each operation", "once")},
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_cases_of_report_have_valid_policies(name):
+    cases = list(REPORTS[name].cases())
+    assert len(cases) > 8
+    for case in cases:
+        assert case.network in trainings.NETWORKS
+        for _, text in case.policies:
+            policy = Policy.parse(text)
+            assert case.emulate or (policy.elementwise, policy.optimizer) == (None, None)
+        for function, text in case.activations:
+            assert Segments.read(text).name == function
+
+
+def test_cases_of_arbitor_span_published_parameters():
+    texts = [text for case in arbitor.cases() for _, text in case.policies]
+    for fmt in ("e6m2", "e6m6", "e6m1-ftz", "posit13e3", "posit11e3", "posit9e2"):
+        assert any(text.startswith(f"{fmt}*{fmt}") for text in texts), fmt
+    assert {text for text in texts if "update=" in text} == {f"fp32, update={one}" for one in arbitor.SPARSITY}
+    # Products are rounded only where all operations are in the format.
+    assert arbitor.everything("e6m2").startswith("e6m2*e6m2=e6m2.rn+e6m2.rn, ")
+    assert arbitor.with_reductions("e6m2").startswith("e6m2*e6m2+fp32.rn, ")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_tables_of_report_show_every_mean(name):
+    found = figures(REPORTS[name], **(COARSE if name == "fase" else {}))
+    report = REPORTS[name].report(found)
+    text = report.markdown()
+    first = next(iter(found.values))
+    assert (found.mean(first), round(found.deviation(first), 3)) == (51.0, 1.414)
+    shown = set(re.findall(r"\d+\.\d\d\b", text))
+    lowest_only = {case for case in found.values if name == "arbitor" and case.network != "resnet" and case.emulate}
+    for case in set(found.values) - lowest_only:
+        assert f"{found.mean(case):.2f}" in shown, case
+    assert "2026-11-22" in text
+
+
+def test_tables_have_published_figures():
+    """Jiang et al., ATC 2023, Tables 2b and 2c; FASE, Table 3; Chang et al., DATE 2023, Table I."""
+    sparsity = {"1:2": (94.07, 82.11), "1:4": (93.64, 78.78), "1:8": (92.99, 75.45)}
+    sparsity |= {"2:4": (94.09, 82.94), "2:8": (93.59, 80.72), "4:8": (94.19, 82.94)}
+    frame = arbitor.report(figures(arbitor)).tables["arbitor-sparsity"].frame.set_index("pattern")
+    for pattern, (resnet, transformer) in sparsity.items():
+        row = frame.loc[pattern]
+        assert (row["ResNet-18, published"], row["Transformer, published"]) == (resnet, transformer)
+    frame = fase.report(figures(fase, **COARSE)).tables["fase-accuracy"].frame.set_index("model")
+    row = frame.loc["ResNet101"]
+    assert [row[f"{way}, published"] for way in ("FP32", "BF16", "MP")] == [75.93, 67.10, 75.65]
+    assert list(frame["ours"]).count("") == 4
+    frame = esru.report(figures(esru)).tables["esru-accuracy"].frame.set_index("gradients")
+    assert list(frame["ResNet-18, published"].dropna()) == [71.10, 69.07, 70.91]
+    assert list(frame["ResNet-50, published"].dropna()) == [77.59, 76.03, 77.56]
+
+
+def test_lowest_format_is_within_one_point():
+    cases = [(f"m{place}", Case("resnet", (("*", f"e6m{place}"),))) for place in range(4)]
+    accuracies = dict(zip((case for _, case in cases), ([80.0], [95.9], [96.0, 96.2], [97.0]), strict=True))
+    found = Figures("", "", {}, Effort(), accuracies)
+    assert lowest(found, cases, 97.0) == "m2"
+    assert lowest(found, cases, 98.5) == "none of these"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_record_of_report_is_read_back(name, tmp_path):
+    found = figures(REPORTS[name], **(COARSE if name == "fase" else {}))
+    (tmp_path / "record.json").write_text(found.json())
+    assert Figures.load(tmp_path / "record.json") == found
+
+
+def test_measured_cases_are_cached(own_build, monkeypatch):
+    case = Case("resnet")
+    found = measure([case, case], QUICK, "command", "date")
+    assert list(found.values) == [case]
+    assert 0 <= found.mean(case) <= 100
+    monkeypatch.setattr(trainings, "train", None)
+    assert measure([case], QUICK, "command", "date") == found
+
+
+def test_trained_cases_depend_on_policy_and_seed():
+    """An emulated program in a narrow format gives another model than FP32, the same in each run."""
+    narrow = Case("recurrent", (("*", arbitor.everything("e6m1")),), emulate=True)
+    effort = Effort(seeds=(0,), limit=16, epochs=2)
+    found = [trainings.train(case, effort) for case in (Case("recurrent"), narrow, narrow)]
+    assert found[1] == found[2]
+    assert all(len(one) == 1 for one in found)
+
+
+def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
+    monkeypatch.setattr(coarse, "LENGTHS", (16, 64))
+    monkeypatch.setattr(fase, "NETWORKS", ("resnet",))
+    monkeypatch.setattr(fase, "COUNTERPARTS", {"ResNet18": "resnet"})
+    code, out, _ = halfulp("report", "fase", "--quick", "-o", tmp_path)
+    assert code == 0
+    assert "a test with 64 examples" in out
+    assert {path.name for path in tmp_path.iterdir()} >= {"fase.json", "fase-rounding.png", "fase-accuracy.csv"}
+    found = Figures.load(tmp_path / "fase.json")
+    assert found.effort == QUICK
+    assert len(found.values) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REPORTS)
+def test_whole_quick_report_runs(name, tmp_path, halfulp):
+    code, _, err = halfulp("report", name, "--quick", "-o", tmp_path)
+    assert code == 0, err
+
+
+def test_coarse_rounding_has_smaller_error(monkeypatch):
+    monkeypatch.setattr(coarse, "LENGTHS", (64, 512))
+    found = coarse.errors()
+    steps, sums, chunks, once = (found[name] for name in (coarse.STEPS, coarse.SUMS, coarse.CHUNKS, coarse.ONCE))
+    # Half a unit in the last place of bf16, for results of all magnitudes.
+    assert all(2**-10 < one < 2**-8 for one in once)
+    assert chunks[0] == once[0] < chunks[1] < sums[1]
+    assert steps[1] > 8 * once[1]
+    assert steps[0] > sums[0] > 2 * once[0]
+
+
+def test_products_in_fp16_equal_numpy_steps():
+    found = coarse.check()
+    assert found[coarse.STEPS] == {"results that differ": 0, "largest difference": 0.0}
+    assert found[coarse.ONCE]["results that differ"] > 10_000
+    assert found[coarse.ONCE]["largest difference"] > 1e-3
