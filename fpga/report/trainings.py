@@ -19,8 +19,8 @@ from halfulp.tools.threads import one_thread
 MODULE = "halfulp.golden.train.small"
 """Module of the networks; `halfulp train` trains them too."""
 
-NETWORKS = {"resnet": 6, "transformer": 8, "recurrent": 6}
-"""Networks of that module, with their epochs."""
+NETWORKS = {"resnet": (5, 128), "transformer": (8, 64), "recurrent": (6, 64)}
+"""Networks of that module, with their epochs and batches."""
 
 FLOAT = "fp32"
 
@@ -167,13 +167,14 @@ def train(case: Case, effort: Effort) -> list[float]:
     own = network(f"{MODULE}:{case.network}")
     data = own.load(None).limited(effort.limit)
     found = []
+    epochs, batch = NETWORKS[case.network]
     for seed in effort.seeds:
         plan = Plan(
             network=case.network,
             policies=case.policies,
             seed=seed,
-            epochs=effort.epochs or NETWORKS[case.network],
-            batch=own.batch,
+            epochs=effort.epochs or epochs,
+            batch=batch,
             rate=own.rate,
             activations=case.activations,
             emulate=case.emulate,

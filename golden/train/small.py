@@ -44,7 +44,7 @@ def resnet() -> Parts:
         "flat": nn.Flatten(),
         "out": nn.Linear(16, 10),
     }
-    return _parts(nn.Sequential(OrderedDict(layers)), 0.2)
+    return _parts(nn.Sequential(OrderedDict(layers)), 0.3)
 
 
 class _Tokens(nn.Module):
