@@ -10,7 +10,8 @@ from halfulp.fpga.match.products import trace
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, TABLE_IV
 from halfulp.sim.implementation import short
 
-from . import accuracy, sru
+from . import accuracy, arbitor, esru, fase, sru
+from .trainings import Figures
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
@@ -33,7 +34,7 @@ def page() -> Iterator[str]:
         "in `fpga/results`, which",
         "`make cost` measures, so the page changes with them. [Cost](../costs.md) describes the commands that measure.",
     )
-    for part in (_peers, _sru, _arrays, _steps, _networks):
+    for part in (_peers, _sru, _arrays, _steps, _networks, _trainings):
         yield from ("", *part())
 
 
@@ -221,12 +222,19 @@ def _networks() -> Iterator[str]:
         "",
         *_table(rows),
         "",
-        "These published figures have no counterpart here, because they depend on data or machines "
-        "that the records lack:",
-        "",
-        "- accuracy with plateau sources on ImageNet {cite:p}`chang2023`;",
-        "- accuracy of networks with line segments for sigmoid and tanh {cite:p}`arbitor2023`; "
-        "[Line segments](../line_segments.md)",
-        "  has the errors of ours;",
-        "- speed of emulation on processors and GPUs {cite:p}`arbitor2023`.",
+        "The published speed of emulation on processors and GPUs {cite:p}`arbitor2023` has no counterpart here.",
     )
+
+
+def _trainings() -> Iterator[str]:
+    """Accuracy of small networks beside that of published emulators, from the records of `halfulp report`."""
+    yield from (
+        "## Training in emulated arithmetic",
+        "",
+        "The publications train networks on ImageNet, CIFAR and texts {cite:p}`arbitor2023,chang2023,osorio2022`. No "
+        "package has these",
+        "data, so ours are small networks on digits; differences between rows can be compared, and accuracies cannot.",
+    )
+    for name, module in {"arbitor": arbitor, "esru": esru, "fase": fase}.items():
+        for table in module.report(Figures.load(RESULTS / f"{name}.json")).tables.values():
+            yield from ("", *table.markdown().replace("## ", "### ", 1).splitlines())
