@@ -17,6 +17,7 @@ ROUNDINGS = {
     "float": None,
     "nearest": "rn",
     "LFSR, 24 bits": "sr24@lfsr24",
+    "uniform, 3 bits": "sr3",
     "naive, 3 bits": "sr3@lfsr3",
     "plateau, 3 bits": "sr3@plateau3",
 }

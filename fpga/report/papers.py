@@ -235,6 +235,10 @@ def _trainings() -> Iterator[str]:
         "package has these",
         "data, so ours are small networks on digits; differences between rows can be compared, and accuracies cannot.",
     )
-    for name, module in {"arbitor": arbitor, "esru": esru, "fase": fase}.items():
-        for table in module.report(Figures.load(RESULTS / f"{name}.json")).tables.values():
+    for record in sorted(RESULTS.glob("*.json")):
+        for table in _REPORTS[record.stem](Figures.load(record)).tables.values():
             yield from ("", *table.markdown().replace("## ", "### ", 1).splitlines())
+
+
+_REPORTS = {"arbitor": arbitor.report, "esru": esru.report, "fase": fase.report}
+"""Functions from the records of trainings to reports."""
