@@ -52,8 +52,15 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     row = table(campaign).frame.iloc[0]
     assert (row["mutants"], row["killed"], row["kill rate"]) == (MUTANTS, campaign.count(KILLED), 100)
     placed = [mutant.change.place for mutant in campaign.mutants if mutant.change.src]
-    assert len(placed) > 8
+    assert placed
     assert all("/" in place and ".py:" in place for place in placed)
+
+
+def test_small_netlist_has_as_many_mutants_as_asked(own: Path) -> None:
+    # Yosys does not end if it has to choose most of the mutants of so few cells.
+    campaign = mutate(build("pwl", "nf4", fn="tanh", pieces=8), count=60)
+    assert len(campaign.mutants) == 60
+    assert {mutant.status for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
 
 
 def blinded(keep: Callable[[dict[str, Codes]], Any]) -> Callable[..., Any]:

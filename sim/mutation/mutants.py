@@ -267,7 +267,7 @@ def table(campaign: Campaign) -> Table:
         pd.DataFrame([row]),
         {"kill rate": ".2f"},
         [
-            "Mutants are changes of one bit of the netlist, chosen by Yosys, except at clocks.",
+            "Mutants are random changes of one bit of the netlist, evenly over its cells, except at clocks.",
             "A mutant is equivalent if ABC proves that no input detects it.",
             "The kill rate is the percentage of killed mutants among those that are not equivalent.",
         ],

@@ -7,7 +7,9 @@ as `halfulp.sim.formal.netlist` does.
 """
 
 import json
+import random
 import re
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,23 @@ from halfulp.sim.formal.netlist import run, write_step
 
 from . import SELECT, WIDTH
 
-MORE = 64
-"""Number of additional mutants that replace those of clocks, which cycle simulation cannot detect."""
+ALL = 1 << 30
+"""Number of mutants asked of Yosys, which then lists all; with a smaller one it does not end on small netlists."""
 
 
 def mutants(design: Any, count: int, seed: int) -> list[dict[str, Any]]:
-    """Return the mutants chosen by Yosys evenly over sources and wires, except at clocks."""
-    run(design, f"mutate -list {count + MORE} -seed {seed} -o list.txt")
+    """Return random mutants, the same number of each cell where it has so many; none of clocks.
+
+    Simulation in cycles cannot detect changes of clocks.
+    """
+    run(design, f"mutate -list {ALL} -o list.txt")
     lines = [line for line in Path("list.txt").read_text().splitlines() if line.startswith("mutate ")]
-    found = [_change(line) for line in lines]
-    return [change for change in found if change["port"] != "CLK"][:count]
+    found = [change for change in map(_change, lines) if change["port"] != "CLK"]
+    random.Random(seed).shuffle(found)
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for change in found:
+        cells.setdefault(change["cell"], []).append(change)
+    return [change for turn in zip_longest(*cells.values()) for change in turn if change][:count]
 
 
 def _change(line: str) -> dict[str, Any]:
