@@ -8,12 +8,15 @@ from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy, rules
 from .scale import LossScaler
 from .scaling import Scaling
+from .schedule import Schedule
+from .select import Candidate
 from .sparsity import Sparsity, register_score
 from .swap import Conversion, Swap, convert, swap_activations
 from .update import WeightUpdate
 
 __all__ = [
     "Bmm",
+    "Candidate",
     "Cast",
     "Computed",
     "Conv2d",
@@ -26,6 +29,7 @@ __all__ = [
     "Policy",
     "Quantize",
     "Scaling",
+    "Schedule",
     "Sparsity",
     "Swap",
     "WeightUpdate",

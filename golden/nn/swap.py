@@ -1,7 +1,6 @@
 """Conversion of torch models: replace layers by layers that compute in the arithmetic of a policy."""
 
 import copy
-import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from .draw import EVALUATIONS, REPEAT, check_seed, seed_of
 from .layers import Computed, Conv2d, Linear, Stateful
 from .observe import Observation, observe, report_uncalled
 from .policy import Policy
+from .select import Candidate, Pattern, check_pattern, matches
 
 TWINS: dict[type[nn.Module], type[Computed]] = {
     nn.Linear: Linear,
@@ -32,7 +32,7 @@ _UNKNOWN = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.Bilinear)
 """Torch layers with matrix products that have no replacement."""
 
 Rules = Policy | MacSpec | str | Mapping[Any, Policy | MacSpec | str]
-"""One policy for all layers, or policies by name pattern (``fnmatch``) or layer type; the first match counts."""
+"""One policy for all layers or operations, or policies by `select.Pattern`; the first match counts."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,9 @@ def convert(
         Model with layers `torch.nn.Linear`, `torch.nn.Conv2d` or `torch.nn.MultiheadAttention`, or subclasses with the
         same forward function. Layers that were converted before get the new policy.
     policy : Policy, MacSpec, str, or mapping
-        Policy of all layers, or policies by name pattern such as ``"layers.*.linear1"`` or by type such as
-        ``nn.Conv2d``. The first match counts; layers without a match, or with ``"fp32"``, do not change.
+        Policy of all layers, or policies by name pattern such as ``"layers.*.linear1"`` or ``"layers.* !*.linear1"``,
+        which excludes, by type such as ``nn.Conv2d``, or by a function of a `Candidate`. The first match counts; layers
+        without a match, or with ``"fp32"``, do not change.
     seed : int
         Seed of the random words; each layer derives its own seed from it and from its name.
     inplace : bool
@@ -216,10 +217,9 @@ def _copied(model: nn.Module, inplace: bool) -> nn.Module:
 def _chosen(patterns: Iterable[Any], found: Sequence[tuple[list[str], nn.Module]], what: str) -> list[Any]:
     """Return the first matching pattern or type of each module; ValueError if a pattern or type matches none."""
     for pattern in patterns:
-        if not (isinstance(pattern, str) or (isinstance(pattern, type) and issubclass(pattern, nn.Module))):
-            raise TypeError(f"modules must be selected by a name pattern or a type of Module, not by {pattern!r}")
+        check_pattern(pattern, operations=False)
         if not any(_matches(pattern, names, module) for names, module in found):
-            shown = pattern.__name__ if isinstance(pattern, type) else repr(pattern)
+            shown = repr(pattern) if isinstance(pattern, str) else getattr(pattern, "__name__", repr(pattern))
             known = ", ".join(names[0] or "(the model)" for names, _ in found) or "none"
             raise ValueError(f"{shown} matches no {what}: expected a match for {known}")
     return [next((one for one in patterns if _matches(one, names, module)), None) for names, module in found]
@@ -237,10 +237,8 @@ def _layers(model: nn.Module) -> list[tuple[list[str], nn.Module]]:
     return [row for key, row in found.items() if key not in inside]
 
 
-def _matches(pattern: str | type[nn.Module], names: list[str], layer: nn.Module) -> bool:
-    if isinstance(pattern, type):
-        return isinstance(layer, pattern)
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+def _matches(pattern: Pattern, names: list[str], layer: nn.Module) -> bool:
+    return matches(pattern, Candidate(tuple(names), (type(layer),)))
 
 
 def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap:

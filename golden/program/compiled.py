@@ -142,7 +142,7 @@ class _Graph(Dispatch):
     def place(self) -> Place:
         """Return the place of the running operation."""
         key = mix(self.owner.seed, self.run, self.current.place)
-        return Place(self.current.module, self.current.source, key)
+        return Place(self.current.module, self.current.source, key, self.current.kinds)
 
     def phase(self) -> str:
         """Return ``forward`` or ``backward``."""

@@ -1,7 +1,6 @@
 """Dispatch of the operations of a program to their arithmetic."""
 
 import contextlib
-import fnmatch
 import itertools
 import math
 import threading
@@ -18,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from halfulp.golden.nn.draw import check_seed
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
 from halfulp.golden.nn.swap import Rules
 
 from .operations import EXACT, HANDLERS
@@ -29,11 +29,7 @@ class Program:
     """Policies of an emulated program, and the report of its operations; parameters as for `emulate`."""
 
     def __init__(self, policy: Rules, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
-        given = policy if isinstance(policy, Mapping) else {"*": policy}
-        for pattern in given:
-            if not isinstance(pattern, str):
-                raise TypeError(f"policies are named by patterns of modules or operations, not by {pattern!r}")
-        self.policies = {pattern: Policy.parse(one) for pattern, one in given.items()}
+        self.policies = policies_of(policy)
         self.strict, self.seed, self.values = strict, check_seed(seed), values
         self._report = Report()
         self.calls = itertools.count(1)
@@ -43,16 +39,12 @@ class Program:
         """Return the report of all operations that ran."""
         return self._report
 
-    def policy_for(self, module: str, *operations: str) -> Policy | None:
-        """Return the policy of an operation at a module, or None if no pattern names it.
+    def policy_for(self, candidate: Candidate) -> Policy | None:
+        """Return the policy of an operation, or None if no pattern selects it.
 
         A part of a composition has two names: its own, and that of the composition.
         """
-        for pattern, policy in self.policies.items():
-            names = [f"aten.{one}" for one in operations] if pattern.startswith("aten.") else [module]
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
-                return policy
-        return None
+        return next((policy for pattern, policy in self.policies.items() if matches(pattern, candidate)), None)
 
     def record(self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor, seconds: float) -> None:
         """Count a call in the report; refuse torch's own arithmetic if the program is strict."""
@@ -66,6 +58,14 @@ class Program:
                 f"{where['operation']} at {where['source']} would be computed in torch's own arithmetic: "
                 f"{where['reason']}"
             )
+
+
+def policies_of(policy: Rules) -> dict[Pattern, Policy]:
+    """Parse policies by pattern; one policy has the pattern ``*``."""
+    given = policy if isinstance(policy, Mapping) else {"*": policy}
+    for pattern in given:
+        check_pattern(pattern, operations=True)
+    return {pattern: Policy.parse(one) for pattern, one in given.items()}
 
 
 def name_of(func: Any) -> tuple[str, bool]:
@@ -131,6 +131,9 @@ class Dispatch(TorchDispatchMode):
         """Return the site of the running operation."""
         raise NotImplementedError
 
+    def note(self, place: Place) -> None:
+        """Note the place of the running operation for its backward pass."""
+
     def given(self, args: Any) -> None:
         """Note the arguments of an operation."""
 
@@ -177,7 +180,8 @@ class Dispatch(TorchDispatchMode):
         return found
 
     def _policy(self, place: Place, base: str) -> Policy | None:
-        return self.owner.policy_for(place.module, base, *[self.composition] * bool(self.composition))
+        operations = tuple(f"aten.{one}" for one in (base, self.composition) if one)
+        return self.owner.policy_for(Candidate((place.module,), place.kinds, operations, self.phase()))
 
     def _computed(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
         """Compute an operation by its function or its decomposition; NotImplemented without either."""
@@ -218,6 +222,7 @@ class Dispatch(TorchDispatchMode):
         where = {"operation": base, "kind": ELEMENTWISE, "arithmetic": IN_TORCH, "reason": reason}
         where |= {"module": place.module, "source": place.source, "phase": self.phase()}
         self.owner.refuse(where)
+        self.note(place)
         found = func(*args, **kwargs)
         result = next((one for one in tree_leaves(found) if is_real(one)), None)
         if result is not None:

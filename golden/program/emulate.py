@@ -21,7 +21,7 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.recompute import repeats
 from halfulp.golden.nn.swap import Rules
 
-from .dispatch import Dispatch, Program, composite
+from .dispatch import Dispatch, Program, composite, policies_of
 from .site import UPDATE, Place, Site, address, outside
 
 if TYPE_CHECKING:
@@ -39,10 +39,12 @@ class emulate(Program, contextlib.ContextDecorator):
     Parameters
     ----------
     policy : Policy, MacSpec, str, or mapping
-        One policy for all operations, such as ``"bf16*bf16+fp32.rn, elementwise=bf16.rn"``, or policies by patterns of
-        module names and of operations such as ``"aten.exp"``; the first match counts, and operations without a match
-        stay in torch's own arithmetic. Parts of a composition are matched by their own names and by that of the
-        composition, such as ``"aten._softmax"``.
+        One policy for all operations, such as ``"bf16*bf16+fp32.rn, elementwise=bf16.rn"``, or policies by patterns;
+        the first match counts, and operations without a match stay in torch's own arithmetic. A pattern is a class of
+        modules around an operation, a function of a `halfulp.golden.nn.Candidate`, or words of which all hold: patterns
+        of module names, of operations such as ``aten.exp``, and phases (``@forward``, ``@backward``, ``@update``), with
+        ``!`` to exclude: ``"encoder.* !*.norm aten.mul @backward"``. Parts of a composition are matched by their own
+        names and by that of the composition, such as ``aten._softmax``; one that no pattern selects stays whole.
     strict : bool
         Raise RuntimeError for an operation that would be computed in torch's own arithmetic.
     seed : int
@@ -90,6 +92,10 @@ class emulate(Program, contextlib.ContextDecorator):
 
         return Backend(policy, strict=strict, seed=seed, values=values)
 
+    def set_policy(self, policy: Rules) -> None:
+        """Replace the policies, for later operations; `halfulp.golden.nn.Schedule` does so during a run."""
+        self.policies = policies_of(policy)
+
     def __enter__(self) -> Self:
         stacks = self._local.__dict__.setdefault("stacks", [])
         mode = self._local.__dict__.setdefault("mode", _Eager(self))
@@ -111,6 +117,7 @@ class _Eager(Dispatch):
     def __init__(self, owner: emulate) -> None:
         super().__init__(owner)
         self.modules: list[str] = []
+        self.kinds: list[type] = []
         self.names: dict[int, str] = {}
         self.step: FrameType | None = None
         self.places: dict[int, Place] = {}
@@ -128,10 +135,12 @@ class _Eager(Dispatch):
                     # A compiled module has the module itself as a part.
                     self.names = {id(one): name.replace("_orig_mod.", "") for name, one in module.named_modules()}
                 self.modules.append(self.names.get(id(module), type(module).__name__))
+                self.kinds.append(type(module))
 
         def leave(*_: Any) -> None:
             if threading.get_ident() == thread and self.modules:
                 self.modules.pop()
+                self.kinds.pop()
 
         def begin(_: Any, arguments: Any, named: Any) -> Any:
             if threading.get_ident() != thread:
@@ -170,7 +179,7 @@ class _Eager(Dispatch):
         finally:
             for handle in handles:
                 handle.remove()
-            self.modules, self.step = [], None
+            self.modules, self.kinds, self.step = [], [], None
 
     def given(self, args: Any) -> None:
         """Note the storages of parameters."""
@@ -209,18 +218,23 @@ class _Eager(Dispatch):
         if node is not None and (known := self.places.get(node._sequence_nr())):
             return known
         module = self.modules[-1] if self.modules else ""
-        return Place(module, _source(), mix(self.owner.seed, next(self.owner.calls)))
+        return Place(module, _source(), mix(self.owner.seed, next(self.owner.calls)), tuple(self.kinds))
 
-    def site(self, policy: Policy, base: str, place: Place) -> Site:
-        """Return the site of the operation, and note its place for the backward pass."""
-        node = self._node()
-        if node is None:
+    def note(self, place: Place) -> None:
+        """Note the place of a forward operation."""
+        if self._node() is None:
             if len(self.places) > PLACES:
                 self.places = dict(list(self.places.items())[PLACES // 2 :])
             # Autograd numbers an operation before it runs; operations without gradients follow under the same number.
             self.places.setdefault(_get_sequence_nr() - 1, place)
+
+    def site(self, policy: Policy, base: str, place: Place) -> Site:
+        """Return the site of the operation, and note its place for the backward pass."""
+        self.note(place)
         key = mix(self.owner.seed, next(self.owner.calls), 1)
-        return Site(policy, base, self.phase(), place, node, key, self.owner.record, self._is_weight, self.repeated)
+        return Site(
+            policy, base, self.phase(), place, self._node(), key, self.owner.record, self._is_weight, self.repeated
+        )
 
     def _is_weight(self, x: Tensor) -> bool:
         storage = x.untyped_storage()

@@ -15,6 +15,7 @@ from torch.fx import Graph, Node
 
 from halfulp.golden.nn.cast import DTYPES, check_holds
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.nn.select import Candidate
 from halfulp.hdl.formats import Float, Format
 
 from . import products
@@ -77,6 +78,8 @@ class Operation:
     ----------
     module, source : str
         Place in the program; a backward operation has that of the forward one.
+    kinds : tuple of type
+        Classes of the modules around the operation.
     number, place : int
         Numbers of the operation and of its forward operation, for keys of random words.
     backward : bool
@@ -93,6 +96,7 @@ class Operation:
     """
 
     module: str
+    kinds: tuple[type, ...]
     source: str
     number: int
     place: int
@@ -144,6 +148,7 @@ class Analysis:
         original, own = _original(node), name_of(node.target)[0] if isinstance(node.target, OpOverload) else ""
         return Operation(
             module=first.module if first else _module(node),
+            kinds=first.kinds if first else _kinds(node),
             source=first.source if first else _source(node),
             number=number,
             place=first.place if first else number,
@@ -196,8 +201,9 @@ class Analysis:
 
     def _policy(self, node: Node) -> Policy | None:
         operation: Operation = node.meta[KEY]
-        names = [name_of(node.target)[0], *[operation.composition] * bool(operation.composition)]
-        return self._program.policy_for(operation.module, *names)
+        names = tuple(f"aten.{one}" for one in (name_of(node.target)[0], operation.composition) if one)
+        phase = "backward" if operation.backward else "forward"
+        return self._program.policy_for(Candidate((operation.module,), operation.kinds, names, phase))
 
     def _result(self, node: Node) -> Any:
         """Return the format of the result of an operation, and count the roundings of its operands."""
@@ -309,6 +315,11 @@ def _module(node: Node) -> str:
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
     return paths[-1].removeprefix(paths[0]).lstrip(".") if paths else ""
+
+
+def _kinds(node: Node) -> tuple[type, ...]:
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    return tuple(kind for _, kind in stack.values() if isinstance(kind, type))
 
 
 def _source(node: Node) -> str:

@@ -39,6 +39,8 @@ class Place:
     module: str
     source: str
     key: int
+    kinds: tuple[type, ...] = ()
+    """Classes of the running modules, the outermost one first."""
     factors: tuple[int, int] = (0, 0)
     """Numbers by `address` of the two factors of a product; in its gradients the other operand is the gradient."""
     weight: int | None = None

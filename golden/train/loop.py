@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +34,7 @@ from halfulp.golden.nn import (
 from halfulp.golden.nn.cast import check_holds
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.policy import PROGRAM
+from halfulp.golden.nn.select import Candidate, matches
 from halfulp.golden.program import Report, emulate
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.digests import digest, version
@@ -224,7 +224,8 @@ class Run:
     def _policy_of(self, name: str, layer: nn.Module) -> Policy | None:
         if self.conversion is not None:
             return layer.policy if isinstance(layer, Computed) else None
-        return next((one for pattern, one in self.rules.items() if fnmatchcase(name, pattern)), None)
+        candidate = Candidate((name,), (type(layer),))
+        return next((one for pattern, one in self.rules.items() if matches(pattern, candidate)), None)
 
     def save(self, path: Path) -> None:
         """Save a checkpoint."""
