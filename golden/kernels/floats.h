@@ -38,6 +38,7 @@ inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Wo
     switch (MODE) {
         case RN: return (low >> 1) + last;
         case RA: return (low >> 1) + 1;
+        case RH: return low >> 1;
         case RU: return low & ~W::below_zero(word);
         case RD: return low & W::below_zero(word);
         case RO: return low & (last - 1);

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import check_bool
+from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
@@ -134,14 +135,21 @@ class Cast:
 
     def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
         """Round values to a format with the words of a key and encode them."""
-        random = None
-        if self.rounding.bits and self.source is None:
-            random = words(key, self.rounding.bits, tuple(values.shape), values.device)
-        elif self.source is not None:
-            state = states(key, self.source, (), values.device)
-            stream = of_stream(Stream(self.source, 1), values.numel(), self.rounding.bits, state)
-            random = stream.reshape(values.shape)
+        random = self.words(key, values.shape, values.device) if self.rounding.bits else None
         return encoded(values, fmt, self.rounding, random, self.saturate)
+
+    def words(self, key: int, shape: torch.Size, device: torch.device) -> Tensor:
+        """Return the random words of a key for the elements of a tensor."""
+        if self.source is None:
+            return words(key, self.rounding.bits, tuple(shape), device)
+        stream = Stream(self.source, 1)
+        state = states(key, self.source, (), device)
+        return of_stream(stream, shape.numel(), self.rounding.bits, state).reshape(shape)
+
+    @property
+    def target(self) -> elementwise.Target | None:
+        """Parameters of the element-wise kernel; None if it does not support the format or the rounding."""
+        return elementwise.target(self.fmt, self.rounding, self.saturate)
 
     def real(self, values: Tensor, key: int) -> Tensor:
         """Round values to the format of the cast, if it has one; the dtype does not change."""

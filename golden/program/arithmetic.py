@@ -4,6 +4,7 @@ Exact results go through binary64, rounded to odd there: a truncated number whos
 Operands are numbers of binary32, so that sums, products, quotients and square roots have errors that binary64 holds.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,16 +12,22 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.errorfree import halves, to_odd
-from halfulp.golden.nn.cast import Cast, check_holds
+from halfulp.golden.kernels import elementwise
+from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.draw import mix
 
-from .functions import FUNCTIONS, function
+from .functions import FUNCTIONS, TABLE_WIDTH, function, table
 
 
 def _add(x: Tensor, y: Tensor) -> Tensor:
     total = x + y
     of_y = total - x
     return to_odd(total, (x - (total - of_y)) + (y - of_y))
+
+
+def _signed_zero(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Make sums of zero -0 unless both terms are +0, which is right if they are rounded down."""
+    return torch.where((total == 0) & (x.signbit() | y.signbit()), -0.0, total)
 
 
 def _div(x: Tensor, y: Tensor) -> Tensor:
@@ -72,11 +79,62 @@ def compute(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: t
     # The error terms need operands of binary32, and a narrower result type would round a second time.
     for needed in (torch.float32, dtype):
         check_holds(needed, cast.fmt)
+    found = _in_kernel(name, operands, cast, key, dtype)
+    if found is not None:
+        return found
     given = [operand(value, cast, mix(key, 1 + place)) for place, value in enumerate(operands)]
     if name in FUNCTIONS:
         exact = function(name, given[0], cast.fmt)
     else:
         # Functions of two numbers have errors of a few ulp of binary64.
         exact = ARITHMETIC[name](*given) if name in ARITHMETIC else getattr(torch, name)(*given)
-    found = cast.real(exact, key).to(dtype)
-    return found if found.stride() == exact.stride() else torch.empty_like(exact, dtype=dtype).copy_(found)
+        if cast.rounding.mode == "rd" and name in ("add", "sub"):
+            exact = _signed_zero(exact, given[0], given[1] if name == "add" else -given[1])
+    result = cast.real(exact, key).to(dtype)
+    return result if result.stride() == exact.stride() else torch.empty_like(exact, dtype=dtype).copy_(result)
+
+
+def _in_kernel(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: torch.dtype) -> Tensor | None:
+    """Compute in a compiled kernel; None if it does not support the operation or its operands."""
+    to = cast.target
+    assert cast.fmt is not None
+    tabled = name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH
+    if to is None or not (tabled or name in ARITHMETIC):
+        return None
+    keys = [mix(key, 1 + place) for place in range(len(operands))]
+    given = [_tensor(value, cast, one) for value, one in zip(operands, keys, strict=True)]
+    if not elementwise.takes(*given):
+        return None
+    shape = given[0].shape if len(given) == 1 else torch.broadcast_shapes(*(one.shape for one in given))
+    out = elementwise.empty_result(shape, given, dtype)
+    # Random words of the operands, and of the result.
+    drawn = zip([*keys, key], [*(one.shape for one in given), shape], strict=True)
+    words = [cast.words(*one, out.device) for one in drawn if cast.rounding.bits]
+    chain = elementwise.Chain([*given, *words])
+    registers = []
+    for place, one in enumerate(given):
+        ready = DTYPES[one.dtype] == cast.fmt or not isinstance(operands[place], Tensor)
+        word = len(given) + place if words else None
+        registers.append(place if ready else chain.step("round", to, place, words=word))
+    found = chain.step(
+        "table" if tabled else name,
+        to,
+        registers[0],
+        registers[-1],
+        len(chain.operands) - 1 if words else None,
+        table(name, cast.fmt, out.device) if tabled else None,
+    )
+    return out if chain.run((found, out)) else None
+
+
+def _tensor(value: Any, cast: Cast, key: int) -> Tensor:
+    """Return an operand as a tensor; numbers are rounded to the format."""
+    if isinstance(value, Tensor):
+        return value if value.dtype in DTYPES else value.to(torch.float64)
+    return operand(value, cast, key) if cast.rounding.bits else _number(float(value).hex(), cast)
+
+
+@functools.lru_cache(maxsize=4096)
+def _number(text: str, cast: Cast) -> Tensor:
+    """Round a number, given in hexadecimal digits so that -0 is not 0."""
+    return operand(float.fromhex(text), cast, 0)

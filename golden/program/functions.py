@@ -86,13 +86,12 @@ def function(name: str, x: Tensor, fmt: Format) -> Tensor:
     """Compute a function of numbers of a format, given and returned as float64."""
     if fmt.width > TABLE_WIDTH:
         return FUNCTIONS[name][1](x)
-    table = _table(name, fmt, x.device)
-    return table.index_select(0, encode(x, fmt).reshape(-1)).reshape(x.shape)
+    return table(name, fmt, x.device).index_select(0, encode(x, fmt).reshape(-1)).reshape(x.shape)
 
 
 @functools.lru_cache(maxsize=64)
-def _table(name: str, fmt: Format, device: torch.device) -> Tensor:
-    """Load the results for all codes of a format."""
+def table(name: str, fmt: Format, device: torch.device) -> Tensor:
+    """Load the results of a function for all codes of a format, rounded to odd."""
 
     def make(folder: Any) -> None:
         values = decode(torch.arange(1 << fmt.width), fmt)

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn import functional
-from halfulp.golden.nn.cast import Cast, real
+from halfulp.golden.nn.cast import Cast, check_holds, real
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.functional import Call, Use, check_one, spread, spread_places, turned, turned_kernels
 from halfulp.golden.nn.policy import Policy, Reduction
@@ -149,6 +150,20 @@ def total(x: Tensor, fmt: Format, kept: Cast | MacSpec, order: str, key: int) ->
     return real(sums, spec.o, x.dtype).reshape(x.shape[:-1])
 
 
+def total_in_kernel(x: Tensor, dims: list[int], number: Cast | None, kept: Cast | MacSpec) -> Tensor | None:
+    """Sum over dimensions one element after the other, in a compiled kernel; None if it does not support the sum."""
+    cast = as_cast(kept)
+    parts = (cast,) if number is None else (cast, number)
+    if x.numel() == 0 or any(one.target is None or one.rounding.bits for one in parts):
+        return None
+    assert cast.fmt is not None
+    assert cast.target is not None
+    check_holds(x.dtype, cast.fmt)
+    native = elementwise.is_native(cast.fmt, cast.rounding, cast.saturate)
+    narrow = number is not None or x.dtype != torch.float64
+    return elementwise.total(x, dims, None if number is None else number.target, cast.target, native and narrow)
+
+
 def as_cast(kept: Cast | MacSpec) -> Cast:
     """Return format and rounding of an accumulator."""
     return Cast(kept.o, kept.rounding, kept.saturate) if isinstance(kept, MacSpec) else kept
@@ -167,9 +182,24 @@ def _pairwise(x: Tensor, cast: Cast, key: int) -> Tensor:
     return x.squeeze(-1)
 
 
-def scattered(into: Tensor, places: Tensor, x: Tensor, kept: Cast | MacSpec, key: int) -> Tensor:
-    """Add the rows of x, in their order, to rows ``places`` of a copy of ``into``."""
-    cast, sums = as_cast(kept), into.clone()
+def scattered(
+    into: Tensor, places: Tensor, x: Tensor, number: Cast | None, kept: Cast | MacSpec, keys: tuple[int, int]
+) -> Tensor:
+    """Add the rows of x, in their order, to rows ``places`` of a copy of ``into``.
+
+    ``number`` is the format of the elements of x, and ``keys`` are those of the random words of elements and of sums.
+    """
+    cast, sums = as_cast(kept), into.clone(memory_format=torch.contiguous_format)
+    assert cast.fmt is not None
+    for needed in (torch.float32, into.dtype):
+        check_holds(needed, cast.fmt)
+    parts = (cast,) if number is None else (cast, number)
+    if all(one.target is not None and not one.rounding.bits for one in parts):
+        assert cast.target is not None
+        if elementwise.scatter(sums, places, x, None if number is None else number.target, cast.target):
+            return sums
+    if number is not None:
+        x = number.real(x, keys[0])
     order = places.argsort(stable=True)
     starts = places[order]
     first = torch.searchsorted(starts, starts)
@@ -177,5 +207,5 @@ def scattered(into: Tensor, places: Tensor, x: Tensor, kept: Cast | MacSpec, key
     for step in range(int(turn.max()) + 1 if len(turn) else 0):
         rows = order[turn == step]
         at = places[rows]
-        sums[at] = compute("add", (sums[at], x[rows]), cast, mix(key, step), into.dtype)
+        sums[at] = compute("add", (sums[at], x[rows]), cast, mix(keys[1], step), into.dtype)
     return sums

@@ -238,26 +238,34 @@ class Site:
         started = time.perf_counter()
         kept, order = self.accumulator()
         dims = _dims(dim, x.dim())
+        found: Tensor | None
         if kept is None or x.dtype not in DTYPES:
             found = torch.sum(x, dims, keepdim) if dims else x.clone()
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
-        rest = [one for one in range(x.dim()) if one not in dims]
-        shape = [x.shape[one] for one in rest]
-        rows = x.permute([*rest, *dims]).reshape(*shape, math.prod(x.shape[one] for one in dims))
-        fmt, rows = self._elements(rows)
-        found = products.total(rows, fmt, kept, order, self.next_key())
+        keys = self._keys()
+        found = products.total_in_kernel(x, dims, self.numbers, kept) if order == "sequential" else None
+        if found is None:
+            rest = [one for one in range(x.dim()) if one not in dims]
+            shape = [x.shape[one] for one in rest]
+            rows = x.permute([*rest, *dims]).reshape(*shape, math.prod(x.shape[one] for one in dims))
+            fmt, rows = self._elements(rows, keys[0])
+            found = products.total(rows, fmt, kept, order, keys[1])
         if keepdim:
             found = found.reshape([1 if one in dims else size for one, size in enumerate(x.shape)])
         self.count(report.REDUCTION, f"{products.as_cast(kept)} {order}", "", found, started, operation="sum")
         return found
 
-    def _elements(self, x: Tensor) -> tuple[Format, Tensor]:
+    def _keys(self) -> tuple[int, int]:
+        """Return the keys of the random words of the elements and of a sum."""
+        return 0 if self.numbers is None else self.next_key(), self.next_key()
+
+    def _elements(self, x: Tensor, key: int) -> tuple[Format, Tensor]:
         """Round the elements of a sum to their format."""
         cast = self.numbers
         if cast is None or cast.fmt is None:
             return DTYPES[x.dtype], x
-        return cast.fmt, cast.real(x, self.next_key())
+        return cast.fmt, cast.real(x, key)
 
     @property
     def _no_accumulator(self) -> str:
@@ -274,7 +282,7 @@ class Site:
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
         cast = products.as_cast(kept)
-        _, rows = self._elements(x)
+        _, rows = self._elements(x, 0 if self.numbers is None else self.next_key())
         steps = [rows[:1]]
         for row in rows[1:]:
             steps.append(compute(name, (steps[-1][0], row), cast, self.next_key(), x.dtype).unsqueeze(0))
@@ -290,8 +298,7 @@ class Site:
             found = into.index_add(0, places, rows)
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
-        _, rows = self._elements(rows)
-        found = products.scattered(into, places, rows, kept, self.next_key())
+        found = products.scattered(into, places, rows, self.numbers, kept, self._keys())
         self.count(report.REDUCTION, f"{products.as_cast(kept)} sequential", "", found, started)
         return found
 

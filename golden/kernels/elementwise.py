@@ -1,0 +1,277 @@
+"""Element-wise kernel: chains of arithmetic on real numbers, and sums, rounded to floating-point formats.
+
+The kernel is compiled once; formats and roundings are parameters.
+"""
+
+import ctypes
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch._prims_common import compute_elementwise_output_strides
+
+from halfulp.hdl.formats import EXACT, FP32, RN, Float, Format, Rounding
+
+from . import build, exact
+from .launch import I64, POINTER
+
+COMPILING = 4.0
+"""Seconds to compile the kernel."""
+
+IN_TORCH, CALL_IN_TORCH = 0.1e-6, 0.5e-3
+"""Seconds for an element in torch, and for a call."""
+
+OPERATIONS = ("round", "add", "sub", "mul", "div", "sqrt", "table")
+"""Operations of steps, in the order of `run_step` in elementwise.h."""
+
+TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3, torch.int64: 4}
+"""Types of operands, in the order of elementwise.h; int64 is that of random words."""
+
+DIMS, OPERANDS, REGISTERS, STEPS = 8, 12, 24, 32
+"""Limits of a chain."""
+
+_SOURCE = '#include "elementwise.h"\n'
+
+
+class Target(ctypes.Structure):
+    """Struct ``Target`` of elementwise.h: a format and a rounding."""
+
+    _fields_ = (
+        *((name, I64) for name in ("mode", "bits", "drop", "subnormals", "signed_zero")),
+        *((name, ctypes.c_double) for name in ("smallest", "largest", "nan", "plus_inf", "minus_inf")),
+        *((name, ctypes.c_double) for name in ("plus_over", "minus_over")),
+        *((name, I64) for name in ("nan_code", "inf_code", "sign_code")),
+    )
+
+
+class _Operand(ctypes.Structure):
+    _fields_ = (("data", POINTER), ("type", I64), ("strides", I64 * DIMS))
+
+
+class _Step(ctypes.Structure):
+    _fields_ = (*((name, I64) for name in ("operation", "target", "x", "y", "words", "to")), ("table", POINTER))
+
+
+class _Chain(ctypes.Structure):
+    _fields_ = (
+        ("dims", I64),
+        ("sizes", I64 * DIMS),
+        *((name, I64) for name in ("operands", "results", "steps", "threads")),
+        ("operand", _Operand * OPERANDS),
+        ("result", I64 * OPERANDS),
+        ("targets", POINTER),
+        ("step", _Step * STEPS),
+    )
+
+
+class _Reduction(ctypes.Structure):
+    _fields_ = (
+        ("kept", I64),
+        ("kept_sizes", I64 * DIMS),
+        ("kept_strides", I64 * DIMS),
+        ("summed", I64),
+        ("summed_sizes", I64 * DIMS),
+        ("summed_strides", I64 * DIMS),
+        *((name, POINTER) for name in ("x", "out")),
+        *((name, I64) for name in ("type", "threads")),
+        *((name, POINTER) for name in ("number", "sum")),
+        ("native", I64),
+    )
+
+
+class _Scatter(ctypes.Structure):
+    _fields_ = (
+        *((name, I64) for name in ("rows", "columns", "type", "threads")),
+        *((name, POINTER) for name in ("into", "x", "places", "number", "sum")),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | None:
+    """Return the parameters of a rounding; None if the kernel does not support it."""
+    if not isinstance(fmt, Float) or not 1 <= fmt.man <= FP32.man or fmt.emin < -1000 or rounding == EXACT:
+        return None
+    drop = 52 - fmt.man
+    if drop <= rounding.bits:
+        return None
+    largest = float(fmt.largest)
+    infinite = math.inf if fmt.has_inf else math.nan if fmt.has_nan else largest
+    finite = saturate or fmt.specials == "finite"
+    over = [largest if finite or stays else infinite for stays in rounding.overflows_to_largest]
+    return Target(
+        mode=exact.MODES.index(rounding.mode),
+        bits=rounding.bits,
+        drop=drop,
+        subnormals=fmt.subnormals,
+        signed_zero=fmt.has_negative_zero,
+        smallest=2.0**fmt.emin,
+        largest=largest,
+        # A format without NaN has the code of -0 instead.
+        nan=math.nan if fmt.has_nan else -0.0,
+        plus_inf=infinite,
+        minus_inf=-infinite,
+        plus_over=over[0],
+        minus_over=-over[1],
+        nan_code=fmt.nan_code,
+        inf_code=fmt.infinity(False),
+        sign_code=fmt.sign_code,
+    )
+
+
+def library(elements: int) -> ctypes.CDLL | None:
+    """Compile or load the kernel; None if it cannot be compiled, or is not worth it yet (see `build.library`)."""
+    return build.library("elementwise", _SOURCE, elements * IN_TORCH + CALL_IN_TORCH, COMPILING)
+
+
+def takes(*operands: Tensor) -> bool:
+    """Return True if the kernel can read and write tensors."""
+    return all(one.device.type == "cpu" and one.dtype in TYPES and not one.is_neg() for one in operands)
+
+
+class Chain:
+    """Chain of element-wise operations on registers, of which the first hold the operands.
+
+    Parameters
+    ----------
+    operands : sequence of Tensor
+        Tensors that broadcast to one shape; int64 ones are random words.
+    """
+
+    def __init__(self, operands: Sequence[Tensor]) -> None:
+        self.operands = operands
+        self._steps: list[tuple[int, Target, int, int, int, Tensor | None]] = []
+
+    def step(
+        self, operation: str, to: Target, x: int, y: int = 0, words: int | None = None, table: Tensor | None = None
+    ) -> int:
+        """Add an operation, and return the register of its result.
+
+        Parameters
+        ----------
+        operation : str
+            Of `OPERATIONS`.
+        to : Target
+            Format and rounding of the result.
+        x, y : int
+            Registers of the operands.
+        words : int, optional
+            Register of the random words.
+        table : Tensor, optional
+            Results of a function, rounded to odd, by the codes of the format.
+        """
+        self._steps.append((OPERATIONS.index(operation), to, x, y, -1 if words is None else words, table))
+        return len(self.operands) + len(self._steps) - 1
+
+    def run(self, *results: tuple[int, Tensor]) -> bool:
+        """Write registers to tensors of one shape, which may be operands too; False if no kernel supports it."""
+        shape, first = results[0][1].shape, len(self.operands)
+        tensors = [*self.operands, *(tensor for _, tensor in results)]
+        if len(tensors) > OPERANDS or len(self._steps) > STEPS or first + len(self._steps) > REGISTERS:
+            return False
+        sizes, strides = _iteration(shape, tensors)
+        compiled = None if len(sizes) > DIMS else library(shape.numel() * len(self._steps))
+        if compiled is None:
+            return False
+        targets = list(dict.fromkeys(id(step[1]) for step in self._steps))
+        parameters = (Target * len(targets))(*({id(step[1]): step[1] for step in self._steps}.values()))
+        call = _Chain(len(sizes), (*sizes,), len(tensors), len(results), len(self._steps), torch.get_num_threads())
+        for index, (tensor, column) in enumerate(zip(tensors, strides, strict=True)):
+            call.operand[index] = _Operand(tensor.data_ptr(), TYPES[tensor.dtype], (*column,))
+        for index, (operation, to, x, y, words, table) in enumerate(self._steps):
+            pointer = None if table is None else table.data_ptr()
+            call.step[index] = _Step(operation, targets.index(id(to)), x, y, words, first + index, pointer)
+        for index, (register, _) in enumerate(results):
+            call.result[index] = register
+        call.targets = ctypes.addressof(parameters)
+        compiled.halfulp_chain(ctypes.byref(call))
+        return True
+
+
+def _iteration(shape: torch.Size, tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
+    """Return sizes of an iteration and the strides of each tensor; the last tensor is in order of memory."""
+    if all(one.numel() == 1 or (one.shape == shape and one.is_contiguous()) for one in tensors):
+        return [shape.numel()], [[int(one.numel() != 1)] for one in tensors]
+    columns = [
+        [0] * (len(shape) - one.dim())
+        + [0 if size == 1 else step for size, step in zip(one.shape, one.stride(), strict=True)]
+        for one in tensors
+    ]
+    order = sorted((dim for dim in range(len(shape)) if shape[dim] != 1), key=lambda dim: -columns[-1][dim])
+    sizes: list[int] = []
+    strides: list[list[int]] = [[] for _ in tensors]
+    for dim in order:
+        size = shape[dim]
+        if sizes and all(kept[-1] == column[dim] * size for kept, column in zip(strides, columns, strict=True)):
+            sizes[-1] *= size
+            for kept, column in zip(strides, columns, strict=True):
+                kept[-1] = column[dim]
+        else:
+            sizes.append(size)
+            for kept, column in zip(strides, columns, strict=True):
+                kept.append(column[dim])
+    return sizes or [1], strides if sizes else [[0]] * len(tensors)
+
+
+def empty_result(shape: torch.Size, operands: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """Return a tensor for the result of an element-wise operation, with the strides that torch gives to it."""
+    if all(one.is_contiguous() for one in operands if one.shape == shape) and operands[0].shape == shape:
+        return torch.empty(shape, dtype=dtype)
+    strides = compute_elementwise_output_strides(*(one.expand(shape) for one in operands))
+    return torch.empty_strided(shape, strides, dtype=dtype)
+
+
+def total(x: Tensor, dims: Sequence[int], number: Target | None, to: Target, native: bool) -> Tensor | None:
+    """Sum over dimensions, element by element from +0; None if no kernel supports it.
+
+    Parameters
+    ----------
+    x : Tensor
+    dims : sequence of int
+        Dimensions in ascending order.
+    number : Target, optional
+        Format to which elements are rounded first.
+    to : Target
+        Format of the sums.
+    native : bool
+        ``to`` is FP32 to nearest, and all elements are numbers of FP32.
+    """
+    kept = [dim for dim in range(x.dim()) if dim not in dims]
+    compiled = library(x.numel()) if takes(x) and max(len(kept), len(dims)) <= DIMS else None
+    if compiled is None:
+        return None
+    out = torch.empty([x.shape[dim] for dim in kept], dtype=x.dtype)
+    call = _Reduction(kept=len(kept), summed=len(dims), x=x.data_ptr(), out=out.data_ptr(), type=TYPES[x.dtype])
+    for part, sizes, strides in (
+        (kept, call.kept_sizes, call.kept_strides),
+        (dims, call.summed_sizes, call.summed_strides),
+    ):
+        sizes[: len(part)] = [x.shape[dim] for dim in part]
+        strides[: len(part)] = [x.stride(dim) for dim in part]
+    call.threads, call.native = torch.get_num_threads(), native
+    call.number, call.sum = None if number is None else ctypes.addressof(number), ctypes.addressof(to)
+    compiled.halfulp_reduce(ctypes.byref(call))
+    return out
+
+
+def scatter(into: Tensor, places: Tensor, x: Tensor, number: Target | None, to: Target) -> bool:
+    """Add rows to rows ``places`` of a contiguous tensor, in their order; False if no kernel supports it.
+
+    Elements of ``x`` are rounded to ``number``, if it is given, and all to the format of the sums.
+    """
+    compiled = library(x.numel()) if takes(into, x) and into.dtype == x.dtype else None
+    if compiled is None:
+        return False
+    x, places = x.contiguous(), places.contiguous()
+    columns = into[:1].numel() if len(into) else 0
+    call = _Scatter(len(places), columns, TYPES[x.dtype], torch.get_num_threads(), into.data_ptr(), x.data_ptr())
+    call.places, call.sum = places.data_ptr(), ctypes.addressof(to)
+    call.number = None if number is None else ctypes.addressof(number)
+    compiled.halfulp_scatter(ctypes.byref(call))
+    return True
+
+
+def is_native(fmt: Format, rounding: Rounding, saturate: bool) -> bool:
+    """Return True for the processor's own arithmetic of FP32."""
+    return fmt == FP32 and rounding == RN and not saturate
