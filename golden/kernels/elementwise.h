@@ -74,10 +74,9 @@ inline Bits inexact(Number error) { return differs<64>(error) & 1; }
 struct Sum {
     template <int MODE>
     static Number run(Number x, Number y) {
+        // The total is truncated: if it is inexact, total - x is truncated to less than y, or is exact and not y.
         const Number total = x + y;
-        const Bits first = (Bits)(magnitude(x) >= magnitude(y));
-        const Number larger = (Number)chosen(first, (Bits)x, (Bits)y), smaller = (Number)chosen(first, (Bits)y, (Bits)x);
-        const Bits word = (Bits)total | inexact((total - larger) - smaller);
+        const Bits word = (Bits)total | inexact((total - x) - y);
         if (MODE != RD) return (Number)word;
         return (Number)(word | ((Bits)(total == 0) & ((Bits)x ^ (Bits)y) & Lane::sign));
     }

@@ -99,7 +99,12 @@ def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | N
     largest = float(fmt.largest)
     infinite = math.inf if fmt.has_inf else math.nan if fmt.has_nan else largest
     finite = saturate or fmt.specials == "finite"
-    over = [largest if finite or stays else infinite for stays in rounding.overflows_to_largest]
+    # The sign of NaN is that of +1.
+    infinities = infinite, -infinite if fmt.has_inf or not fmt.has_nan else math.nan
+    stays = rounding.overflows_to_largest
+    over = [
+        sign * largest if finite or stay else other for sign, stay, other in zip((1, -1), stays, infinities, strict=True)
+    ]
     return Target(
         mode=exact.MODES.index(rounding.mode),
         bits=rounding.bits,
@@ -110,10 +115,10 @@ def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | N
         largest=largest,
         # A format without NaN has the code of -0 instead.
         nan=math.nan if fmt.has_nan else -0.0,
-        plus_inf=infinite,
-        minus_inf=-infinite,
+        plus_inf=infinities[0],
+        minus_inf=infinities[1],
         plus_over=over[0],
-        minus_over=-over[1],
+        minus_over=over[1],
         nan_code=fmt.nan_code,
         inf_code=fmt.infinity(False),
         sign_code=fmt.sign_code,
