@@ -101,10 +101,8 @@ def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | N
     finite = saturate or fmt.specials == "finite"
     # The sign of NaN is that of +1.
     infinities = infinite, -infinite if fmt.has_inf or not fmt.has_nan else math.nan
-    stays = rounding.overflows_to_largest
-    over = [
-        sign * largest if finite or stay else other for sign, stay, other in zip((1, -1), stays, infinities, strict=True)
-    ]
+    ends, stays = (largest, -largest), rounding.overflows_to_largest
+    over = [end if finite or stay else other for end, stay, other in zip(ends, stays, infinities, strict=True)]
     return Target(
         mode=exact.MODES.index(rounding.mode),
         bits=rounding.bits,
