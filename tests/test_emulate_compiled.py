@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import math
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from halfulp import golden
 from halfulp.golden.nn import Policy
 from halfulp.golden.program import compiled
+from halfulp.golden.program.chains import Chain
 from halfulp.golden.program.graph import KEY
 from tests.test_emulate_models import MODELS
 
@@ -88,6 +90,48 @@ def test_compiled_program_has_the_bits_of_the_context(name):
     assert report.share == 1
     assert not report.in_torch
     assert 0 < report.redundant < report.casts
+
+
+@pytest.mark.parametrize("kernel", ["native", "torch"])
+def test_chains_have_the_bits_of_single_operations(kernel, monkeypatch):
+    monkeypatch.setenv("HALFULP_KERNEL", kernel)
+    chained = []
+    compute = Chain.compute
+
+    def computed(self, env):
+        found = compute(self, env)
+        chained.append((len(self.links), found is not None))
+        return found
+
+    monkeypatch.setattr(Chain, "compute", computed)
+
+    def loss(x, scale):
+        y = (x * scale + x) * 0.5 - 1 / x
+        z = F.gelu(y, approximate="tanh") * torch.sigmoid(x.T).T - scale.square()
+        first = y[0].sum()
+        return ((z / (z.square() + 1).sqrt()).tanh() + y.exp()).sum() + first + (1 - x).mean()
+
+    given = torch.randn(5, 5)
+    given[0, :3] = torch.tensor([math.inf, math.nan, 0])
+
+    def run(function):
+        x, scale = given.clone().requires_grad_(), torch.tensor([0.3, 1, 2, -7, 1e30], requires_grad=True)
+        found = function(x, scale)
+        found.backward()
+        return found, x.grad, scale.grad
+
+    with golden.emulate(POLICY, strict=True) as context:
+        wanted = run(loss)
+    backend = golden.emulate.backend(POLICY, strict=True)
+    for one, other in zip(run(torch.compile(loss, backend=backend, fullgraph=True)), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    assert max(length for length, _ in chained) > 4
+    assert all(found == (kernel == "native") for _, found in chained)
+    counts = [
+        {name: sum(row.elements for row in rows if row.operation == name) for name in {row.operation for row in rows}}
+        for rows in (context.report().rows, backend.report().rows)
+    ]
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.slow

@@ -45,8 +45,10 @@ def _images(size: int) -> Callable[[nn.Module], torch.Tensor]:
 def _gpt2() -> nn.Module:
     sizes = {"n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 20, "n_positions": 8}
     dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    config = transformers.GPT2Config(**sizes, **dropout, bos_token_id=0, eos_token_id=0, loss_type="ForCausalLM")
-    return transformers.GPT2LMHeadModel(config)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **dropout, bos_token_id=0, eos_token_id=0))
+    # Without it the model logs a warning, which breaks graphs of torch.compile.
+    model.loss_type = "ForCausalLM"
+    return model
 
 
 def _bert() -> nn.Module:

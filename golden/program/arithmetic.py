@@ -131,10 +131,10 @@ def _tensor(value: Any, cast: Cast, key: int) -> Tensor:
     """Return an operand as a tensor; numbers are rounded to the format."""
     if isinstance(value, Tensor):
         return value if value.dtype in DTYPES else value.to(torch.float64)
-    return operand(value, cast, key) if cast.rounding.bits else _number(float(value).hex(), cast)
+    return operand(value, cast, key) if cast.rounding.bits else number(float(value).hex(), cast)
 
 
 @functools.lru_cache(maxsize=4096)
-def _number(text: str, cast: Cast) -> Tensor:
+def number(text: str, cast: Cast) -> Tensor:
     """Round a number, given in hexadecimal digits so that -0 is not 0."""
     return operand(float.fromhex(text), cast, 0)

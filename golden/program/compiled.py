@@ -1,6 +1,7 @@
 """Backend of torch.compile: the graph of a program, forward and backward, in the arithmetic of a policy."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,13 +15,11 @@ from torch.fx import GraphModule, Interpreter, Node
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.policy import Policy
 
+from .chains import Chains, Link
 from .dispatch import Dispatch, Program, composite, is_exact, name_of
-from .graph import KEY, Analysis, Operation
+from .graph import KEY, RUN, Analysis, Operation, policy_of
 from .operations import HANDLERS
 from .site import Place, Site
-
-RUN = "halfulp_run"
-"""Argument of operations: number of the run, which the backward pass takes from the forward pass."""
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -62,8 +61,12 @@ class Backend(Program):
             if not any(KEY in node.meta for node in graph.graph.nodes):
                 analysed(graph)
 
+            # Chains have no values of inner results to count.
+            chains = Chains(graph.graph, lambda node: None if self.values else policy_of(node, self))
+            self._report.chains += len(chains.last)
+
             def run(given: list[Any]) -> Any:
-                return _Run(graph, self).boxed_run(given)
+                return _Run(graph, self, chains).boxed_run(given)
 
             run._boxed_call = True  # type: ignore[attr-defined]  # AOT autograd reads it
             return run
@@ -137,7 +140,6 @@ class _Graph(Dispatch):
 
     current: Operation
     run = 0
-    known: Mapping[int, Any]
 
     def place(self) -> Place:
         """Return the place of the running operation."""
@@ -159,9 +161,12 @@ class _Graph(Dispatch):
 class _Run(Interpreter):
     """One run of a graph."""
 
-    def __init__(self, module: GraphModule, owner: Backend) -> None:
-        super().__init__(module)
-        self.dispatch = _Graph(owner)
+    def __init__(self, module: GraphModule, owner: Backend, chains: Chains) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.garbage_collect_values, self.user_to_last_uses = True, chains.last_uses
+        # Errors are one sentence.
+        self.extra_traceback = False
+        self.dispatch, self.chains = _Graph(owner), chains
 
     def boxed_run(self, args_list: Any) -> Any:
         """Run the graph; a backward pass has the number of the run of its forward pass."""
@@ -173,8 +178,32 @@ class _Run(Interpreter):
 
     def run_node(self, n: Node) -> Any:
         """Run a node in the arithmetic of its policy."""
+        if n in self.chains.inner:
+            return None
+        return self._run_chain(n) if n in self.chains.last else self._run_alone(n)
+
+    def _run_alone(self, n: Node) -> Any:
         self.dispatch.current = n.meta.get(KEY)  # type: ignore[assignment]  # only of operations
         return super().run_node(n)
+
+    def _run_chain(self, n: Node) -> Any:
+        """Compute the chain that ends with a node."""
+        chain, started = self.chains.last[n], time.perf_counter()
+        found = chain.compute(self.env)
+        if found is None:
+            for link in chain.links:
+                self.env[link.node] = self._run_alone(link.node)
+            return self.env[n]
+        chain.count(self._site, found, started)
+        for link, result in zip(chain.results, found, strict=True):
+            self.env[link.node] = result
+        return self.env.get(n)
+
+    def _site(self, link: Link) -> Site:
+        self.dispatch.current = link.node.meta[KEY]
+        policy = policy_of(link.node, self.dispatch.owner)
+        assert policy is not None
+        return self.dispatch.site(policy, link.name, self.dispatch.place())
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation."""

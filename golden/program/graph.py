@@ -27,6 +27,9 @@ from .site import outside
 KEY = "halfulp"
 """Entry of a node's ``meta`` that holds its `Operation`."""
 
+RUN = "halfulp_run"
+"""Argument of operations: number of the run, which the backward pass takes from the forward pass."""
+
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "convolution", "_convolution"})
 _MATRICES = {
     "mm": (0, 1),
@@ -199,12 +202,6 @@ class Analysis:
             return self._formats.get(value)
         return ZEROS if value == 0 else value if isinstance(value, (int, float)) else None
 
-    def _policy(self, node: Node) -> Policy | None:
-        operation: Operation = node.meta[KEY]
-        names = tuple(f"aten.{one}" for one in (name_of(node.target)[0], operation.composition) if one)
-        phase = "backward" if operation.backward else "forward"
-        return self._program.policy_for(Candidate((operation.module,), operation.kinds, names, phase))
-
     def _result(self, node: Node) -> Any:
         """Return the format of the result of an operation, and count the roundings of its operands."""
         if node.target is operator.getitem:
@@ -217,7 +214,7 @@ class Analysis:
             if places is None or max(places, default=-1) >= len(node.args):
                 return _negated(self._format(node.args[0])) if base in ("neg", "abs") else None
             return _held(_common([self._format(node.args[place]) for place in places]), node)
-        policy = self._policy(node)
+        policy = policy_of(node, self._program)
         if policy is None or not _is_real(node) or base not in HANDLERS:
             return None
         operation: Operation = node.meta[KEY]
@@ -244,6 +241,16 @@ class Analysis:
         known = node.meta[KEY].known
         self.casts += len(known)
         self.redundant += sum(one == cast.fmt for one in known)
+
+
+def policy_of(node: Node, program: Program) -> Policy | None:
+    """Return the policy of an operation of an analysed graph."""
+    operation: Operation | None = node.meta.get(KEY)
+    if operation is None or not isinstance(node.target, OpOverload):
+        return None
+    names = tuple(f"aten.{one}" for one in (name_of(node.target)[0], operation.composition) if one)
+    phase = "backward" if operation.backward else "forward"
+    return program.policy_for(Candidate((operation.module,), operation.kinds, names, phase))
 
 
 def _is_handled(node: Node) -> bool:

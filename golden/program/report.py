@@ -73,6 +73,8 @@ class Report:
     casts, redundant : int
         In compiled graphs, number of roundings of operands of element-wise operations and sums, and of those whose
         operands are numbers of the format already.
+    chains : int
+        In compiled graphs, number of chains of element-wise operations, each computed at once.
     breaks : list of str
         Places at which `torch.compile` broke the graph, with the reason; code between graphs is not emulated.
     """
@@ -80,6 +82,7 @@ class Report:
     rows: list[Row] = field(default_factory=list)
     casts: int = 0
     redundant: int = 0
+    chains: int = 0
     breaks: list[str] = field(default_factory=list)
     _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
 
@@ -116,7 +119,13 @@ class Report:
 
     def json(self) -> str:
         """Return share, counts and rows as JSON."""
-        totals = {"share": self.share, "casts": self.casts, "redundant": self.redundant, "breaks": self.breaks}
+        totals: dict[str, Any] = {
+            "share": self.share,
+            "casts": self.casts,
+            "redundant": self.redundant,
+            "chains": self.chains,
+        }
+        totals |= {"breaks": self.breaks}
         return json.dumps(totals | {"rows": [asdict(row) for row in self.sorted()]}, indent=1)
 
     def write(self, path: Path | str) -> None:

@@ -206,8 +206,13 @@ class Site:
             exact = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
             text += "" if exact else " of binary64"
             found = compute(name, operands, cast, self.next_key(), dtype)
-        self.count(kind, text, "", found, started, operation=name)
+        self.count_element(name, text, found, started)
         return found
+
+    def count_element(self, name: str, arithmetic: str, result: Tensor, started: float) -> None:
+        """Count an element-wise operation or a function in the arithmetic of the policy."""
+        kind = report.ELEMENTWISE if name in ARITHMETIC else report.FUNCTION
+        self.count(kind, arithmetic, "", result, started, operation=name)
 
     @property
     def _missing(self) -> str:

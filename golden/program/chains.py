@@ -1,0 +1,213 @@
+"""Chains of element-wise operations of a graph, each computed by one call of the element-wise kernel."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from halfulp.golden.kernels import elementwise
+from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
+from halfulp.golden.nn.policy import Policy
+
+from .arithmetic import ARITHMETIC, number
+from .dispatch import name_of
+from .functions import FUNCTIONS, TABLE_WIDTH, table
+from .graph import KEY, RUN
+from .site import Site
+
+LONGEST = 8
+"""Largest number of operations of a chain."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Element-wise operation of a chain: name, operands (nodes and numbers), cast, and operands that need no cast."""
+
+    node: Node
+    name: str
+    operands: tuple[Any, ...]
+    cast: Cast
+    known: frozenset[Node]
+
+
+@dataclass
+class Chain:
+    """Chain of operations on tensors of one shape; it is computed at the place of the last one.
+
+    Attributes
+    ----------
+    links : list of Link
+    results : list of Link
+        Operations whose results are used outside the chain.
+    """
+
+    links: list[Link]
+    results: list[Link] = field(default_factory=list)
+
+    def inputs(self) -> list[Any]:
+        """Return the operands that come from outside: nodes, and numbers with their casts."""
+        made = {link.node for link in self.links}
+        found = (
+            one if isinstance(one, Node) else (float(one).hex(), link.cast)
+            for link in self.links
+            for one in link.operands
+        )
+        return [one for one in dict.fromkeys(found) if one not in made]
+
+    def fits(self) -> bool:
+        """Return True if the kernel takes the chain with all its results."""
+        count, steps = len(self.inputs()), sum(1 + len(link.operands) for link in self.links)
+        return count + len(self.links) <= elementwise.OPERANDS and count + steps <= elementwise.REGISTERS
+
+    def compute(self, env: Mapping[Node, Any]) -> list[Tensor] | None:
+        """Compute the results from the values of nodes; None if no kernel supports it."""
+        inputs = self.inputs()
+        tensors = [env[one] if isinstance(one, Node) else number(*one) for one in inputs]
+        if not elementwise.takes(*tensors):
+            return None
+        shape = torch.broadcast_shapes(*(one.shape for one in tensors))
+        chain = elementwise.Chain(tensors)
+        registers: dict[Any, int] = {one: place for place, one in enumerate(inputs)}
+        formats: dict[Any, Any] = {
+            one: DTYPES[value.dtype] if isinstance(one, Node) else one[1].fmt
+            for one, value in zip(inputs, tensors, strict=True)
+        }
+        rounded: dict[tuple[Any, Cast], int] = {}
+        for link in self.links:
+            to, fmt = link.cast.target, link.cast.fmt
+            assert to is not None
+            assert fmt is not None
+            given = []
+            for value in link.operands:
+                one = value if isinstance(value, Node) else (float(value).hex(), link.cast)
+                if formats[one] != fmt and one not in link.known and (one, link.cast) not in rounded:
+                    rounded[one, link.cast] = chain.step("round", to, registers[one])
+                given.append(rounded.get((one, link.cast), registers[one]))
+            tabled = None if link.name in ARITHMETIC else table(link.name, fmt, torch.device("cpu"))
+            name = "table" if tabled is not None else link.name
+            registers[link.node] = chain.step(name, to, given[0], given[-1], None, tabled)
+            formats[link.node] = fmt
+        of_shape = [one for one in tensors if one.shape == shape] or [tensors[0].expand(shape)]
+        outs = [elementwise.empty_result(shape, of_shape, link.node.meta["val"].dtype) for link in self.results]
+        done = chain.run(*((registers[link.node], out) for link, out in zip(self.results, outs, strict=True)))
+        return outs if done else None
+
+    def count(self, site_of: Callable[[Link], Site], results: list[Tensor], started: float) -> None:
+        """Count all operations in the report, each with an equal share of the time."""
+        share = (time.perf_counter() - started) / len(self.links)
+        for link in self.links:
+            site_of(link).count_element(link.name, str(link.cast), results[0], time.perf_counter() - share)
+
+
+class Chains:
+    """Chains of a graph.
+
+    Attributes
+    ----------
+    last : dict
+        Chains by the nodes of their last operations.
+    inner : set of Node
+        Nodes of other operations of chains.
+    last_uses : dict
+        For each node that runs, the nodes whose values are not used after it.
+    """
+
+    def __init__(self, graph: Graph, policy_of: Callable[[Node], Policy | None]) -> None:
+        self._places = {node: place for place, node in enumerate(graph.nodes)}
+        self._of: dict[Node, Chain] = {}
+        for node in graph.nodes:
+            link = _link(node, policy_of)
+            if link is not None:
+                self._add(link)
+        chains = {id(chain): chain for chain in self._of.values()}.values()
+        self.last = {chain.links[-1].node: chain for chain in chains}
+        self.inner = self._of.keys() - self.last.keys()
+        for chain in chains:
+            made = {link.node for link in chain.links}
+            chain.results = [link for link in chain.links if set(link.node.users) - made]
+        self.last_uses: dict[Node, list[Node]] = {}
+        for node in graph.nodes:
+            users = [self._of[one].links[-1].node if one in self._of else one for one in node.users]
+            if users:
+                self.last_uses.setdefault(max(users, key=self._places.__getitem__), []).append(node)
+
+    def _add(self, link: Link) -> None:
+        """Add an operation to the chain of one of its operands, or begin a new one."""
+        for one in link.operands:
+            chain = self._of.get(one) if isinstance(one, Node) else None
+            if chain is not None and self._takes(chain, link):
+                chain.links.append(link)
+                self._of[link.node] = chain
+                return
+        self._of[link.node] = Chain([link])
+
+    def _takes(self, chain: Chain, link: Link) -> bool:
+        longer = Chain([*chain.links, link])
+        made = {one.node for one in longer.links}
+        users: Iterable[Node] = (user for one in chain.links for user in one.node.users if user not in made)
+        # An earlier operation that uses a result cannot wait for the end of the chain.
+        return (
+            len(chain.links) < LONGEST
+            and link.node.meta["val"].shape == chain.links[0].node.meta["val"].shape
+            and longer.fits()
+            and all(self._places[user] > self._places[link.node] for user in users)
+        )
+
+
+_FUNCTIONS = frozenset(FUNCTIONS) - {"gelu_tanh", "softplus"}
+
+
+def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> Link | None:
+    """Return an operation as part of a chain; None if the kernel does not support it."""
+    found = node.meta.get("val")
+    if not isinstance(node.target, OpOverload) or not all(map(_is_operand, node.args)):
+        return None
+    if not isinstance(found, Tensor) or not _is_tensor(found):
+        return None
+    base, named = name_of(node.target)[0], {name: one for name, one in node.kwargs.items() if name != RUN}
+    x = node.args[0] if node.args else None
+    if base == "gelu" and named.keys() <= {"approximate"}:
+        name, operands = "gelu_tanh" if named.get("approximate") == "tanh" else "gelu", node.args[:1]
+    elif named:
+        return None
+    elif base in _FUNCTIONS and len(node.args) == 1:
+        name, operands = base, node.args
+    elif base in ("add", "sub", "mul", "div", "true_divide") and len(node.args) == 2:
+        name, operands = base if base in ARITHMETIC else "div", node.args
+    elif base == "rsub" and len(node.args) == 2:
+        name, operands = "sub", (node.args[1], x)
+    elif base in ("sqrt", "square", "reciprocal"):
+        name, operands = {"sqrt": ("sqrt", (x,)), "square": ("mul", (x, x)), "reciprocal": ("div", (1, x))}[base]
+    else:
+        return None
+    policy = policy_of(node)
+    cast = (
+        None if policy is None else policy.elementwise if name in ARITHMETIC else policy.functions or policy.elementwise
+    )
+    if cast is None or cast.fmt is None or cast.target is None or cast.rounding.bits:
+        return None
+    if name not in ARITHMETIC and cast.fmt.width > TABLE_WIDTH:
+        return None
+    try:
+        for dtype in (torch.float32, found.dtype):
+            check_holds(dtype, cast.fmt)
+    except ValueError:
+        # The operation raises it when it runs.
+        return None
+    known = zip(node.all_input_nodes, node.meta[KEY].known, strict=False)
+    return Link(node, name, operands, cast, frozenset(one for one, fmt in known if fmt == cast.fmt))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype in DTYPES and all(isinstance(one, int) for one in value.shape)
+
+
+def _is_operand(value: Any) -> bool:
+    if isinstance(value, Node):
+        return _is_tensor(value.meta.get("val"))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
