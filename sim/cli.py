@@ -142,8 +142,9 @@ def signoff(units: tuple[str, ...], oracles: Path | None, pool: JobPool, output:
 def bench() -> None:
     """Measure the speed of the golden model and of simulations.
 
-    Speeds are relative to other speeds of the same run; those of matrix products, to torch in FP32.
+    Speeds are relative to other speeds of the same run; those of matrix products and training steps, to torch in FP32.
     """
     from .speed import products, table
+    from .training import steps
 
-    click.echo("\n".join([*table(), "", *products()]))
+    click.echo("\n".join([*table(), "", *products(), "", *steps()]))

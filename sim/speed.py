@@ -85,7 +85,7 @@ def products() -> list[str]:
             spec = MacSpec.parse(name)
             a, b = golden.encode(x, spec.a), golden.encode(y, spec.b)
             options: dict[str, Any] = {"source": "philox"} if counted else {}
-            ours, plain = _in_turns(partial(golden.gemm, a, b, spec, **options), partial(torch.matmul, x, y))
+            ours, plain = in_turns(partial(golden.gemm, a, b, spec, **options), partial(torch.matmul, x, y))
             rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]
             lines.append(f"{text:34}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
     finally:
@@ -93,10 +93,10 @@ def products() -> list[str]:
     return lines
 
 
-def _in_turns(*functions: Callable[[], Any]) -> list[float]:
+def in_turns(*functions: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
     """Return the median seconds of functions that are called in alternation, after a warm-up call of each."""
     times: list[list[float]] = [[] for _ in functions]
-    for repeat in range(REPEATS + 1):
+    for repeat in range(repeats + 1):
         for function, taken in zip(functions, times, strict=True):
             began = time.perf_counter()
             function()
@@ -115,7 +115,7 @@ def _models(unit: Any, vectors: Vectors) -> tuple[float, float]:
     for row in zip(*operands, strict=True):
         function(*row, **unit.parameters)
     slow = (time.perf_counter() - began) / len(operands[0])
-    return slow, _in_turns(lambda: reference(unit, vectors.codes))[0] / vectors.count
+    return slow, in_turns(lambda: reference(unit, vectors.codes))[0] / vectors.count
 
 
 def _simulators(unit: Any, vectors: Vectors) -> tuple[float, float]:
@@ -124,7 +124,7 @@ def _simulators(unit: Any, vectors: Vectors) -> tuple[float, float]:
     made = design(unit, kinds)
     built = models(made, kinds)
     with CompiledModel(made) as loop:
-        fast = vectors.count / _in_turns(lambda: loop.run(vectors.codes, vectors.count))[0]
+        fast = vectors.count / in_turns(lambda: loop.run(vectors.codes, vectors.count))[0]
     codes = vectors.take(np.arange(min(CYCLES, vectors.count)))
     reports: list[tuple[float, int]] = []
     with tempfile.TemporaryDirectory() as folder:

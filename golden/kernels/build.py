@@ -71,6 +71,9 @@ def library(name: str, source: str, seconds: float = math.inf, compiling: float 
     compiling : float, optional
         Time of the compilation; default: ``COMPILING``.
     """
+    settings = (source, *map(os.environ.get, (SETTING, "CXX", "HALFULP_BUILD")))
+    if settings in _loaded:
+        return _loaded[settings]
     chosen = level()
     if chosen == "torch":
         return None
@@ -79,8 +82,14 @@ def library(name: str, source: str, seconds: float = math.inf, compiling: float 
         name, source, compiler, build_root(), seconds, COMPILING if compiling is None else compiling
     ):
         return None
-    return _library(name, source, chosen, compiler, build_root())
+    found = _library(name, source, chosen, compiler, build_root())
+    if found is not None:
+        _loaded[settings] = found
+    return found
 
+
+_loaded: dict[tuple[str | None, ...], ctypes.CDLL] = {}
+"""Libraries in use, by source and settings."""
 
 _spent: dict[tuple[str, Path], float] = {}
 """Seconds that calls took without a kernel, by its source and build folder."""

@@ -1,0 +1,123 @@
+"""Speed of training steps of emulated programs, relative to FP32 of the same run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from halfulp import golden
+from halfulp.golden.train.networks import Residual, resnet20
+
+from .speed import THREADS, in_turns
+
+IN_PRODUCTS = "bf16*bf16+fp32.rn, reductions=fp32.rn"
+EVERYTHING = tuple(f"bf16*bf16+{acc}.rn, elementwise=bf16.rn, optimizer=fp32.rn" for acc in ("fp32", "bf16"))
+"""Policies with emulated products and sums, and with every operation emulated."""
+
+REPEATS = 2
+"""Measured steps of each kind."""
+
+
+class Transformer(nn.Module):
+    """Transformer that predicts the next letter: torch encoder layers with a causal mask."""
+
+    def __init__(self, letters: int, tokens: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.letter = nn.Embedding(letters, width)
+        self.place = nn.Parameter(torch.zeros(tokens, width))
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+            for _ in range(layers)
+        )
+        self.out = nn.Linear(width, letters)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(tokens))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores of the next letters."""
+        x = self.letter(x) + self.place
+        for block in self.blocks:
+            x = block(x, src_mask=self.mask)
+        scores: Tensor = self.out(x)
+        return scores
+
+
+class Lstm(nn.Module):
+    """Language model of two LSTM layers (Zaremba et al., Recurrent Neural Network Regularization, 2014)."""
+
+    def __init__(self, letters: int, width: int) -> None:
+        super().__init__()
+        self.letter, self.out = nn.Embedding(letters, width), nn.Linear(width, letters)
+        self.cells = nn.LSTM(width, width, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores of the next letters."""
+        scores: Tensor = self.out(self.cells(self.letter(x))[0])
+        return scores
+
+
+def resnet18() -> nn.Module:
+    """Build ResNet-18 (He et al., CVPR 2016) for images of 32 x 32, with zeros in the added channels of shortcuts."""
+    shapes = [(64, 64), (64, 64), (64, 128), (128, 128), (128, 256), (256, 256), (256, 512), (512, 512)]
+    blocks = [Residual(channels, out, 1 if channels == out else 2) for channels, out in shapes]
+    first = (nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Training step whose speed is measured: a network, the shape of its input, its classes and policies."""
+
+    name: str
+    build: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    classes: int
+    policies: tuple[str, ...]
+
+
+STEPS = (
+    Step("gpt 4 layers, 256 wide", lambda: Transformer(64, 128, 256, 4), (8, 128), 64, (IN_PRODUCTS, *EVERYTHING)),
+    Step("resnet20, batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING)),
+    Step("resnet18, batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
+    Step("lstm 2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
+    Step("transformer 6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
+)
+
+
+def steps(measured: tuple[Step, ...] = STEPS) -> list[str]:
+    """Return the lines of the table of training steps, each with FP32 steps measured in alternation."""
+    lines = [
+        f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}",
+        f"{'':34}{'s':>10}{'s':>12}",
+    ]
+    before = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        for one in measured:
+            lines.append(one.name)
+            for policy in one.policies:
+                ours, plain = _seconds(one, policy)
+                lines.append(f"  {policy}")
+                lines.append(f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x")
+    finally:
+        torch.set_num_threads(before)
+    return lines
+
+
+def _seconds(step: Step, policy: str) -> list[float]:
+    """Return the seconds of an emulated step and of a step in FP32."""
+    torch.manual_seed(0)
+    model = step.build()
+    optimizer = torch.optim.AdamW(model.parameters())
+    images = len(step.shape) == 4
+    x: Any = torch.randn(step.shape) if images else torch.randint(step.classes, step.shape)
+    y = torch.randint(step.classes, step.shape[:1] if images else step.shape)
+
+    def plain() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x).reshape(-1, step.classes), y.reshape(-1)).backward()
+        optimizer.step()
+
+    return in_turns(golden.emulate(policy)(plain), plain, repeats=REPEATS)
