@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfulp import golden
+from halfulp.golden.nn import convert
 from halfulp.golden.train.networks import Residual, resnet20
 
 from .speed import THREADS, in_turns
@@ -16,6 +17,15 @@ from .speed import THREADS, in_turns
 IN_PRODUCTS = "bf16*bf16+fp32.rn, reductions=fp32.rn"
 EVERYTHING = tuple(f"bf16*bf16+{acc}.rn, elementwise=bf16.rn, optimizer=fp32.rn" for acc in ("fp32", "bf16"))
 """Policies with emulated products and sums, and with every operation emulated."""
+
+IN_LAYERS = (
+    "bf16*bf16+fp32.rn",
+    "e4m3fn*e4m3fn+fp16.rn",
+    "e5m2*e5m2+e6m5.sr10@lfsr16",
+    "e5m2*e5m2+e6m5.sr10",
+    "posit8*posit8+posit16.rn",
+)
+"""Policies of converted layers; the one without a source takes its random words from Philox."""
 
 REPEATS = 2
 """Measured steps of each kind."""
@@ -68,18 +78,29 @@ def resnet18() -> nn.Module:
 
 @dataclass(frozen=True)
 class Step:
-    """Training step whose speed is measured: a network, the shape of its input, its classes and policies."""
+    """Training step whose speed is measured: a network, the shape of its input, its classes and policies.
+
+    ``layers`` are policies of converted layers, ``policies`` those of emulated programs.
+    """
 
     name: str
     build: Callable[[], nn.Module]
     shape: tuple[int, ...]
     classes: int
     policies: tuple[str, ...]
+    layers: tuple[str, ...] = ()
 
 
 STEPS = (
-    Step("gpt 4 layers, 256 wide", lambda: Transformer(64, 128, 256, 4), (8, 128), 64, (IN_PRODUCTS, *EVERYTHING)),
-    Step("resnet20, batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING)),
+    Step(
+        "gpt 4 layers, 256 wide",
+        lambda: Transformer(64, 128, 256, 4),
+        (8, 128),
+        64,
+        (IN_PRODUCTS, *EVERYTHING),
+        IN_LAYERS,
+    ),
+    Step("resnet20, batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
     Step("resnet18, batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
     Step("lstm 2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
     Step("transformer 6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
@@ -97,27 +118,36 @@ def steps(measured: tuple[Step, ...] = STEPS) -> list[str]:
     try:
         for one in measured:
             lines.append(one.name)
-            for policy in one.policies:
-                ours, plain = _seconds(one, policy)
-                lines.append(f"  {policy}")
+            for policy, converted in (
+                *((each, True) for each in one.layers),
+                *((each, False) for each in one.policies),
+            ):
+                ours, plain = _seconds(one, policy, converted)
+                lines.append(f"  {'layers in ' if converted else ''}{policy}")
                 lines.append(f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x")
     finally:
         torch.set_num_threads(before)
     return lines
 
 
-def _seconds(step: Step, policy: str) -> list[float]:
-    """Return the seconds of an emulated step and of a step in FP32."""
+def _seconds(step: Step, policy: str, converted: bool) -> list[float]:
+    """Return the seconds of a step with converted layers, or emulated, and of a step in FP32."""
     torch.manual_seed(0)
     model = step.build()
+    plain = _training_step(step, model)
+    ours = _training_step(step, convert(model, policy).model) if converted else golden.emulate(policy)(plain)
+    return in_turns(ours, plain, repeats=REPEATS)
+
+
+def _training_step(step: Step, model: nn.Module) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(model.parameters())
     images = len(step.shape) == 4
     x: Any = torch.randn(step.shape) if images else torch.randint(step.classes, step.shape)
     y = torch.randint(step.classes, step.shape[:1] if images else step.shape)
 
-    def plain() -> None:
+    def run() -> None:
         optimizer.zero_grad()
         F.cross_entropy(model(x).reshape(-1, step.classes), y.reshape(-1)).backward()
         optimizer.step()
 
-    return in_turns(golden.emulate(policy)(plain), plain, repeats=REPEATS)
+    return run
