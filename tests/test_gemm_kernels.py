@@ -609,7 +609,13 @@ def test_philox_matches_published_words(counter, key, words):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "text", ["e5m2*e5m2+e6m5.sr10", "e4m3*e4m3=e5m2.sr3+e6m5.sr24", "posit8*posit8+exact=posit8.sr5"]
+    "text",
+    [
+        "e5m2*e5m2+e6m5.sr10",
+        "e4m3*e4m3=e5m2.sr3+e6m5.sr24",
+        "posit8*posit8+exact=posit8.sr5",
+        "bf16*bf16+fp32.sr10",
+    ],
 )
 def test_counter_based_words_match_between_kernels_and_tensors(text):
     """Kernels and tensors use the words of `philox_words`, also for split sums."""
@@ -702,6 +708,21 @@ def test_encode_kernel_matches_tensors(target, source):
         for saturate in (False, True):
             found = golden.encode(values, o, mode, noise, saturate)
             assert torch.equal(found, round_and_pack(raw, o, rounding, saturate, noise)), (target, mode, saturate)
+
+
+@pytest.mark.parametrize("target", ["posit8", "e4m3fnuz", "e3m2fn-ftz"])
+def test_encode_by_upper_half_matches_tensors(target):
+    """Numbers at, next to and between the codes; infinities, NaN with any payload, and subnormal numbers."""
+    o, rng = parse(target), np.random.default_rng(4)
+    words = torch.from_numpy(rng.integers(-(1 << 31), 1 << 31, elements.LONG)).to(torch.int32)
+    payloads = torch.tensor([1, 0x7F800000, 0x7F800001, -0x7FFFFF, -0x80000000, -0x7FFFFFFF], dtype=torch.int32)
+    nearby = golden.decode(torch.arange(1 << o.width), o).float()
+    nearby = [nearby * factor for factor in (1, 1.5, 1 + 2.0**-o.precision, 1 - 2.0**-20, 1 + 2.0**-20, 0.25)]
+    values = torch.cat([words.view(torch.float32), payloads.view(torch.float32), *nearby])
+    raw = unpack(values.double().view(torch.int64), FP64)
+    for mode, saturate in (("rn", False), ("ra", True), ("ru", False), ("ro", False)):
+        expected = round_and_pack(raw, o, Rounding.parse(mode), saturate, None)
+        assert torch.equal(golden.encode(values, o, mode, None, saturate), expected), mode
 
 
 def test_convert_tables_match_tensors():

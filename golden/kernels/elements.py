@@ -1,12 +1,13 @@
 """Element-wise kernels: conversions between formats, and jumps of source states."""
 
 import ctypes
+import functools
 import re
 
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, Float, Format, Rounding
+from halfulp.hdl.formats import EXACT, FP32, Codebook, Float, Format, Rounding
 
 from . import build, exact
 from .float_plan import LANE_MODES
@@ -15,6 +16,9 @@ from .text import boolean, fits, format_text
 
 WORTHWHILE = 256
 """Smallest number of elements for which a kernel is faster than torch."""
+
+LONG = (1 << 16) + 1
+"""Smallest number of elements for which a table of all upper halves is worth it."""
 
 IN_TORCH, IN_EXACT = 0.2e-6, 0.05e-6
 """Seconds for an element in torch, and in the general kernel."""
@@ -53,6 +57,11 @@ def convert(
         x, out = x.contiguous(), torch.empty(x.shape, dtype=torch.int64)
     words = None if random is None else random.data_ptr()
     call = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
+    if x.numel() >= LONG and x.dtype == torch.float32 and random is None and _by_upper_half(o):
+        library = exact.library(x.numel() * IN_TORCH)
+        if library is not None:
+            library.halfulp_look_up(ctypes.byref(call), POINTER(_upper_halves(o, rounding, saturate).data_ptr()))
+            return out
     if x.dtype.is_floating_point and isinstance(o, Float) and _in_lanes(o, rounding):
         name = re.sub(r"\W", "_", f"encode_{o}_{rounding}")
         library = build.library(name, _source(x.dtype, o, rounding, saturate), x.numel() * IN_EXACT)
@@ -65,6 +74,24 @@ def convert(
     parameters = exact.conversion(a, o, rounding, saturate, x.element_size())
     library.halfulp_convert(ctypes.byref(call), ctypes.byref(parameters))
     return out
+
+
+def _by_upper_half(o: Format) -> bool:
+    """Return True if the rounding of a binary32 number depends on its upper half, and on whether the lower one is zero.
+
+    Numbers of the format and midpoints between them have at most 6 fraction bits. The last of the 7 bits in the upper
+    half stands for all below it, as in rounding to odd.
+    """
+    return o.width <= 16 and o.precision <= 6 and o.quantum > -120 and not isinstance(o, Codebook)
+
+
+@functools.lru_cache(maxsize=64)
+def _upper_halves(o: Format, rounding: Rounding, saturate: bool) -> Tensor:
+    """Convert every upper half of a binary32 number."""
+    words = torch.arange(1 << 16) << 16
+    found = convert(words.to(torch.int32).view(torch.float32), FP32, o, rounding, saturate, None)
+    assert found is not None
+    return found.to(torch.int16)
 
 
 def _source(dtype: torch.dtype, o: Float, rounding: Rounding, saturate: bool) -> str:

@@ -227,6 +227,14 @@ inline void convert(const Elements& call, const Conversion& given) {
         run(static_cast<const u64*>(call.x));
 }
 
+// Converts binary32 numbers by a table for their upper halves, whose last bit is set if the lower half is not zero.
+inline void look_up(const Elements& call, const std::uint16_t* table) {
+    const u32* x = static_cast<const u32*>(call.x);
+    run_chunks(call, [&](i64 at, i64 end) {
+        for (; at < end; ++at) call.out[at] = table[x[at] >> 16 | u32((x[at] & 0xFFFF) != 0)];
+    });
+}
+
 }  // namespace halfulp
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -234,6 +242,8 @@ inline void convert(const Elements& call, const Conversion& given) {
 EXPORTED void halfulp_convert(const halfulp::Elements* call, const halfulp::Conversion* given) {
     halfulp::convert(*call, *given);
 }
+
+EXPORTED void halfulp_look_up(const halfulp::Elements* call, const std::uint16_t* table) { halfulp::look_up(*call, table); }
 
 EXPORTED void halfulp_jump(const halfulp::Jump* call) { halfulp::jump(*call); }
 

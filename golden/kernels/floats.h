@@ -282,6 +282,18 @@ struct FloatSteps : S {
             if (magnitude < W::infinity)
                 return u64(magnitude >> (L::mantissa - S::o.man)) | (word != magnitude ? S::o.sign_code : 0);
         }
+        if constexpr (std::is_same_v<decltype(S::o), const Posit>) {
+            // Exponent and fraction as a fixed-point number; above its `tail` bits is the value of the regime.
+            constexpr int tail = L::mantissa + S::o.es;
+            if constexpr (S::o.width + tail < 64) {
+                if (!magnitude) return 0;
+                if (magnitude > W::infinity) return S::o.nan_code;
+                const i64 string = i64(u64(magnitude)) - (i64(L::bias + S::O_SCALE) << L::mantissa), k = string >> tail;
+                const u64 regime = k < 0 ? 1 : (u64(4) << k) - 2;
+                const u64 code = ((regime << tail) | (u64(string) & ones(tail))) >> ((k < 0 ? ~k : k) + tail + 3 - S::o.width);
+                return (word != magnitude ? 0 - code : code) & ones(S::o.width);
+            }
+        }
         const int field = int(magnitude >> L::mantissa);
         u64 significand = magnitude & ((typename L::Unsigned(1) << L::mantissa) - 1);
         if (field) significand |= u64(1) << L::mantissa;

@@ -116,20 +116,24 @@ struct LaneWords<NoWords, BITS> {
     void fill(typename Lanes<BITS>::U*, int, int) {}
 };
 
-// Parity of the bits of TAPS in the lowest bit; the other bits are undefined.
-template <u64 TAPS, class U>
-inline U parity_of_taps(U state) {
+// The next GROUP bits of an LFSR, of which the last is the lowest; the bits above are undefined.
+template <u64 TAPS, int GROUP, class U>
+inline U next_bits(U state) {
     constexpr int place = __builtin_ctzll(TAPS);
+    const U bits = state >> (place - (GROUP - 1));
     if constexpr (TAPS == u64(1) << place)
-        return state >> place;
+        return bits;
     else
-        return (state >> place) ^ parity_of_taps<TAPS & (TAPS - 1)>(state);
+        return bits ^ next_bits<TAPS & (TAPS - 1), GROUP>(state);
 }
 
 template <bool PLATEAU, bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
 struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
     static_assert(WIDTH <= BITS, "a state must fit into a lane");
     static constexpr int count = Lanes<BITS>::count;
+    // Steps that one operation on a state makes: none depends on a bit that another one of them shifts in.
+    static constexpr int lowest = __builtin_ctzll(TAPS), spare = BITS - WIDTH;
+    static constexpr int GROUP = lowest >= 3 && spare >= 4 ? 4 : lowest >= 1 && spare >= 2 ? 2 : 1;
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
     U state, inverted;
@@ -142,15 +146,22 @@ struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
         }
     }
     void fill(U* words, int steps, int stride) {
-        for (int step = 0; step < steps; ++step, words += stride) {
-            if constexpr (PLATEAU) {
+        if constexpr (PLATEAU) {
+            for (int step = 0; step < steps; ++step, words += stride) {
                 *words = (state ^ inverted) << (WORD - WIDTH);
-                state = (state + state + (parity_of_taps<TAPS>(state) & 1)) & T(ones(WIDTH));
+                state = (state + state + (next_bits<TAPS, 1>(state) & 1)) & T(ones(WIDTH));
                 inverted ^= (U)(state == 1) & T(ones(WIDTH));
-            } else {
-                *words = state & T(ones(WORD));
-                // Bits above WIDTH have no effect.
-                state = state + state + (parity_of_taps<TAPS>(state) & 1);
+            }
+        } else {
+            // Bits above WIDTH have no effect.
+            for (int step = 0; step < steps; step += GROUP) {
+                const int made = steps - step < GROUP ? steps - step : GROUP;
+                const U all_steps = state << GROUP | (next_bits<TAPS, GROUP>(state) & T(ones(GROUP)));
+                if (made == GROUP)
+                    for (int at = 0; at < GROUP; ++at, words += stride) *words = all_steps >> (GROUP - at) & T(ones(WORD));
+                else
+                    for (int at = 0; at < made; ++at, words += stride) *words = all_steps >> (GROUP - at) & T(ones(WORD));
+                state = all_steps >> (GROUP - made);
             }
         }
     }
@@ -167,18 +178,26 @@ inline VectorU64 times(VectorU64 x, u32 factor) {
 #endif
 }
 
-// High and low halves of the products of 32-bit numbers with a factor; in 64-bit lanes the upper halves are zero.
-inline void product_halves(VectorU32 x, u32 factor, VectorU32& high, VectorU32& low) {
-    constexpr u64 lower = 0xFFFFFFFFu;
-    const VectorU64 even = times((VectorU64)x, factor), odd = times((VectorU64)x >> 32, factor);
-    high = (VectorU32)((even >> 32) | (odd & ~lower));
-    low = (VectorU32)((even & lower) | (odd << 32));
+// Philox4x32-10 in the low halves of 64-bit lanes; the upper halves are undefined, and products do not depend on them.
+inline void philox(VectorU64 (&c)[4], u64 key) {
+    u32 k0 = u32(key), k1 = u32(key >> 32);
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
+        const VectorU64 p0 = times(c[0], 0xD2511F53u), p1 = times(c[2], 0xCD9E8D57u);
+        c[0] = (p1 >> 32) ^ c[1] ^ u64(k0);
+        c[2] = (p0 >> 32) ^ c[3] ^ u64(k1);
+        c[1] = p1, c[3] = p0;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
 }
 
-inline void product_halves(VectorU64 x, u32 factor, VectorU64& high, VectorU64& low) {
-    const VectorU64 product = times(x, factor);
-    high = product >> 32;
-    low = product & 0xFFFFFFFFu;
+// Philox in lanes of 32 bits: those at even and at odd places separately.
+inline void philox(VectorU32 (&c)[4], u64 key) {
+    VectorU64 even[4], odd[4];
+    for (int index = 0; index < 4; ++index) even[index] = (VectorU64)c[index], odd[index] = (VectorU64)c[index] >> 32;
+    philox(even, key);
+    philox(odd, key);
+    for (int index = 0; index < 4; ++index) c[index] = (VectorU32)((even[index] & 0xFFFFFFFFu) | (odd[index] << 32));
 }
 
 template <bool SUM, int WORD, int BITS>
@@ -197,21 +216,11 @@ struct LaneWords<PhiloxWords<SUM, WORD>, BITS> {
             high[lane] = T(u64(element + lane * call.across) >> 32);
         }
     }
-    void fill_block(u64 block, U out[4]) const {
-        U c0 = all<U>(T(u32(block))), c1 = low, c2 = high, c3 = all<U>(T(SUM ? 0 : 1));
-        u32 k0 = u32(key), k1 = u32(key >> 32);
-#pragma GCC unroll 10
-        for (int round = 0; round < 10; ++round) {
-            U high0, low0, high1, low1;
-            product_halves(c0, 0xD2511F53u, high0, low0);
-            product_halves(c2, 0xCD9E8D57u, high1, low1);
-            c0 = high1 ^ c1 ^ T(k0);
-            c2 = high0 ^ c3 ^ T(k1);
-            c1 = low1;
-            c3 = low0;
-            k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-        }
-        out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+    void fill_block(u64 block, U (&out)[4]) const {
+        out[0] = all<U>(T(u32(block))), out[1] = low, out[2] = high, out[3] = all<U>(T(SUM ? 0 : 1));
+        philox(out, key);
+        if (BITS == 64)
+            for (int index = 0; index < 4; ++index) out[index] &= T(0xFFFFFFFFu);
     }
     void fill(U* words, int steps, int stride) {
         U block[4]{};
