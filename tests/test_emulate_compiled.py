@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 from halfulp import golden
@@ -92,7 +93,7 @@ def test_compiled_program_has_the_bits_of_the_context(name):
     assert 0 < report.redundant < report.casts
 
 
-@pytest.mark.parametrize("kernel", ["native", "torch"])
+@pytest.mark.parametrize("kernel", ["native", pytest.param("torch", marks=pytest.mark.slow)])
 def test_chains_have_the_bits_of_single_operations(kernel, monkeypatch):
     monkeypatch.setenv("HALFULP_KERNEL", kernel)
     chained = []
@@ -193,6 +194,24 @@ def test_stochastic_words_of_graph_follow_seed_and_run():
     # The result is the rounded weights, and so is the gradient: both passes of a run have the same words.
     for result, gradient in zip(results, gradients, strict=True):
         assert torch.equal(result.detach().T, gradient)
+
+
+@pytest.mark.slow
+def test_compiled_program_takes_other_shapes_and_checkpoints():
+    model = _mlp()
+    backend = golden.emulate.backend(POLICY, strict=True)
+
+    def loss(x):
+        return torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).square().mean()
+
+    run = torch.compile(loss, backend=backend, fullgraph=True)
+    for count in (3, 5, 7):
+        x, other = (torch.randn(count, 6, requires_grad=True) for _ in range(2))
+        other.data.copy_(x)
+        run(x).backward()
+        with golden.emulate(POLICY, strict=True):
+            loss(other).backward()
+        assert torch.equal(x.grad, other.grad)
 
 
 def test_graph_break_is_reported_or_refused():
