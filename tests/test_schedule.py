@@ -1,6 +1,8 @@
 """Schedules: policies that change by epoch, by plateaus of the loss and by functions, and their checkpoints."""
 
+import contextlib
 import math
+import warnings
 
 import pytest
 import torch
@@ -134,3 +136,23 @@ def test_changed_models_have_new_random_words():
 def test_schedule_rejects_bad_arguments(make, error, keyword):
     with pytest.raises(error, match=keyword):
         make(golden.emulate("fp32"))
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+def test_update_without_weight_update_warns_once(emulated):
+    policy = nn.Policy.parse(f"{FINE}, update=e6m5.rn")
+    for updated in (False, True):
+        layer = tnn.Linear(4, 2)
+        run = golden.emulate(policy) if emulated else nn.convert(layer, policy, inplace=True).model
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+        if updated:
+            nn.WeightUpdate(optimizer, policy.update)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                results(run, layer, torch.ones(1, 4)).sum().backward()
+                with run if emulated else contextlib.nullcontext():
+                    optimizer.step()
+        found = [str(one.message) for one in caught if "WeightUpdate" in str(one.message)]
+        assert len(found) == (not updated)
+        assert updated or "e6m5.rn" in found[0]

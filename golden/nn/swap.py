@@ -20,6 +20,7 @@ from .layers import Computed, Conv2d, Linear, Stateful
 from .observe import Observation, observe, report_uncalled
 from .policy import Policy
 from .select import Candidate, Pattern, check_pattern, matches
+from .update import expect_update
 
 TWINS: dict[type[nn.Module], type[Computed]] = {
     nn.Linear: Linear,
@@ -132,7 +133,7 @@ def convert(
     A swapped layer is the same object with another class: its parameters, hooks and parametrizations, and references to
     it, remain valid. The first call of the model, and each compilation, warns of swapped layers that were not called.
     In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers, is disabled. The
-    ``update`` of a policy takes effect only through a `WeightUpdate`.
+    ``update`` of a policy takes effect only through a `WeightUpdate`; the first step of an optimiser without one warns.
     """
     check_seed(seed)
     warned.clear()
@@ -256,6 +257,7 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
         layer.__class__ = _class(twin, base, layer)
     assert isinstance(layer, Computed)
     layer.compute_with(policy, seed_of(seed, name))
+    expect_update(layer.parameters(), policy.update)
     layer.layer = name or kind
     device = next((parameter.device for parameter in layer.parameters()), None)
     if device is not None:

@@ -1,17 +1,64 @@
 """Rounding of parameters after each step of an optimiser."""
 
-from collections.abc import Iterable
+import functools
+import warnings
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
 
 from halfulp.golden.check import check_bool
 
 from .cast import Cast
 from .draw import check_seed, fresh_state, mix, next_key
 from .policy import check_update
+
+_expected: MutableMapping[Tensor, str] = WeakIdKeyDictionary()
+"""Texts of the updates that policies of converted layers name, by parameter."""
+
+_rounded: MutableMapping[Tensor, bool] = WeakIdKeyDictionary()
+"""Parameters with a `WeightUpdate`."""
+
+
+@functools.cache
+def _watch() -> None:
+    """Watch the steps of all optimisers."""
+    register_optimizer_step_pre_hook(_warn_of_expected)
+
+
+def expect_update(parameters: Iterable[Tensor], cast: Cast | None) -> None:
+    """Expect a `WeightUpdate` of parameters before the first step of their optimiser; none for None."""
+    for parameter in parameters:
+        _expected.pop(parameter, None)
+        if cast is not None:
+            _expected[parameter] = str(cast)
+            _watch()
+
+
+def _warn_of_expected(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    parameters = [one for group in optimizer.param_groups for one in group["params"] if one in _expected]
+    texts = dict.fromkeys(_expected.pop(one) for one in parameters if one not in _rounded)
+    if texts:
+        warn_of_update(", ".join(texts))
+
+
+def lacks_update(optimizer: torch.optim.Optimizer) -> bool:
+    """Return True if no parameter of an optimiser has a `WeightUpdate`."""
+    return all(one not in _rounded for group in optimizer.param_groups for one in group["params"])
+
+
+def warn_of_update(text: str) -> None:
+    """Warn of an update that a policy names and nothing applies."""
+    warnings.warn(
+        f"halfulp: update={text} of a policy has no effect, because the optimizer steps without a WeightUpdate; make "
+        "nn.WeightUpdate(optimizer, policy.update, master=policy.master) before the first step",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 class WeightUpdate:
@@ -63,6 +110,7 @@ class WeightUpdate:
         if any(key not in known for key in chosen):
             raise ValueError("parameters must be parameters of the optimizer; one is not")
         self._parameters = list(chosen.values())
+        _rounded.update(dict.fromkeys(self._parameters, True))
         self._state = fresh_state(check_seed(seed))
         self._masters: list[Tensor] = []
         self._before_step: list[Tensor] = []
@@ -72,6 +120,8 @@ class WeightUpdate:
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
 
+    # The step may be emulated; its masks and roundings are no part of the program.
+    @_disable_current_modes()
     @torch.no_grad()
     def _before(self, *_: Any) -> None:
         for parameter, master in zip(self._parameters, self._masters, strict=False):
@@ -79,6 +129,7 @@ class WeightUpdate:
         if self.cast.sparsity is not None:
             self._before_step = [parameter.detach().clone() for parameter in self._parameters]
 
+    @_disable_current_modes()
     @torch.no_grad()
     def _after(self, *_: Any) -> None:
         for parameter, before in zip(self._parameters, self._before_step, strict=False):
@@ -90,7 +141,6 @@ class WeightUpdate:
             master.copy_(parameter)
         self._round()
 
-    # The step may be emulated; its rounding is no part of the program.
     @_disable_current_modes()
     @torch.no_grad()
     def _round(self) -> None:

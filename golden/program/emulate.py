@@ -20,6 +20,7 @@ from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.recompute import repeats
 from halfulp.golden.nn.swap import Rules
+from halfulp.golden.nn.update import lacks_update, warn_of_update
 
 from .dispatch import Dispatch, Program, composite, policies_of
 from .site import UPDATE, Place, Site, address, outside
@@ -118,6 +119,7 @@ class _Eager(Dispatch):
         super().__init__(owner)
         self.modules: list[str] = []
         self.kinds: list[type] = []
+        self.warned = False
         self.names: dict[int, str] = {}
         self.step: FrameType | None = None
         self.places: dict[int, Place] = {}
@@ -142,9 +144,10 @@ class _Eager(Dispatch):
                 self.modules.pop()
                 self.kinds.pop()
 
-        def begin(_: Any, arguments: Any, named: Any) -> Any:
+        def begin(optimizer: Any, arguments: Any, named: Any) -> Any:
             if threading.get_ident() != thread:
                 return None
+            self.check_updates(optimizer)
             self.step = frame = sys._getframe(1)
 
             def counted(closure: Any) -> Any:
@@ -180,6 +183,13 @@ class _Eager(Dispatch):
             for handle in handles:
                 handle.remove()
             self.modules, self.kinds, self.step = [], [], None
+
+    def check_updates(self, optimizer: torch.optim.Optimizer) -> None:
+        """Warn once of updates in the policies if the optimiser has none."""
+        updates = dict.fromkeys(str(one.update) for one in self.owner.policies.values() if one.update is not None)
+        if updates and not self.warned and lacks_update(optimizer):
+            self.warned = True
+            warn_of_update(", ".join(updates))
 
     def given(self, args: Any) -> None:
         """Note the storages of parameters."""
