@@ -113,8 +113,7 @@ def test_trained_cases_depend_on_policy_and_seed():
 
 def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     monkeypatch.setattr(coarse, "LENGTHS", (16, 64))
-    monkeypatch.setattr(fase, "NETWORKS", ("resnet",))
-    monkeypatch.setattr(fase, "COUNTERPARTS", {"ResNet18": "resnet"})
+    monkeypatch.setattr(fase, "WAYS", {"FP32": None})
     code, out, _ = halfulp("report", "fase", "--quick", "-o", tmp_path)
     assert code == 0
     assert "a test with 64 examples" in out
