@@ -30,7 +30,7 @@ def test_cases_of_report_have_valid_policies(name):
     assert len(cases) > 8
     for case in cases:
         assert case.network in trainings.NETWORKS
-        for _, text in case.policies:
+        for _, text in (*case.policies, *(pair for _, policies in case.later for pair in policies)):
             policy = Policy.parse(text)
             assert case.emulate or (policy.elementwise, policy.optimizer) == (None, None)
         for function, text in case.activations:

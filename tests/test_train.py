@@ -670,6 +670,34 @@ def test_emulated_run_resumes_from_any_step(user):
     assert converted.key != whole.key
 
 
+def test_emulated_run_changes_policy_after_epochs(user):
+    """The first epoch is that of its own policy; the others are in the later one, after a stop too."""
+    network = user_network("user_networks:small")
+    data = network.load(None)
+    wide, narrow = (("*", "fp32*fp32+fp32.rn"),), (("*", "e4m1*e4m1+e4m1.rn"),)
+    settings = {"batch": 16, "epochs": 3, "emulate": True, "rate": 0.1}
+    plans = [
+        plan("small", **settings | {"policies": wide}),
+        plan("small", **settings | {"policies": wide, "later": ((1, narrow),)}),
+    ]
+    runs = [Run(one, data, user / str(place), network=network) for place, one in enumerate(plans)]
+    for run in runs:
+        run.train()
+    assert len({run.key for run in runs}) == 2
+    assert runs[0].epochs[0] == runs[1].epochs[0]
+    assert runs[0].epochs[1] != runs[1].epochs[1]
+    assert {row.arithmetic for row in runs[1].report.rows if row.kind == "product"} == {"e4m1*e4m1+e4m1.rn"}
+    stopped = Run(plans[1], data, user / "stopped", network=network)
+    for _ in range(2):
+        stopped._step()
+    stopped._end_epoch()
+    stopped.save(stopped.checkpoint)
+    resumed = Run(plans[1], data, user / "stopped", network=network)
+    resumed.load(stopped.checkpoint)
+    resumed.train()
+    assert resumed.epochs == runs[1].epochs
+
+
 @pytest.mark.parametrize(
     ("name", "keyword"),
     [

@@ -42,12 +42,15 @@ class Case:
         Compute the whole program in the policies; False converts layers only.
     activations : tuple of (str, str)
         Functions, and the texts of the line segments that replace them.
+    later : tuple of (int, tuple)
+        Numbers of finished epochs after which other policies hold.
     """
 
     network: str
     policies: tuple[tuple[str, str], ...] = (("*", FLOAT),)
     emulate: bool = False
     activations: tuple[tuple[str, str], ...] = ()
+    later: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,7 @@ class Figures:
         found = json.loads(path.read_text())
         values = {}
         for one in found["values"]:
-            pairs = {name: tuple(map(tuple, one["case"][name])) for name in ("policies", "activations")}
-            values[Case(**(one["case"] | pairs))] = one["accuracy"]
+            values[Case(**{name: _tuples(part) for name, part in one["case"].items()})] = one["accuracy"]
         effort = found["effort"] | {"seeds": tuple(found["effort"]["seeds"])}
         return cls(**(found | {"values": values, "effort": Effort(**effort)}))
 
@@ -178,6 +180,7 @@ def train(case: Case, effort: Effort) -> list[float]:
             rate=own.rate,
             activations=case.activations,
             emulate=case.emulate,
+            later=case.later,
         )
         with scratch("trainings") as folder:
             found.append(Run(plan, data, folder, network=own).train().accuracy)
@@ -189,6 +192,11 @@ def segments(name: str, pieces: int) -> tuple[str, str]:
     from halfulp.hdl.fit.store import segments_of
 
     return name, segments_of(name, fmt="fxp4.12", pieces=pieces).text
+
+
+def _tuples(part: Any) -> Any:
+    """Convert the lists of JSON to tuples."""
+    return tuple(map(_tuples, part)) if isinstance(part, list) else part
 
 
 def lowest(figures: Figures, cases: Sequence[tuple[str, Case]], reference: float) -> str:

@@ -85,6 +85,8 @@ class Plan:
     emulate : bool
         Compute the whole program in the arithmetic of the policies (see `halfulp.golden.emulate`); default: layers are
         converted.
+    later : tuple of (int, tuple)
+        For emulation: numbers of finished epochs after which other policies hold, in ascending order.
     """
 
     network: str
@@ -99,6 +101,7 @@ class Plan:
     derivative: str = "piece"
     origin: str = ""
     emulate: bool = False
+    later: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
 
     def key(self, data: Data) -> str:
         """Return a short name of the run, which identifies plan and data."""
@@ -115,7 +118,16 @@ class Plan:
     @property
     def rules(self) -> dict[str, Policy]:
         """Policies by layer name pattern."""
-        return {pattern: Policy.parse(text) for pattern, text in self.policies}
+        return _parsed(self.policies)
+
+    @property
+    def schedule(self) -> dict[int, dict[str, Policy]]:
+        """Policies by the number of finished epochs after which they hold."""
+        return {0: self.rules} | {epoch: _parsed(policies) for epoch, policies in self.later}
+
+
+def _parsed(policies: tuple[tuple[str, str], ...]) -> dict[str, Policy]:
+    return {pattern: Policy.parse(text) for pattern, text in policies}
 
 
 @dataclass(frozen=True)
@@ -175,7 +187,8 @@ class Run:
         self.counts = Counts() if counted else None
         self.network = network or NETWORKS[plan.network]
         self.key = plan.key(data)
-        self.rules = plan.rules
+        self.schedule = plan.schedule
+        self.rules = self.schedule[0]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(plan.seed, 0))
             model = self.network.build(data)
@@ -194,16 +207,20 @@ class Run:
         self.losses: list[float] = []
         self.epochs: list[Epoch] = []
 
+    @property
+    def _policies(self) -> list[Policy]:
+        return [policy for rules in self.schedule.values() for policy in rules.values()]
+
     def _computed(self) -> bool:
         """Return True if any operation is in the arithmetic of a policy."""
         if self.conversion is not None:
             return bool(self.conversion.swapped)
-        return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self.rules.values())
+        return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self._policies)
 
     def _check_held(self) -> None:
         """Check that float32, the dtype of networks, represents the numbers of all formats; ValueError otherwise."""
         formats = [module.table.out for module in self.model.modules() if isinstance(module, PiecewiseLinear)]
-        for policy in self.rules.values():
+        for policy in self._policies:
             formats += [*(mac.o for mac in policy.macs if mac), *(cast.fmt for cast in policy.casts if cast.fmt)]
         for fmt in formats:
             check_holds(torch.float32, fmt)
@@ -344,12 +361,15 @@ class Run:
         """Return the context of a step or test; its random words depend on the parts only."""
         if not self.plan.emulate:
             return _Plain()
-        return emulate(self.rules, seed=mix(self.plan.seed, *parts) >> 1)
+        rules = self.schedule[max(epoch for epoch in self.schedule if epoch <= len(self.epochs))]
+        return emulate(rules, seed=mix(self.plan.seed, *parts) >> 1)
 
     def _by_torch(self) -> bool:
         """Return True if a sum may be in torch's own arithmetic, whose order depends on threads."""
         if self.conversion is None:
-            return "*" not in self.rules or any(None in policy.macs for policy in self.rules.values())
+            return any("*" not in rules for rules in self.schedule.values()) or any(
+                None in policy.macs for policy in self._policies
+            )
         swapped = [swap.policy for swap in self.conversion.swapped if swap.policy]
         return bool(self.conversion.left) or any(None in policy.macs for policy in swapped)
 
