@@ -145,8 +145,8 @@ def _lowest(figures: Figures) -> Table:
         cells: dict[str, Any] = {"network": network, "published network": name}
         cells |= {"FP32, published": PUBLISHED_FP32[network], "FP32": reference}
         for way, theirs in zip(WAYS, published, strict=True):
-            ladder = [(f"e6m{one}", float_case(6, one, way, network=network)) for one in MANTISSAS]
-            cells |= {f"{way}, published": theirs, way: lowest(figures, ladder, reference)}
+            floats = [(f"e6m{one}", float_case(6, one, way, network=network)) for one in MANTISSAS]
+            cells |= {f"{way}, published": theirs, way: lowest(figures, floats, reference)}
         rows.append(cells)
     notes = [
         "Format with 6 exponent bits and the fewest mantissa bits whose mean accuracy is within one point of FP32, of "
