@@ -61,10 +61,7 @@ def _check(name, operands, cast, dtype, monkeypatch):
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("text", FORMATS)
 def test_elementwise_kernel_equals_torch_path(text, rounding, monkeypatch):
-    try:
-        cast = Cast.parse(f"{text}.{rounding}")
-    except ValueError:
-        pytest.skip("no such cast")
+    cast = Cast.parse(f"{text}.{rounding}")
     narrow = 2.0 ** (cast.fmt.emin + cast.fmt.man // 2)
     for scale in (1.0, narrow):
         x, y = _numbers(300, 0, scale), _numbers(300, 1, scale)

@@ -3,6 +3,7 @@
 import functools
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -108,7 +109,7 @@ class Cast:
     def _of(cls, words: list[str]) -> "Cast":
         """Make a cast from the words of its text: format and rounding, and its other parts in any order."""
         rest: list[str] = []
-        parts: dict[str, Sparsity | Scaling] = {}
+        parts: dict[str, Any] = {}
         for word in words:
             scale = Scaling.parse(word.removeprefix("scale=")) if word.startswith("scale=") else None
             found = scale or Sparsity.parse(word)
@@ -126,7 +127,7 @@ class Cast:
         if match := _ROUNDED.fullmatch(text):
             fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
             source = match["source"] and parse_source(match["source"])
-        return cls(None if fmt is None else parse(fmt), rounding, text != joined, source or None, **parts)  # type: ignore[arg-type]
+        return cls(None if fmt is None else parse(fmt), rounding, text != joined, source or None, **parts)
 
     @property
     def plain(self) -> bool:
