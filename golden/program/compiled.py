@@ -115,7 +115,7 @@ def _number_runs(module: GraphModule) -> None:
 
 def next_run() -> Tensor:
     """Return the number of a new run; stands in graphs for `Program.calls`."""
-    raise NotImplementedError
+    raise NotImplementedError  # `_Run` computes it
 
 
 class _GraphSite(Site):
