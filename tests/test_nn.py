@@ -804,12 +804,15 @@ def test_operators_pass_opcheck_of_torch(policy):
     key, text = torch.tensor(5), str(nn.Policy.parse(policy))
     x, w, bias = (one.requires_grad_() for one in (normal(3, 4), normal(5, 4), normal(5)))
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(functional._MATMUL.operator, (x, w, bias, key, text, "", False), test_utils=checks)
-    given = (normal(3, 5), x.detach(), w.detach(), key, text, "", False, [True, False, True])
+    torch.library.opcheck(
+        functional._MATMUL.operator, (x, w, bias, key, None, None, text, "", False), test_utils=checks
+    )
+    given = (normal(3, 5), x.detach(), w.detach(), key, None, text, "", False, [True, False, True])
     torch.library.opcheck(functional._GRADIENTS_OF_MATMUL.operator, given, test_utils=checks)
     images, kernels = normal(2, 4, 6, 5), normal(6, 2, 3, 2)
-    parts = (key, text, "", [2, 1, 1, 2, 2])
-    torch.library.opcheck(functional._CONVOLUTION.operator, (images, kernels, normal(6), *parts), test_utils=checks)
+    parts = (key, None, text, "", [2, 1, 1, 2, 2])
+    forward = (images, kernels, normal(6), key, None, *parts[1:])
+    torch.library.opcheck(functional._CONVOLUTION.operator, forward, test_utils=checks)
     given = (normal(2, 6, 2, 3), images, kernels, *parts, [True, True, True])
     torch.library.opcheck(functional._GRADIENTS_OF_CONVOLUTION.operator, given, test_utils=checks)
 

@@ -18,6 +18,8 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
     queries are scaled before. Masks, softmax and dropout are those of torch, and so are the names of parameters.
     """
 
+    products = (False, False, False, True, True, False)
+
     def forward(
         self,
         query: Tensor,
@@ -48,11 +50,11 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         if self.add_zero_attn:
             k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
             mask = None if mask is None else F.pad(mask, (0, 1))
-        scores = bmm(q * math.sqrt(1.0 / self.head_dim), k.mT, self.use(q))
+        scores = bmm(q * math.sqrt(1.0 / self.head_dim), k.mT, self.use(q, 3))
         weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
         dropped = F.dropout(weights, self.dropout) if self.training and self.dropout else weights
-        heads = bmm(dropped, v, self.use(v))
-        sums = linear(heads.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, self.use(heads))
+        heads = bmm(dropped, v, self.use(v, 4))
+        sums = linear(heads.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, self.use(heads, 5))
         result = sums.transpose(0, 1) if batched and not self.batch_first else sums if batched else sums.squeeze(0)
         if not need_weights:
             return result, None
@@ -73,7 +75,10 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         else:
             parts = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
         biases = [None] * 3 if self.in_proj_bias is None else list(self.in_proj_bias.chunk(3))
-        return [linear(x, weight, bias, self.use(x)) for x, weight, bias in zip((q, k, v), parts, biases, strict=True)]
+        return [
+            linear(x, weight, bias, self.use(x, number))
+            for number, (x, weight, bias) in enumerate(zip((q, k, v), parts, biases, strict=True))
+        ]
 
     def _mask(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, batched: bool

@@ -18,6 +18,7 @@ from halfulp.golden.values import decode, decoded, encode
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import MacSpec
 
+from .amax import ROLES, Delay, delayed_amax_of_gradient
 from .cast import Cast, check_holds, check_real, real
 from .counts import PRUNED, note
 from .draw import mix
@@ -30,11 +31,19 @@ _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gra
 
 
 class Use(NamedTuple):
-    """Arguments of torch operators for one use of a layer: policy as text, key of the random words, layer name."""
+    """Arguments of torch operators for one use of a layer: policy as text, key of the random words, layer name.
+
+    ``delay`` has the histories of scaled operands.
+    """
 
     policy: str
     key: Tensor | None = None
     layer: str = ""
+    delay: Delay | None = None
+
+    def amax(self, x: Tensor, w: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return the delayed amax of the operands and the history of the gradient, as operators take them."""
+        return (None, None) if self.delay is None else self.delay.forward(x.detach(), w.detach())
 
 
 @dataclass(frozen=True)
@@ -49,13 +58,15 @@ class Call:
     key: int
     layer: str
     paired: bool
+    amax: Tensor | None = None
+    """Largest magnitudes of histories, in the order of `ROLES`."""
     factors: dict[tuple[str, str], Tensor] = field(default_factory=dict)
     """Factors of scaled operands, by phase and operand, in shapes that broadcast to the result or its images."""
 
     @classmethod
-    def of(cls, policy: str, key: Tensor | None, layer: str, paired: bool = False) -> "Call":
+    def of(cls, policy: str, key: Tensor | None, amax: Tensor | None, layer: str, paired: bool = False) -> "Call":
         """Make a call from the arguments of an operator."""
-        return cls(policy_of(policy), 0 if key is None else int(key), layer, paired)
+        return cls(policy_of(policy), 0 if key is None else int(key), layer, paired, amax)
 
     def key_of(self, role: str) -> int:
         """Return the key of the random words of a role."""
@@ -205,7 +216,12 @@ class Operand:
             return values if of_sums is None else divided(values, of_sums), None
         if scale is None or not formats:
             return values, None
-        factor = scale.factor(values, formats, summed)
+        delayed = None
+        if scale.history:
+            if self._call.amax is None:
+                raise RuntimeError("delayed scaling needs the histories of a layer or of golden.emulate")
+            delayed = self._call.amax[ROLES.index(self._role)]
+        factor = scale.factor(values, formats, summed, delayed)
         return divided(values, factor), factor
 
 
@@ -225,10 +241,18 @@ def check_one(mac: MacSpec) -> int:
 
 
 def _matmul(
-    x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, layer: str, paired: bool
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    key: Tensor | None,
+    amax: Tensor | None,
+    history: Tensor | None,
+    policy: str,
+    layer: str,
+    paired: bool,
 ) -> Tensor:
-    """Compute x @ w.mT + bias for shapes (..., n, k), (..., m, k) and (m,)."""
-    call = Call.of(policy, key, layer, paired)
+    """Compute x @ w.mT + bias for shapes (..., n, k), (..., m, k) and (m,); ``history`` is for the gradient."""
+    call = Call.of(policy, key, amax, layer, paired)
     a = call.operand("x", x).codes("forward", "a", (-1,), (-1,))
     b = call.operand("w", w).codes("forward", "b", (-1,), (-1,), turned)
     return call.product("forward", a, b.mT, x.dtype, call.start(bias)).contiguous()
@@ -240,9 +264,17 @@ def turned(factors: Tensor) -> Tensor:
 
 
 def _matmul_gradients(
-    gradient: Tensor, x: Tensor, w: Tensor, key: Tensor | None, policy: str, layer: str, paired: bool, needs: list[bool]
+    gradient: Tensor,
+    x: Tensor,
+    w: Tensor,
+    key: Tensor | None,
+    amax: Tensor | None,
+    policy: str,
+    layer: str,
+    paired: bool,
+    needs: list[bool],
 ) -> list[Tensor]:
-    call = Call.of(policy, key, layer, paired)
+    call = Call.of(policy, key, amax, layer, paired)
     behind = call.operand("gradient", gradient)
 
     def of_input() -> Tensor:
@@ -285,21 +317,25 @@ def _gradients(
 
 
 def _with_gradients(run: Callable[..., Tensor], shape: Callable[..., Any], run_gradients: Callable[..., Any]) -> Any:
-    """Make a torch operator with arguments x, weights, bias, key and others, and the operator of its gradients."""
+    """Make a torch operator of x, weights, bias, key, amax, history and others, and the operator of its gradients."""
 
     def shapes(gradient: Tensor, x: Tensor, w: Tensor, *parts: Any) -> list[Tensor]:
         wanted = (x.shape, w.shape, w.shape[:1])
         return [x.new_empty(shape if needed else 0) for shape, needed in zip(wanted, parts[-1], strict=True)]
 
     def save(ctx: Any, inputs: Any, output: Tensor) -> None:
-        x, w, _, key, *ctx.parts = inputs
-        ctx.save_for_backward(x, w, key)
+        # Later uses change the history before the backward pass, which torch refuses for saved tensors.
+        x, w, _, key, amax, ctx.history, *ctx.parts = inputs
+        ctx.save_for_backward(x, w, key, amax)
 
     def backward(ctx: Any, gradient: Tensor) -> Any:
         needs = list(ctx.needs_input_grad[:3])
-        found = of_gradients(gradient, *ctx.saved_tensors, *ctx.parts, needs)
+        x, w, key, amax = ctx.saved_tensors
+        if ctx.history is not None:
+            amax = torch.cat([amax[:2], delayed_amax_of_gradient(ctx.history, gradient.detach()).reshape(1)])
+        found = of_gradients(gradient, x, w, key, amax, *ctx.parts, needs)
         given = (one if needed else None for needed, one in zip(needs, found, strict=True))
-        return *given, None, *[None] * len(ctx.parts)
+        return *given, *[None] * (3 + len(ctx.parts))
 
     of_gradients = gradients(run_gradients, shapes)
     return differentiable(run, shape, save, backward), of_gradients
@@ -371,10 +407,18 @@ def spread_places(stride: Sequence[int], before: Sequence[int], count: Sequence[
 
 
 def _convolution(
-    x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, layer: str, geometry: list[int]
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    key: Tensor | None,
+    amax: Tensor | None,
+    history: Tensor | None,
+    policy: str,
+    layer: str,
+    geometry: list[int],
 ) -> Tensor:
-    """Convolve padded images as matrix products (im2col)."""
-    call = Call.of(policy, key, layer)
+    """Convolve padded images as matrix products (im2col); ``history`` is for the gradient."""
+    call = Call.of(policy, key, amax, layer)
     stride, dilation, groups = _geometry(geometry)
     m, rest = w.shape[0], _rest(x, 0)
     codes = call.operand("x", x).codes("forward", "a", (1,), rest, groups=groups)
@@ -411,12 +455,13 @@ def _convolution_gradients(
     x: Tensor,
     w: Tensor,
     key: Tensor | None,
+    amax: Tensor | None,
     policy: str,
     layer: str,
     geometry: list[int],
     needs: list[bool],
 ) -> list[Tensor]:
-    call = Call.of(policy, key, layer)
+    call = Call.of(policy, key, amax, layer)
     stride, dilation, groups = _geometry(geometry)
     behind = call.operand("gradient", gradient)
     m, c, *kernel = w.shape
@@ -475,7 +520,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, use: Use) -> Tensor:
         )
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     given = None if bias is None else bias.to(dtype)
-    sums: Tensor = _MATMUL(rows, weight.to(dtype), given, use.key, use.policy, use.layer, False)
+    w = weight.to(dtype)
+    sums: Tensor = _MATMUL(rows, w, given, use.key, *use.amax(rows, w), use.policy, use.layer, False)
     return sums.reshape(*x.shape[:-1], weight.shape[0])
 
 
@@ -497,7 +543,7 @@ def bmm(a: Tensor, b: Tensor, use: Use) -> Tensor:
             f"batches of shapes {tuple(a.shape[:-2])} and {tuple(b.shape[:-2])} do not broadcast"
         ) from error
     x, w = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
-    product: Tensor = _MATMUL(x, w.mT, None, use.key, use.policy, use.layer, True)
+    product: Tensor = _MATMUL(x, w.mT, None, use.key, *use.amax(x, w), use.policy, use.layer, True)
     return product
 
 
@@ -532,7 +578,8 @@ def conv2d(
         )
     given = None if bias is None else bias.to(dtype)
     geometry = [*stride, *dilation, groups]
-    found: Tensor = _CONVOLUTION(images, weight.to(dtype), given, use.key, use.policy, use.layer, geometry)
+    w = weight.to(dtype)
+    found: Tensor = _CONVOLUTION(images, w, given, use.key, *use.amax(images, w), use.policy, use.layer, geometry)
     return found if x.dim() == 4 else found.squeeze(0)
 
 

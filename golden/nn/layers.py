@@ -1,5 +1,6 @@
 """Torch layers that compute in the arithmetic of a policy."""
 
+import itertools
 import warnings
 from typing import Any, Self
 
@@ -8,21 +9,27 @@ from torch import Tensor, nn
 
 from halfulp.hdl.specs import MacSpec
 
+from .amax import ROLES, Delay
 from .cast import Cast, check_real
 from .draw import CONTINUE, REPEAT, STATE, check_seed, fresh_state
 from .functional import Use, bmm, conv2d, linear, padded, quantize
 from .operator import random_key
 from .policy import PROGRAM, Policy
 
+HISTORY = "amax_history"
+"""Buffer of a layer with delayed scaling: histories by product of the layer and by operand."""
+
 
 class Stateful(nn.Module):
-    """Module that rounds; with stochastic rounding, a buffer holds the state of its random words.
+    """Module that rounds, with a state in buffers.
 
-    The state is a seed and the number of uses, so that a run restored from `state_dict` continues with the same random
-    words. Loading a state dict without it, such as one of torch's own layer, does not change the state.
+    With stochastic rounding the state is a seed and the number of uses, so that a run restored from `state_dict`
+    continues with the same random words; with delayed scaling, the histories of operands. Loading a state dict without
+    it, such as one of torch's own layer, does not change the state.
     """
 
     rounding_state: Tensor
+    amax_history: Tensor
     evaluation = REPEAT
     """Random words in evaluation: one of `draw.EVALUATIONS`."""
 
@@ -50,15 +57,16 @@ class Stateful(nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any, **named: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *others, **named)
         _, _, missing_keys, unexpected_keys, _ = others
-        if prefix + STATE in missing_keys:
-            missing_keys.remove(prefix + STATE)
-        if prefix + STATE in unexpected_keys:
-            unexpected_keys.remove(prefix + STATE)
-            warnings.warn(
-                f"halfulp: {STATE} in a state dict is ignored, because the layers have no stochastic rounding",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        for name, needs in ((STATE, "stochastic rounding"), (HISTORY, "delayed scaling")):
+            if prefix + name in missing_keys:
+                missing_keys.remove(prefix + name)
+            if prefix + name in unexpected_keys:
+                unexpected_keys.remove(prefix + name)
+                warnings.warn(
+                    f"halfulp: {name} in a state dict is ignored, because the layers have no {needs}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
 
 class Computed(Stateful):
@@ -77,6 +85,8 @@ class Computed(Stateful):
     policy: Policy
     layer = ""
     """Name of the layer in messages."""
+    products: tuple[bool, ...] = (False,)
+    """Products of a call, in order; True for those of two activations."""
     called = False
     """True after the first call."""
 
@@ -97,10 +107,20 @@ class Computed(Stateful):
         # torch.compile cannot trace a policy, but takes a text and a bool.
         self._text, self._plain = str(self.policy), self.policy.plain
         self._set_state(self.policy.stochastic, seed)
+        self._lengths = [self.policy.histories(paired) for paired in self.products]
+        before = self._buffers.pop(HISTORY, None)
+        if longest := max(itertools.chain(*self._lengths)):
+            kept = torch.zeros(len(self.products), len(ROLES), longest, dtype=torch.int64)
+            self.register_buffer(HISTORY, kept if before is None or before.shape != kept.shape else before)
 
-    def use(self, x: Tensor) -> Use:
-        """Return the arguments of one use of the layer on a tensor, and advance its state."""
-        return Use(self._text, self.next_key(x), self.layer)
+    def use(self, x: Tensor, number: int = 0) -> Use:
+        """Return the arguments of the use of the layer on a tensor for one of its products, and advance its state."""
+        delay = None
+        if HISTORY in self._buffers:
+            rows = zip(self.amax_history[number].unbind(), self._lengths[number], strict=True)
+            x_row, w_row, gradient_row = (row[:length] if length else None for row, length in rows)
+            delay = Delay((x_row, w_row, gradient_row), self.training)
+        return Use(self._text, self.next_key(x), self.layer, delay)
 
     def extra_repr(self) -> str:
         """Return the text of the layer in a printed model."""
@@ -144,6 +164,8 @@ class Bmm(Computed):
 
     The policy's ``input_gradient`` is for ``a``, its ``weight_gradient`` for ``b``.
     """
+
+    products = (True,)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Compute the product."""

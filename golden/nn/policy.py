@@ -249,6 +249,15 @@ class Policy:
         """Roundings of weights, activations, gradients and bias."""
         return self.weights, self.activations, self.gradients, self.bias
 
+    def histories(self, paired: bool) -> tuple[int, int, int]:
+        """Return the lengths of the histories of activations, weights and gradients; 0 without delayed scaling.
+
+        ``paired`` products have activations in place of weights.
+        """
+        casts = (self.activations, self.activations if paired else self.weights, self.gradients)
+        x, w, gradient = (0 if cast.scale is None else cast.scale.history for cast in casts)
+        return x, w, gradient
+
     @property
     def plain(self) -> bool:
         """True if a layer computes in torch's own arithmetic."""

@@ -18,9 +18,12 @@ from halfulp.hdl.formats import BF16, FP16, RN, Fixed, Format
 
 PER = ("tensor", "channel")
 KINDS = ("pow2", "real")
-_PART = re.compile(r"(?P<kind>pow2|real)|(?P<current>current)|margin(?P<margin>-?[0-9]+)")
+_PART = re.compile(r"(?P<kind>pow2|real)|(?P<current>current)|delayed(?P<history>[0-9]*)|margin(?P<margin>-?[0-9]+)")
 
 _NARROW = {torch.float16: FP16, torch.bfloat16: BF16}
+
+HISTORY = 1024
+"""Default length of histories, that of Transformer Engine."""
 
 LOW, HIGH = -126, 127
 """Exponents of the normal numbers of binary32, the range of factors."""
@@ -40,6 +43,9 @@ class Scaling:
         ``pow2``: powers of two. ``real``: numbers of binary32.
     margin : int
         Power of two by which factors are larger, for sums that would overflow.
+    history : int
+        Delayed scaling: number of earlier uses of the operand whose largest magnitude gives the factor. 0: the factor
+        is that of the tensor itself.
 
     Raises
     ------
@@ -55,23 +61,33 @@ class Scaling:
     is that of `halfulp.golden.gemm` on these codes. Its start values are divided by both factors, and its result is
     multiplied by both: exactly with powers of two, and otherwise with one rounding to the type of the tensor.
 
-    ``str()`` gives a text such as ``tensor.pow2.current`` or ``channel.real.current.margin2``, which `Scaling.parse`
-    reads; ``current`` (the factor is that of the tensor itself) and ``pow2`` may be left out.
+    Delayed scaling is that of FP8 training recipes (Transformer Engine: ``amax_history_len=1024``, ``max``,
+    ``margin=0``; ``delayed1`` is its ``most_recent``). The first factor is 1, and elements that grow may exceed the
+    range: give the cast ``.sat``. A use adds amax to the history; see `halfulp.golden.nn.amax`.
+
+    ``str()`` gives a text such as ``tensor.pow2.current``, ``tensor.pow2.delayed16`` or
+    ``channel.real.current.margin2``, which `Scaling.parse` reads; ``current`` and ``pow2`` may be left out, and
+    ``delayed`` has a history of 1024 uses.
     """
 
     per: str = "tensor"
     kind: str = "pow2"
     margin: int = 0
+    history: int = 0
 
     def __post_init__(self) -> None:
         for name, value, known in (("per", self.per, PER), ("kind", self.kind, KINDS)):
             if value not in known:
                 raise ValueError(f"{name} of a scale must be {' or '.join(known)}, not {value!r}")
         check_int("margin of a scale", self.margin, LOW, HIGH)
+        check_int("history of a scale", self.history, 0, 1 << 20)
+        if self.history and self.per != "tensor":
+            raise ValueError(f"delayed scaling has one factor for a tensor; use tensor.{self.kind}.delayed")
 
     def __str__(self) -> str:
         margin = f".margin{self.margin}" if self.margin else ""
-        return f"{self.per}.{self.kind}.current{margin}"
+        length = "" if self.history == HISTORY else self.history
+        return f"{self.per}.{self.kind}.{f'delayed{length}' if self.history else 'current'}{margin}"
 
     @classmethod
     def parse(cls, text: str) -> "Scaling":
@@ -81,21 +97,30 @@ class Scaling:
         for part in parts:
             match = _PART.fullmatch(part)
             name = match and match.lastgroup
-            if not match or name is None or name in found:
+            value: Any = match and name and match[name]
+            if name in ("current", "history"):
+                # A digit must follow, or nothing: delayed0 would be no history.
+                name, value = "history", 0 if name == "current" else int(value or HISTORY) or None
+            if name is None or name in found or value is None:
                 raise ValueError(
-                    f"invalid scale {text!r}: expected tensor or channel, then pow2 or real, current, and margin2, for "
-                    "example"
+                    f"invalid scale {text!r}: expected tensor or channel, then pow2 or real, current or delayed16, and "
+                    "margin2, for example"
                 )
-            found[name] = int(match[name]) if name == "margin" else match[name]
-        found.pop("current", None)
+            found[name] = int(value) if name == "margin" else value
         return cls(per, **found)
 
-    def factor(self, values: Tensor, formats: Iterable[Format], summed: Sequence[int]) -> Tensor:
+    def factor(
+        self, values: Tensor, formats: Iterable[Format], summed: Sequence[int], delayed: Tensor | None = None
+    ) -> Tensor:
         """Return the factors of a tensor for the formats to which it is rounded, as float64 with its dimensions.
 
-        ``summed`` are the dimensions that have one factor in scaling by channel.
+        ``summed`` are the dimensions that have one factor in scaling by channel; ``delayed`` is the largest magnitude
+        of a history.
         """
-        amax = largest_magnitude(values, range(values.dim()) if self.per == "tensor" else summed)
+        if delayed is not None:
+            amax = delayed.to(values.device).reshape([1] * values.dim())
+        else:
+            amax = largest_magnitude(values, range(values.dim()) if self.per == "tensor" else summed)
         limit = min(map(_largest, formats))
         factor = _power_of_two(amax, limit) if self.kind == "pow2" else _number(amax, limit)
         factor = torch.ldexp(factor, torch.tensor(self.margin, device=values.device))

@@ -40,6 +40,8 @@ class Backend(Program):
     def __init__(self, policy: Any, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
         super().__init__(policy, strict=strict, seed=seed, values=values)
         self.stochastic = any(_is_stochastic(one) for one in self.policies.values())
+        if any(any(one.histories(False)) for one in self.policies.values()):
+            raise ValueError("compiled programs have no histories for delayed scaling; use golden.emulate, or current")
 
     def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         """Compile a graph of torch.compile."""

@@ -234,9 +234,11 @@ class Dispatch(TorchDispatchMode):
         started, place = time.perf_counter(), self.place()
         found = func(*args, **kwargs)
         result = next((one for one in tree_leaves(found) if is_real(one) and one.numel()), None)
-        if result is not None:
+        arithmetic = next((one for one in args if isinstance(one, str) and one), None)
+        # Operators without arithmetic read the state of a layer.
+        if result is not None and arithmetic is not None:
             where = {"module": place.module, "source": place.source, "phase": self.phase(), "operation": base}
-            where |= {"kind": PRODUCT, "arithmetic": next(one for one in args if isinstance(one, str) and one)}
+            where |= {"kind": PRODUCT, "arithmetic": arithmetic}
             counts = {"macs": _layer_macs(base, args, result), "elements": result.numel()}
             self.owner.record(where, counts, result, time.perf_counter() - started)
         return found

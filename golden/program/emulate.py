@@ -5,7 +5,8 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,10 +16,12 @@ from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
 from torch.nn.modules import module as hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.weak import WeakIdKeyDictionary
 
+from halfulp.golden.nn.amax import ROLES, delayed
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.policy import Policy
-from halfulp.golden.nn.recompute import repeats
+from halfulp.golden.nn.recompute import of_use, repeats
 from halfulp.golden.nn.swap import Rules
 from halfulp.golden.nn.update import lacks_update, warn_of_update
 
@@ -67,11 +70,18 @@ class emulate(Program, contextlib.ContextDecorator):
     part is rounded. Data movement, comparisons, random numbers and conversions between types of torch stay as they are.
     Attention and recurrent cells run as separate operations, without fused kernels and oneDNN. Other threads are not
     emulated.
+
+    Delayed scaling has a history for each operand of each product in the call of a module, and outside of modules for
+    each line of the program and operation. Modules in evaluation mode, and code outside of modules without gradients,
+    do not change histories. They belong to the context, which a training run therefore enters for each step again;
+    `state_dict` has them for checkpoints.
     """
 
     def __init__(self, policy: Rules, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
         super().__init__(policy, strict=strict, seed=seed, values=values)
         self._local = threading.local()
+        self._histories: dict[str, Tensor] = {}
+        self._roots: Any = WeakIdKeyDictionary()
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Decorate a function; TypeError for a generator or a coroutine, whose code runs after the call."""
@@ -97,6 +107,31 @@ class emulate(Program, contextlib.ContextDecorator):
         """Replace the policies, for later operations; `halfulp.golden.nn.Schedule` does so during a run."""
         self.policies = policies_of(policy)
 
+    def history(self, name: str, length: int) -> Tensor:
+        """Return the history of an operand, with a new length if the policy has another one."""
+        found = self._histories.get(name)
+        if found is None or len(found) != length:
+            before = torch.zeros(0, dtype=torch.int64) if found is None else found[:length]
+            found = self._histories[name] = torch.cat([before, before.new_zeros(length - len(before))])
+        return found
+
+    def name_of_root(self, module: nn.Module) -> str:
+        """Return a name of a model: its class, with a number for a second model of this class."""
+        if module not in self._roots:
+            kind = type(module).__name__
+            number = 1 + sum(type(one).__name__ == kind for one in self._roots)
+            self._roots[module] = kind if number == 1 else f"{kind}:{number}"
+        found: str = self._roots[module]
+        return found
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the histories of delayed scaling by operand, for a checkpoint."""
+        return {name: one.clone() for name, one in self._histories.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the histories."""
+        self._histories = {name: one.clone() for name, one in state.items()}
+
     def __enter__(self) -> Self:
         stacks = self._local.__dict__.setdefault("stacks", [])
         mode = self._local.__dict__.setdefault("mode", _Eager(self))
@@ -112,11 +147,24 @@ class emulate(Program, contextlib.ContextDecorator):
         self._local.stacks.pop().__exit__(*error)
 
 
+@dataclass
+class _Call:
+    """Running call of a module: its name, its mode, and the number of its products with delayed scaling."""
+
+    name: str
+    training: bool
+    products: int = 0
+
+
 class _Eager(Dispatch):
     """Dispatch of running code; the phase of an operation follows from autograd, optimisers and modules."""
 
+    owner: emulate
+
     def __init__(self, owner: emulate) -> None:
         super().__init__(owner)
+        self.calls: list[_Call] = []
+        self.root = ""
         self.modules: list[str] = []
         self.kinds: list[type] = []
         self.warned = False
@@ -136,13 +184,16 @@ class _Eager(Dispatch):
                 if not self.modules:
                     # A compiled module has the module itself as a part.
                     self.names = {id(one): name.replace("_orig_mod.", "") for name, one in module.named_modules()}
+                    self.root = self.owner.name_of_root(module)
                 self.modules.append(self.names.get(id(module), type(module).__name__))
                 self.kinds.append(type(module))
+                self.calls.append(_Call(f"{self.root}.{self.modules[-1]}", module.training))
 
         def leave(*_: Any) -> None:
             if threading.get_ident() == thread and self.modules:
                 self.modules.pop()
                 self.kinds.pop()
+                self.calls.pop()
 
         def begin(optimizer: Any, arguments: Any, named: Any) -> Any:
             if threading.get_ident() != thread:
@@ -182,7 +233,7 @@ class _Eager(Dispatch):
         finally:
             for handle in handles:
                 handle.remove()
-            self.modules, self.kinds, self.step = [], [], None
+            self.modules, self.kinds, self.calls, self.step = [], [], [], None
 
     def check_updates(self, optimizer: torch.optim.Optimizer) -> None:
         """Warn once of updates in the policies if the optimiser has none."""
@@ -243,8 +294,26 @@ class _Eager(Dispatch):
         self.note(place)
         key = mix(self.owner.seed, next(self.owner.calls), 1)
         return Site(
-            policy, base, self.phase(), place, self._node(), key, self.owner.record, self._is_weight, self.repeated
+            *(policy, base, self.phase(), place, self._node(), key),
+            *(self.owner.record, self._is_weight, self.repeated, self._delayed),
         )
+
+    def _delayed(self, site: Site, role: str, values: Tensor, length: int) -> Tensor:
+        """Return the delayed amax of an operand; its history is that of its number in the call of its module."""
+        place = site.place
+
+        def found() -> tuple[Tensor, str, bool]:
+            name, training = place.history, place.training
+            if not name and self.calls and site.node is None:
+                self.calls[-1].products += 1
+                name, training = f"{self.calls[-1].name} {self.calls[-1].products}", self.calls[-1].training
+            elif not name:
+                name, training = f"{place.source} {site.operation}", torch.is_grad_enabled()
+            return delayed(self.owner.history(f"{name} {role}", length), values, training), name, training
+
+        amax: Tensor
+        amax, place.history, place.training = found() if role == "gradient" else of_use(ROLES.index(role), found)
+        return amax
 
     def _is_weight(self, x: Tensor) -> bool:
         storage = x.untyped_storage()

@@ -254,8 +254,10 @@ def _matmul(site: Site, a: Tensor, b: Tensor, start: Tensor | None) -> Tensor:
     where = site.product(phase, macs)
     if swapped:
         begin = None if start is None else start.expand(*a.shape[:-1], b.shape[-1]).mT
-        return where.done(products.matmul(where.call, phase, b.mT, a.mT, roles, begin).mT)
-    return where.done(products.matmul(where.call, phase, a, b, roles, start))
+        call = where.call({roles[0]: b, roles[1]: a})
+        return where.done(products.matmul(call, phase, b.mT, a.mT, roles, begin).mT)
+    call = where.call({roles[0]: a, roles[1]: b})
+    return where.done(products.matmul(call, phase, a, b, roles, start))
 
 
 @handler("addmm", "baddbmm")
@@ -285,7 +287,7 @@ def _dot(site: Site, x: Tensor, y: Tensor) -> Any:
 def _convolution(site: Site, x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Any:
     shape = Geometry.of(w, geometry[:6])
     where = site.product("forward", 0)
-    found = products.convolution(x, w, bias, where.use, shape)
+    found = products.convolution(x, w, bias, where.use, where.amax({"x": x, "w": w}), shape)
     where.macs = shape.macs(x, w, found)
     return where.done(found)
 
@@ -301,7 +303,8 @@ def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bi
         asked = [place in places and needs[place] for place in range(3)]
         if any(asked):
             where = site.product(phase, macs * (asked[0] or asked[1]))
-            made = products.convolution_gradients(gradient, x, w, where.use, shape, asked)
+            amax = where.amax({"x": x, "w": w, "gradient": gradient})
+            made = products.convolution_gradients(gradient, x, w, where.use, amax, shape, asked)
             where.done(next(one for one in made if one is not None))
             found = [old if new is None else new for old, new in zip(found, made, strict=True)]
     return tuple(found)

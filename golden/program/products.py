@@ -105,16 +105,17 @@ class Geometry:
         return turned_kernels(by_group).flatten(0, 1)
 
 
-def convolution(x: Tensor, w: Tensor, bias: Tensor | None, use: Use, geometry: Geometry) -> Tensor:
+def convolution(x: Tensor, w: Tensor, bias: Tensor | None, use: Use, amax: Tensor | None, geometry: Geometry) -> Tensor:
     """Convolve images, as `halfulp.golden.nn.Conv2d` does, in any number of dimensions."""
-    return functional._convolution(*geometry.prepared(x, w), bias, use.key, use.policy, use.layer, geometry.plain)
+    x, w = geometry.prepared(x, w)
+    return functional._convolution(x, w, bias, use.key, amax, None, use.policy, use.layer, geometry.plain)
 
 
 def convolution_gradients(
-    gradient: Tensor, x: Tensor, w: Tensor, use: Use, geometry: Geometry, needs: list[bool]
+    gradient: Tensor, x: Tensor, w: Tensor, use: Use, amax: Tensor | None, geometry: Geometry, needs: list[bool]
 ) -> list[Tensor | None]:
     """Compute the gradients of images, kernels and bias; None where they are not needed."""
-    parts = (*geometry.prepared(x, w), use.key, use.policy, use.layer, geometry.plain, needs)
+    parts = (*geometry.prepared(x, w), use.key, amax, use.policy, use.layer, geometry.plain, needs)
     found = functional._convolution_gradients(gradient, *parts)
     return [
         geometry.input_gradient(found[0], x, w) if needs[0] else None,

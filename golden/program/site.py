@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
+from halfulp.golden.nn.amax import ROLES
 from halfulp.golden.nn.cast import DTYPES, Cast
 from halfulp.golden.nn.counts import PRUNED
 from halfulp.golden.nn.draw import mix
@@ -45,6 +46,14 @@ class Place:
     """Numbers by `address` of the two factors of a product; in its gradients the other operand is the gradient."""
     weight: int | None = None
     """Index of the factor that is a parameter, if one is."""
+    history: str = ""
+    """Name of the histories of its operands."""
+    amax: dict[str, Tensor] = field(default_factory=dict)
+    """Largest magnitudes of the histories of operands by role."""
+    training: bool = True
+    """False if the histories do not change."""
+    backward_pass: int = -1
+    """Number of the backward pass whose gradient is in ``amax``."""
 
 
 @dataclass
@@ -58,10 +67,27 @@ class Product:
     pruned: int = field(default_factory=lambda: PRUNED.total)
     """Number of elements that masks had made zero before the product."""
 
-    @property
-    def call(self) -> Call:
-        """Arithmetic of the product, for `halfulp.golden.nn.functional`."""
-        return Call(self.site.policy, self.site.place.key, self.site.place.module, self.site.paired)
+    def call(self, operands: Mapping[str, Tensor]) -> Call:
+        """Return the arithmetic of the product of operands by role, for `halfulp.golden.nn.functional`."""
+        place, policy = self.site.place, self.site.policy
+        return Call(policy, place.key, place.module, self.site.paired, self.amax(operands))
+
+    def amax(self, operands: Mapping[str, Tensor]) -> Tensor | None:
+        """Return the delayed amax of operands by role; None without delayed scaling.
+
+        A backward pass has those of the forward one, and for the gradient one of its own.
+        """
+        lengths = dict(zip(ROLES, self.site.policy.histories(self.site.paired), strict=True))
+        if not any(lengths.values()):
+            return None
+        place, known = self.site.place, self.site.place.amax
+        if "gradient" in operands and place.backward_pass != (task := torch._C._current_graph_task_id()):
+            place.backward_pass = task
+            known.pop("gradient", None)
+        for role, values in operands.items():
+            if lengths[role] and role not in known and self.site.delay is not None:
+                known[role] = self.site.delay(self.site, role, values, lengths[role])
+        return torch.stack([known.get(role, torch.zeros((), dtype=torch.float64)) for role in ROLES])
 
     @property
     def use(self) -> Use:
@@ -101,6 +127,8 @@ class Site:
         True for a tensor of parameters.
     repeated : dict
         Addresses of results in recomputed regions, with the index of each that is a factor of a product.
+    delay : callable
+        Returns the largest magnitude of the history of an operand from site, role, operand and length, and adds its.
     """
 
     policy: Policy
@@ -112,6 +140,7 @@ class Site:
     record: Callable[..., None]
     weights: Callable[[Tensor], bool]
     repeated: dict[int, int | None]
+    delay: Callable[["Site", str, Tensor, int], Tensor] | None = None
     paired: bool = False
     used: int = 0
 

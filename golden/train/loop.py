@@ -206,6 +206,7 @@ class Run:
         self.seconds = 0.0
         self.losses: list[float] = []
         self.epochs: list[Epoch] = []
+        self.histories: dict[str, Tensor] = {}
 
     @property
     def _policies(self) -> list[Policy]:
@@ -259,6 +260,7 @@ class Run:
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": None if self.scaler is None else self.scaler.state_dict(),
                 "updates": [update.state_dict() for update in self.updates],
+                "histories": self.histories,
                 "counts": self.counts and self.counts.record,
             },
             written,
@@ -282,6 +284,7 @@ class Run:
             update.load_state_dict(saved)
         self.step, self.seconds, self.losses = state["step"], state["seconds"], state["losses"]
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        self.histories = state["histories"]
 
     def train(
         self,
@@ -353,7 +356,7 @@ class Run:
         else:
             self.scaler.step(self.optimizer, step)
         if isinstance(emulation, emulate):
-            self.report = emulation.report()
+            self.report, self.histories = emulation.report(), emulation.state_dict()
         self.losses.append(loss.item())
         self.step += 1
 
@@ -362,7 +365,9 @@ class Run:
         if not self.plan.emulate:
             return _Plain()
         rules = self.schedule[max(epoch for epoch in self.schedule if epoch <= len(self.epochs))]
-        return emulate(rules, seed=mix(self.plan.seed, *parts) >> 1)
+        found = emulate(rules, seed=mix(self.plan.seed, *parts) >> 1)
+        found.load_state_dict(self.histories)
+        return found
 
     def _by_torch(self) -> bool:
         """Return True if a sum may be in torch's own arithmetic, whose order depends on threads."""
