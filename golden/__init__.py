@@ -35,10 +35,13 @@ from .dot import dot
 from .exact import Carried, Comparison
 from .fma import fma
 from .gemm import gemm
+from .join import join
 from .mac import mac, mac_sequence
 from .mul import mul
+from .partmac import partmac, partmac_sequence
 from .program import emulate
 from .quire import quire, quire_sequence
+from .split import split
 from .stochastic import sru
 from .values import decode, encode
 
@@ -56,13 +59,17 @@ __all__ = [
     "encode",
     "fma",
     "gemm",
+    "join",
     "mac",
     "mac_sequence",
     "mul",
     "nn",
+    "partmac",
+    "partmac_sequence",
     "pwl",
     "quire",
     "quire_sequence",
     "random",
+    "split",
     "sru",
 ]

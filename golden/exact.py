@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
-from halfulp.hdl.formats import RD, RN, Fixed, Format, Rounding
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec, QuireSpec, SumSpec
+from halfulp.hdl.formats import RD, RN, Compound, Fixed, Format, Rounding
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from halfulp.hdl.specs.segments import Segments
 
 
@@ -110,11 +110,24 @@ def fma(x: int, y: int, z: int, /, *, a: Format, b: Format, c: Format, **result:
 def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> int:
     """Return the code of start + x * y; parameters are those of `MacSpec`."""
     spec = MacSpec(**parameters)
+    spec.check_one_step()
     term = _product(_decode(x, spec.a), _decode(y, spec.b))
     if (o := spec.product) is not None:
         code = _encode(term, o=o, rounding=spec.product_rounding, saturate=spec.saturate, random=random_product)
         term = _decode(code, o)
     return _step(spec, term, start, random)
+
+
+def partmac(x: int, y: int, step: int, start: int, /, **parameters: Any) -> int:
+    """Return the code of start + x_i * y_j for the pair ``step`` of parts; parameters are those of `mac`."""
+    words = {name: parameters.pop(name) for name in ("random", "random_product") if name in parameters}
+    spec = PartMacSpec(**parameters)
+    i, j = spec.pairs[min(step, len(spec.pairs) - 1)]
+    x, y = (
+        fmt.codes_of(code)[place] if isinstance(fmt, Compound) else code
+        for fmt, code, place in ((spec.a, x, i), (spec.b, y, j))
+    )
+    return mac(x, y, start, **words, **spec.of_parts.parameters)
 
 
 def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> int:
@@ -173,6 +186,29 @@ def dot(
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of x in ``o``."""
     return _encode(_decode(x, a), **result)
+
+
+def split(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
+    """Return the code of x in the compound format ``o``."""
+    return _encode(_decode(x, a), **result)
+
+
+def join(
+    x: int,
+    /,
+    *,
+    a: Compound,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: Sequence[int] | None = None,
+) -> int:
+    """Return the code in ``o`` of the sum of the parts of x, rounded after each addition."""
+    *parts, total = (_decode(part, a.part) for part in a.codes_of(x))
+    for part, word in zip(reversed(parts), random or [0] * len(parts), strict=True):
+        code = _encode(_sum(part, total, rounding), o=o, rounding=rounding, saturate=saturate, random=word)
+        total = _decode(code, o)
+    return code
 
 
 class Carried(NamedTuple):

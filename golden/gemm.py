@@ -17,6 +17,7 @@ from . import kernels, slices
 from .check import check_devices, check_int, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
+from .parts import by_parts
 from .philox import philox_words
 from .random import Seeds, jump, of_stream, seeds, states_of
 from .sequence import Accumulator
@@ -90,6 +91,9 @@ def gemm(
     A sum adds its products in ascending k; each step is that of `mac`. An exact accumulator is rounded once, after the
     last step, with the random word of that step. A sum of no products is its start value.
 
+    A product of compound numbers takes a step for each pair of their parts, in the order of `MacSpec.pairs`. In the
+    shapes of random words, in ``step`` and in a ``tiling``, k counts these steps.
+
     Each element has a source of its own. The elements, in row-major order and with batches included, have the seeds
     ``source.seeds(count, seed)``. If product and sum are both stochastic, an element with seed s has the two sources of
     ``source.seeds(2, s)``: the first gives the words of the sum, the second those of the product, as in `Mac`.
@@ -123,7 +127,9 @@ def gemm(
         raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
     check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
-    shape, k = _shape(a, b), a.shape[-1]
+    shape = _shape(a, b)
+    spec, a, b = by_parts(spec, a, b)
+    k = a.shape[-1]
     check_int("step", step, 0, (1 << 32) - 1)
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
     if tiling is not None:

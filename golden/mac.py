@@ -49,6 +49,7 @@ def mac(
         rounding=rounding,
         saturate=saturate,
     )
+    spec.check_one_step()
     return step(spec, _term, start=start, random=random, x=x, y=y, random_product=random_product)
 
 
@@ -66,6 +67,7 @@ def mac_sequence(
 ) -> Tensor:
     """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `mac`."""
     spec = MacSpec.of(**parameters)
+    spec.check_one_step()
     return steps(spec, _term, load, clear, start=start, random=random, x=x, y=y, random_product=random_product)
 
 

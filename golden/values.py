@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP32, FP64, RN, Format, Rounding, parse
+from halfulp.hdl.formats import EXACT, FP32, FP64, RD, RN, Compound, Format, Rounding, parse
 from halfulp.hdl.specs import ConvertSpec, ValueRange
+from halfulp.hdl.specs.mac import part_of
 
 from .check import check_devices, codes_of, random_of
 from .convert import TABLE_WIDTH, convert, converted
 from .kernels import elements
+from .parts import code_of, parts_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -51,13 +53,19 @@ def encode(
         check_devices(values=values, random=random)
         return encoded(values, fmt, rounding, random_of("random", random, rounding), saturate)
     real = values.to(torch.float64)
+    if isinstance(fmt, Compound) and rounding == EXACT:
+        raise ValueError(f"rounding to {fmt} must not be exact; use rn or another mode")
     if not values.dtype.is_floating_point and bool((real.abs() >= INTEGERS).any()):
         raise ValueError("values must be integers below 2^53 in magnitude, so that float64 represents them exactly")
+    if isinstance(fmt, Compound):
+        return encoded(real, fmt, rounding, random_of("random", random, rounding), saturate)
     return convert(real.view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate)
 
 
 def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
     """Encode as `encode`, without its checks: values are floating point, random words are in range."""
+    if isinstance(fmt, Compound):
+        return _split(values, fmt, rounding, random, saturate)
     # Kernels take float32 and float64; float32 holds all narrower dtypes.
     values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
     source = FP32 if values.dtype == torch.float32 else FP64
@@ -66,6 +74,35 @@ def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | No
         return found
     spec = ConvertSpec(a=FP64, o=fmt, rounding=rounding, saturate=saturate)
     return converted(values.to(torch.float64).view(torch.int64), spec, random)
+
+
+def _split(values: Tensor, fmt: Compound, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
+    """Round numbers and their remainders to the parts of a compound format, which are +0 after specials.
+
+    Remainders are exact in the type of the numbers, or else so large that every other part saturates.
+    """
+    dtype = values.dtype if values.dtype == torch.float32 and _in_float32(fmt.part) else torch.float64
+    rest, ended, parts = values.to(dtype), torch.zeros_like(values, dtype=torch.bool), []
+    for _ in range(fmt.parts - 1):
+        code = encoded(rest, fmt.part, fmt.leading(rounding), None, saturate)
+        parts.append(torch.where(ended, 0, code))
+        rest = rest - decoded(code, fmt.part, dtype)
+        if rounding == RD:
+            rest = torch.where(rest == 0, -0.0, rest)
+        ended = ended | ~rest.isfinite()
+        rest = torch.where(ended, 0.0, rest)
+    parts.append(torch.where(ended, 0, encoded(rest, fmt.part, rounding, random, saturate)))
+    return code_of(torch.stack(torch.broadcast_tensors(*parts), -1), fmt)
+
+
+@functools.lru_cache(maxsize=64)
+def _in_float32(fmt: Format) -> bool:
+    """Return True if float32 represents every number of a format."""
+    try:
+        ValueRange.of(fmt).check_fits(FP32, f"number of {fmt}")
+    except ValueError:
+        return False
+    return True
 
 
 def _tensor(values: "ArrayLike") -> Tensor:
@@ -89,11 +126,15 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     ------
     TypeError, ValueError
         If ``codes`` holds no codes of the format, or float64 does not represent every number of the format.
+
+    Notes
+    -----
+    Parts of a compound number are added from the smallest one up. The sum of parts that `encode` gives is exact.
     """
     fmt = parse(fmt)
     codes = codes_of("codes", codes, fmt.width)
     try:
-        ValueRange.of(fmt).check_fits(FP64, f"number of {fmt}")
+        ValueRange.of(part_of(fmt)).check_fits(FP64, f"number of {fmt}")
     except ValueError:
         raise ValueError(
             f"float64 cannot hold every number of {fmt}; Format.decode converts single codes to fractions"
@@ -105,6 +146,9 @@ def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
     """Decode as `decode`, without its checks, to a dtype that represents all numbers of the format."""
     if fmt == FP32 and dtype == torch.float32:
         return codes.to(torch.int32).view(dtype)
+    if isinstance(fmt, Compound):
+        first, *later = (decoded(part, fmt.part, torch.float64) for part in reversed(parts_of(codes, fmt).unbind(-1)))
+        return sum(later, first).to(dtype)
     if fmt.width <= TABLE_WIDTH and codes.numel() > 1 << fmt.width:
         return _numbers(fmt, dtype, codes.device).index_select(0, codes.reshape(-1)).reshape(codes.shape)
     return converted(codes, ConvertSpec(a=fmt, o=FP64), None).view(torch.float64).to(dtype)

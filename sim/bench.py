@@ -248,7 +248,7 @@ def run_and_compare(
 def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
     """Run chained steps from reset through the compiled loop; one failure may cause the next ones."""
     failed, failures = run_and_compare(unit, loop, steps, SHOWN, watch, chained=True)
-    return Check("compiled loop", "chain", len(steps["a"]), failed, failures)
+    return Check("compiled loop", "chain", len(steps["load"]), failed, failures)
 
 
 def _check(unit: Any, outcome: Outcome, codes: Columns, want: Columns) -> Check:

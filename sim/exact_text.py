@@ -12,6 +12,7 @@ from halfulp.hdl.formats import Format, decimal_text
 from halfulp.hdl.specs.segments import Segments
 
 from .ports import STATE, Port, Ports
+from .reference import compound_of
 
 Number = Fraction | float
 
@@ -47,8 +48,8 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     """Format the exact result of a unit before rounding, with its expression."""
     formats = Ports.of(unit.inputs).formats
     values = {name: fmt.decode(codes[name]) for name, fmt in formats.items()}
-    if "less" in unit.outputs or "o0" in unit.outputs:
-        # The operands of comparisons and of lane-wise rounding are the exact results.
+    if "less" in unit.outputs or "o0" in unit.outputs or any(compound_of(unit, names) for names in unit.arguments):
+        # Operands of comparisons and of lane-wise rounding are the exact results; sums of parts have several.
         return ""
     if "table" in unit.parameters:
         table: Segments = unit.parameters["table"]

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.hdl.formats import Compound
+
 from .ports import STATE, Codes, Columns, is_random
 
 CHUNK = 1 << 17
@@ -37,16 +39,19 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
     import torch
 
     from halfulp import golden
+    from halfulp.golden.parts import parts_of
 
     name = row_of(unit).name + ("_sequence" if chained else "")
     length = max(len(column) for column in codes.values())
     given = {**codes, **own_words(unit, length)}
     tensors = {port: torch.tensor(column.view(np.int64)) for port, column in given.items()}
     state = [port for port in unit.inputs if port in STATE] if chained else []
-    operands = [_stacked(tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
+    operands = [_operand(unit, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
     words = {name: _stacked(tensors, names) for name, names in words_of(unit).items()}
     results = getattr(golden, name)(*operands, **words, **unit.parameters)
     fields = results if isinstance(results, tuple) else (results,)
+    if isinstance(fmt := getattr(unit.spec, "o", None), Compound):
+        fields = (parts_of(results, fmt),)
     # A vector result has one port per element.
     columns = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
     return {
@@ -75,6 +80,20 @@ def words_of(unit: Any) -> dict[str, Any]:
     ports = list(unit.words)
     numbered = [port for port in ports if port[-1].isdigit()]
     return {"random": numbered} if numbered else {port: port for port in ports}
+
+
+def compound_of(unit: Any, names: str | list[str]) -> Compound | None:
+    """Return the format of an operand whose parts are ports of the unit; None for other operands."""
+    fmt = None if isinstance(names, str) else unit.spec.operands.get(names[0][:1])
+    return fmt if isinstance(fmt, Compound) else None
+
+
+def _operand(unit: Any, tensors: dict[str, Any], names: str | list[str]) -> Any:
+    """Return an operand of the golden function."""
+    from halfulp.golden.parts import code_of
+
+    stacked, fmt = _stacked(tensors, names), compound_of(unit, names)
+    return stacked if fmt is None else code_of(stacked, fmt)
 
 
 def _stacked(tensors: dict[str, Any], names: str | list[str]) -> Any:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from halfulp.hdl.formats import Compound
 from halfulp.tools.paths import write_whole
 
 from .exact_text import line, shown
@@ -211,15 +212,21 @@ def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
     """Compute the results of one vector with the exact model, by port."""
     from halfulp.golden import exact
 
-    from .reference import operands_of, row_of, words_of
+    from .reference import compound_of, operands_of, row_of, words_of
 
     def given(names: str | list[str]) -> Any:
         return codes[names] if isinstance(names, str) else [codes[name] for name in names]
 
-    operands = [given(names) for names in operands_of(unit)]
+    def operand(names: str | list[str]) -> Any:
+        fmt = compound_of(unit, names)
+        return given(names) if fmt is None else fmt.code_of(given(names))
+
+    operands = [operand(names) for names in operands_of(unit)]
     words = {name: given(names) for name, names in words_of(unit).items()}
     answer = getattr(exact, row_of(unit).name)(*operands, **words, **unit.parameters)
     fields = answer if isinstance(answer, tuple) else (answer,)
+    if isinstance(fmt := getattr(unit.spec, "o", None), Compound):
+        fields = (fmt.codes_of(answer),)
     fields = tuple(code for field in fields for code in (field if isinstance(field, list) else [field]))
     return {name: int(value) for name, value in zip(unit.outputs, fields, strict=True)}
 

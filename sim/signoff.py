@@ -41,8 +41,9 @@ FORMATS = {
     "posit": ("posit4", "posit8", "posit16", "posit32"),
     "takum": ("takum4", "takum8", "takum16", "takum32"),
     "codebook": ("nf4",),
+    "compound": (),
 }
-"""Representative operand formats of each family, in order of width."""
+"""Representative operand formats of each family, in order of width; compound ones are sums of two floats."""
 
 MIXED = "mixed"
 """Name for units with formats of several families."""

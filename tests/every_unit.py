@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-import halfulp
 from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.rounding import EXACT
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
@@ -15,7 +14,8 @@ from halfulp.sim.bench import result_formats
 from halfulp.sim.corner_segments import corner_cases
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Codes, Ports
-from halfulp.sim.reference import operands_of, reference, words_of
+from halfulp.sim.reference import reference
+from halfulp.sim.report import exact_codes
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import random_words, sampled
 from halfulp.units.catalogue import component
@@ -110,27 +110,18 @@ def text(unit: Any, codes: dict[str, Codes], at: int, port: str, expected: int, 
 
 def exact_mismatches(spec: UnitSpec, *, most_bits: int = 16, count: int = 1 << 12) -> tuple[int, list[str]]:
     """Compare the golden model of a description with exact fractions."""
-    unit, description = component(spec), halfulp.unit(spec.text)
+    unit = component(spec)
     checks, failed = 0, []
     for codes in vectors(unit, most_bits, count):
         size = max(map(len, codes.values()))
         columns = {name: np.broadcast_to(column, size).tolist() for name, column in codes.items()}
-        expected = list(reference(unit, codes).items())
-        operands = [_rows(columns, names) for names in operands_of(unit)]
-        words = {name: _rows(columns, names) for name, names in words_of(unit).items()}
+        expected = reference(unit, codes)
         for at in range(size):
-            given = {name: row[at] for name, row in words.items()}
-            results = description.exact(*(row[at] for row in operands), **given)
-            results = results if isinstance(results, tuple) else (results,)
+            results = exact_codes(unit, {name: column[at] for name, column in columns.items()})
             checks += 1
             failed += [
-                text(unit, codes, at, port, result, column[at])
-                for (port, column), result in zip(expected, results, strict=True)
-                if int(column[at]) != result
+                text(unit, codes, at, port, result, expected[port][at])
+                for port, result in results.items()
+                if int(expected[port][at]) != result
             ]
     return checks, failed
-
-
-def _rows(columns: dict[str, list[int]], names: str | list[str]) -> Any:
-    """Return the codes of one operand per vector, or of several operands together."""
-    return columns[names] if isinstance(names, str) else list(zip(*(columns[name] for name in names), strict=True))

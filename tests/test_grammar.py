@@ -28,7 +28,7 @@ def described(unit: str) -> list[UnitSpec]:
         if number % 3 == 1 and rounding.bits > 1 and unit != "sru":
             given["random"] = Plateau(min(rounding.bits, 16))
         found.append(cls.filled(fmt, **given))
-        if number % 2 and unit not in ("mac", "accumulate", "sru"):
+        if number % 2 and unit not in ("mac", "partmac", "accumulate", "sru", "split"):
             other = next(others)
             if unit == "quire" and other.decode(0) != 0:
                 other = next(others)

@@ -10,11 +10,14 @@ from .compare import Compare
 from .convert import Convert
 from .dot import Dot
 from .fma import Fma
+from .join import Join
 from .mac import Mac
 from .mul import Mul
+from .partmac import PartMac
 from .quire import Quire
+from .split import Split
 from .stochastic import StochasticRounder
 from .stream import Streamed
 
-__all__ = ["Accumulate", "Add", "Build", "Compare", "Convert", "Dot", "Fma", "Mac"]
-__all__ += ["Mul", "PiecewiseLinear", "Quire", "StochasticRounder", "Streamed", "Unit"]
+__all__ = ["Accumulate", "Add", "Build", "Compare", "Convert", "Dot", "Fma", "Join", "Mac"]
+__all__ += ["Mul", "PartMac", "PiecewiseLinear", "Quire", "Split", "StochasticRounder", "Streamed", "Unit"]

@@ -12,6 +12,7 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline, stage_places
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
+from halfulp.hdl.specs.mac import part_of
 
 from .base import Unit
 
@@ -25,7 +26,7 @@ def sums(spec: AccumulatorSpec) -> list[Sum]:
         return []
     factors: tuple[Format, ...] = (spec.a,)
     if isinstance(spec, MacSpec):
-        factors = (spec.a, spec.b) if spec.product is None else (spec.product,)
+        factors = (part_of(spec.a), part_of(spec.b)) if spec.product is None else (spec.product,)
     return [Sum((factors, (spec.acc,)), spec.acc, spec.rounding)]
 
 
@@ -50,7 +51,7 @@ class Accumulating(Unit):
     TERM_BOUNDARIES: Sequence[str] = ()
 
     def __init__(
-        self, spec: AccumulatorSpec, *, operands: dict[str, Format], controls: Sequence[str] = (), **more: Any
+        self, spec: AccumulatorSpec, *, operands: dict[str, Any], controls: Sequence[str] = (), **more: Any
     ) -> None:
         exact = ("placed", "read", "normalised", "packed") if spec.quire else ()
         self.BOUNDARIES = (*self.TERM_BOUNDARIES, *exact)

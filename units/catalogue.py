@@ -12,9 +12,12 @@ from .compare import Compare
 from .convert import Convert
 from .dot import Dot
 from .fma import Fma
+from .join import Join
 from .mac import Mac
 from .mul import Mul
+from .partmac import PartMac
 from .quire import Quire
+from .split import Split
 from .stochastic import StochasticRounder
 
 
@@ -48,7 +51,7 @@ class Row:
 
 
 _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot)
-_UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare)
+_UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

@@ -8,6 +8,7 @@ from halfulp.hdl.formats import EXACT, Format, Rounding
 from halfulp.hdl.number import Number, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, MacSpec
+from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling
@@ -70,18 +71,21 @@ class Mac(Accumulating):
         spec = MacSpec.of(
             a=a, b=b, acc=acc, o=o, carry=carry, product=product, product_rounding=product_rounding, **options
         )
+        spec.check_one_step()
         super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """Return the product, rounded if ``product`` is given."""
-        return product_term(self, m, pipe, travelling)
+        return product_term(self, m, pipe, travelling, Value.cast(self.a), Value.cast(self.b))
 
 
-def product_term(unit: Any, m: Module, pipe: Pipeline, travelling: Any) -> tuple[Number, Any]:
-    """Return the product of the operands of a multiply-accumulate and the values delayed alongside it."""
+def product_term(
+    unit: Any, m: Module, pipe: Pipeline, travelling: Any, a_code: Value, b_code: Value
+) -> tuple[Number, Any]:
+    """Return the product of two factors in a multiply-accumulate and the values delayed alongside it."""
     spec = unit.spec
-    a = unpack(m, Value.cast(unit.a), spec.a, "a")
-    b = unpack(m, Value.cast(unit.b), spec.b, "b")
+    a = unpack(m, a_code, part_of(spec.a), "a")
+    b = unpack(m, b_code, part_of(spec.b), "b")
     word = unit.word(m, "random_product")
     a, b, word, *travelling = pipe.stage("unpacked", a, b, word, *travelling)
     product = multiply(m, a, b, dsp=unit.build.dsp, to=None if spec.product or spec.quire else spec.o)

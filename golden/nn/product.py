@@ -7,6 +7,7 @@ from torch import Tensor
 
 from halfulp.golden.gemm import computed, split_states
 from halfulp.golden.kernels import Matrices, Patches, Words, gathered
+from halfulp.golden.parts import by_parts
 from halfulp.hdl.specs import MacSpec
 
 from .draw import states
@@ -43,6 +44,7 @@ def product(
     ValueError
         If the device is unknown or cannot compute the product.
     """
+    mac, a, b = by_parts(mac, a, b)
     if device is not None:
         if device not in _DEVICES:
             raise ValueError(f"unknown device {device}; import halfulp.fpga.kernel.layers first")

@@ -2,12 +2,13 @@
 
 from .base import Format
 from .codebook import Codebook
+from .compound import Compound
 from .fixed import Fixed
 from .floating import Float
 from .posit import Posit
 from .takum import Takum
 
-__all__ = ["FAMILIES", "Codebook", "Fixed", "Float", "Posit", "Takum"]
+__all__ = ["FAMILIES", "Codebook", "Compound", "Fixed", "Float", "Posit", "Takum"]
 
-FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook)
+FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Compound)
 """All families, in display order."""

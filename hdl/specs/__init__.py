@@ -2,9 +2,10 @@
 
 from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
 from .build import Build
+from .compound import JoinSpec, SplitSpec
 from .dot import DotSpec
 from .grammar import TextError
-from .mac import AccumulatorSpec, MacSpec, QuireSpec, SumSpec
+from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from .piecewise import PwlSpec
 from .quire import Quire
 from .ranges import ValueRange
@@ -13,5 +14,5 @@ from .tiling import Tiling
 from .unit import UNITS, UnitSpec
 
 __all__ = ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DotSpec"]
-__all__ += ["FmaSpec", "MacSpec", "MulSpec", "PwlSpec", "Quire", "QuireSpec", "RounderSpec"]
-__all__ += ["SumSpec", "TextError", "Tiling", "UnitSpec", "ValueRange"]
+__all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "Quire", "QuireSpec"]
+__all__ += ["RounderSpec", "SplitSpec", "SumSpec", "TextError", "Tiling", "UnitSpec", "ValueRange"]

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, Rounding
 
 from .quire import CARRY_BITS, MAX_CARRY, Quire
@@ -139,7 +140,12 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     If product and sum both round stochastically, each has its own source of the kind ``random``. Examples of texts:
     ``mac e5m2*e5m2+e6m5.sr10@lfsr16``, ``mac e5m2*e5m2=e5m2.rz+e6m5.rn.sat``, ``mac posit8*posit8+exact=posit8.rn``;
     the name ``mac`` is optional.
+
+    The product of two compound numbers takes a step for each of the `pairs` of their parts. Its steps add products of
+    parts, so an infinite operand makes a NaN with a part that is zero.
     """
+
+    COMPOUND = ("a", "b")
 
     a: Format
     b: Format
@@ -172,7 +178,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     @property
     def _products(self) -> ValueRange:
-        return ValueRange.of(self.a) * ValueRange.of(self.b)
+        return ValueRange.of(part_of(self.a)) * ValueRange.of(part_of(self.b))
 
     @property
     def terms(self) -> ValueRange:
@@ -182,6 +188,66 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     @property
     def term_name(self) -> str:
         return "a product"
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Parts of ``a`` and ``b`` that each step of a product multiplies, in ascending significance.
+
+        Parts count from 0, the largest. Products with i + j beyond the last part are omitted: they are below the last
+        place of the others (Henry, Tang and Heinecke, ARITH 2019). Among equal i + j the smaller part of ``a`` is
+        first: for two parts low * high, high * low, high * high.
+        """
+        n, m = (fmt.parts if isinstance(fmt, Compound) else 1 for fmt in (self.a, self.b))
+        held = [(i, j) for i in range(n) for j in range(m) if i + j < max(n, m)]
+        return tuple(sorted(held, key=lambda pair: (-sum(pair), -pair[0])))
+
+    @property
+    def of_parts(self) -> "MacSpec":
+        """Multiply-accumulate of one step of a product."""
+        return MacSpec(**(vars(self) | {"a": part_of(self.a), "b": part_of(self.b)}))
+
+    def check_one_step(self) -> None:
+        """Raise ValueError if a product takes several steps, for units that compute it in one."""
+        if len(self.pairs) > 1:
+            raise ValueError(
+                f"a product of {self.a} and {self.b} takes {len(self.pairs)} steps; use the unit partmac, or "
+                f"{self.of_parts.formula} on their parts"
+            )
+
+
+def part_of(fmt: Format) -> Format:
+    """Return the format of the parts of a compound format; another format is its own part."""
+    return fmt.part if isinstance(fmt, Compound) else fmt
+
+
+def ports_of(name: str, fmt: Format) -> dict[str, Format]:
+    """Return the ports of an operand with their formats: one for each part of a compound format."""
+    return {f"{name}{place}": fmt.part for place in range(fmt.parts)} if isinstance(fmt, Compound) else {name: fmt}
+
+
+@dataclass(frozen=True)
+class PartMacSpec(MacSpec, form="partmac a*b[=product]+acc[=o]", summary="a * b of compound numbers, in steps"):
+    """Multiply-accumulate of compound numbers, one product of parts per step; fields as in `MacSpec`."""
+
+    def check(self) -> None:
+        super().check()
+        if len(self.pairs) == 1:
+            raise ValueError(f"{self.a} and {self.b} have one part; partmac needs a compound format, such as bf16x2")
+
+    @property
+    def step_bits(self) -> int:
+        """Width of the number of a step."""
+        return (len(self.pairs) - 1).bit_length()
+
+    @classmethod
+    def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        """Return True for the format of a part, which the short form takes."""
+        return Compound.is_part(fmt)
+
+    @classmethod
+    def filled(cls, a: Format, **given: Any) -> Self:
+        """Fill the short form, in which a float is the part of a sum of two."""
+        return super().filled(Compound.pair(a), **given)
 
 
 @dataclass(frozen=True)
@@ -210,7 +276,7 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True if code 0 of the format is zero, because sums start from it."""
-        return fmt.decode(0) == 0
+        return super().takes(fmt, rounding) and fmt.decode(0) == 0
 
     @property
     def terms(self) -> ValueRange:

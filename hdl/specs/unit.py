@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_bool
+from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
@@ -49,6 +50,8 @@ class UnitSpec:
 
     form: ClassVar[Form]
     SUMMARY: ClassVar[str] = ""
+    COMPOUND: ClassVar[tuple[str, ...]] = ()
+    """Fields that may have a compound format."""
 
     rounding: Rounding = RN
     saturate: bool = False
@@ -68,6 +71,12 @@ class UnitSpec:
         self.check()
         if "o" in self.__dataclass_fields__ and getattr(self, "o", None) is None:
             object.__setattr__(self, "o", self.default_result)
+        for item in fields(self):
+            fmt = getattr(self, item.name)
+            if isinstance(fmt, Compound) and item.name not in self.COMPOUND:
+                raise ValueError(
+                    f"{item.name} of {self.form.unit} must not be the compound format {fmt}; split and join convert it"
+                )
         check_bool("saturate", self.saturate, "unit")
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)
@@ -156,7 +165,7 @@ class UnitSpec:
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True if the unit accepts operands of a format, and a rounding if one is given."""
-        return True
+        return not isinstance(fmt, Compound)
 
     # The computation -------------------------------------------------------------------------------------------
 

@@ -184,6 +184,10 @@ class Model:
         if "subtract" in self.widths:
             axis = Axis("subtract", ("add", "subtract"))
             yield Alone(Group("subtract", (axis,)), (("subtract",),), (_flag,))
+        if "step" in self.widths:
+            last = len(self.unit.spec.pairs) - 1
+            axis = Axis("step", tuple(map(str, range(last + 1))))
+            yield Alone(Group("step", (axis,)), (("step",),), (partial(_step, last),))
         if self.unit.stateful:
             axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
             yield Alone(Group("load x clear", axes), (("load", "clear"),), (_flag, _flag))
@@ -257,6 +261,11 @@ class Model:
                 return self._mac(how)
             case "dot":
                 return self._dot(how)
+            case "split":
+                part, leading = spec.o.part, spec.o.leading(spec.rounding)
+                return [Stage("first part", (self._operand("a"),), part, leading, spec.saturate)]
+            case "join" if spec.a.parts == 2:
+                return [Stage("", (self._operand("a0"), self._operand("a1")), spec.o, **how)]
         return []
 
     def _mac(self, how: dict[str, Any]) -> list[Stage]:
@@ -300,8 +309,9 @@ class Model:
         else:
             for stage in self.stages:
                 last = stage is self.stages[-1]
-                word = codes.get("random" if last else "random_product")
-                result = outputs["o"] if last else result_of(stage, [stage.terms[0].make(codes)], word)
+                word = codes.get("random_product" if not last else "random0" if self.kind == "join" else "random")
+                word = word if stage.rounding.bits else None
+                result = next(iter(outputs.values())) if last else result_of(stage, [stage.terms[0].make(codes)], word)
                 yield stage, [term.make(codes) for term in stage.terms], word, result
 
     def _steps(self, codes: Tensors) -> Iterator[Event]:
@@ -349,6 +359,11 @@ def _carry(formats: Sequence[Format], columns: Sequence[Codes], outputs: Columns
 
 def _flag(codes: Codes) -> Places:
     return codes.astype(np.int64)
+
+
+def _step(last: int, codes: Codes) -> Places:
+    """Return the step of a product; larger numbers are the last one."""
+    return np.minimum(codes.astype(np.int64), last)
 
 
 def _relation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:

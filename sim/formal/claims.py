@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from halfulp.hdl.formats import parse
+from halfulp.hdl.formats import Compound, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
 from halfulp.sim.exact_text import line
 from halfulp.sim.implementation import Implementation, implementation, short
@@ -116,7 +116,8 @@ def claims(unit: str = "all", fmt: str | None = None, **options: Any) -> list[Cl
 
 def _of_text(asked: Implementation) -> list[Claim]:
     """Return the claims about a unit: those of the catalogue, and those about structures, which hold for all."""
-    known = [claim for claim in _claims(str(asked.spec.operands["a"])) if claim.asked.spec == asked.spec]
+    a = asked.spec.operands["a"]
+    known = [claim for claim in ([] if isinstance(a, Compound) else _claims(str(a))) if claim.asked.spec == asked.spec]
     # Different structures have different register stages, so only units without stages are comparable.
     plain = asked.with_build(pipeline=0)
     found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []

@@ -49,6 +49,7 @@ class Array(wiring.Component):
         build: Build,
     ) -> None:
         self.mac = MacSpec.parse(mac)
+        self.mac.check_one_step()
         if self.mac.words and self.mac.random is None:
             raise ValueError(
                 f"each multiply-accumulate of an array needs a random source of its own: give {self.mac} a source, "

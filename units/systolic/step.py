@@ -60,7 +60,7 @@ class Step(Unit):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pipe = self.start_pipeline(m)
-        term, (word,) = product_term(self, m, pipe, [self.word(m)])
+        term, (word,) = product_term(self, m, pipe, [self.word(m)], self.a, self.b)
         before = wire(m, Mux(self.first, 0, self.held), "before")
         step = self._rounded if self.spec.quire is None else self._exact
         m.d.comb += self.o.eq(step(m, pipe, term, before, word))

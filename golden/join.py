@@ -1,0 +1,42 @@
+"""Conversion of compound numbers to other formats."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.specs import JoinSpec
+
+from .check import check_devices, codes_of, random_of
+from .codec import rounded, unpack
+from .parts import parts_of
+from .raw import add, align
+from .round import window_of
+
+
+def join(
+    x: Tensor,
+    /,
+    *,
+    a: Format | str,
+    o: Format | str,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Add the parts of compound numbers, such as bf16x2 to fp32, from the smallest part up, rounding each sum.
+
+    ``random`` has a last dimension with a word for each addition. See `halfulp.golden` for the other parameters and
+    errors.
+    """
+    spec = JoinSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    check_devices(x=x, random=random)
+    words = random_of("random", random, spec.rounding)
+    parts = unpack(parts_of(codes_of("x", x, spec.a.width), spec.a), spec.a.part)
+    if words is not None and words.shape[-1:] != (spec.a.parts - 1,):
+        raise ValueError(f"random has shape {tuple(words.shape)}; the last size must be {spec.a.parts - 1}")
+    total = parts.at(-1)
+    for place in range(spec.a.parts - 1):
+        window = window_of(spec.o, spec.rounding, spec.sums_of(place))
+        exact = add(align(parts.at(-2 - place), total, window), spec.rounding)
+        codes = rounded(spec, exact, None if words is None else words[..., place])
+        total = unpack(codes, spec.o)
+    return codes

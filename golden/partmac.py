@@ -1,0 +1,89 @@
+"""Multiply-accumulate of compound numbers, one product of parts per step."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.specs import PartMacSpec
+from halfulp.hdl.specs.quire import CARRY_BITS
+
+from .check import codes_of, random_of
+from .codec import unpack
+from .mac import term_of
+from .parts import parts_of
+from .raw import Raw
+from .sequence import step as one_step
+from .sequence import steps
+
+
+def partmac(
+    x: Tensor,
+    y: Tensor,
+    step: Tensor | int,
+    start: Tensor,
+    /,
+    *,
+    a: Format | str,
+    b: Format | str,
+    acc: Format | str,
+    o: Format | str | None = None,
+    carry: int = CARRY_BITS,
+    product: Format | str | None = None,
+    product_rounding: Rounding | str = EXACT,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+    random_product: Tensor | None = None,
+) -> Tensor:
+    """Compute one step of a product of compound numbers: start + x_i * y_j, with the pair ``step`` of `MacSpec.pairs`.
+
+    A step beyond the last one is the last one. The other parameters are those of `mac`.
+    """
+    spec = PartMacSpec.of(
+        a=a,
+        b=b,
+        acc=acc,
+        o=o,
+        carry=carry,
+        product=product,
+        product_rounding=product_rounding,
+        rounding=rounding,
+        saturate=saturate,
+    )
+    given = torch.as_tensor(step, device=x.device)
+    return one_step(spec, _term, start=start, random=random, x=x, y=y, step=given, random_product=random_product)
+
+
+def partmac_sequence(
+    x: Tensor,
+    y: Tensor,
+    step: Tensor,
+    start: Tensor,
+    load: Tensor,
+    clear: Tensor,
+    /,
+    *,
+    random: Tensor | None = None,
+    random_product: Tensor | None = None,
+    **parameters: Any,
+) -> Tensor:
+    """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `partmac`."""
+    spec = PartMacSpec.of(**parameters)
+    columns = {"x": x, "y": y, "step": step, "random_product": random_product}
+    return steps(spec, _term, load, clear, start=start, random=random, **columns)
+
+
+def _term(spec: PartMacSpec, x: Tensor, y: Tensor, step: Tensor, random_product: Tensor | None) -> Raw:
+    word = random_of("random_product", random_product, spec.product_rounding)
+    places = torch.tensor(spec.pairs, device=x.device)
+    pair = places[codes_of("step", step, spec.step_bits).clamp(max=len(places) - 1)]
+    one, other = (
+        unpack(torch.take_along_dim(parts_of(codes_of(name, codes, fmt.width), fmt), place, -1).squeeze(-1), part)
+        for name, codes, fmt, part, place in (
+            ("x", x, spec.a, spec.of_parts.a, pair[..., :1]),
+            ("y", y, spec.b, spec.of_parts.b, pair[..., 1:]),
+        )
+    )
+    return term_of(spec, one, other, word)

@@ -1,0 +1,102 @@
+"""Descriptions of conversions to and from compound formats."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.compound import Compound
+from halfulp.hdl.formats.floating import Float
+from halfulp.hdl.formats.rounding import Rounding
+
+from .ranges import ValueRange
+from .unit import UnitSpec
+
+
+@dataclass(frozen=True)
+class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a sum"):
+    """Conversion of a float to the parts of a compound format, which are rounded as `Compound` says.
+
+    Parameters
+    ----------
+    a : Float
+        Format of the operand.
+    o : Compound
+        Format of the result.
+    """
+
+    COMPOUND = ("o",)
+
+    a: Float
+    o: Compound
+
+    def check(self) -> None:
+        for name, fmt, family in (("a", self.a, Float), ("o", self.o, Compound)):
+            if not isinstance(fmt, family):
+                raise TypeError(f"{name} of split must be a {family.family} format, not {fmt}")
+
+    @classmethod
+    def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        return isinstance(fmt, Float)
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        """Return the default result: two parts with the exponent and a third of the precision, bf16x2 for fp32."""
+        return {"o": lambda: Compound(Float(getattr(a, "exp", 8), max(a.precision // 3 - 1, 1)), 2)}
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Range of the operand's format."""
+        return ValueRange.of(self.a), f"number of {self.a}"
+
+
+@dataclass(frozen=True)
+class JoinSpec(UnitSpec, form="join a>o", summary="the parts of a sum to any format"):
+    """Sum of the parts of a compound number, from the smallest part up, rounded after each addition.
+
+    The sums of the parts of a number are exact in a float with the number's precision, so this order loses nothing; a
+    sum of two parts is rounded once in any case.
+
+    Parameters
+    ----------
+    a : Compound
+        Format of the operand.
+    o : Format
+        Format of the result.
+    """
+
+    COMPOUND = ("a",)
+
+    a: Compound
+    o: Format
+
+    def check(self) -> None:
+        if not isinstance(self.a, Compound):
+            raise TypeError(f"a of join must be a compound format, such as bf16x2, not {self.a}")
+
+    @classmethod
+    def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        """Return True for the format of a part, which the short form takes."""
+        return Compound.is_part(fmt)
+
+    @classmethod
+    def filled(cls, a: Format, **given: Any) -> Self:
+        """Fill the short form, in which a float is the part of a sum of two."""
+        a = Compound.pair(a)
+        return super().filled(a, **({"o": a.default_accumulator()} | given))
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Widths of the random words of an operation, one word per addition."""
+        return {f"random{place}": self.rounding.bits for place in range(self.a.parts - 1) if self.rounding.bits}
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Range of the sums before rounding."""
+        first, *later = [self.sums_of(place) for place in range(self.a.parts - 1)]
+        return later[-1] | first if later else first, f"sum of parts of {self.a}"
+
+    def sums_of(self, place: int) -> ValueRange:
+        """Return the range of the sums that addition ``place`` rounds."""
+        part = ValueRange.of(self.a.part)
+        return part + (ValueRange.of(self.o) if place else part)

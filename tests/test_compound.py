@@ -1,0 +1,280 @@
+"""Compound formats: parts, products by parts, and the units that split, join and multiply them."""
+
+import random
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import nn
+
+from halfulp import golden
+from halfulp.golden import exact
+from halfulp.golden.nn import Policy, convert
+from halfulp.golden.nn.product import product
+from halfulp.golden.raw import int64
+from halfulp.hdl.formats import BF16, FP32, Compound, Posit, Rounding, parse
+from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.specs import JoinSpec, MacSpec, PartMacSpec, SplitSpec, Tiling, UnitSpec
+from halfulp.sim.formal.claims import claims
+from halfulp.units.catalogue import component
+from halfulp.units.systolic import Grid
+from tests.every_unit import exact_mismatches, rounded, rtl_mismatches
+
+ROUNDINGS = [*map(Rounding, MODES), Rounding("sr", 3)]
+
+SUMS = [
+    "bf16x2*bf16x2+fp32.rn",
+    "bf16x3*bf16x3+fp32.rz",
+    "bf16*bf16x2+bf16.rn",
+    "e5m2x2*e4m3x3=fp16.rz+fp16.ru.sat",
+    "e4m3fnx3*e4m3fnx2+exact=fp32.rn",
+    "fp16x2*fxp4.4+posit16.rn",
+]
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+@pytest.mark.parametrize("text", ["bf16x2", "bf16x3", "e4m3fnx5", "fp16-ftzx2", "e3m4b9x8", "fp32x2"])
+def test_compound_text_round_trips(text):
+    fmt = parse(text)
+    assert str(fmt) == text
+    assert fmt == Compound(fmt.part, fmt.parts)
+    assert fmt.width == fmt.parts * fmt.part.width == sum(fmt.fields().values())
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "word"),
+    [
+        (lambda: parse("bf16x1"), ValueError, "parts"),
+        (lambda: parse("fp32x3"), ValueError, "96 bits"),
+        (lambda: parse("posit8x2"), ValueError, "unknown"),
+        (lambda: Compound(Posit(8), 2), TypeError, "Float"),
+        (lambda: UnitSpec.parse("mul bf16x2*bf16"), ValueError, "compound"),
+        (lambda: UnitSpec.parse("convert fp32>bf16x2"), ValueError, "split"),
+        (lambda: UnitSpec.parse("bf16*bf16+fp32x2"), ValueError, "compound"),
+        (lambda: UnitSpec.parse("split fp32>bf16"), ValueError, "compound"),
+        (lambda: UnitSpec.parse("split int8>bf16x2"), ValueError, "float"),
+        (lambda: UnitSpec.parse("join bf16>fp32"), ValueError, "compound"),
+        (lambda: UnitSpec.parse("partmac bf16*bf16+fp32"), ValueError, "one part"),
+        (lambda: UnitSpec.parse("split fp32>bf16x3.exact"), ValueError, "smallest"),
+        (lambda: component("bf16x2*bf16x2+fp32"), ValueError, "partmac"),
+        (lambda: Grid(mac="bf16x2*bf16x2+fp32.rn", n=2, m=2), ValueError, "3 steps"),
+        (lambda: golden.mac(*torch.zeros(3, 1, dtype=int), a="bf16x2", b="bf16", acc="fp32"), ValueError, "2 steps"),
+        (lambda: golden.encode([1.0], "bf16x2", "exact"), ValueError, "exact"),
+        (lambda: golden.join(torch.zeros(2, dtype=int), a="bf16x2", o="fp32", rounding="sr2"), ValueError, "random"),
+    ],
+)
+def test_compound_misuse_is_refused(make, kind, word):
+    with pytest.raises(kind, match=word):
+        make()
+
+
+def test_parts_match_repeated_casts_of_torch():
+    """bfloat16 casts of torch round to nearest, and differences in float32 are exact."""
+    words = torch.randint(-(1 << 31), 1 << 31, (1 << 14,), generator=torch.Generator().manual_seed(1))
+    values = words.to(torch.int32).view(torch.float32)
+    values = values[values.abs() < 3e38]
+    for parts in (2, 3):
+        rest, expected = values, 0
+        for _ in range(parts):
+            part = rest.bfloat16()
+            expected = (expected << 16) | (part.view(torch.int16).to(torch.int64) & 0xFFFF)
+            rest = rest - part.float()
+        assert torch.equal(golden.encode(values, f"bf16x{parts}"), expected)
+
+
+@pytest.mark.parametrize(
+    ("a", "o"),
+    [("fp32", "bf16x3"), ("e5m2", "e2m1x2"), ("e8m3", "fp16x2"), ("fp16", "e4m3fnuzx3"), ("e8m1", "e5m4-ftzx3")],
+)
+def test_split_matches_exact_remainders(a, o):
+    source, fmt, rng = parse(a), parse(o), random.Random(0)
+    ends = [
+        fmt.part.largest,
+        fmt.part.largest * Fraction(3, 2),
+        fmt.part.smallest / 2,
+        fmt.part.smallest * Fraction(5, 4),
+    ]
+    corners = [source.nan_code, source.infinity(False), source.infinity(True), 1, source.encode(Fraction(0)) | 1 << 7]
+    codes = [rng.getrandbits(source.width) for _ in range(60)] + [source.encode(end, "rz") for end in ends] + corners
+    for rounding in ROUNDINGS:
+        words = [rng.getrandbits(rounding.bits) if rounding.bits else 0 for _ in codes]
+        given = torch.tensor(words) if rounding.bits else None
+        for saturate in (False, True):
+            how = {"a": source, "o": fmt, "rounding": rounding, "saturate": saturate}
+            found = golden.split(torch.tensor(codes), random=given, **how).tolist()
+            for code, word, result in zip(codes, words, found, strict=True):
+                assert int64(exact.split(code, random=word, **how)) == result, (rounding, saturate, hex(code))
+
+
+@pytest.mark.parametrize("rounding", ["rz", "ru", "rd"])
+def test_split_rounds_sum_in_the_named_direction(rounding):
+    fmt, numbers = parse("e4m1x2"), [Fraction(step, 1 << 9) for step in range(-4000, 4000, 7)]
+    for number in numbers:
+        found = fmt.decode(fmt.encode(number, rounding))
+        least = number if rounding == "ru" or (rounding == "rz" and number < 0) else found
+        most = number if least is found else found
+        assert least <= most
+        assert abs(found - number) <= abs(number) / 8 + fmt.smallest
+
+
+def test_encode_keeps_precision_of_parts():
+    values = normal(4096)
+    for text, bits in (("bf16x2", 17), ("tf32x2", 23), ("bf16x3", 100)):
+        error = (golden.decode(golden.encode(values, text), text) - values).abs() / values.abs()
+        assert error.max() <= 2.0**-bits, text
+
+
+@pytest.mark.parametrize("text", ["bf16x2", "bf16x3", "e4m3x3"])
+def test_join_of_split_is_decode(text):
+    fmt = parse(text)
+    codes = golden.split(normal(512).view(torch.int32).to(torch.int64) & 0xFFFFFFFF, a=FP32, o=fmt)
+    joined = golden.join(codes, a=fmt, o=FP32)
+    assert torch.equal(golden.decode(joined, FP32), golden.decode(codes, fmt))
+
+
+def test_products_of_parts_are_in_ascending_significance():
+    assert MacSpec.parse("bf16x2*bf16x2+fp32").pairs == ((1, 0), (0, 1), (0, 0))
+    assert MacSpec.parse("bf16x3*bf16x3+fp32").pairs == ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0))
+    assert MacSpec.parse("bf16x3*bf16+fp32").pairs == ((2, 0), (1, 0), (0, 0))
+    assert MacSpec.parse("bf16*bf16+fp32").pairs == ((0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        *((text, "torch") for text in SUMS),
+        (SUMS[0], "native"),
+        *(pytest.param(text, "portable", marks=pytest.mark.slow) for text in SUMS),
+    ],
+)
+def test_gemm_adds_products_of_parts_in_order(text, kernel, monkeypatch):
+    monkeypatch.setenv("HALFULP_KERNEL", kernel)
+    spec = MacSpec.parse(text)
+    one = PartMacSpec(**vars(spec))
+    a, b = golden.encode(normal(2, 3), spec.a), golden.encode(normal(3, 2, 1)[..., 0], spec.b)
+    found = golden.gemm(a, b, text)
+    for row in range(2):
+        for column in range(2):
+            terms = [
+                spec.of_parts.a.decode(_part(spec.a, a[row, k], i))
+                * spec.of_parts.b.decode(_part(spec.b, b[k, column], j))
+                for k in range(3)
+                for i, j in spec.pairs
+            ]
+            if spec.quire is not None:
+                total = spec.o.encode(sum(terms), spec.rounding)
+            else:
+                total = 0
+                for k in range(3):
+                    for step in range(len(spec.pairs)):
+                        x, y = a[row, k].item(), b[k, column].item()
+                        total = exact.partmac(x, y, step, total, **one.parameters)
+            assert total == found[row, column].item()
+
+
+def _part(fmt, code, place):
+    return fmt.codes_of(code.item())[place] if isinstance(fmt, Compound) else code.item()
+
+
+def test_partmac_sequence_computes_gemm():
+    text = "bf16x2*bf16x2+fp32.rn"
+    spec = PartMacSpec.parse(f"partmac {text}")
+    a, b = golden.encode(normal(1, 50), spec.a), golden.encode(normal(50, 1), spec.b)
+    x, y = (operand.flatten().repeat_interleave(3) for operand in (a, b))
+    zero = torch.zeros_like(x)
+    sums = golden.partmac_sequence(x, y, torch.arange(3).repeat(50), zero, zero, zero, **spec.parameters)
+    assert sums[-1] == golden.gemm(a, b, text).item()
+
+
+def test_gemm_takes_words_for_each_product_of_parts():
+    a, b = normal(3, 4), normal(4, 5)
+    text, source = "bf16x2*bf16x2+bf16.sr8", "@lfsr16"
+    by_source = golden.gemm(a, b, text + source, seed=3)
+    assert not torch.equal(by_source, golden.gemm(a, b, text + source, seed=4))
+    given = torch.zeros(3, 5, 12, dtype=torch.int64)
+    truncated = golden.gemm(a, b, text, random=given)
+    assert not torch.equal(truncated, golden.gemm(a, b, text, random=given + 255))
+    with pytest.raises(ValueError, match="broadcast"):
+        golden.gemm(a, b, text, random=given[..., :4])
+    tiled = golden.gemm(a, b, text + source, tiling=Tiling(n=3, m=5))
+    assert torch.equal(tiled, golden.gemm(a, b, text + source))
+
+
+def test_gemm_error_shrinks_with_parts():
+    a, b = normal(32, 64), normal(64, 32)
+    reference = a.double() @ b.double()
+    limits = {"bf16": -8, "bf16x2": -16, "bf16x3": -20}
+    for text, limit in limits.items():
+        found = golden.decode(golden.gemm(a, b, f"{text}*{text}+fp32.rn"), FP32)
+        assert ((found - reference).norm() / reference.norm()).log2() < limit
+
+
+def test_converted_layer_and_emulation_multiply_by_parts():
+    text = "bf16x2*bf16x2+fp32.rn"
+    x, layer = normal(5, 16).requires_grad_(), nn.Linear(16, 7, bias=False)
+    spec = MacSpec.parse(text)
+    expected = golden.decode(golden.gemm(x.detach(), layer.weight.detach().T, spec), FP32).float()
+    assert torch.equal(convert(layer, text).model(x), expected)
+    with golden.emulate(f"{text}, elementwise=bf16.rn"):
+        found = layer(x)
+        found.sum().backward()
+    assert torch.equal(found, expected)
+    ones = golden.encode(torch.ones(5, 7), spec.a)
+    gradient = product(ones, golden.encode(layer.weight.detach(), spec.b), spec, key=0)
+    assert torch.equal(x.grad, golden.decode(gradient, FP32).float())
+    assert Policy.parse(str(Policy.parse(text))) == Policy.parse(text)
+
+
+def test_claims_of_units_of_parts_hold_for_structures():
+    kinds = {claim.kind for claim in claims("partmac e2m1x2*e2m1x2+e4m3.sr2")}
+    assert {"pipelined", "stalls", "lazy is eager", "DSP is LUT"} <= kinds
+
+
+TOYS = ("split e5m2>e2m1x2", "join e2m1x2>e3m2", "partmac e2m0x2*e2m0x2+e3m2")
+
+
+@pytest.mark.parametrize("text", TOYS)
+def test_golden_of_toy_unit_matches_exact(text):
+    spec = UnitSpec.parse(text)
+    for place, rounding in enumerate(ROUNDINGS):
+        checks, failed = exact_mismatches(rounded(spec, str(rounding), place % 2 == 1), most_bits=6, count=64)
+        assert not failed
+        assert checks
+
+
+@pytest.mark.parametrize("texts", [TOYS[:2], TOYS[2:]], ids=["conversions", "partmac"])
+def test_rtl_of_toy_unit_matches_golden(texts):
+    some = [rounded(UnitSpec.parse(text), mode) for text in texts for mode in ("rn", "sr3")]
+    checks, failed = rtl_mismatches(dict(zip(some, some, strict=True)), most_bits=12, count=1 << 12)
+    assert not failed
+    assert checks
+
+
+UNITS = ["split fp32>bf16x2", "split fp32>bf16x3", "split fp16>e2m1fnx3", "split fp16>e4m3fnuzx2"]
+UNITS += ["split e5m4>e4m1-ftzx3", "split e8m3>fp16x2", "split e8m1>e5m4x3", "split e5m2-ftz>e3m2x2"]
+UNITS += ["split fp64>fp32x2", "join bf16x2>fp32", "join bf16x3>fp32", "join e5m2x3>e4m3fn", "join e4m3fnx2>posit8"]
+UNITS += ["join e2m1x2>fxp4.4", "join e5m2-ftzx2>fp16", "partmac bf16x2*bf16x2+fp32", "partmac bf16x3*bf16x3+fp32"]
+UNITS += ["partmac e5m2x2*e4m3=fp16.rn+fp16", "partmac e5m2x2*e4m3x3+exact=fp32", "partmac e2m1*e2m1x3+e5m4"]
+UNITS += ["partmac e2m1fnx2*e3m2fnx2+posit8"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", UNITS)
+def test_unit_matches_golden_and_exact_in_all_modes(text):
+    spec = UnitSpec.parse(text)
+    every = [rounded(spec, str(mode), saturate) for mode in ROUNDINGS for saturate in (False, True)]
+    for one in every:
+        checks, failed = exact_mismatches(one, most_bits=8, count=400)
+        assert not failed
+        assert checks
+    checks, failed = rtl_mismatches(dict(zip(every, every, strict=True)), most_bits=12, count=1 << 13)
+    assert not failed
+    assert checks
+
+
+def test_default_formats_of_short_forms_are_bf16_and_fp32():
+    texts = [str(spec.filled(fmt)) for spec, fmt in ((SplitSpec, FP32), (JoinSpec, BF16), (PartMacSpec, BF16))]
+    assert texts == ["split fp32>bf16x2.rn", "join bf16x2>fp32.rn", "partmac bf16x2*bf16x2+fp32.rn"]

@@ -1,0 +1,85 @@
+"""Conversion of floats to compound formats."""
+
+from dataclasses import replace
+from typing import Unpack
+
+from amaranth.hdl import Const, Module, Mux, Value
+
+from halfulp.hdl import raw
+from halfulp.hdl.floating import unpack
+from halfulp.hdl.formats import Format
+from halfulp.hdl.number import pack, truncate
+from halfulp.hdl.specs import Build, SplitSpec
+from halfulp.hdl.wire import wire
+
+from .base import Options, Unit
+
+
+class Split(Unit):
+    """Conversion of a float to the parts of a compound format.
+
+    Formula
+    -------
+    ``o0 = round(a)``, ``o1 = round(a - o0)``, ``o2 = round(a - o0 - o1)``; the parts after an infinity or NaN are +0.
+
+    Parameters
+    ----------
+    a : Float or str
+        Operand format.
+    o : Compound or str
+        Result format, whose notes state the rounding of the parts.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
+
+    Members
+    -------
+    a : In(a)
+    o0, o1, ... : Out(o.part)
+        Parts, the largest first; also as the list ``o``.
+
+    Latency
+    -------
+    ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Henry, Tang and Heinecke, ARITH 2019.
+    """
+
+    SPEC = SplitSpec
+
+    def __init__(self, *, a: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
+        spec = SplitSpec.of(a=a, o=o, **options)
+        parts = [f"o{place}" for place in range(spec.o.parts)]
+        later = (boundary for place in range(spec.o.parts) for boundary in (f"truncated{place}", f"part{place}"))
+        self.BOUNDARIES = ("unpacked", *later)
+        super().__init__(spec, inputs={"a": spec.a}, outputs=dict.fromkeys(parts, spec.o.part), build=build)
+        self.o = [getattr(self, name) for name in parts]
+
+    def elaborate(self, platform: object) -> Module:
+        m, spec = Module(), self.spec
+        part, pipe = spec.o.part, self.start_pipeline(m)
+        rest, word = pipe.stage("unpacked", unpack(m, self.a.as_value(), spec.a, "a"), self.word(m))
+        # A remainder cancels all but its own bits, unless the part is the largest number and much less than the rest;
+        # then these bits are enough for the parts after it to be the largest too.
+        far = spec.o.parts.bit_length() + 2 if spec.a.emax > part.emax else 0
+        ended: Value = Const(0, 1)
+        codes: list[Value] = []
+        for place in range(spec.o.parts):
+            last = place == spec.o.parts - 1
+            mode = spec.rounding if last else spec.o.leading(spec.rounding)
+            ready = truncate(m, rest, part, mode)
+            ready, rest, word, ended, *codes = pipe.stage(f"truncated{place}", ready, rest, word, ended, *codes)
+            code = wire(m, pack(m, ready, part, mode, self.saturate, word if last else None), f"code{place}")
+            codes.append(Mux(ended, 0, code))
+            if not last:
+                taken = unpack(m, code, part, f"part{place}")
+                ended = wire(m, ended | rest.nan | rest.inf | taken.nan | taken.inf, f"ended{place}")
+                aligned = raw.align(m, rest, replace(taken, sign=~taken.sign), part.precision + far)
+                rest = raw.add(m, aligned, spec.rounding)
+            rest, word, ended, *codes = pipe.stage(f"part{place}", rest, word, ended, *codes)
+        for port, code in zip(self.o, codes, strict=True):
+            m.d.comb += port.as_value().eq(code)
+        return m
