@@ -1,6 +1,7 @@
 """Codes of compound numbers and of their parts, and products by parts."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -9,6 +10,8 @@ from halfulp.hdl.formats import Compound, Format
 from halfulp.hdl.specs import MacSpec
 
 from .kernels import Matrices, Patches
+
+Either = TypeVar("Either", Tensor, Matrices)
 
 
 def parts_of(codes: Tensor, fmt: Format) -> Tensor:
@@ -25,7 +28,7 @@ def code_of(parts: Tensor, fmt: Compound) -> Tensor:
     return (parts << places).sum(-1)
 
 
-def by_parts(spec: MacSpec, a: Matrices, b: Matrices) -> tuple[MacSpec, Matrices, Matrices]:
+def by_parts(spec: MacSpec, a: Either, b: Either) -> tuple[MacSpec, Either, Either]:
     """Return an equal product of matrices of parts: each k becomes as many as a product has steps."""
     if len(spec.pairs) == 1:
         return spec, a, b
@@ -33,7 +36,7 @@ def by_parts(spec: MacSpec, a: Matrices, b: Matrices) -> tuple[MacSpec, Matrices
     return spec.of_parts, _steps(a, spec.a, of_a), _steps(b.mT, spec.b, of_b).mT
 
 
-def _steps(x: Matrices, fmt: Format, places: list[int]) -> Matrices:
+def _steps(x: Either, fmt: Format, places: list[int]) -> Either:
     """Return matrices with the parts ``places`` of each number in consecutive columns."""
     if isinstance(x, Patches):
         # The parts of all elements are one after the other in memory.

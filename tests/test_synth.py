@@ -119,8 +119,8 @@ OWN = {
     "convert": {"to": "e2m0fn"},
 }
 REQUESTS = [short(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]
-STATE = {"mac": 6, "accumulate": 6, "quire": 42}
-"""Flip-flops of stateful units: 6 of an e3m2fn sum; 42 of a quire with 10 bits, 31 guard bits and its NaN."""
+STATE = {"mac": 6, "accumulate": 6, "quire": 42, "partmac": 8}
+"""Flip-flops of stateful units: 6 of an e3m2fn sum; 42 of a quire with 10 bits, 31 guard bits, its NaN; 8 of e2m5."""
 
 
 def measure(component, target, **options):

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 import halfulp
+from halfulp.golden.parts import code_of
 from halfulp.hdl.specs import UNITS, Build, PwlSpec
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import STATE, Ports
-from halfulp.sim.reference import operands_of, reference, words_of
+from halfulp.sim.reference import compound_of, operands_of, reference, words_of
 from halfulp.units import Mac
 
 TEXTS = [
@@ -27,6 +28,9 @@ TEXTS = [
     "convert fp16>e4m3fn.sr8.sat",
     "pwl tanh(fxp2.4)>fxp1.6.rn pieces=2",
     "compare e5m2,e4m3.rn",
+    "split fp32>bf16x2.sr4",
+    "join bf16x3>fp32.rn",
+    "partmac bf16x2*bf16x2+fp32.sr4",
 ]
 
 
@@ -56,6 +60,8 @@ def test_description_gives_component_reference_and_exact_results(text):
         if isinstance(names, str):
             return torch.tensor(columns[names]) if index is None else columns[names][index]
         parts = [column(name, index) for name in names]
+        if compound := compound_of(unit, names):
+            return code_of(torch.stack(parts, -1), compound) if index is None else compound.code_of(parts)
         return torch.stack(parts, -1) if index is None else parts
 
     operands, words = operands_of(unit), words_of(unit)

@@ -67,6 +67,9 @@ UNITS = [
     ("quire posit8", "quire posit8*posit8=posit8.rn"),
     ("quire e5m2 --pipeline 4 --round sr3", "'quire e5m2*e5m2=e5m2.sr3' --pipeline 4"),
     ("compare e5m2-ftz --pipeline 1", "'compare e5m2-ftz,e5m2-ftz.rn' --pipeline 1"),
+    ("split fp32 --to bf16x3 --pipeline 2", "'split fp32>bf16x3.rn' --pipeline 2"),
+    ("join e4m3 --round sr3", "join e4m3x2>e4m11.sr3"),
+    ("partmac bf16 --acc fp32", "partmac bf16x2*bf16x2+fp32.rn"),
 ]
 
 MORE = [

@@ -15,6 +15,7 @@ from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs.mac import part_of
 
 from .draw import states, words
 from .scaling import Scaling
@@ -169,7 +170,10 @@ def check_real(values: object, name: str) -> torch.dtype:
 
 
 def check_holds(dtype: torch.dtype, fmt: Format) -> None:
-    """Check that a dtype represents every number of a format; ValueError otherwise."""
+    """Check that a dtype represents every number of a format; ValueError otherwise.
+
+    Of a compound format only the parts count: a number of the dtype, rounded part by part, is one of the dtype.
+    """
     if _holds(dtype, fmt):
         return
     wider = [str(other) for other in DTYPES if _holds(other, fmt)]
@@ -180,7 +184,7 @@ def check_holds(dtype: torch.dtype, fmt: Format) -> None:
 @functools.lru_cache(maxsize=256)
 def _holds(dtype: torch.dtype, fmt: Format) -> bool:
     try:
-        ValueRange.of(fmt).check_fits(DTYPES[dtype], f"number of {fmt}")
+        ValueRange.of(part_of(fmt)).check_fits(DTYPES[dtype], f"number of {fmt}")
     except ValueError:
         return False
     return True

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from halfulp.golden.check import check_bool
+from halfulp.hdl.formats import Compound
 from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast, check_holds
@@ -327,6 +328,10 @@ def _check_element(given: Cast | str) -> Cast:
     cast = _check_rounding(given)
     _check_format(cast)
     assert cast.fmt is not None
+    if isinstance(cast.fmt, Compound):
+        raise ValueError(
+            f"results in the compound format {cast.fmt} may need more bits than float32; use another format"
+        )
     check_holds(torch.float32, cast.fmt)
     return cast
 
