@@ -228,6 +228,16 @@ def test_converted_layer_and_emulation_multiply_by_parts():
     assert Policy.parse(str(Policy.parse(text))) == Policy.parse(text)
 
 
+def test_convolution_multiplies_windows_by_parts():
+    text = "bf16x3*bf16x2+fp32.rn"
+    x, layer = normal(2, 3, 6, 6), nn.Conv2d(3, 4, 3, stride=2, bias=False)
+    found = convert(layer, text).model(x)
+    windows, kernels = nn.functional.unfold(x, 3, stride=2), layer.weight.detach().reshape(4, -1)
+    for image, columns in zip(found, windows, strict=True):
+        expected = golden.decode(golden.gemm(columns.T, kernels.T, text), FP32).T
+        assert torch.equal(image.flatten(1), expected.float())
+
+
 def test_claims_of_units_of_parts_hold_for_structures():
     kinds = {claim.kind for claim in claims("partmac e2m1x2*e2m1x2+e4m3.sr2")}
     assert {"pipelined", "stalls", "lazy is eager", "DSP is LUT"} <= kinds
