@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.formats.families import FAMILIES
 from halfulp.hdl.specs import UnitSpec
+from halfulp.hdl.specs.mac import part_of
 from halfulp.tools.cache import cached_value
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -160,7 +161,7 @@ def _without_toys(implementations: list[Implementation]) -> list[Implementation]
 
 def _most_checked(implementations: list[Implementation]) -> Implementation | None:
     """Return the implementation for coverage, proofs and mutants."""
-    narrow = [asked for asked in implementations if asked.spec.operands["a"].width <= CHECKED_WIDTH]
+    narrow = [asked for asked in implementations if part_of(asked.spec.operands["a"]).width <= CHECKED_WIDTH]
     short_sums = [asked for asked in narrow if _quire_width(asked) <= CHECKED_QUIRE]
     return next(iter((*short_sums[::-1], *narrow)), None)
 

@@ -243,7 +243,7 @@ def test_claims_of_units_of_parts_hold_for_structures():
     assert {"pipelined", "stalls", "lazy is eager", "DSP is LUT"} <= kinds
 
 
-TOYS = ("split e5m2>e2m1x2", "join e2m1x2>e3m2", "partmac e2m0x2*e2m0x2+e3m2")
+TOYS = ("split e5m2>e2m1x6", "join e2m1x2>e3m2", "partmac e2m0x2*e2m0x2+e3m2")
 
 
 @pytest.mark.parametrize("text", TOYS)
@@ -257,7 +257,8 @@ def test_golden_of_toy_unit_matches_exact(text):
 
 @pytest.mark.parametrize("texts", [TOYS[:2], TOYS[2:]], ids=["conversions", "partmac"])
 def test_rtl_of_toy_unit_matches_golden(texts):
-    some = [rounded(UnitSpec.parse(text), mode) for text in texts for mode in ("rn", "sr3")]
+    modes = ("rn", "rz", "sr3")
+    some = [rounded(UnitSpec.parse(text), mode, mode == "sr3") for text in texts for mode in modes]
     checks, failed = rtl_mismatches(dict(zip(some, some, strict=True)), most_bits=12, count=1 << 12)
     assert not failed
     assert checks
