@@ -81,7 +81,8 @@ def test_emit_header_of_stream_has_positions_of_fields() -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
-    unit = build(name, "fxp4.4", pipeline=1, **({"pieces": 2} if name == "pwl" else {}))
+    fmt = "e3m2" if CATALOGUE[name].spec.takes(parse("e3m2"), None) else "fxp4.4"
+    unit = build(name, fmt, pipeline=1, **({"pieces": 2} if name == "pwl" else {}))
     controls = [port for port in ("en", "valid") if hasattr(unit, port)]
     assert port_list(emit(unit)) == ["clk", "rst", *controls, *unit.inputs, *unit.outputs]
 
