@@ -87,7 +87,13 @@ def test_parts_match_repeated_casts_of_torch():
 
 @pytest.mark.parametrize(
     ("a", "o"),
-    [("fp32", "bf16x3"), ("e5m2", "e2m1x2"), ("e8m3", "fp16x2"), ("fp16", "e4m3fnuzx3"), ("e8m1", "e5m4-ftzx3")],
+    [
+        ("e5m2", "e2m1x2"),
+        *(
+            pytest.param(*formats, marks=pytest.mark.slow)
+            for formats in (("fp32", "bf16x3"), ("e8m3", "fp16x2"), ("fp16", "e4m3fnuzx3"), ("e8m1", "e5m4-ftzx3"))
+        ),
+    ],
 )
 def test_split_matches_exact_remainders(a, o):
     source, fmt, rng = parse(a), parse(o), random.Random(0)
@@ -98,7 +104,7 @@ def test_split_matches_exact_remainders(a, o):
         fmt.part.smallest * Fraction(5, 4),
     ]
     corners = [source.nan_code, source.infinity(False), source.infinity(True), 1, source.encode(Fraction(0)) | 1 << 7]
-    codes = [rng.getrandbits(source.width) for _ in range(60)] + [source.encode(end, "rz") for end in ends] + corners
+    codes = [rng.getrandbits(source.width) for _ in range(40)] + [source.encode(end, "rz") for end in ends] + corners
     for rounding in ROUNDINGS:
         words = [rng.getrandbits(rounding.bits) if rounding.bits else 0 for _ in codes]
         given = torch.tensor(words) if rounding.bits else None
@@ -111,7 +117,7 @@ def test_split_matches_exact_remainders(a, o):
 
 @pytest.mark.parametrize("rounding", ["rz", "ru", "rd"])
 def test_split_rounds_sum_in_the_named_direction(rounding):
-    fmt, numbers = parse("e4m1x2"), [Fraction(step, 1 << 9) for step in range(-4000, 4000, 7)]
+    fmt, numbers = parse("e4m1x2"), [Fraction(step, 1 << 9) for step in range(-4000, 4000, 71)]
     for number in numbers:
         found = fmt.decode(fmt.encode(number, rounding))
         least = number if rounding == "ru" or (rounding == "rz" and number < 0) else found
@@ -145,9 +151,9 @@ def test_products_of_parts_are_in_ascending_significance():
 @pytest.mark.parametrize(
     ("text", "kernel"),
     [
-        *((text, "torch") for text in SUMS),
+        (SUMS[0], "torch"),
         (SUMS[0], "native"),
-        *(pytest.param(text, "portable", marks=pytest.mark.slow) for text in SUMS),
+        *(pytest.param(text, kernel, marks=pytest.mark.slow) for text in SUMS for kernel in ("torch", "portable")),
     ],
 )
 def test_gemm_adds_products_of_parts_in_order(text, kernel, monkeypatch):
@@ -182,10 +188,10 @@ def _part(fmt, code, place):
 def test_partmac_sequence_computes_gemm():
     text = "bf16x2*bf16x2+fp32.rn"
     spec = PartMacSpec.parse(f"partmac {text}")
-    a, b = golden.encode(normal(1, 50), spec.a), golden.encode(normal(50, 1), spec.b)
+    a, b = golden.encode(normal(1, 20), spec.a), golden.encode(normal(20, 1), spec.b)
     x, y = (operand.flatten().repeat_interleave(3) for operand in (a, b))
     zero = torch.zeros_like(x)
-    sums = golden.partmac_sequence(x, y, torch.arange(3).repeat(50), zero, zero, zero, **spec.parameters)
+    sums = golden.partmac_sequence(x, y, torch.arange(3).repeat(20), zero, zero, zero, **spec.parameters)
     assert sums[-1] == golden.gemm(a, b, text).item()
 
 
@@ -250,11 +256,12 @@ TOYS = ("split e5m2>e2m1x6", "join e2m1x2>e3m2", "partmac e2m0x2*e2m0x2+e3m2")
 def test_golden_of_toy_unit_matches_exact(text):
     spec = UnitSpec.parse(text)
     for place, rounding in enumerate(ROUNDINGS):
-        checks, failed = exact_mismatches(rounded(spec, str(rounding), place % 2 == 1), most_bits=6, count=64)
+        checks, failed = exact_mismatches(rounded(spec, str(rounding), place % 2 == 1), most_bits=4, count=16)
         assert not failed
         assert checks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [TOYS[:2], TOYS[2:]], ids=["conversions", "partmac"])
 def test_rtl_of_toy_unit_matches_golden(texts):
     modes = ("rn", "rz", "sr3")
