@@ -1098,6 +1098,26 @@ def test_cast_with_source_gives_bits_of_rounding_unit(source):
     assert torch.equal(cast.codes(values, cast.fmt, 9), wanted)
 
 
+def test_cast_rounds_to_input_format_of_rounding_unit_first():
+    """Tiny negative values are zeros of the input, so that no random word rounds them down."""
+    cast, direct = (nn.Cast.parse(text) for text in ("fxp8.8 > int8.sr3@plateau3", "int8.sr3@plateau3"))
+    assert str(cast) == "fxp8.8>int8.sr3@plateau3"
+    assert nn.Cast.parse(str(cast)) == cast
+    values = torch.full((200,), -1e-6)
+    assert cast.real(values, 3).count_nonzero() == 0
+    assert direct.real(values, 3).count_nonzero() > 0
+    x = torch.randn(500)
+    inputs = golden.decode(golden.encode(x, "fxp8.8"), "fxp8.8")
+    assert torch.equal(cast.codes(x, cast.fmt, 3), direct.codes(inputs, direct.fmt, 3))
+    assert cast.target is None
+
+
+@pytest.mark.parametrize("text", ["fxp8.8>rn", "fxp4.8>int8.rn", "int8>fxp4.4.rn", ">int8.rn"])
+def test_cast_rejects_unsuitable_input_format(text):
+    with pytest.raises(ValueError, match="invalid cast"):
+        nn.Cast.parse(text)
+
+
 @pytest.mark.parametrize("text", ["e5m2.rn@lfsr8", "e5m2.sr10@lfsr8", "e5m2.sr3@plateau8", "e5m2.sr3@xorshift8"])
 def test_cast_rejects_unsuitable_source(text):
     with pytest.raises(ValueError, match=r"source|words"):

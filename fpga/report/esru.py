@@ -1,65 +1,131 @@
 """Accuracy with gradients of 8 bits and cheap random sources, compared with Chang et al. (DATE 2023, Table I)."""
 
+import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
+from halfulp.tools.threads import one_thread
 
 from .trainings import Case, Figures, number_formats
 
 SCALE = " scale=tensor.pow2.current"
 """Scale of each tensor, a power of two that follows its largest magnitude."""
 
-ROUNDINGS = {
-    "float": None,
-    "nearest": "rn",
-    "LFSR, 24 bits": "sr24@lfsr24",
-    "uniform, 3 bits": "sr3",
-    "naive, 3 bits": "sr3@lfsr3",
-    "plateau, 3 bits": "sr3@plateau3",
-}
+INPUTS = {"FP32": "", "16 bits": "fxp8.8>", "11 bits": "fxp8.3>"}
+"""Inputs of rounding units: exact, and fixed point with 8 fraction bits as published, or as many as a random word."""
+
+FLOAT, NEAREST, LONG, NAIVE, PLATEAU = "float", "nearest", "LFSR, 24 bits", "naive, 3 bits", "plateau, 3 bits"
+
+ROUNDINGS = {NEAREST: "rn", LONG: "sr24@lfsr24", NAIVE: "sr3@lfsr3", PLATEAU: "sr3@plateau3"}
 """Roundings of the gradients."""
 
 PUBLISHED = {
-    "ResNet-18": {"float": 71.10, "naive, 3 bits": 69.07, "plateau, 3 bits": 70.91},
-    "ResNet-50": {"float": 77.59, "naive, 3 bits": 76.03, "plateau, 3 bits": 77.56},
+    "ResNet-18": {FLOAT: 71.10, NAIVE: 69.07, PLATEAU: 70.91},
+    "ResNet-50": {FLOAT: 77.59, NAIVE: 76.03, PLATEAU: 77.56},
+    "BERT": {FLOAT: 82.77, PLATEAU: 82.39},
 }
-"""Published top-1 accuracy on ImageNet."""
+"""Published accuracy: top-1 on ImageNet (Table I), and the average over GLUE (Table III)."""
 
 NETWORKS = ("resnet", "transformer")
 
+LARGEST = (2**-9, 2**-3, 0.5, 1, 8)
+"""Ends of the ranges of magnitudes in the table of errors, in units of the last place."""
 
-def case(network: str, name: str) -> Case:
+POINTS, REPEATS = 128, 14 * 16
+"""Numbers in each range, and roundings of each: whole periods of the sources of 3 bits."""
+
+
+def case(network: str, name: str, before: str) -> Case:
     """Return the case of a cell: tensors of 8 bits, and gradients rounded by a source."""
-    rounding = ROUNDINGS[name]
-    if rounding is None:
+    if name == FLOAT:
         return Case(network)
-    casts = f"weights=int8.rn{SCALE}, activations=int8.rn{SCALE}, gradients=int8.{rounding}{SCALE}"
+    gradients = f"{before if '@' in ROUNDINGS[name] else ''}int8.{ROUNDINGS[name]}{SCALE}"
+    casts = f"weights=int8.rn{SCALE}, activations=int8.rn{SCALE}, gradients={gradients}"
     return Case(network, (("*", f"int8*int8+fp32.rn, {casts}"),))
 
 
 def cases() -> Iterator[Case]:
     """Yield all cases of the report."""
-    yield from (case(network, name) for network in NETWORKS for name in ROUNDINGS)
+    for network in NETWORKS:
+        yield from (case(network, name, before) for before in INPUTS.values() for name in (FLOAT, *ROUNDINGS))
+
+
+@one_thread()
+def measured() -> dict[str, Any]:
+    """Return the mean errors of roundings, which need no training: by input, rounding, range and sign."""
+    import torch
+
+    from halfulp.golden.nn import Cast
+
+    found: dict[str, Any] = {}
+    for name, before in INPUTS.items():
+        for rounding in (LONG, NAIVE, PLATEAU):
+            cast = Cast.parse(f"{before}int8.{ROUNDINGS[rounding]}")
+            errors = found.setdefault(name, {}).setdefault(rounding, [])
+            for low, high in pairwise((0, *LARGEST)):
+                values = low + (high - low) * (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
+                for signed in (values, -values):
+                    given = signed.repeat_interleave(REPEATS)
+                    errors.append(float((cast.real(given, 1) - given).mean()))
+    return {"errors": found}
 
 
 def report(figures: Figures) -> Report:
-    """Return the report: its table and the record."""
-    rows = []
-    for name in ROUNDINGS:
-        cells: dict[str, Any] = {"gradients": name}
-        cells |= {f"{model}, published": found.get(name) for model, found in PUBLISHED.items()}
-        for network in NETWORKS:
-            cells |= figures.cells(case(network, name), network)
+    """Return the report: its tables and the record."""
+    tables = {"esru-accuracy": _accuracy(figures), "esru-errors": _errors(figures)}
+    return Report(tables=tables, records={"esru.json": figures.json()})
+
+
+def _accuracy(figures: Figures) -> Table:
+    rows: list[dict[str, Any]] = []
+    for network, published in PUBLISHED.items():
+        cells: dict[str, Any] = {"network": f"{network}, published", "input": ""}
+        for name in (FLOAT, *ROUNDINGS):
+            cells |= {name: published.get(name), f"{name}, s.d.": None}
         rows.append(cells)
+    for network in NETWORKS:
+        for given, before in INPUTS.items():
+            cells = {"network": network, "input": given}
+            for name in (FLOAT, *ROUNDINGS):
+                cells |= figures.cells(case(network, name, before), name)
+            rows.append(cells)
     notes = [
         "Weights, activations and gradients are integers of 8 bits with a scale for each tensor, and sums are in FP32; "
         "gradients are rounded with random words of the source, by one unit for each tensor. Float: all in FP32. "
-        "Published: ImageNet, 8-bit integers with a scale of their own.",
+        "Published: ImageNet (ResNet) and GLUE (BERT).",
+        "Input: number format of the scaled gradients before the unit rounds them to 8 bits: FP32; fixed point of 16 "
+        "bits, as published; or of 11 bits, with as many fraction bits as a random word.",
         *figures.notes,
     ]
-    table = Table("Accuracy with gradients of 8 bits", pd.DataFrame(rows), number_formats(rows), notes)
-    return Report(tables={"esru-accuracy": table}, records={"esru.json": figures.json()})
+    return Table("Accuracy with gradients of 8 bits", pd.DataFrame(rows), number_formats(rows), notes)
+
+
+def _errors(figures: Figures) -> Table:
+    rows = []
+    for given, roundings in figures.more["errors"].items():
+        for rounding, errors in roundings.items():
+            cells: dict[str, Any] = {"input": given, "gradients": rounding}
+            for place, (low, high) in enumerate(pairwise((0, *LARGEST))):
+                span = f"{_fraction(low)} to {_fraction(high)}"
+                cells |= {f"+{span}": errors[2 * place], f"-({span})": errors[2 * place + 1]}
+            rows.append(cells)
+    notes = [
+        "Mean of the rounded value minus the exact value, both in units of the last place of the 8 bits, for values "
+        "that are uniform in a range, and for their negatives.",
+        "A unit with 3 random bits ignores bits below the first three fraction bits. If all numbers have such bits, "
+        "naive words, whose mean is 4/8, are right on average, and plateau words, whose mean is 3.5/8, are too small "
+        "by 1/16: tiny negative numbers become -1 once in 14 times, and tiny positive ones never 1. If numbers have "
+        "three fraction bits, plateau words are right on average, and naive words too large by 1/16.",
+        figures.notes[-1],
+    ]
+    formats = {name: "+.3f" for name in rows[0] if name not in ("input", "gradients")}
+    return Table("Mean error of gradients of 8 bits", pd.DataFrame(rows), formats, notes)
+
+
+def _fraction(value: float) -> str:
+    return f"1/{1 / value:g}" if 0 < value < 1 else f"{math.floor(value)}"

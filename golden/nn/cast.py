@@ -24,7 +24,7 @@ from .sparsity import Sparsity
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
 """Formats of torch's floating-point dtypes."""
 
-_BLANKS = re.compile(r"\s*([.:@=])\s*")
+_BLANKS = re.compile(r"\s*([.:@=>])\s*")
 
 _ROUNDED = re.compile(
     r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rh|rz|ru|rd|ro|exact|sr[0-9]+)(?:@(?P<source>[a-z]+[0-9]+))?"
@@ -50,16 +50,20 @@ class Cast:
         Elements that become zero before the rounding, at each use of the tensor.
     scale : Scaling, optional
         Factor by which elements are divided before the rounding, and results of products multiplied.
+    before : Format, optional
+        Input format of the rounding unit: scaled values are rounded to it, to nearest, before they are rounded to
+        ``fmt``, all of whose numbers it has. Default: the unit takes exact values.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter has the wrong type, the rounding is ``exact``, or the source does not suit the rounding.
+        If a parameter has the wrong type, the rounding is ``exact``, the source does not suit the rounding, or
+        ``before`` lacks numbers of ``fmt``.
 
     Notes
     -----
-    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3``, ``e5m2.rn 2:4`` or
-    ``e5m2.rn scale=tensor.pow2.current``, which `Cast.parse` reads. In texts, ``e5m2`` is short for ``e5m2.rn``, and
+    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3``,
+    ``fxp8.8>int8.sr3``, ``e5m2.rn 2:4`` or ``e5m2.rn scale=tensor.pow2.current``, which `Cast.parse` reads. In texts, ``e5m2`` is short for ``e5m2.rn``, and
     ``2:4`` for ``rn 2:4``.
     """
 
@@ -69,10 +73,12 @@ class Cast:
     source: Source | None = None
     sparsity: Sparsity | None = None
     scale: Scaling | None = None
+    before: Format | None = None
 
     def __post_init__(self) -> None:
-        if self.fmt is not None and not isinstance(self.fmt, Format):
-            raise TypeError(f"fmt of a cast must be a Format or None, not {type(self.fmt).__name__}")
+        for name, fmt in (("fmt", self.fmt), ("before", self.before)):
+            if fmt is not None and not isinstance(fmt, Format):
+                raise TypeError(f"{name} of a cast must be a Format or None, not {type(fmt).__name__}")
         if not isinstance(self.rounding, Rounding):
             raise TypeError(f"rounding of a cast must be a Rounding, not {type(self.rounding).__name__}")
         check_bool("saturate", self.saturate)
@@ -84,13 +90,18 @@ class Cast:
             raise ValueError("rounding of a cast must not be exact; use rn or another rounding")
         if self.source is not None:
             check_source(self.source, [self.rounding.bits] if self.rounding.bits else [])
+        if self.before is not None:
+            if self.fmt is None:
+                raise ValueError(f"expected a format behind {self.before}>, such as {self.before}>int8.{self.rounding}")
+            ValueRange.of(self.fmt).check_fits(self.before, f"number of {self.fmt}")
 
     def __str__(self) -> str:
+        before = "" if self.before is None else f"{self.before}>"
         fmt = "" if self.fmt is None else f"{self.fmt}."
         source = "" if self.source is None else f"@{self.source}"
         sparsity = "" if self.sparsity is None else f" {self.sparsity}"
         scale = "" if self.scale is None else f" scale={self.scale}"
-        return f"{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}{sparsity}{scale}"
+        return f"{before}{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}{sparsity}{scale}"
 
     @classmethod
     def parse(cls, text: "str | Cast") -> "Cast":
@@ -122,13 +133,15 @@ class Cast:
                 raise ValueError(f"{parts[name]} and {found} are two values of {name}; give one")
             parts[name] = found
         joined = "".join(rest) if rest or not parts else str(RN)
-        text = joined.removesuffix(".sat")
+        before, arrow, text = joined.removesuffix(".sat").rpartition(">")
         fmt: str | None = text
         rounding, source = RN, None
         if match := _ROUNDED.fullmatch(text):
             fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
             source = match["source"] and parse_source(match["source"])
-        return cls(None if fmt is None else parse(fmt), rounding, text != joined, source or None, **parts)
+        if arrow:
+            parts["before"] = parse(before)
+        return cls(None if fmt is None else parse(fmt), rounding, joined.endswith(".sat"), source or None, **parts)
 
     @property
     def plain(self) -> bool:
@@ -138,6 +151,8 @@ class Cast:
     def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
         """Round values to a format with the words of a key and encode them."""
         random = self.words(key, values.shape, values.device) if self.rounding.bits else None
+        if self.before is not None:
+            values = real(encoded(values, self.before, RN, None, self.saturate), self.before, torch.float64)
         return encoded(values, fmt, self.rounding, random, self.saturate)
 
     def words(self, key: int, shape: torch.Size, device: torch.device) -> Tensor:
@@ -150,7 +165,9 @@ class Cast:
 
     @property
     def target(self) -> elementwise.Target | None:
-        """Parameters of the element-wise kernel; None if it does not support the format or the rounding."""
+        """Parameters of the element-wise kernel; None if it does not support the formats or the rounding."""
+        if self.before is not None:
+            return None
         return elementwise.target(self.fmt, self.rounding, self.saturate)
 
     def real(self, values: Tensor, key: int) -> Tensor:
