@@ -22,6 +22,7 @@ COARSE = {
     "errors": {name: [0.1 / (place + 1)] * 5 for place, name in enumerate(("each operation", "each sum", "once"))},
     "check": {name: {"results that differ": 0, "largest difference": 0.0} for name in ("each operation", "once")},
 }
+MORE = {"arbitor": {}, "esru": {"errors": {name: {esru.NAIVE: [0.0] * 10} for name in esru.INPUTS}}, "fase": COARSE}
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -49,7 +50,7 @@ def test_cases_of_arbitor_span_published_parameters():
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_tables_of_report_show_every_mean(name):
-    found = figures(REPORTS[name], **(COARSE if name == "fase" else {}))
+    found = figures(REPORTS[name], **MORE[name])
     report = REPORTS[name].report(found)
     text = report.markdown()
     first = next(iter(found.values))
@@ -73,9 +74,11 @@ def test_tables_have_published_figures():
     row = frame.loc["ResNet101"]
     assert [row[f"{way}, published"] for way in ("FP32", "BF16", "MP")] == [75.93, 67.10, 75.65]
     assert list(frame["ours"]).count("") == 4
-    frame = esru.report(figures(esru)).tables["esru-accuracy"].frame.set_index("gradients")
-    assert list(frame["ResNet-18, published"].dropna()) == [71.10, 69.07, 70.91]
-    assert list(frame["ResNet-50, published"].dropna()) == [77.59, 76.03, 77.56]
+    frame = esru.report(figures(esru, **MORE["esru"])).tables["esru-accuracy"].frame.set_index("network")
+    columns = [esru.FLOAT, esru.NAIVE, esru.PLATEAU]
+    assert list(frame.loc["ResNet-18, published"][columns]) == [71.10, 69.07, 70.91]
+    assert list(frame.loc["ResNet-50, published"][columns]) == [77.59, 76.03, 77.56]
+    assert list(frame.loc["BERT, published"][columns].dropna()) == [82.77, 82.39]
 
 
 def test_lowest_format_is_within_one_point():
@@ -88,7 +91,7 @@ def test_lowest_format_is_within_one_point():
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_record_of_report_is_read_back(name, tmp_path):
-    found = figures(REPORTS[name], **(COARSE if name == "fase" else {}))
+    found = figures(REPORTS[name], **MORE[name])
     (tmp_path / "record.json").write_text(found.json())
     assert Figures.load(tmp_path / "record.json") == found
 
@@ -146,3 +149,18 @@ def test_products_in_fp16_equal_numpy_steps():
     assert found[coarse.STEPS] == {"results that differ": 0, "largest difference": 0.0}
     assert found[coarse.ONCE]["results that differ"] > 10_000
     assert found[coarse.ONCE]["largest difference"] > 1e-3
+
+
+def test_mean_errors_of_low_bit_sources():
+    """Three random bits: words are too small on average by 1/16 if numbers have more fraction bits, or too large."""
+    found = esru.measured()["errors"]
+    beyond = {given: {name: errors[-2:] for name, errors in found[given].items()} for given in found}
+    tiny = {given: {name: errors[:2] for name, errors in found[given].items()} for given in found}
+    for given in ("FP32", "16 bits"):
+        assert beyond[given][esru.NAIVE] == pytest.approx([0, 0], abs=0.003)
+        assert beyond[given][esru.PLATEAU] == pytest.approx([-1 / 16] * 2, abs=0.003)
+    assert beyond["11 bits"][esru.NAIVE] == pytest.approx([1 / 16] * 2, abs=0.003)
+    assert beyond["11 bits"][esru.PLATEAU] == pytest.approx([0, 0], abs=0.003)
+    # One of 14 plateau words is zero, which does not carry numbers just below zero up to zero.
+    assert tiny["FP32"][esru.PLATEAU] == pytest.approx([0, -1 / 14], abs=0.003)
+    assert tiny["16 bits"][esru.PLATEAU] == pytest.approx([0, 0], abs=0.003)

@@ -73,21 +73,16 @@ def errors(
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))
     entries = {(mac, *case): _entry(mac, dots, *case) for mac in macs for case in cases}
-    found = {case: Error(**known) for case, entry in entries.items() if (known := entry.value()) is not None}
-    missing = [case for case in entries if case not in found]
-    progress.advance(len(found))
+    found: dict[Entry, Any] = {}
     # The file of a trained layer is on this machine only.
     for where, trained in ((pool, False), (LOCAL, True)):
         jobs = (
-            Job(f"dot products of {case[0]}", measure_errors, (dots, *case))
-            for case in missing
+            (entry, Job(f"dot products of {case[0]}", measure_errors, (dots, *case)))
+            for case, entry in entries.items()
             if (case[1] == TRAINED) == trained
         )
-        for job, error in where.run(jobs, versions=partial(versions, "torch"), here="call"):
-            found[job.arguments[1:]] = error
-            entries[job.arguments[1:]].store(asdict(error))
-            progress.advance(1)
-    return [[found[mac, *case] for case in cases] for mac in macs]
+        found |= where.results(jobs, progress, versions=partial(versions, "torch"), here="call")
+    return [[Error(**found[entries[mac, *case]]) for case in cases] for mac in macs]
 
 
 def _entry(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Entry:
@@ -98,8 +93,8 @@ def _entry(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Entry:
 
 
 @one_thread()
-def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> Error:
-    """Measure the error of dot products of one distribution and length."""
+def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> dict[str, Any]:
+    """Measure the error of dot products of one distribution and length, as the fields of `Error`."""
     from halfulp import golden
 
     drawn = [_drawn(dots, distribution, length, side) for side in (0, 1)]
@@ -113,9 +108,9 @@ def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> 
         raise ValueError(f"dots.scale is {dots.scale:g}, for which {products} are zero; use a larger scale")
     off = [value - sum_ for value, sum_ in zip(values, exact, strict=True) if isinstance(value, Fraction)]
     if len(off) < len(values):
-        return Error(distribution, length, None, None, len(values) - len(off))
+        return asdict(Error(distribution, length, None, None, len(values) - len(off)))
     error = _rms(off)
-    return Error(distribution, length, error / size, error / float(last_place(mac.o, Fraction(size))), 0)
+    return asdict(Error(distribution, length, error / size, error / float(last_place(mac.o, Fraction(size))), 0))
 
 
 def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":

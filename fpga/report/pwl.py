@@ -108,9 +108,8 @@ def study(
     fitted: dict[Case, tuple[Segments, Errors]] = {}
 
     def take(cases: Sequence[Case]) -> None:
-        jobs = (Job(f"the fit of {case.fn}", fit, (case,)) for case in cases if case.entry().value() is None)
-        for job, text in pool.run(jobs, versions=partial(versions, "mpmath", "numpy"), here="process"):
-            job.arguments[0].entry().store(text)
+        jobs = ((case.entry(), Job(f"the fit of {case.fn}", fit, (case,))) for case in cases)
+        pool.results(jobs, versions=partial(versions, "mpmath", "numpy"), here="process")
         for case in cases:
             segments = case.table()
             fitted[case] = segments, errors(segments, function_of(case.fn))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, version
@@ -148,16 +148,14 @@ def measure(
         version("scikit-learn"),
     )
     entries = {case: Entry.of("trainings", (case, effort, *own)) for case in wanted}
-    found = {case: known for case, entry in entries.items() if (known := entry.value()) is not None}
-    progress.total("training runs", len(wanted), len(found))
-    jobs = [Job(f"training of {case}", train, (case, effort)) for case in wanted if case not in found]
+    progress.total("training runs", len(wanted))
+    jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
     # Few short runs take less time than the start of processes.
-    here: Literal["call", "process"] = "call" if effort == QUICK else "process"
-    for job, accuracies in pool.run(jobs, versions=partial(versions, *PACKAGES), here=here):
-        found[job.arguments[0]] = accuracies
-        entries[job.arguments[0]].store(accuracies)
-        progress.advance(1)
-    return Figures(command, date, versions("halfulp", "torch"), effort, {case: found[case] for case in wanted}, more)
+    found = pool.results(
+        jobs, progress, versions=partial(versions, *PACKAGES), here="call" if effort == QUICK else "process"
+    )
+    values = {case: found[entry] for case, entry in entries.items()}
+    return Figures(command, date, versions("halfulp", "torch"), effort, values, more)
 
 
 @one_thread()

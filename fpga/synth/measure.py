@@ -277,28 +277,14 @@ def results(
 ) -> list[Any]:
     """Return the results of a program for modules; `measure_modules` is an example."""
     entries: list[Entry] = []
-    found: dict[Entry, Any] = {}
-    missing: dict[Job, Entry] = {}
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[tuple[Entry, Job]]:
         for module in modules:
-            entry = program.entry(module)
-            entries.append(entry)
-            if entry not in found and entry not in missing.values():
-                result = entry.value()
-                if result is None:
-                    job = program.job_of(module)
-                    missing[job] = entry
-                    yield job
-                    continue
-                found[entry] = result
-            progress.advance(1)
+            entries.append(program.entry(module))
+            yield entries[-1], program.job_of(module)
 
     try:
-        for job, result in pool.run(jobs(), versions=program.versions):
-            missing[job].store(result)
-            found[missing[job]] = result
-            progress.advance(1)
+        found = pool.results(jobs(), progress, versions=program.versions)
     except ToolError as error:
         if not (program.tail and error.log):
             raise

@@ -62,9 +62,9 @@ class Cast:
 
     Notes
     -----
-    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3``,
-    ``fxp8.8>int8.sr3``, ``e5m2.rn 2:4`` or ``e5m2.rn scale=tensor.pow2.current``, which `Cast.parse` reads. In texts, ``e5m2`` is short for ``e5m2.rn``, and
-    ``2:4`` for ``rn 2:4``.
+    ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3``, ``fxp8.8>int8.sr3``,
+    ``e5m2.rn 2:4`` or ``e5m2.rn scale=tensor.pow2.current``, which `Cast.parse` reads. In texts, ``e5m2`` is short for
+    ``e5m2.rn``, and ``2:4`` for ``rn 2:4``.
     """
 
     fmt: Format | None = None

@@ -16,17 +16,19 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from .cache import Entry
 from .digests import code, modules, version
 from .errors import ToolError
 from .paths import scratch
 from .processes import Command, halt_by, processors, run_all
+from .progress import Progress, silent
 
 PATIENCE = 5
 """Seconds to wait for a scheduler, and again for its first worker."""
@@ -35,6 +37,9 @@ TLS = {"tls-ca-file": "tls_ca_file", "tls-cert": "tls_client_cert", "tls-key": "
 """Dask's names for the options of an address."""
 
 T = TypeVar("T")
+
+Here = Literal["thread", "process", "call"]
+"""Ways of execution on this machine."""
 
 Versions = Callable[[], Mapping[str, str]]
 """Function that returns the versions of programs on the machine where it runs."""
@@ -95,7 +100,7 @@ class JobPool:
         self._open.close()
 
     def run(
-        self, jobs: Iterable[Job], *, versions: Versions = dict, here: Literal["thread", "process", "call"] = "thread"
+        self, jobs: Iterable[Job], *, versions: Versions = dict, here: Here = "thread"
     ) -> Generator[tuple[Job, Any], None, None]:
         """Run jobs in parallel and yield each with its result when it ends; the first error ends all jobs.
 
@@ -117,6 +122,39 @@ class JobPool:
             running = self._local(jobs, _call if here == "thread" else _in_process)
         self._running.add(running)
         return running
+
+    def results(
+        self,
+        jobs: Iterable[tuple[Entry, Job]],
+        progress: Progress = silent,
+        *,
+        versions: Versions = dict,
+        here: Here = "thread",
+    ) -> dict[Entry, Any]:
+        """Return the results of jobs, JSON values, by their entries of the cache; only missing ones run.
+
+        Each result is stored when its job ends, so that a call that was stopped continues. Progress is one for each
+        entry; other parameters are as for `run`.
+        """
+        found: dict[Entry, Any] = {}
+        running: dict[Job, Entry] = {}
+
+        def missing() -> Iterator[Job]:
+            for entry, job in jobs:
+                if entry not in found:
+                    found[entry] = entry.value()
+                    if found[entry] is None:
+                        running[job] = entry
+                        yield job
+                        continue
+                progress.advance(1)
+
+        for job, result in self.run(missing(), versions=versions, here=here):
+            entry = running.pop(job)
+            entry.store(result)
+            found[entry] = result
+            progress.advance(1)
+        return found
 
     def _local(
         self, jobs: Iterable[Job], wrap: Callable[[Job], tuple[Any, ...]]
