@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.specs import MacSpec, Tiling
 
@@ -21,7 +21,7 @@ from .parts import by_parts
 from .philox import philox_words
 from .random import Seeds, jump, of_stream, seeds, states_of
 from .sequence import Accumulator
-from .values import encode
+from .values import decoded, encode, encoded
 
 BLOCK = 32
 """Number of steps whose random words are computed at once, which limits their memory."""
@@ -166,21 +166,41 @@ def computed(
     shape: tuple[int, ...],
     words: kernels.Words,
     out: kernels.Patches | None = None,
+    dtype: torch.dtype = torch.int64,
 ) -> Tensor:
     """Compute `gemm` without its checks: codes and states are int64 and in range; ``start`` has the result's shape.
 
-    With ``out``, write the result to its elements and return its tensor.
+    With ``out``, write the result to its elements and return its tensor. Matrices in float32 are real numbers, and with
+    ``dtype`` float32 the result is.
     """
-    found = slices.gemm(spec, a, b, start, shape, words, out)
+    found = None
+    if torch.float32 in (dtype, a.dtype, b.dtype, None if start is None else start.dtype):
+        found = kernels.gemm(spec, a, b, start, shape, words, out, dtype)
     if found is None:
-        found = kernels.gemm(spec, a, b, start, shape, words, out)
-    if found is None:
-        found = _in_torch(spec, kernels.gathered(a), kernels.gathered(b), start, shape, words)
+        a, b = _codes(a, spec.a), _codes(b, spec.b)
+        start = None if start is None else kernels.gathered(_codes(start, spec.o))
+        into = out if dtype == torch.int64 else None
+        found = slices.gemm(spec, a, b, start, shape, words, into)
+        if found is None:
+            found = kernels.gemm(spec, a, b, start, shape, words, into)
+        if found is None:
+            found = _in_torch(spec, kernels.gathered(a), kernels.gathered(b), start, shape, words)
+        if dtype != torch.int64:
+            found = decoded(kernels.gathered(found), spec.o, dtype)
     if out is None:
         return kernels.gathered(found)
     if found is not out:
         out.scatter(kernels.gathered(found))
     return out.data
+
+
+def _codes(x: kernels.Matrices, fmt: Format) -> kernels.Matrices:
+    """Encode matrices of real numbers."""
+    if x.dtype == torch.int64:
+        return x
+    if isinstance(x, kernels.Patches):
+        return replace(x, data=encoded(x.data, fmt, RN, None, False))
+    return encoded(x, fmt, RN, None, False)
 
 
 def _in_torch(

@@ -301,6 +301,32 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
             assert torch.equal(found, golden.gemm(a, b, spec, **more))
 
 
+@pytest.mark.parametrize(
+    "text", ["bf16*bf16+fp32.rn", "bf16*bf16+bf16.rn", "bf16*bf16+bf16.sr5@lfsr16", "e4m3fn*bf16+fp16.rn"]
+)
+def test_kernels_read_and_write_reals(text, monkeypatch):
+    """Products of real numbers are those of their codes: ties, subnormals, NaN with payloads, infinities and -0."""
+    monkeypatch.setenv("HALFULP_KERNEL", "native")
+    spec, generator = MacSpec.parse(text), torch.Generator().manual_seed(0)
+    corners = torch.tensor([0x7FA00001, -1, 0x7F800000, 0x8000, 0x18000, 0x7F7FFFFF, -(1 << 31)], dtype=torch.int32)
+    words = torch.randint(-(1 << 31), 1 << 31, (3, 21, 40), generator=generator).to(torch.int32)
+    words.view(-1)[:7] = corners
+    a, b, start = torch.randn(3, 21, 40), words.mT.view(torch.float32), torch.randn(40).expand(3, 21, 21 + 19)[..., :21]
+    a[0, 0] = 0
+    for x, y in ((a, a.mT), (a, b), (b.mT, b)):
+        pairs = ((x, spec.a), (y, spec.b), (start, spec.o))
+        encoded = [golden.encode(one, fmt) for one, fmt in pairs]
+        # Formats other than leading bits of binary32 are read as codes.
+        given = [one if kernels.reads(fmt, one) else word for (one, fmt), word in zip(pairs, encoded, strict=True)]
+        shape = (3, 21, 21)
+        states = spec.random and gemm_module._states(spec.random, 1, shape, x.device)
+        random = Words(states=(states, None))
+        # Lanes refuse operands of very different magnitudes, which are then encoded.
+        found = gemm_module.computed(spec, *given, shape, random, None, torch.float32)
+        expected = golden.decode(gemm_module.computed(spec, *encoded, shape, random), spec.o)
+        assert torch.equal(found.view(torch.int32), expected.to(torch.float32).view(torch.int32))
+
+
 @pytest.mark.parametrize(("width", "stride"), [(34, 1), (10, 1), (7, 1), (36, 2)])
 def test_kernels_read_and_write_patches(width, stride, monkeypatch):
     """Windows of images as either operand, from rows of 32, 8, 5 and 17 pixels, with the result as images."""

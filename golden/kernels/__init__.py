@@ -16,6 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from halfulp.hdl.formats import FP32, Float, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
@@ -25,7 +26,7 @@ from .text import PHILOX
 IN_TORCH, STEP_IN_TORCH, IN_EXACT = 0.5e-6, 0.3e-3, 0.1e-6
 """Seconds for a multiply-accumulate in torch, for a step of all sums in torch, and for one in the general kernel."""
 
-__all__ = ["PHILOX", "Matrices", "Patches", "Words", "gathered", "gemm", "rounded_sums"]
+__all__ = ["PHILOX", "Matrices", "Patches", "Words", "gathered", "gemm", "reads", "rounded_sums"]
 
 
 def gemm(
@@ -36,13 +37,19 @@ def gemm(
     shape: tuple[int, ...],
     words: Words,
     out: Patches | None = None,
+    dtype: torch.dtype = torch.int64,
 ) -> Matrices | None:
     """Multiply matrices of checked codes; ``start`` has the result's ``shape``; None if no kernel supports the call.
 
-    The result is ``out``, if it is given, with its elements set.
+    The result is ``out``, if it is given, with its elements set. Matrices in float32 are real numbers, which are
+    rounded to nearest, ties to even, to formats that `reads` accepts. The result is codes, or real numbers if ``dtype``
+    is float32.
     """
     # The caller handles sums of no products.
     if a.shape[-1] == 0 or build.level() == "torch":
+        return None
+    real = torch.float32 in (dtype, a.dtype, b.dtype, None if start is None else start.dtype)
+    if real and a.device.type != "cpu":
         return None
     if a.device.type == "cuda":
         return _on_gpu(spec, gathered(a), gathered(b), start, shape, words)
@@ -57,15 +64,27 @@ def gemm(
         library = build.library(f"gemm_{plan.file_name(spec)}", source, steps * IN_EXACT)
         if library is None:
             break
-        found = call(library, a, b, start, shape, words, transposed, out)
+        found = call(library, a, b, start, shape, words, transposed, out, dtype=dtype)
         if found is not None:
             return found
-    if not plan.fits_exact(spec):
+    if real or not plan.fits_exact(spec):
         return None
     library = exact.library(steps * IN_TORCH + a.shape[-1] * STEP_IN_TORCH)
     if library is None:
         return None
     return call(library, a, b, start, shape, words, transposed, out, exact.step(spec, counted))
+
+
+def reads(fmt: Format, x: Tensor) -> bool:
+    """Return True if kernels round real numbers to a format, which then needs no codes."""
+    return (
+        isinstance(fmt, Float)
+        and (fmt.exp, fmt.bias, fmt.specials, fmt.subnormals) == (FP32.exp, FP32.bias, FP32.specials, True)
+        and fmt.man <= FP32.man
+        and x.dtype == torch.float32
+        and not x.is_neg()
+        and x.device.type == "cpu"
+    )
 
 
 def rounded_sums(

@@ -5,6 +5,8 @@
 //  - BITS of a lane; V, a vector, and its Scalar; ROWS and VECTORS of a block; FENV, the rounding mode of the processor
 //  - SumWords and ProductWords, the sources of random words
 //  - decoder_a, decoder_b, decoder_start and encode: conversion between codes and scalars; encode_all for a whole vector
+//  - takes_reals(call), true if it supports the real numbers of a call; decoders round them to the formats, and write_reals
+//    converts a vector of sums
 //  - Extremes, a summary of operands, and accepts(), which returns a Verdict on them
 //  - step<CHECKED>(sum, a, b, word, product word), a step of the sums
 #pragma once
@@ -55,11 +57,21 @@ struct Numbers {
             batches[size_t(index)] = view.rows ? view.batches[batch_of[index]] : index * n * m;
         for (i64 i = 0; i < n; ++i) rows[size_t(i)] = view.rows ? view.rows[i] : along_rows ? i * m : i;
         for (i64 j = 0; j < m; ++j) columns[size_t(j)] = view.rows ? view.columns[j] : along_rows ? j : j * n;
+        if (view.real)
+            fill(view, reinterpret_cast<const float*>(view.data), batch_of, count, n, m, along_rows, threads, decode);
+        else
+            fill(view, view.data, batch_of, count, n, m, along_rows, threads, decode);
+    }
+
+private:
+    template <class T, class Decode>
+    void fill(const View& view, const T* data, const i64* batch_of, i64 count, i64 n, i64 m, bool along_rows, i64 threads,
+              const Decode& decode) {
         if (view.rows) {
             run_in_parts((view.size + CHUNK - 1) / CHUNK, threads, [&](i64 chunk, Extremes& own) {
                 const i64 first = chunk * CHUNK, there = view.size - first < CHUNK ? view.size - first : CHUNK;
                 Scalar* to = numbers.data + first;
-                read(view.data + first, 1, there, decode, to);
+                read(data + first, 1, there, decode, to);
                 for (i64 at = 0; at < there; ++at) own.see(to[at]);
             });
             return;
@@ -69,11 +81,11 @@ struct Numbers {
         run_in_parts(count * bands, threads, [&](i64 task, Extremes& own) {
             const i64 index = task / bands, first = task % bands * BAND;
             const i64 there = lines - first < BAND ? lines - first : BAND;
-            const i64* from = view.data + view.batches[batch_of[index]] + first * next_line;
+            const T* from = data + view.batches[batch_of[index]] + first * next_line;
             Scalar* to = numbers.data + (index * lines + first) * length;
             if (next_line == 1 && next != 1)  // memory is contiguous across the lines
                 for (i64 at = 0; at < length; ++at)
-                    for (i64 line = 0; line < there; ++line) to[line * length + at] = decode(u64(from[at * next + line]));
+                    for (i64 line = 0; line < there; ++line) to[line * length + at] = decode(given(from[at * next + line]));
             else
                 for (i64 line = 0; line < there; ++line)
                     read(from + line * next_line, next, length, decode, to + line * length);
@@ -81,7 +93,9 @@ struct Numbers {
         });
     }
 
-private:
+    static u64 given(i64 code) { return u64(code); }
+    static float given(float number) { return number; }
+
     template <class Work>
     void run_in_parts(i64 tasks, i64 threads, const Work& work) {
         std::vector<Extremes> parts(size_t(tasks) + 1);
@@ -94,12 +108,12 @@ private:
     }
 
     // The usual distance of 1 is a constant, so that the compiler can unroll the loop.
-    template <class Decode>
-    static void read(const i64* from, i64 next, i64 count, const Decode& decode, Scalar* to) {
+    template <class T, class Decode>
+    static void read(const T* from, i64 next, i64 count, const Decode& decode, Scalar* to) {
         if (next == 1)
-            for (i64 at = 0; at < count; ++at) to[at] = decode(u64(from[at]));
+            for (i64 at = 0; at < count; ++at) to[at] = decode(given(from[at]));
         else
-            for (i64 at = 0; at < count; ++at) to[at] = decode(u64(from[at * next]));
+            for (i64 at = 0; at < count; ++at) to[at] = decode(given(from[at * next]));
     }
 };
 
@@ -144,11 +158,13 @@ struct Blocks {
     int run() {
         const Machine usual(FE_TONEAREST);
         typename P::Extremes of_start;
-        const auto decode_start = P::decoder_start();
+        // Start values that all rows or columns share are seen once.
+        const i64 tall = call.start.rows || call.start.row ? call.n : 1, wide = call.start.columns || call.start.column ? call.m : 1;
         if (call.start.data)
             for (i64 batch = 0; batch < call.batches; ++batch)
-                for (i64 i = 0; i < call.n; ++i)
-                    for (i64 j = 0; j < call.m; ++j) of_start.see(decode_start(u64(*call.start.at(batch, i, j))));
+                for (i64 i = 0; i < tall; ++i)
+                    for (i64 j = 0; j < wide; ++j) of_start.see(start_at(batch, i, j));
+        if (!P::takes_reals(call)) return 1;
         const Verdict verdict = P::accepts(a.seen, b.seen, of_start, call.k);
         if (verdict == REFUSED) return 1;
         std::vector<std::vector<i64>> sharing(static_cast<size_t>(call.packs));
@@ -198,8 +214,12 @@ private:
         for (i64 index = 0; index < task.end - task.first; ++index) store(blocks.data[index], left);
     }
 
+    Scalar start_at(i64 batch, i64 i, i64 j) const {
+        const auto decode = P::decoder_start();
+        return call.start.real ? decode(*call.start.real_at(batch, i, j)) : decode(u64(*call.start.at(batch, i, j)));
+    }
+
     void begin(Block& block, i64 batch, i64 top, i64 left) const {
-        const auto decode_start = P::decoder_start();
         block.batch = batch, block.top = top;
         for (int row = 0; row < rows; ++row) {
             const i64 i = top + row < call.n ? top + row : call.n - 1;
@@ -210,7 +230,7 @@ private:
                 V begin{};
                 if (call.start.data)
                     for (int lane = 0; lane < there; ++lane)
-                        begin[lane] = decode_start(u64(*call.start.at(batch, i, j + lane)));
+                        begin[lane] = start_at(batch, i, j + lane);
                 block.sum[row][vector] = begin;
                 if (there == 0) j = left;  // lanes without a sum take the random words of other lanes
                 block.of_sum[row][vector].begin(call, batch, i, j, there ? there : 1);
@@ -301,8 +321,13 @@ private:
     void store(i64 batch, i64 i, i64 j, V sum) const {
         alignas(64) typename Lanes<P::BITS>::Unsigned codes[lanes];
         const View& out = call.out;
-        if (j + lanes <= call.m && (out.columns ? contiguous(out.columns + j, lanes) : out.column == 1) &&
-            P::encode_all(sum, codes)) {
+        const bool neighbours = j + lanes <= call.m && (out.columns ? contiguous(out.columns + j, lanes) : out.column == 1);
+        if (out.real) {
+            float reals[lanes];
+            P::write_reals(sum, neighbours ? out.real_at(batch, i, j) : reals);
+            for (int lane = 0; !neighbours && lane < lanes && j + lane < call.m; ++lane)
+                *out.real_at(batch, i, j + lane) = reals[lane];
+        } else if (neighbours && P::encode_all(sum, codes)) {
             i64* to = call.result(batch, i, j);
             for (int lane = 0; lane < lanes; ++lane) to[lane] = i64(codes[lane]);
         } else {

@@ -13,18 +13,24 @@
 
 namespace halfulp {
 
-// A tensor of int64 of shape (batches, rows, columns[, steps]). An element is at the sum of the offsets of its batch, row,
-// column and step. Offsets of rows and columns are multiples of a distance, or those of a table.
+// A tensor of shape (batches, rows, columns[, steps]) of codes in int64, or of real numbers in binary32. An element is at the
+// sum of the offsets of its batch, row, column and step. Offsets of rows and columns are multiples of a distance, or those
+// of a table.
 struct View {
     const i64* data;
     const i64* batches;  // offset of each batch
     i64 row, column, step;
     const i64 *rows, *columns;  // offsets, or null
     i64 size;                   // with tables: number of elements of the tensor
+    i64 real;                   // 1: real numbers
 
     i64 row_offset(i64 i) const { return rows ? rows[i] : i * row; }
     i64 column_offset(i64 j) const { return columns ? columns[j] : j * column; }
-    const i64* at(i64 batch, i64 i, i64 j) const { return data + batches[batch] + row_offset(i) + column_offset(j); }
+    i64 offset(i64 batch, i64 i, i64 j) const { return batches[batch] + row_offset(i) + column_offset(j); }
+    const i64* at(i64 batch, i64 i, i64 j) const { return data + offset(batch, i, j); }
+    float* real_at(i64 batch, i64 i, i64 j) const {
+        return const_cast<float*>(reinterpret_cast<const float*>(data)) + offset(batch, i, j);
+    }
 };
 
 struct Call {

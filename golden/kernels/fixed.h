@@ -66,10 +66,17 @@ struct FixedSteps : S {
         const Raw x = FORMAT.unpack(code);
         return Scalar(x.sign ? 0 - u64(x.significand) : u64(x.significand));
     }
-    // Separate functions, because the compiler then inlines each one.
-    static auto decoder_a() { return [](u64 code) { return scalar<S::a>(code); }; }
-    static auto decoder_b() { return [](u64 code) { return scalar<S::b>(code); }; }
-    static auto decoder_start() { return [](u64 code) { return scalar<S::o>(code); }; }
+    // Codes only; the overload for real numbers is never called.
+    template <const auto& FORMAT>
+    struct Decoder {
+        Scalar operator()(u64 code) const { return scalar<FORMAT>(code); }
+        Scalar operator()(float) const { return 0; }
+    };
+    static bool takes_reals(const Call& call) { return !(call.a.real | call.b.real | call.start.real | call.out.real); }
+    static void write_reals(V, float*) {}
+    static auto decoder_a() { return Decoder<S::a>(); }
+    static auto decoder_b() { return Decoder<S::b>(); }
+    static auto decoder_start() { return Decoder<S::o>(); }
     static u64 encode(Scalar value) { return u64(i64(value)) & ones(S::o.width); }
     static bool encode_all(V value, typename Lanes<BITS>::Unsigned* codes) {
         const auto code = (typename Lanes<BITS>::U)value & typename Lanes<BITS>::Unsigned(ones(S::o.width));

@@ -269,9 +269,55 @@ struct FloatSteps : S {
         }
     }
 
-    static auto decoder_a() { return decoder<S::a, S::A_SCALE>(); }
-    static auto decoder_b() { return decoder<S::b, S::B_SCALE>(); }
-    static auto decoder_start() { return decoder<S::o, S::O_SCALE>(); }
+    // Functions from real numbers to scalars. They are rounded to nearest, ties to even, to a format whose codes are leading
+    // bits of binary32.
+    template <const auto& FORMAT>
+    static constexpr bool READS = begins_word<FORMAT, 32, -126>();
+
+    template <const auto& FORMAT, int SCALE>
+    static Scalar rounded(float number) {
+        u32 word;
+        std::memcpy(&word, &number, sizeof word);
+        if constexpr (READS<FORMAT>) {
+            constexpr u32 low = (u32(1) << (23 - FORMAT.man)) - 1;
+            const u32 nearest = low ? (word + (low >> 1) + (word >> (23 - FORMAT.man) & 1)) & ~low : word;
+            word = (word & Word<32>::magnitude) > Word<32>::infinity ? Word<32>::nan : nearest;
+        }
+        std::memcpy(&number, &word, sizeof word);
+        return SCALE ? Scalar(double(number) * power<SCALE>()) : Scalar(number);
+    }
+
+    template <int EXPONENT>
+    static constexpr double power() {
+        double found = 1;
+        for (int step = 0; step < (EXPONENT < 0 ? -EXPONENT : EXPONENT); ++step) found *= EXPONENT < 0 ? 0.5 : 2;
+        return found;
+    }
+
+    template <const auto& FORMAT, int SCALE>
+    struct Decoder : decltype(decoder<FORMAT, SCALE>()) {
+        Decoder() : decltype(decoder<FORMAT, SCALE>())(decoder<FORMAT, SCALE>()) {}
+        using decltype(decoder<FORMAT, SCALE>())::operator();
+        Scalar operator()(float number) const { return rounded<FORMAT, SCALE>(number); }
+    };
+    static auto decoder_a() { return Decoder<S::a, S::A_SCALE>(); }
+    static auto decoder_b() { return Decoder<S::b, S::B_SCALE>(); }
+    static auto decoder_start() { return Decoder<S::o, S::O_SCALE>(); }
+
+    static bool takes_reals(const Call& call) {
+        return (READS<S::a> || !call.a.real) && (READS<S::b> || !call.b.real) && (READS<S::o> || !call.start.real);
+    }
+
+    // Finite sums are numbers of the format times a power of two; binary32 holds these numbers.
+    static void write_reals(V sums, float* to) {
+        const U magnitude = (U)sums & W::magnitude;
+        bool finite = true;
+        for (int lane = 0; lane < L::count; ++lane) finite &= magnitude[lane] < W::infinity;
+        for (int lane = 0; lane < L::count; ++lane) to[lane] = float(sums[lane] * Scalar(power<-S::O_SCALE>()));
+        if (finite) return;
+        for (int lane = 0; lane < L::count; ++lane)
+            if (magnitude[lane] >= W::infinity) to[lane] = float(scalar<S::o>(encode(sums[lane]), 0));
+    }
 
     static u64 encode(Scalar value) {
         typename L::Unsigned word;

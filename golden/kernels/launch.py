@@ -11,13 +11,13 @@ POINTER = ctypes.c_void_p
 
 
 class View(ctypes.Structure):
-    """Struct ``View`` of call.h: a tensor."""
+    """Struct ``View`` of call.h: a tensor of codes, or of real numbers in float32."""
 
     _fields_ = (
         *((name, POINTER) for name in ("data", "batches")),
         *((name, I64) for name in ("row", "column", "step")),
         *((name, POINTER) for name in ("rows", "columns")),
-        ("size", I64),
+        *((name, I64) for name in ("size", "real")),
     )
 
 
@@ -57,6 +57,11 @@ class Patches:
     def shape(self) -> torch.Size:
         """Shape (batches, rows, columns)."""
         return torch.Size((len(self.batches), len(self.rows), len(self.columns)))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the elements."""
+        return self.data.dtype
 
     @property
     def device(self) -> torch.device:
@@ -119,13 +124,14 @@ def call(
     out: Matrices | None = None,
     step: ctypes.Structure | None = None,
     function: str = "halfulp_gemm",
+    dtype: torch.dtype = torch.int64,
 ) -> Matrices | None:
     """Call a kernel; None if it refuses these operands because it is not exact for them.
 
     Parameters
     ----------
     a, b, start : Tensor or Patches
-        Codes, on the CPU; ``start`` has the shape of the result.
+        Codes or real numbers, on the CPU; ``start`` has the shape of the result.
     shape : tuple of int
         Shape of the result.
     transposed : bool
@@ -136,9 +142,11 @@ def call(
         Parameters of the general kernel.
     function : str
         Function of the kernel.
+    dtype : torch.dtype
+        Type of a new result: int64 for codes, or float32.
     """
     batch, k = shape[:-2], a.shape[-1]
-    found = torch.empty(shape, dtype=torch.int64) if out is None else out
+    found = torch.empty(shape, dtype=dtype) if out is None else out
     a, b = _expanded(a, batch), _expanded(b, batch)
     given = [None if column is None else column.expand(*shape, k) for column in words.given]
     n, m = shape[-2:]
@@ -160,15 +168,14 @@ def call(
         begins = pointer(_begins(tensor, inner))
         if isinstance(tensor, Patches):
             tables = pointer(tensor.rows.contiguous()), pointer(tensor.columns.contiguous())
-            return View(pointer(tensor.data), begins, 0, 0, 0, *tables, tensor.data.numel())
-        return View(pointer(tensor), begins, *tensor.stride()[-inner:])
+            made = View(pointer(tensor.data), begins, 0, 0, 0, *tables, tensor.data.numel())
+        else:
+            made = View(pointer(tensor), begins, *tensor.stride()[-inner:])
+        made.real = tensor.dtype == torch.float32
+        return made
 
-    begins = _begins(b)
-    # Batches of b that share memory are packed once.
-    _, pack_of = torch.unique(begins, return_inverse=True)
-    packs = int(pack_of.max()) + 1 if len(pack_of) else 0
-    pack_batch = torch.zeros(packs, dtype=torch.int64)
-    pack_batch[pack_of] = torch.arange(len(pack_of))
+    pack_of, pack_batch = _packs(b)
+    packs = len(pack_batch)
     states = [None if column is None else pointer(column.contiguous()) for column in words.states]
     arguments = Call(
         batches=torch.Size(batch).numel(),
@@ -196,6 +203,20 @@ def call(
     return found if library[function](ctypes.byref(arguments), *more) == 0 else None
 
 
+def _packs(b: Matrices) -> tuple[Tensor, Tensor]:
+    """Return the distinct batch of b for each batch, and one batch for each distinct one: these are packed once."""
+    begins = _begins(b)
+    if len(begins) == 1:
+        return _FIRST, _FIRST
+    _, pack_of = torch.unique(begins, return_inverse=True)
+    pack_batch = torch.zeros(int(pack_of.max()) + 1 if len(pack_of) else 0, dtype=torch.int64)
+    pack_batch[pack_of] = torch.arange(len(pack_of))
+    return pack_of, pack_batch
+
+
+_FIRST = torch.zeros(1, dtype=torch.int64)
+
+
 def _expanded(x: Matrices, batch: tuple[int, ...]) -> Matrices:
     if isinstance(x, Patches):
         return replace(x, batches=x.batches.expand(*batch))
@@ -206,8 +227,10 @@ def _begins(x: Matrices, inner: int = 2) -> Tensor:
     """Return the offset of each batch in memory; all dimensions but the last ``inner`` are batches."""
     if isinstance(x, Patches):
         return x.batches.contiguous()
-    begins = torch.zeros((), dtype=torch.int64)
     dims = x.dim() - inner
+    if all(size == 1 for size in x.shape[:dims]):
+        return _FIRST
+    begins = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(x.shape[:dims], x.stride()[:dims], strict=True):
         begins = begins.unsqueeze(-1) + torch.arange(size) * stride
     return begins.flatten()

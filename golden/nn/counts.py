@@ -109,6 +109,19 @@ def note(
         )
 
 
+def counting() -> bool:
+    """Return True inside of `Counts`."""
+    return bool(_active)
+
+
+def is_quiet(values: Tensor) -> bool:
+    """Return True if `note` would neither count nor warn: some number is zero in no format with the range of FP32."""
+    if _active or not values.numel():
+        return not _active
+    tiny = torch.finfo(torch.float32).tiny
+    return abs(float(values[(0,) * values.dim()])) >= tiny or not float(values.abs().amax()) < tiny
+
+
 def _zero(codes: Tensor, fmt: Format) -> bool:
     """Return True if all codes encode zero; a sample of the codes comes first, because it usually decides."""
     if not codes.numel():

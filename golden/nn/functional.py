@@ -13,14 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from halfulp.golden.kernels import Matrices, Patches, gathered
+from halfulp.golden.kernels import Matrices, Patches, gathered, reads
 from halfulp.golden.values import decode, decoded, encode
-from halfulp.hdl.formats import Format
+from halfulp.hdl.formats import RN, Format
 from halfulp.hdl.specs import MacSpec
 
 from .amax import ROLES, Delay, delayed_amax_of_gradient
 from .cast import Cast, check_holds, check_real, real
-from .counts import PRUNED, note
+from .counts import PRUNED, counting, is_quiet, note
 from .draw import mix
 from .operator import differentiable, gradients
 from .policy import Policy
@@ -107,14 +107,24 @@ class Call:
 
         if mac is None:
             return summed(gathered(a), gathered(b), start)
-        made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device, out=out)
+        factor = self.factors.get(("weight_gradient", "a")) if role == "bias_gradient" else self.factor(role)
+        reals = factor is None and dtype == torch.float32 and self.policy.device is None and not counting()
+        if reals:
+            check_holds(dtype, mac.o)
+        kind = dtype if reals else torch.int64
+        if out is not None and out.dtype != kind:
+            out = replace(out, data=torch.empty_like(out.data, dtype=kind))
+        made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device, out=out, dtype=kind)
 
         def exact() -> Tensor:
-            begin = None if start is None else decode(start, mac.o)
-            return summed(decode(gathered(a), mac.a), decode(gathered(b), mac.b), begin)
+            begin = None if start is None else _reals(start, mac.o)
+            return summed(_reals(gathered(a), mac.a), _reals(gathered(b), mac.b), begin)
 
-        note((self.layer, role, "result"), made, exact, mac.o)
-        factor = self.factors.get(("weight_gradient", "a")) if role == "bias_gradient" else self.factor(role)
+        if reals and is_quiet(made):
+            return made
+        note((self.layer, role, "result"), encode(made, mac.o) if reals else made, exact, mac.o)
+        if reals:
+            return made
         if factor is None:
             return real(made, mac.o, dtype)
         check_holds(dtype, mac.o)
@@ -144,7 +154,8 @@ class Call:
         data = columns.data if isinstance(columns, Patches) else columns
         ones = data.new_ones((*columns.shape[:-2], columns.shape[-1], 1))
         if mac is not None:
-            ones.fill_(check_one(mac))
+            one = check_one(mac)
+            ones.fill_(1 if ones.is_floating_point() else one)
         return self.product("bias_gradient", columns, ones, dtype).squeeze(-1)
 
 
@@ -169,6 +180,8 @@ class Operand:
     ) -> Tensor:
         """Return the codes for ``a``, ``b`` or ``o`` of a phase's multiply-accumulate; without one, the values.
 
+        Values in float32 stand for the codes to which the product rounds them, if its kernels do so.
+
         Parameters
         ----------
         along : tuple of int
@@ -192,12 +205,20 @@ class Operand:
             return found if factor is None else multiplied(found, factor, self._given.dtype)
         if factor is not None:
             self._call.factors[phase, part] = factor.reshape(()) if factor.numel() == 1 else lay(factor)
+        if factor is None and self._is_rounded_in_product(values, fmt):
+            PRUNED.total += self._zeros
+            return values
         if self._rounded is None:
             found = self._cast.codes(values, fmt, self._key)
         else:
             found = encode(self._rounded, fmt, saturate=self._cast.saturate)
         note((self._call.layer, phase, self._role), found, lambda: values, *formats, pruned=self._zeros)
         return found
+
+    def _is_rounded_in_product(self, values: Tensor, fmt: Format) -> bool:
+        """Return True if the kernels of products round the values, and there is nothing to note."""
+        plain = self._cast.fmt is None and self._cast.rounding == RN and not self._cast.saturate
+        return plain and self._call.policy.device is None and reads(fmt, values) and is_quiet(values)
 
     def _prune(self, along: tuple[int, ...], groups: int) -> None:
         sparsity = self._cast.sparsity
@@ -223,6 +244,11 @@ class Operand:
             delayed = self._call.amax[ROLES.index(self._role)]
         factor = scale.factor(values, formats, summed, delayed)
         return divided(values, factor), factor
+
+
+def _reals(given: Tensor, fmt: Format) -> Tensor:
+    """Return the numbers of codes, or real numbers rounded to the format."""
+    return decode(encode(given, fmt) if given.is_floating_point() else given, fmt)
 
 
 policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
@@ -430,7 +456,7 @@ def _convolution(
         # Scaled images have start values of their own.
         start = start.reshape(-1, groups, m // groups).transpose(0, 1)
         start = start.repeat_interleave(math.prod(output) if start.shape[1] > 1 else 1, 1)
-    images = _images(windows.data.new_empty((x.shape[0], m, *output)), groups)
+    images = _images(x.new_empty((x.shape[0], m, *output)), groups)
     return call.product("forward", windows, kernels.mT, x.dtype, start, images)
 
 
@@ -484,7 +510,7 @@ def _convolution_gradients(
         parts = call.operand("w", w.reshape(groups, m // groups, c, *kernel))
         codes = parts.codes("input_gradient", "b", (2,), (1, *range(3, 3 + len(kernel))), by_channel)
         kernels = turned_kernels(codes).flatten(2)
-        images = _images(wide.new_empty((n, groups * c, *size)), groups)
+        images = _images(x.new_empty((n, groups * c, *size)), groups)
         return call.product("input_gradient", windows, kernels.mT, x.dtype, None, images)
 
     def rows() -> Patches:

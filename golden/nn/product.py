@@ -32,12 +32,13 @@ def product(
     start: Tensor | None = None,
     device: str | None = None,
     out: Patches | None = None,
+    dtype: torch.dtype = torch.int64,
 ) -> Tensor:
     """Multiply matrices of codes in the golden model or on a device.
 
-    With ``out``, the result is its tensor, with the product as its elements.
-    ``key`` decides all random words. If ``mac`` has a source, each sum has a source with a random state; otherwise
-    ``key`` is that of counter-based words.
+    With ``out``, the result is its tensor, with the product as its elements. Matrices in float32 are real numbers, and
+    with ``dtype`` float32 the result is; devices take codes only. ``key`` decides all random words. If ``mac`` has a
+    source, each sum has a source with a random state; otherwise ``key`` is that of counter-based words.
 
     Raises
     ------
@@ -59,4 +60,4 @@ def product(
         words = Words(states=split_states(mac, mac.random, states(key, mac.random, shape, a.device)))
     elif mac.words:
         words = Words(key=key)
-    return computed(mac, a, b, None if start is None else start.expand(shape), shape, words, out)
+    return computed(mac, a, b, None if start is None else start.expand(shape), shape, words, out, dtype)
