@@ -14,7 +14,7 @@ from halfulp.hdl.formats import parse
 
 MAC = "e4m3fn*e4m3fn+fp32.rn"
 FP = "fp32*fp32+fp32.rn"
-LIMITS = {"e4m3fn": 448, "e5m2": 57344, "int8": 127, "bf16": Fraction(255, 128) * 2**127}
+LIMITS = {"e4m3x2": 240, "e4m3fn": 448, "e5m2": 57344, "int8": 127, "bf16": Fraction(255, 128) * 2**127}
 
 
 def is_binary32(value):

@@ -15,6 +15,7 @@ from halfulp.golden.check import check_int
 from halfulp.golden.errorfree import product_error, to_odd
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, FP16, RN, Fixed, Format
+from halfulp.hdl.specs.mac import part_of
 
 PER = ("tensor", "channel")
 KINDS = ("pow2", "real")
@@ -139,7 +140,8 @@ def largest_magnitude(values: Tensor, dims: Sequence[int]) -> Tensor:
 
 @functools.lru_cache(maxsize=256)
 def _largest(fmt: Format) -> float:
-    """Return the largest finite number of a format."""
+    """Return the largest finite number of a format, of a compound one that of its parts: larger numbers overflow."""
+    fmt = part_of(fmt)
     if isinstance(fmt, Fixed):
         return float(fmt.decode((1 << (fmt.width - fmt.signed)) - 1))
     return float(fmt.decode(fmt.encode(Fraction(2) ** 20000, "rz")))
