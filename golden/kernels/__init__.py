@@ -2,7 +2,7 @@
 
 The general kernel (`exact`) computes every description that fits 128-bit integers; it is compiled once. `plan` selects
 faster kernels that are specialised for one description, and proves them exact. The C++ headers implement the kernels,
-`build` compiles and caches them, `launch` calls them. On a GPU, `triton_gemm` computes some descriptions.
+`build` compiles and caches them, `launch` calls them. On a GPU, `triton_gemm` computes most descriptions.
 
 The environment variable ``HALFULP_KERNEL`` selects the instructions: ``native`` (those of this machine), ``avx2``,
 ``portable``, or ``torch`` for no kernels. The default ``auto`` is like ``native``, but compiles a specialised kernel
@@ -112,21 +112,9 @@ def rounded_sums(
 def _on_gpu(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
 ) -> Tensor | None:
-    """Multiply matrices in Triton, batch by batch; None if its kernel does not support the description."""
-    if words.key is not None or importlib.util.find_spec("triton") is None:
+    """Multiply matrices in Triton; None if it is not installed or its kernel does not support the description."""
+    if importlib.util.find_spec("triton") is None:
         return None
     from . import triton_gemm
 
-    if not triton_gemm.takes(spec):
-        return None
-    batch, (n, m), k = shape[:-2], shape[-2:], a.shape[-1]
-    a, b = a.expand(*batch, n, k).reshape(-1, n, k), b.expand(*batch, k, m).reshape(-1, k, m)
-    begins = None if start is None else start.reshape(-1, n, m)
-    given = None if words.given[0] is None else words.given[0].expand(*shape, k).reshape(-1, n, m, k)
-    parts = [
-        triton_gemm.gemm(
-            spec, a[at], b[at], None if begins is None else begins[at], None if given is None else given[at]
-        )
-        for at in range(len(a))
-    ]
-    return torch.stack(parts).reshape(shape) if parts else None
+    return triton_gemm.gemm(spec, a, b, start, shape, words)

@@ -1,212 +1,410 @@
-"""Triton kernel for matrix products of floating-point formats on a GPU, in integer arithmetic.
+"""Matrix products in Triton, on a GPU or in Triton's interpreter.
 
-Import it only if Triton is installed. The stages of a step are those of the golden model: exact product, sum truncated
-to 62 bits and a sticky bit, one rounding. Torch operations compute the descriptions that the kernel does not support.
+Import it only if Triton is installed. Torch operations unpack the operands once. Each lane of the kernel computes a sum
+step by step, with random words of its own source. Torch operations compute what `constants_of` refuses.
 """
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from halfulp.golden.codec import unpack as unpack_operands
 from halfulp.golden.round import window_of
-from halfulp.hdl.formats import Float
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.formats import Fixed, Format, Rounding
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.source import Plateau
+from halfulp.hdl.specs import MacSpec, ValueRange
 
-PLACE = 58
-"""Bit of the larger term's leading one: enough bits below for rounding, and room above for a carry."""
+from .launch import Words
+from .text import PHILOX
+from .triton_number import (
+    PREFIX,
+    FloatConstants,
+    FormatConstants,
+    RoundingConstants,
+    add,
+    format_constants,
+    multiply,
+    pack,
+    rounding_constants,
+    top,
+    unpack,
+)
 
-MODES = {"rn": 0, "ra": 1, "rz": 2, "ru": 3, "rd": 4, "ro": 5, "sr": 6, "rh": 7, "exact": 2}
+TILE = 16
+"""Rows and columns of a block of sums."""
+
+DIGITS = 32
+"""Largest number of digits of an exact accumulator."""
+
+DIGIT = tl.constexpr(32)
+"""Bits of a digit of an exact accumulator; sums of digits fit 64 bits, so that carries wait for the end."""
+
+LOW = tl.constexpr((1 << 32) - 1)
+"""A digit of ones."""
+
+META = 16
+"""Lowest bits of an unpacked operand: exponent of the last place, NaN, infinity and sign."""
 
 
-def takes(spec: MacSpec) -> bool:
-    """Return True if the kernel supports a description."""
-    floats = all(isinstance(fmt, Float) for fmt in (spec.a, spec.b, spec.o))
-    return (
-        floats
-        and spec.rounding.mode in MODES
-        and spec.quire is None
-        and spec.product is None
-        and spec.random is None
-        and spec.a.precision + spec.b.precision <= PLACE - 2
-        and window_of(spec.o, spec.rounding, spec.sums) <= PLACE - 2
-    )
+class Source(NamedTuple):
+    """Constants of a source of random words, of which sums have stream 0 and products stream 1."""
+
+    kind: str = "none"
+    stream: int = 0
+    bits: int = 0
+    width: int = 0
+    taps: tuple[int, ...] = ()
+    per_block: int = 8
+
+
+class StepConstants(NamedTuple):
+    """Constants of a description.
+
+    Attributes
+    ----------
+    bits : int
+        Bits of integers.
+    o, product : FormatConstants
+        Formats of sums and of rounded products.
+    up : tuple of int, optional
+        Left shifts of terms and sums that are integers (`triton_number.add`).
+    mask : int
+        Ones in the bits of a result.
+    digits, quantum : int
+        Number of digits and unit of exact accumulators.
+    """
+
+    bits: int
+    o: FormatConstants
+    rounding: RoundingConstants
+    product: FormatConstants | None
+    product_rounding: RoundingConstants
+    sum_words: Source
+    product_words: Source
+    up: tuple[int, int] | None
+    sums_exactly: bool
+    digits: int
+    quantum: int
+    mask: int
+
+
+@functools.lru_cache(maxsize=1024)
+def constants_of(spec: MacSpec, counted: bool) -> StepConstants | None:
+    """Return the constants of a description for the narrowest integers that hold all bits that its results depend on.
+
+    Sums have their leading one 3 bits below the width of an integer, and lose bits below its lowest one; rounding
+    depends on fewer bits. ``counted`` is set for counter-based words.
+    """
+    terms = ValueRange.of(spec.a) * ValueRange.of(spec.b)
+    quire = spec.quire
+    digits = 1 if quire is None else 1 << (-(-quire.width // DIGIT.value) - 1).bit_length()
+    for bits in (32, 64):
+        room, o = bits - 6, format_constants(spec.o, bits)
+        product = None if spec.product is None else format_constants(spec.product, bits)
+        rounded = [(spec.o, spec.rounding, spec.sums)]
+        if spec.product is not None:
+            rounded.append((spec.product, spec.product_rounding, terms))
+        if (
+            o is not None
+            and (product is None) == (spec.product is None)
+            and all(_is_operand(fmt, bits) for fmt in (spec.a, spec.b))
+            and terms.precision <= room
+            and all(_fits(*one, bits) for one in rounded)
+            and (quire is None or (bits == 64 and digits <= DIGITS))
+        ):
+            return StepConstants(
+                bits,
+                o,
+                rounding_constants(spec.rounding, spec.saturate),
+                product,
+                rounding_constants(spec.product_rounding, spec.saturate),
+                _source(spec, counted, "random", 0),
+                _source(spec, counted, "random_product", 1),
+                _shifts(spec, room),
+                quire is not None,
+                digits,
+                quire.quantum if quire else 0,
+                (1 << spec.o.width) - 1 if spec.o.width < 64 else -1,
+            )
+    return None
+
+
+def _is_operand(fmt: Format, bits: int) -> bool:
+    """Return True if `_unpacked` has room for the numbers of a format."""
+    ends = floor_log2(ValueRange.of(fmt).magnitude), fmt.quantum
+    return fmt.precision < bits - META and max(map(abs, ends)) < 1 << META - 4
+
+
+def _fits(fmt: Format, rounding: Rounding, results: ValueRange, bits: int) -> bool:
+    """Return True if integers hold the codes of a format, its numbers, and the leading bits that its rounding needs."""
+    room, window = bits - 6, window_of(fmt, rounding, results)
+    if isinstance(format_constants(fmt, bits), FloatConstants):
+        return fmt.width <= bits and max(window, fmt.precision) <= room
+    room -= PREFIX.value if fmt.spacing == "tapered" else 0
+    return fmt.width + rounding.places <= bits - 2 and max(window, fmt.precision) <= room
+
+
+def _shifts(spec: MacSpec, room: int) -> tuple[int, int] | None:
+    """Return the left shifts of terms and sums to a common unit, if all numbers are integers that are narrow enough."""
+    if spec.quire or not all(isinstance(fmt, Fixed) for fmt in (spec.a, spec.b, spec.product or spec.o, spec.o)):
+        return None
+    quantum = spec.sums.quantum
+    if spec.sums.magnitude and floor_log2(spec.sums.magnitude) - quantum >= room:
+        return None
+    return spec.terms.quantum - quantum, spec.o.quantum - quantum
+
+
+def _source(spec: MacSpec, counted: bool, name: str, stream: int) -> Source:
+    bits, register = spec.words.get(name, 0), spec.random
+    if not bits:
+        return Source()
+    if counted:
+        return Source(PHILOX, stream, bits, per_block=8 if bits <= 16 else 4)
+    if register is None:
+        return Source("given", stream, bits)
+    kind = "plateau" if isinstance(register, Plateau) else "lfsr"
+    return Source(kind, stream, bits, register.width, register.taps)
 
 
 @triton.jit
-def _top(x):
-    """Return the bit of the leading one of numbers above zero and below 2^62."""
-    # At most 31 bits are converted to float64, so that the conversion is exact.
-    high = x >> 31
-    exact = tl.where(high > 0, high, x).to(tl.float64)
-    return (exact.to(tl.int64, bitcast=True) >> 52) - 1023 + tl.where(high > 0, 31, 0)
+def _operand(pointer, mask):
+    """Load numbers that `_unpacked` wrote."""
+    number = tl.load(pointer, mask=mask, other=0)
+    meta = number.to(tl.int32)
+    return (meta & 1) != 0, (meta << 16) >> 19, number >> 16, (meta & 4) != 0, (meta & 2) != 0
 
 
 @triton.jit
-def _unpack(code, MAN: tl.constexpr, BIAS: tl.constexpr, SIGN: tl.constexpr, SPECIALS: tl.constexpr,
-            MAX: tl.constexpr, NAN: tl.constexpr, SUBNORMALS: tl.constexpr):  # fmt: skip
-    """Unpack codes to sign, exponent of the last place, significand, NaN flag and infinity flag."""
-    magnitude = code & (SIGN - 1)
-    field = magnitude >> MAN
-    fraction = magnitude & ((1 << MAN) - 1)
-    significand = tl.where(field > 0, fraction | (1 << MAN), fraction if SUBNORMALS else fraction * 0)
-    exponent = tl.maximum(field, 1) - BIAS - MAN
-    nan, inf = magnitude < 0, magnitude < 0
-    if SPECIALS == "ieee":
-        nan, inf = magnitude > MAX + 1, magnitude == MAX + 1
-    if SPECIALS == "fn":
-        nan = magnitude == NAN
-    if SPECIALS == "fnuz":
-        nan = code == SIGN
-    return (code & SIGN) != 0, exponent, significand, nan, inf
-
-
-@triton.jit
-def _pack(sign, exponent, significand, sticky, nan, inf, word, MODE: tl.constexpr, BITS: tl.constexpr,
-          SATURATE: tl.constexpr, MAN: tl.constexpr, BIAS: tl.constexpr, SIGN: tl.constexpr, SPECIALS: tl.constexpr,
-          MAX: tl.constexpr, NAN: tl.constexpr, SUBNORMALS: tl.constexpr):  # fmt: skip
-    """Round numbers once and encode them."""
-    zero = significand == 0
-    safe = tl.where(zero, 1, significand)
-    last = exponent + _top(safe) - MAN
-    least = 1 - BIAS - MAN
-    if SUBNORMALS:
-        last = tl.maximum(last, least)
-    # Append zeros, so that at least PLACES bits are discarded.
-    PLACES: tl.constexpr = BITS if MODE == 6 else 1
-    shift = last - exponent
-    up = tl.minimum(tl.maximum(PLACES - shift, 0), 62)
-    shift = shift + up
-    wide = safe << up
-    below = tl.minimum(shift - PLACES, 62)
-    shifted = wide >> below
-    sticky = sticky | (wide != (shifted << below))
-    truncated, seen = shifted >> PLACES, shifted & ((1 << PLACES) - 1)
-    odd = truncated & 1
-    rest = (seen != 0) | sticky
-    if MODE == 0:
-        more = seen & (odd | sticky.to(tl.int64))
-    elif MODE == 1:
-        more = seen
-    elif MODE == 7:
-        more = seen & sticky.to(tl.int64)
-    elif MODE == 3:
-        more = (rest & (sign == 0)).to(tl.int64)
-    elif MODE == 4:
-        more = (rest & (sign != 0)).to(tl.int64)
-    elif MODE == 5:
-        more = rest.to(tl.int64) & (odd ^ 1)
-    elif MODE == 6:
-        more = (seen + word) >> BITS
+def _states(pointer, element, there, S: tl.constexpr):
+    """Load the states of register sources."""
+    if S.kind == "lfsr" or S.kind == "plateau":
+        state = tl.load(pointer + element, mask=there, other=1)
+        return state.to(tl.int32) if S.width < 31 else state
     else:
-        more = seen * 0
-    truncated = truncated + more
-    carry = truncated >> (MAN + 1)
-    field = last - least + carry
-    truncated = truncated >> carry
-    largest = (MAX & ((1 << MAN) - 1)) | (1 << MAN)
-    top = (MAX >> MAN) - 1
-    over = ((field > top) | ((field == top) & (truncated > largest))) & (zero == 0)
-    magnitude = (tl.minimum(tl.maximum(field, 0), top) << MAN) + truncated
-    magnitude = tl.where(zero | ((field < 0) & (not SUBNORMALS)), 0, magnitude)
-    stays = sign != sign
-    if SATURATE or MODE == 2 or MODE == 5:
-        stays = sign == sign
-    elif MODE == 3:
-        stays = sign != 0
-    elif MODE == 4:
-        stays = sign == 0
-    magnitude = tl.where(over, MAX, magnitude)
-    infinite = inf | (over & (stays == 0))
-    if SPECIALS == "ieee":
-        magnitude = tl.where(infinite, MAX + 1, magnitude)
-    elif SPECIALS == "finite":
-        magnitude = tl.where(infinite, MAX, magnitude)
-    else:
-        nan = nan | infinite
-    negative = sign
-    if SPECIALS == "fnuz":
-        negative = sign & (magnitude != 0)
-    return tl.where(nan, NAN, tl.where(negative, magnitude | SIGN, magnitude))
+        return there
 
 
 @triton.jit
-def _kernel(a, b, start, words, out, n, m, k, word_n, word_m, word_k, HAS_START: tl.constexpr, MODE: tl.constexpr,
-            BITS: tl.constexpr, SATURATE: tl.constexpr, PLACE: tl.constexpr, A: tl.constexpr, B: tl.constexpr,
-            O: tl.constexpr, N: tl.constexpr, M: tl.constexpr):  # fmt: skip  # noqa: E741
-    rows = tl.program_id(0) * N + tl.arange(0, N)[:, None]
-    columns = tl.program_id(1) * M + tl.arange(0, M)[None, :]
-    there = (rows < n) & (columns < m)
-    element = rows.to(tl.int64) * m + columns
-    held = tl.zeros((N, M), tl.int64)
+def _block(key, element, step, S: tl.constexpr):
+    """Return the counter-based words of a block of steps."""
+    if S.kind == "philox":
+        number = (step // S.per_block + element * 0).to(tl.uint32)
+        stream = (S.stream + element * 0).to(tl.uint32)
+        return tl.philox(key, number, element.to(tl.uint32), (element >> 32).to(tl.uint32), stream)
+    else:
+        return element, element, element, element
+
+
+@triton.jit
+def _word(pointer, there, state, block, step, S: tl.constexpr, INT: tl.constexpr):
+    """Return the random words of a step, and the next states."""
+    word = state
+    if S.kind == "given":
+        word = tl.load(pointer, mask=there, other=0)
+    elif S.kind == "philox":
+        place = step % S.per_block
+        if S.per_block == 8:
+            half = (place % 2) * 16
+            place = place // 2
+        else:
+            half = 0
+        b0, b1, b2, b3 = block
+        word = tl.where(place < 2, tl.where(place == 0, b0, b1), tl.where(place == 2, b2, b3))
+        word = (word >> half).to(tl.int64) & ((1 << S.bits) - 1)
+    elif S.kind == "lfsr" or S.kind == "plateau":
+        ONES: tl.constexpr = (1 << S.width) - 1 if S.width < 64 else -1
+        low = state & ONES
+        parity = low >> (S.taps[0] - 1)
+        for index in tl.static_range(1, len(S.taps)):
+            parity = parity ^ (low >> (S.taps[index] - 1))
+        state_after = ((low << 1) | (parity & 1)) & ONES
+        if S.kind == "plateau":
+            inverted = (state >> S.width) & 1
+            word = (low ^ (-inverted & ONES)) << (S.bits - S.width)
+            state = state_after | ((inverted ^ (state_after == 1).to(state.dtype)) << S.width)
+        else:
+            word = low & ((1 << S.bits) - 1)
+            state = state_after
+    return word.to(INT), state
+
+
+@triton.jit
+def _add_exactly(digits, x, index, QUANTUM: tl.constexpr):
+    """Add numbers to exact accumulators, in units of 2^QUANTUM, without carries."""
+    sign, exponent, significand, nan, inf = x
+    place = (exponent - QUANTUM)[:, :, None] - index * DIGIT
+    wide = tl.where(nan | inf, 0, significand)[:, :, None]
+    # Bits below the unit are zeros. Left shifts of at least a digit, and right shifts of all bits, leave nothing.
+    moved = tl.where(place < 0, wide >> tl.minimum(-place, 63), wide << tl.minimum(tl.maximum(place, 0), 63))
+    moved = tl.where(place < DIGIT, moved & LOW, 0)
+    return digits + tl.where(sign[:, :, None], -moved, moved)
+
+
+@triton.jit
+def _specials(x):
+    """Return the flags of NaN and of both infinities."""
+    sign, _, _, nan, inf = x
+    return nan, inf & (sign == 0), inf & sign
+
+
+@triton.jit
+def _digit(digits, index, at):
+    return tl.sum(tl.where(index == at, digits, 0), 2)
+
+
+@triton.jit
+def _exact_sum(digits, index, LENGTH: tl.constexpr, QUANTUM: tl.constexpr):
+    """Return the sign, exponent, significand and sticky bit of exact accumulators."""
+    carry = _digit(digits, index, 0) * 0
+    for at in range(LENGTH):
+        carry = (_digit(digits, index, at) + carry) >> DIGIT
+    sign = carry < 0
+    digits = tl.where(sign[:, :, None], -digits, digits)
+    carry = carry * 0
+    for at in range(LENGTH):
+        total = _digit(digits, index, at) + carry
+        digits = tl.where(index == at, (total & LOW)[:, :, None], digits)
+        carry = total >> DIGIT
+    # Take the bits from the leading one downwards until 60 bits are full; the others are sticky.
+    significand, sticky = carry * 0, sign != sign
+    exponent = (significand + (LENGTH * DIGIT + QUANTUM)).to(tl.int32)
+    for at in range(LENGTH):
+        digit = _digit(digits, index, LENGTH - 1 - at)
+        room = 60 - tl.where(significand == 0, 0, top(significand | 1) + 1)
+        taken = tl.minimum(room, DIGIT)
+        significand = (significand << taken) | (digit >> (32 - taken))
+        sticky = sticky | (((digit << taken) & LOW) != 0)
+        exponent -= taken
+    return sign, exponent, significand, sticky
+
+
+@triton.jit(do_not_specialize=["key", "first"])
+def _kernel(a, b, start, given, states, out, shape, key, first, a_strides, b_strides, sum_strides, product_strides,
+            HAS_START: tl.constexpr, P: tl.constexpr, INT: tl.constexpr, CHUNK: tl.constexpr,
+            N: tl.constexpr, M: tl.constexpr):  # fmt: skip
+    n, m, k = shape
+    tiles_down, tiles_across = tl.cdiv(n, N), tl.cdiv(m, M)
+    tile = tl.program_id(0)
+    batch = (tile // (tiles_down * tiles_across)).to(tl.int64)
+    row = ((tile // tiles_across) % tiles_down * N + tl.arange(0, N)[:, None]).to(tl.int64)
+    column = (tile % tiles_across * M + tl.arange(0, M)[None, :]).to(tl.int64)
+    there = (row < n) & (column < m)
+    element = (batch * n + row) * m + column
+    a += batch * a_strides[0] + row * a_strides[1]
+    b += batch * b_strides[0] + column * b_strides[2]
+    sum_given = given[0] + batch * sum_strides[0] + row * sum_strides[1] + column * sum_strides[2]
+    product_given = given[1] + batch * product_strides[0] + row * product_strides[1] + column * product_strides[2]
+    sum_state = _states(states[0], element, there, P.sum_words)
+    product_state = _states(states[1], element, there, P.product_words)
+    word, code, never = tl.zeros((N, M), INT), tl.zeros((N, M), INT), there != there
     if HAS_START:
-        held = tl.load(start + element, mask=there, other=0)
-    word = tl.zeros((N, M), tl.int64)
-    for step in range(k):
-        x = tl.load(a + rows.to(tl.int64) * k + step, mask=rows < n, other=0)
-        y = tl.load(b + columns.to(tl.int64) + step * m, mask=columns < m, other=0)
-        if MODE == 6:
-            word = tl.load(words + rows.to(tl.int64) * word_n + columns * word_m + step * word_k, mask=there, other=0)
-        s0, e0, f0, nan0, inf0 = _unpack(x, A[0], A[1], A[2], A[3], A[4], A[5], A[6])
-        s1, e1, f1, nan1, inf1 = _unpack(y, B[0], B[1], B[2], B[3], B[4], B[5], B[6])
-        s3, e3, f3, nan3, inf3 = _unpack(held, O[0], O[1], O[2], O[3], O[4], O[5], O[6])
-        f2, s2 = f0 * f1, s0 ^ s1
-        nan2, inf2 = nan0 | nan1 | (inf0 & (f1 == 0)) | (inf1 & (f0 == 0)), inf0 | inf1
-        e2 = e0 + e1 + tl.zeros((N, M), tl.int64)
-        # Both leading ones at bit PLACE; the exponent of zero is below all others.
-        up2, up3 = PLACE - _top(tl.where(f2 == 0, 1, f2)), PLACE - _top(tl.where(f3 == 0, 1, f3))
-        f2, e2 = f2 << up2, tl.where(f2 == 0, -(1 << 20), e2 - up2)
-        f3, e3 = f3 << up3, tl.where(f3 == 0, -(1 << 20), e3 - up3)
-        less = (e2 < e3) | ((e2 == e3) & (f2 < f3))
-        big, small = tl.where(less, f3, f2), tl.where(less, f2, f3)
-        distance = tl.minimum(tl.maximum(e2, e3) - tl.minimum(e2, e3), 62)
-        moved = small >> distance
-        sticky = (moved << distance) != small
-        subtract = s2 ^ s3
-        total = tl.where(subtract, big - moved - sticky.to(tl.int64), big + moved)
-        cancelled = (s2 & s3) | (subtract & (MODE == 4))
-        sign = tl.where(total == 0, cancelled, tl.where(less, s3, s2))
-        nan = nan2 | nan3 | (inf2 & inf3 & subtract)
-        inf = inf2 | inf3
-        sign = tl.where(inf, tl.where(inf2, s2, s3), sign)
-        held = _pack(sign, tl.maximum(e2, e3), total, sticky, nan, inf, word, MODE, BITS, SATURATE,
-                     O[0], O[1], O[2], O[3], O[4], O[5], O[6])  # fmt: skip
-    tl.store(out + element, held, mask=there)
+        code = tl.load(start + element, mask=there, other=0).to(INT)
+    DIGITS: tl.constexpr = P.digits
+    index, digits = tl.arange(0, DIGITS)[None, None, :], tl.zeros((N, M, DIGITS), tl.int64)
+    nan, plus, minus = never, never, never
+    if P.sums_exactly:
+        begin = unpack(code, P.o)
+        digits = _add_exactly(digits, begin, index, P.quantum)
+        nan, plus, minus = _specials(begin)
+    # Counter-based words of a chunk of steps are computed at once. Offsets of steps may have more than 32 bits.
+    first = first.to(tl.int64)
+    for chunk in range(first // CHUNK, (first + k + CHUNK - 1) // CHUNK):
+        sum_block = _block(key, element, chunk * CHUNK, P.sum_words)
+        product_block = _block(key, element, chunk * CHUNK, P.product_words)
+        for count in range(max(first, chunk * CHUNK), min(first + k, (chunk + 1) * CHUNK)):
+            step = count - first
+            words = sum_given + step * sum_strides[3]
+            word, sum_state = _word(words, there, sum_state, sum_block, count, P.sum_words, INT)
+            x = _operand(a + step * a_strides[2], row < n)
+            y = _operand(b + step * b_strides[1], column < m)
+            term = multiply(x, y)
+            if P.product is not None:
+                words = product_given + step * product_strides[3]
+                product_word, product_state = _word(
+                    words, there, product_state, product_block, count, P.product_words, INT
+                )
+                term = unpack(pack(term, never, product_word, P.product_rounding, P.product), P.product)
+            if P.sums_exactly:
+                digits = _add_exactly(digits, term, index, P.quantum)
+                more = _specials(term)
+                nan, plus, minus = nan | more[0], plus | more[1], minus | more[2]
+            else:
+                total, sticky = add(term, unpack(code, P.o), P.rounding, P.up)
+                code = pack(total, sticky, word, P.rounding, P.o)
+    if P.sums_exactly:
+        sign, exponent, significand, inexact = _exact_sum(digits, index, DIGITS, P.quantum)
+        inf = plus | minus
+        exact = tl.where(inf, minus, sign), exponent, significand, nan | (plus & minus), inf
+        code = pack(exact, inexact, word, P.rounding, P.o)
+    tl.store(out + element, code.to(tl.int64) & P.mask, mask=there)
 
 
-def _constants(fmt: Any) -> tuple[int, int, int, str, int, int, bool]:
-    return fmt.man, fmt.bias, fmt.sign_code, fmt.specials, fmt.max_code, fmt.nan_code, fmt.subnormals
+def _unpacked(codes: Tensor, fmt: Format, bits: int) -> Tensor:
+    """Unpack codes to integers: significand, and in the lowest bits the exponent of the last place and flags."""
+    x = unpack_operands(codes, fmt)
+    special = x.nan | x.inf
+    exponent = torch.where(special | x.zero, fmt.quantum, x.exponent - (x.significand.width - 1))
+    # The bits below the last place of the format are zeros: fixed-point numbers become integers.
+    below = (fmt.quantum - exponent).clamp(min=0)
+    significand, exponent = torch.where(special, 1, x.significand.low >> below), exponent + below
+    number = significand << META | (exponent << 3 | x.nan.long() << 2 | x.inf.long() << 1 | x.sign.long()) & 0xFFFF
+    return number.to(torch.int32 if bits == 32 else torch.int64)
 
 
-def gemm(spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, words: Tensor | None) -> Tensor:
-    """Multiply matrices of checked codes, of shapes (n, k) and (k, m); random words have shape (n, m, k)."""
-    (n, k), m = a.shape, b.shape[-1]
-    out = torch.empty((n, m), dtype=torch.int64, device=a.device)
-    if not (n and m):
-        return out
-    side = 16
-    strides = (0, 0, 0) if words is None else words.stride()
-    _kernel[(triton.cdiv(n, side), triton.cdiv(m, side))](
-        a.contiguous(),
-        b.contiguous(),
-        out if start is None else start.contiguous(),
-        out if words is None else words,
-        out,
-        n,
-        m,
-        k,
-        *strides,
-        HAS_START=start is not None,
-        MODE=MODES[spec.rounding.mode],
-        BITS=spec.rounding.bits,
-        SATURATE=spec.saturate,
-        PLACE=PLACE,
-        A=_constants(spec.a),
-        B=_constants(spec.b),
-        O=_constants(spec.o),
-        N=side,
-        M=side,
-    )
+def arguments(
+    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
+) -> dict[str, Any] | None:
+    """Return the arguments of the kernel; None if it does not support the call."""
+    constants = constants_of(spec, words.key is not None)
+    batch, (n, m), k = shape[:-2], shape[-2:], a.shape[-1]
+    if constants is None or (spec.quire is not None and k + 1 >= 1 << spec.quire.carry):
+        return None
+    count = torch.Size(batch).numel()
+    x = _unpacked(a, spec.a, constants.bits).expand(*batch, n, k).reshape(count, n, k)
+    y = _unpacked(b, spec.b, constants.bits).expand(*batch, k, m).reshape(count, k, m)
+    out = torch.empty(shape, dtype=torch.int64, device=a.device)
+    unused = out.new_empty(1, 1, 1, 1)
+    given = [unused if one is None else one.expand(*shape, k).reshape(count, n, m, k) for one in words.given]
+    sources = constants.sum_words, constants.product_words
+    blocks = [one.per_block for one in sources if one.kind == PHILOX]
+    return {
+        "a": x,
+        "b": y,
+        "start": out if start is None else start.contiguous(),
+        "given": tuple(given),
+        "states": tuple(unused if one is None else one.contiguous() for one in words.states),
+        "out": out,
+        "shape": (n, m, k),
+        "key": words.key or 0,
+        "first": words.first_step,
+        "a_strides": x.stride(),
+        "b_strides": y.stride(),
+        "sum_strides": given[0].stride(),
+        "product_strides": given[1].stride(),
+        "HAS_START": start is not None,
+        "P": constants,
+        "INT": tl.int32 if constants.bits == 32 else tl.int64,
+        "CHUNK": min(blocks, default=1 << 30),
+        "N": TILE,
+        "M": TILE if constants.digits <= 4 else 4,
+    }
+
+
+def gemm(
+    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
+) -> Tensor | None:
+    """Multiply matrices as `kernels.gemm`; None if the kernel does not support the description."""
+    given = arguments(spec, a, b, start, shape, words)
+    if given is None:
+        return None
+    out: Tensor = given["out"]
+    if out.numel():
+        n, m = shape[-2:]
+        tiles = out.numel() // (n * m) * triton.cdiv(n, given["N"]) * triton.cdiv(m, given["M"])
+        _kernel[(tiles,)](**given)
     return out
