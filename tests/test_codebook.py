@@ -76,7 +76,7 @@ def test_conversion_to_codebook_matches_built_in_format(pair, mode):
         assert torch.equal(*results), other
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", ["nf4", *BUILT_IN])
 def test_conversion_of_codebooks_matches_golden(text):
     source = text if text == "nf4" else str(as_codebook(text))

@@ -404,10 +404,11 @@ def test_emulation_ends_after_exception():
     assert torch.equal(found[0], x.double().square().float())
 
 
-def test_emulate_sees_compiled_and_inference_code():
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_emulate_sees_compiled_and_inference_code(backend):
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
     x = torch.randn(2, 4)
-    compiled = torch.compile(model)
+    compiled = torch.compile(model, backend=backend)
     compiled(x)
     with golden.emulate(BF16, strict=True) as run, torch.inference_mode():
         wanted = model(x)

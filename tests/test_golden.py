@@ -103,6 +103,7 @@ def test_golden_matches_exact_on_toy_floats(name, fmt):
         assert count >= 4**fmt.width
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("source", TOYS, ids=str)
 def test_convert_matches_exact_on_toy_floats(source):
     for target, rounding in itertools.product(TOYS, MODES):

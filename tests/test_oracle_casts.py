@@ -112,6 +112,7 @@ def test_convert_matches_ml_dtypes(source, target, oracle):
     oracle("ml_dtypes", "convert", len(codes), fmt)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(TORCH, TORCH)))
 def test_convert_matches_torch(source, target, oracle):
     codes, fmt = every_code(source), FORMATS[target]

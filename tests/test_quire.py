@@ -164,6 +164,7 @@ def test_exact_mac_with_rounded_product_matches_fractions():
     assert run(unit, steps) == expected
 
 
+@pytest.mark.slow
 def test_dot_rounds_once_and_sequential_dot_at_every_step():
     fmt = Posit(8)
     rng = random.Random(2)

@@ -41,6 +41,7 @@ def test_signoff_records_cover_all_rows():
     assert {"mul", "add", "fma", "convert", "compare", "quire", "dot"} <= {found["unit"] for found in read("oracles")}
 
 
+@pytest.mark.slow
 def test_signoff_record_is_repeatable(own_build):
     (kept,) = [record for record in read("signoff") if record["text"] == str(TINY)]
     now = measure(TINY, "codebook", bool(kept["mutants"]))

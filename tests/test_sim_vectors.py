@@ -71,6 +71,7 @@ def test_vectors_of_stateful_unit_load_every_time() -> None:
     assert space.fixed == {"load": 1, "clear": 0}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "inputs",
     [
@@ -143,6 +144,7 @@ def test_directed_products_cover_corner_cases(text: str) -> None:
     assert counts.ends == {fmt.lowest, fmt.largest} or fmt.largest < 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [*FORMATS, "fp64"])
 @pytest.mark.parametrize("names", ["ab", "ac"])
 def test_directed_sums_cover_corner_cases(names: str, text: str) -> None:
@@ -170,6 +172,7 @@ FUSED = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("texts", FUSED, ids=" ".join)
 def test_directed_fmas_cover_corner_cases(texts: tuple[str, str, str, str]) -> None:
     a, b, c, o = map(parse, texts)
@@ -195,6 +198,7 @@ DOTS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("addend", [False, True])
 @pytest.mark.parametrize("texts", DOTS, ids=" ".join)
 def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) -> None:

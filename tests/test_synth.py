@@ -164,6 +164,7 @@ def test_catalogue_units_synthesise_for_every_family(target, build):
     assert max(cost.shares(target).values()) < 0.03
 
 
+@pytest.mark.slow
 def test_multiplier_maps_to_luts_or_dsp(build):
     """A product of nine by nine bits fits a block of any family."""
     module = Module("module gate(input [8:0] a, b, output [17:0] o); assign o = a * b; endmodule\n", "gate")
@@ -251,6 +252,7 @@ def test_tied_input_costs_nothing(build):
     assert tied.lut == 0
 
 
+@pytest.mark.slow
 def test_progress_reports_modules_as_they_finish(build, monkeypatch):
     done = []
 

@@ -109,6 +109,7 @@ def test_uvm_cases_cover_catalogue() -> None:
     assert {words.split()[0] for words, _ in UNITS} == set(CATALOGUE)
 
 
+@pytest.mark.slow
 def test_uvm_agents_work_in_another_design() -> None:
     """Active agents on its streams, and a passive agent around the unit inside."""
     code, text = command("mac", "e4m3fn", "--test", f"{EXAMPLE}:DotProductTest")

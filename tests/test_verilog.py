@@ -92,6 +92,7 @@ def test_case_has_empty_default_only_if_values_are_missing() -> None:
     assert "default: ;" in emit(component("pwl tanh(bf16) pieces=4"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "design",
     [
