@@ -49,7 +49,7 @@ class _Number(click.FloatRange):
     multiple=True,
     help="MAC or policy for all products; repeatable",
 )
-@click.option("--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by patterns of layer names")
+@click.option("--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by layers and during a run")
 @click.option("--emulate", is_flag=True, help="compute the whole program in the policy")
 @click.option("--tanh", metavar="N", help="replace tanh by N segments or those of a file (gru)")
 @click.option("--sigmoid", metavar="N", help="replace sigmoid by N segments or a file of them (gru)")
@@ -123,7 +123,7 @@ def train(
     reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000
     images of MNIST.
     """
-    from halfulp.golden.nn import Counts, Policy, rules
+    from halfulp.golden.nn import Counts, Policy, PolicyFile
     from halfulp.golden.train.loop import Interrupted, Plan, Run, versions
     from halfulp.golden.train.networks import NETWORKS
     from halfulp.golden.train.results import NONE, append, check_place, results, row_of
@@ -136,8 +136,11 @@ def train(
             raise ValueError("give one of --mac and --policy; --mac fp32 is torch's own arithmetic")
         if resume and restart:
             raise ValueError("give --resume or --restart, not both")
-        choices = [{"*": Policy.parse(mac)} for mac in macs] if file is None else [rules(file)]
-        if any(policy.device for policies in choices for policy in policies.values()):
+        if file is None:
+            choices = [PolicyFile({"*": Policy.parse(mac)}) for mac in macs]
+        else:
+            choices = [PolicyFile.read(file)]
+        if any(policy.device for choice in choices for policy in choice.policies):
             raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
         if pool.scheduler and network not in NETWORKS:
             raise ValueError(f"workers of a scheduler do not have {network}; train it without --scheduler")
@@ -146,10 +149,16 @@ def train(
         examples = usual.load(data).limited(limit)
         place = table or results()
         runs = []
-        for policies, seed in itertools.product(choices, seeds):
+        for choice, seed in itertools.product(choices, seeds):
+            first, *others = (
+                tuple((pattern, str(policy)) for pattern, policy in rules.items()) for rules in choice.choices
+            )
             plan = Plan(
                 network=network,
-                policies=tuple((pattern, str(policy)) for pattern, policy in policies.items()),
+                policies=first,
+                later=tuple(zip(choice.epochs, others, strict=False)),
+                plateaus=() if choice.epochs else tuple(others),
+                **choice.settings,
                 seed=seed,
                 epochs=options["epochs"] or usual.epochs,
                 batch=options["batch"] or usual.batch,

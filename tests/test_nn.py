@@ -1146,6 +1146,55 @@ def test_policy_files_read_rules(tmp_path):
         nn.rules(str(tmp_path / "other.toml"))
 
 
+def test_policy_files_change_policies_by_epoch(tmp_path):
+    path = tmp_path / "changes.toml"
+    path.write_text(
+        f'mac = "{SR}"\n[layers.fc]\nbias = "sr3"\n[epochs.12]\nmac = "fp32"\n'
+        f'[epochs.3]\nweights = "e5m2"\n[epochs.3.layers.fc]\nweights = "rn"\n[epochs.3.layers.new]\nbias = "ra"\n'
+    )
+    found = nn.PolicyFile.read(path)
+    third = {"fc": f"{SR}, bias=sr3", "new": f"{SR}, weights=e5m2.rn, bias=ra", "*": f"{SR}, weights=e5m2.rn"}
+    last = {name: text.replace(SR, "fp32") for name, text in third.items()}
+    assert found.choice == {
+        epoch: {name: nn.Policy.parse(text) for name, text in rules.items()}
+        for epoch, rules in {0: {"fc": f"{SR}, bias=sr3", "*": SR}, 3: third, 12: last}.items()
+    }
+    assert str(found).startswith(f"fc: {SR}, bias=sr3; *: {SR}; after epoch 3: fc: ")
+    with pytest.raises(ValueError, match="Schedule"):
+        nn.rules(path)
+
+
+def test_policy_files_change_policies_at_plateaus(tmp_path):
+    path = tmp_path / "changes.toml"
+    path.write_text(f'mac = "fp32"\npatience = 2\n[[plateaus]]\nmac = "{E5M2}"\n[[plateaus]]\nweights = "sr3"\n')
+    schedule = nn.Schedule.of_file(golden.emulate("fp32"), path)
+    found = [schedule.policy["*"]]
+    for _ in range(5):
+        schedule.step(1.0)
+        found.append(schedule.policy["*"])
+    assert list(map(str, found)) == ["fp32"] * 3 + [E5M2] * 2 + [f"{E5M2}, weights=sr3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword"),
+    [
+        ("[epochs.first]", "epochs"),
+        ("[epochs.0]", "epochs"),
+        ("epochs = 3", "epochs"),
+        ("[plateaus]", "plateaus"),
+        ("[epochs.3]\n[[plateaus]]", "not both"),
+        ("patience = 3", "patience"),
+        ("[epochs.3]\nno = 1", "no"),
+        ("[epochs.3.layers]\nfc = 1", "layers"),
+    ],
+)
+def test_policy_files_reject_bad_changes(tmp_path, text, keyword):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"bad.toml.*{keyword}"):
+        nn.PolicyFile.read(path)
+
+
 def differentiated_twice():
     layer = nn.Linear(2, 2, policy=E5M2)
     x = torch.ones(1, 2, requires_grad=True)

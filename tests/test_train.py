@@ -229,7 +229,7 @@ def small(tmp_path, *, counted=False, **changes):
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     changes = {"policies": (("11", f"{SR}, weights=sr3, update=e5m9.sr8, master=true"), ("*", "fp32"))} | changes
-    return Run(plan(epochs=2, **changes), mnist(None).limited(12), tmp_path / "run", counted=counted)
+    return Run(plan(**{"epochs": 2} | changes), mnist(None).limited(12), tmp_path / "run", counted=counted)
 
 
 def bits(run):
@@ -286,6 +286,38 @@ def test_run_resumes_from_any_step(tmp_path):
         assert stopped.step == number + 1
     assert stopped.epochs[-1] == end
     assert all(torch.equal(value, bits(stopped)[name]) for name, value in bits(whole).items())
+
+
+SCALED = "e4m3fn*e4m3fn+e6m5.sr4, gradients=rn.sat scale=tensor.pow2.delayed2, update=e5m9.sr8, master=true"
+LATER = (("11", SCALED), ("*", "fp32"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [({"later": ((1, LATER),)}, (2, 5)), ({"plateaus": (LATER,), "patience": 1, "threshold": 0.9}, (5, 8))],
+    ids=["epochs", "plateaus"],
+)
+@pytest.mark.parametrize("emulated", [False, True])
+def test_run_resumes_before_and_after_changes_of_policy(tmp_path, changes, steps, emulated):
+    def run():
+        return small(tmp_path, batch=4, epochs=3, emulate=emulated, **changes)
+
+    whole = run()
+    whole.train()
+    last = "\n".join(map(str, whole.report.rows)) if emulated else str(whole.model)
+    assert "e4m3fn*e4m3fn+e6m5.sr4" in last
+    for stop in steps:
+        stopped = run()
+        while stopped.step < stop:
+            stopped._step()
+            if stopped.step % stopped.per_epoch == 0:
+                stopped._end_epoch()
+        stopped.save(stopped.checkpoint)
+        resumed = run()
+        resumed.load(stopped.checkpoint)
+        resumed.train()
+        assert resumed.epochs == whole.epochs
+        assert all(torch.equal(value, bits(resumed)[name]) for name, value in bits(whole).items())
 
 
 def test_run_finishes_step_when_interrupted(tmp_path):

@@ -5,7 +5,8 @@ from .attention import MultiheadAttention
 from .cast import Cast
 from .counts import Counts
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
-from .policy import Policy, rules
+from .policy import Policy
+from .policy_file import PolicyFile, rules
 from .scale import LossScaler
 from .scaling import Scaling
 from .schedule import Schedule
@@ -27,6 +28,7 @@ __all__ = [
     "MultiheadAttention",
     "PiecewiseLinear",
     "Policy",
+    "PolicyFile",
     "Quantize",
     "Scaling",
     "Schedule",

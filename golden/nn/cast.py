@@ -12,7 +12,7 @@ from halfulp.golden.check import check_bool
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
+from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Compound, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
 from halfulp.hdl.specs.mac import part_of
@@ -211,3 +211,40 @@ def real(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
     """Decode codes to a dtype; ValueError if it does not represent every number of the format."""
     check_holds(dtype, fmt)
     return decoded(codes, fmt, dtype)
+
+
+def parse_update(given: Cast | str) -> Cast:
+    """Parse the cast of an update; ValueError if it has neither a format nor a sparsity."""
+    cast = Cast.parse(given)
+    if cast.plain:
+        raise ValueError(f"cast {cast} has no format: expected e6m5.{cast}, for example")
+    if cast.scale is not None:
+        raise ValueError(f"an update has no scale, but {cast} has one; scales are for operands of products")
+    return cast
+
+
+def parse_rounding(given: Cast | str) -> Cast:
+    """Parse a cast; ValueError if it has a sparsity or a scale."""
+    cast = Cast.parse(given)
+    if cast.sparsity is not None or cast.scale is not None:
+        raise ValueError(f"{cast} has a sparsity or a scale, which are for weights, activations and gradients")
+    return cast
+
+
+def check_format(cast: Cast) -> None:
+    """Check that a cast has a format; ValueError otherwise."""
+    if cast.fmt is None:
+        raise ValueError(f"expected a format and a rounding such as bf16.{cast}, not {cast}")
+
+
+def parse_element(given: Cast | str) -> Cast:
+    """Parse the cast of an operation; ValueError unless float32 holds all numbers of its format."""
+    cast = parse_rounding(given)
+    check_format(cast)
+    assert cast.fmt is not None
+    if isinstance(cast.fmt, Compound):
+        raise ValueError(
+            f"results in the compound format {cast.fmt} may need more bits than float32; use another format"
+        )
+    check_holds(torch.float32, cast.fmt)
+    return cast

@@ -1,19 +1,15 @@
 """Policies: the arithmetic of layers."""
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from halfulp.golden.check import check_bool
-from halfulp.hdl.formats import Compound
 from halfulp.hdl.specs import MacSpec
 
-from .cast import Cast, check_holds
+from .cast import Cast, parse_element, parse_rounding, parse_update
+from .reduction import Reduction
 
 FLOAT = "fp32"
 """Text for torch's own arithmetic in place of a multiply-accumulate."""
@@ -31,59 +27,6 @@ _CASTS = ("weights", "activations", "gradients", "bias")
 
 PROGRAM = ("elementwise", "functions", "reductions", "optimizer")
 """Parts for operations outside layers, which `halfulp.golden.emulate` computes."""
-
-ORDERS = ("sequential", "pairwise", "exact")
-"""Orders of a reduction."""
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """Arithmetic of sums over the elements of a tensor.
-
-    Parameters
-    ----------
-    accumulator : Cast, optional
-        Format and rounding of the sums; default: those of the accumulator of the products.
-    order : str
-        ``sequential``: one sum in ascending index, rounded after each element; ``pairwise``: a balanced tree of sums of
-        neighbours, each rounded; ``exact``: rounded once.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a part is of the wrong kind, or the accumulator has no format.
-
-    Notes
-    -----
-    ``str()`` gives a text such as ``fp32.rn pairwise``, and `Reduction.parse` reads it back.
-    """
-
-    accumulator: Cast | None = None
-    order: str = "sequential"
-
-    def __post_init__(self) -> None:
-        if self.accumulator is not None:
-            if not isinstance(self.accumulator, Cast):
-                raise TypeError(f"the accumulator of a reduction is a Cast, not {type(self.accumulator).__name__}")
-            _check_format(_check_rounding(self.accumulator))
-        if self.order not in ORDERS:
-            raise ValueError(f"unknown order of a reduction {self.order!r}; expected {', '.join(ORDERS)}")
-
-    def __str__(self) -> str:
-        return self.order if self.accumulator is None else f"{self.accumulator} {self.order}"
-
-    @classmethod
-    def parse(cls, text: "str | Reduction") -> "Reduction":
-        """Parse a text that ``str()`` wrote; an accumulator without an order is sequential."""
-        if isinstance(text, cls):
-            return text
-        if not isinstance(text, str):
-            raise TypeError(
-                f"a reduction is a Reduction or a text such as 'fp32.rn pairwise', not {type(text).__name__}"
-            )
-        words = text.split()
-        order = words.pop() if words and words[-1] in ORDERS else "sequential"
-        return cls(Cast.parse(" ".join(words)) if words else None, order)
 
 
 @dataclass(frozen=True)
@@ -159,17 +102,17 @@ class Policy:
 
     def __post_init__(self) -> None:
         readers: dict[str, Callable[[Any], Any]] = dict.fromkeys(PRODUCTS, _mac) | dict.fromkeys(_CASTS, Cast.parse)
-        readers["bias"] = _check_rounding
+        readers["bias"] = parse_rounding
         optional = {
-            "update": check_update,
-            "elementwise": _check_element,
-            "functions": _check_element,
+            "update": parse_update,
+            "elementwise": parse_element,
+            "functions": parse_element,
             "reductions": Reduction.parse,
-            "optimizer": _check_element,
+            "optimizer": parse_element,
         }
         readers |= {name: read for name, read in optional.items() if getattr(self, name) is not None}
         for name, read in readers.items():
-            with _prefixed(name):
+            with prefixed(name):
                 object.__setattr__(self, name, read(getattr(self, name)))
         check_bool("master", self.master)
         if self.master and self.update is None:
@@ -206,7 +149,7 @@ class Policy:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Policy":
         """Read a policy from a TOML table: keys are the parameters, and ``mac`` for all products not given."""
-        parts = _expanded(table)
+        parts = expanded(table)
         known = [field.name for field in fields(cls)]
         for key in parts:
             if key not in known:
@@ -270,70 +213,10 @@ class Policy:
         return any(mac.words for mac in self.macs if mac) or any(cast.rounding.bits for cast in self.casts)
 
 
-def rules(path: Path | str) -> dict[str, Policy]:
-    """Read policies by layer name from a TOML file.
-
-    Keys are those of a policy for all layers. Tables ``[layers."PATTERN"]`` change keys for layers with matching names;
-    the first match counts.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the file cannot be read or a policy is invalid.
-    """
-    path = Path(path)
-    try:
-        with _prefixed(path.name):
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-            layers = table.pop("layers", {})
-            if not isinstance(layers, dict) or not all(isinstance(one, dict) for one in layers.values()):
-                raise ValueError('layers must be tables, such as [layers."fc*"]')
-            found = {pattern: Policy.from_table(_expanded(table) | _expanded(own)) for pattern, own in layers.items()}
-            return found | {"*": Policy.from_table(table)}
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _expanded(table: Mapping[str, Any]) -> dict[str, Any]:
+def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the key ``mac`` by the three products."""
     parts = dict(table)
     return dict.fromkeys(PRODUCTS, parts.pop("mac")) | parts if "mac" in parts else parts
-
-
-def check_update(given: Cast | str) -> Cast:
-    """Parse the cast of an update; ValueError if it has neither a format nor a sparsity."""
-    cast = Cast.parse(given)
-    if cast.plain:
-        raise ValueError(f"cast {cast} has no format: expected e6m5.{cast}, for example")
-    if cast.scale is not None:
-        raise ValueError(f"an update has no scale, but {cast} has one; scales are for operands of products")
-    return cast
-
-
-def _check_rounding(given: Cast | str) -> Cast:
-    """Parse a cast; ValueError if it has a sparsity or a scale."""
-    cast = Cast.parse(given)
-    if cast.sparsity is not None or cast.scale is not None:
-        raise ValueError(f"{cast} has a sparsity or a scale, which are for weights, activations and gradients")
-    return cast
-
-
-def _check_format(cast: Cast) -> None:
-    if cast.fmt is None:
-        raise ValueError(f"expected a format and a rounding such as bf16.{cast}, not {cast}")
-
-
-def _check_element(given: Cast | str) -> Cast:
-    """Parse the cast of an operation; ValueError unless float32 holds all numbers of its format."""
-    cast = _check_rounding(given)
-    _check_format(cast)
-    assert cast.fmt is not None
-    if isinstance(cast.fmt, Compound):
-        raise ValueError(
-            f"results in the compound format {cast.fmt} may need more bits than float32; use another format"
-        )
-    check_holds(torch.float32, cast.fmt)
-    return cast
 
 
 def _mac(given: object) -> MacSpec | None:
@@ -345,7 +228,7 @@ def _text(mac: MacSpec | None) -> str:
 
 
 @contextmanager
-def _prefixed(name: str) -> Iterator[None]:
+def prefixed(name: str) -> Iterator[None]:
     """Prefix error messages with a name."""
     try:
         yield

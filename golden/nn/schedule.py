@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -11,6 +12,7 @@ from halfulp.golden.check import check_int
 from .draw import REPEAT, check_seed, mix
 from .layers import Stateful
 from .policy import Policy
+from .policy_file import PolicyFile
 from .swap import Rules, convert
 
 Choice = Mapping[int, Rules] | Sequence[Rules] | Callable[[int, float | None], Rules]
@@ -77,6 +79,12 @@ class Schedule:
         if len(self._updates) > 1:
             raise ValueError("policies of a schedule must have the same update and master, which WeightUpdate applies")
         self._set()
+
+    @classmethod
+    def of_file(cls, target: Any, path: Path | str, *, seed: int = 0) -> "Schedule":
+        """Make a schedule of the policies of a TOML file (see `PolicyFile`)."""
+        found = PolicyFile.read(path)
+        return cls(target, found.choice, seed=seed, **found.settings)
 
     def _known(self) -> list[Rules]:
         if callable(self._choice):

@@ -13,9 +13,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from halfulp.golden.check import check_bool
 
-from .cast import Cast
+from .cast import Cast, parse_update
 from .draw import check_seed, fresh_state, mix, next_key
-from .policy import check_update
 
 _expected: MutableMapping[Tensor, str] = WeakIdKeyDictionary()
 """Texts of the updates that policies of converted layers name, by parameter."""
@@ -102,7 +101,7 @@ class WeightUpdate:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer must be an optimizer of torch.optim, not {type(optimizer).__name__}")
         check_bool("master", master)
-        self.cast = check_update(cast)
+        self.cast = parse_update(cast)
         self.master = master
         known = {id(one): one for group in optimizer.param_groups for one in group["params"]}
         # Tied weights occur twice and are rounded once.

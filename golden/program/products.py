@@ -14,8 +14,9 @@ from halfulp.golden.nn import functional
 from halfulp.golden.nn.cast import Cast, check_holds, real
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.functional import Call, Use, check_one, spread, spread_places, turned, turned_kernels
-from halfulp.golden.nn.policy import Policy, Reduction
+from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.product import product
+from halfulp.golden.nn.reduction import Reduction
 from halfulp.golden.values import encoded
 from halfulp.hdl.formats import EXACT, RN, Fixed, Format
 from halfulp.hdl.specs import MacSpec

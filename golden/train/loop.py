@@ -27,6 +27,8 @@ from halfulp.golden.nn import (
     LossScaler,
     PiecewiseLinear,
     Policy,
+    PolicyFile,
+    Schedule,
     WeightUpdate,
     convert,
     swap_activations,
@@ -86,7 +88,11 @@ class Plan:
         Compute the whole program in the arithmetic of the policies (see `halfulp.golden.emulate`); default: layers are
         converted.
     later : tuple of (int, tuple)
-        For emulation: numbers of finished epochs after which other policies hold, in ascending order.
+        Numbers of finished epochs after which other policies hold, in ascending order.
+    plateaus : tuple of tuple
+        Policies after each plateau of the training loss.
+    patience, threshold : int, float
+        Parameters of plateaus (see `Schedule`).
     """
 
     network: str
@@ -102,6 +108,9 @@ class Plan:
     origin: str = ""
     emulate: bool = False
     later: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
+    plateaus: tuple[tuple[tuple[str, str], ...], ...] = ()
+    patience: int = 3
+    threshold: float = 1e-3
 
     def key(self, data: Data) -> str:
         """Return a short name of the run, which identifies plan and data."""
@@ -121,9 +130,11 @@ class Plan:
         return _parsed(self.policies)
 
     @property
-    def schedule(self) -> dict[int, dict[str, Policy]]:
-        """Policies by the number of finished epochs after which they hold."""
-        return {0: self.rules} | {epoch: _parsed(policies) for epoch, policies in self.later}
+    def file(self) -> PolicyFile:
+        """Policies and their changes, as a file has them."""
+        settings = {"patience": self.patience, "threshold": self.threshold}
+        epochs = {epoch: _parsed(policies) for epoch, policies in self.later}
+        return PolicyFile(self.rules, epochs, tuple(map(_parsed, self.plateaus)), settings)
 
 
 def _parsed(policies: tuple[tuple[str, str], ...]) -> dict[str, Policy]:
@@ -187,8 +198,8 @@ class Run:
         self.counts = Counts() if counted else None
         self.network = network or NETWORKS[plan.network]
         self.key = plan.key(data)
-        self.schedule = plan.schedule
-        self.rules = self.schedule[0]
+        self.file = plan.file
+        self.rules = self.file.rules
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(plan.seed, 0))
             model = self.network.build(data)
@@ -207,21 +218,23 @@ class Run:
         self.losses: list[float] = []
         self.epochs: list[Epoch] = []
         self.histories: dict[str, Tensor] = {}
+        target = self if plan.emulate else self.model
+        self.schedule = Schedule(target, self.file.choice, seed=plan.seed, **self.file.settings)
 
-    @property
-    def _policies(self) -> list[Policy]:
-        return [policy for rules in self.schedule.values() for policy in rules.values()]
+    def set_policy(self, rules: dict[str, Policy]) -> None:
+        """Set the policies of an emulated program."""
+        self.rules = rules
 
     def _computed(self) -> bool:
         """Return True if any operation is in the arithmetic of a policy."""
         if self.conversion is not None:
-            return bool(self.conversion.swapped)
-        return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self._policies)
+            return any(convert(self.model, rules).swapped for rules in self.file.choices)
+        return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self.file.policies)
 
     def _check_held(self) -> None:
         """Check that float32, the dtype of networks, represents the numbers of all formats; ValueError otherwise."""
         formats = [module.table.out for module in self.model.modules() if isinstance(module, PiecewiseLinear)]
-        for policy in self._policies:
+        for policy in self.file.policies:
             formats += [*(mac.o for mac in policy.macs if mac), *(cast.fmt for cast in policy.casts if cast.fmt)]
         for fmt in formats:
             check_holds(torch.float32, fmt)
@@ -261,6 +274,7 @@ class Run:
                 "scaler": None if self.scaler is None else self.scaler.state_dict(),
                 "updates": [update.state_dict() for update in self.updates],
                 "histories": self.histories,
+                "schedule": self.schedule.state_dict(),
                 "counts": self.counts and self.counts.record,
             },
             written,
@@ -276,6 +290,7 @@ class Run:
             if not state.get("counts"):
                 raise ValueError(f"{path} belongs to a run without counts; resume without --counts, or restart")
             self.counts = Counts(state["counts"])
+        self.schedule.load_state_dict(state["schedule"])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scaler is not None:
@@ -364,24 +379,24 @@ class Run:
         """Return the context of a step or test; its random words depend on the parts only."""
         if not self.plan.emulate:
             return _Plain()
-        rules = self.schedule[max(epoch for epoch in self.schedule if epoch <= len(self.epochs))]
-        found = emulate(rules, seed=mix(self.plan.seed, *parts) >> 1)
+        found = emulate(self.rules, seed=mix(self.plan.seed, *parts) >> 1)
         found.load_state_dict(self.histories)
         return found
 
     def _by_torch(self) -> bool:
         """Return True if a sum may be in torch's own arithmetic, whose order depends on threads."""
         if self.conversion is None:
-            return any("*" not in rules for rules in self.schedule.values()) or any(
-                None in policy.macs for policy in self._policies
-            )
-        swapped = [swap.policy for swap in self.conversion.swapped if swap.policy]
-        return bool(self.conversion.left) or any(None in policy.macs for policy in swapped)
+            left = any("*" not in rules for rules in self.file.choices)
+        else:
+            left = bool(self.conversion.left)
+        return left or any(None in policy.macs for policy in self.file.policies)
 
     def _end_epoch(self) -> None:
         with self._emulated(5, self.step):
             loss, accuracy = tested(self.model, self.data, self.network.loss)
-        self.epochs.append(Epoch(len(self.epochs) + 1, sum(self.losses) / len(self.losses), loss, accuracy))
+        trained = sum(self.losses) / len(self.losses)
+        self.epochs.append(Epoch(len(self.epochs) + 1, trained, loss, accuracy))
+        self.schedule.step(trained)
         self.losses = []
 
 

@@ -30,10 +30,8 @@ def results() -> Path:
 def row_of(run: Run, command: str) -> dict[str, str]:
     """Return the row of a finished run."""
     last, plan, data = run.epochs[-1], run.plan, run.data
-    policies = list(plan.rules.items())
-    macs = {mac for _, policy in policies for mac in policy.macs}
+    macs = {mac for policy in run.file.policies for mac in policy.macs}
     mac = macs.pop() if len(macs) == 1 else MIXED
-    policy = str(policies[0][1]) if len(policies) == 1 else "; ".join(f"{name}: {one}" for name, one in policies)
     cells = {
         "mac": mac.formula if isinstance(mac, MacSpec) else mac or "fp32",
         "network": network_of(plan),
@@ -41,7 +39,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
         "loss": f"{last.loss:.6g}",
         "seed": plan.seed,
         "epochs": plan.epochs,
-        "policy": policy,
+        "policy": run.file,
         "batch": plan.batch,
         "rate": f"{plan.rate:g}",
         "scale": f"{plan.scale:g}{'' if plan.adaptive else ' static'}" if run.scaler else "",
