@@ -1,11 +1,13 @@
 """Accuracy in many number formats, compared with Arbitor (Jiang et al., USENIX ATC 2023)."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from halfulp.tools.report import Report
+from halfulp.tools.plots import Curve, plot_curves
+from halfulp.tools.report import Report, provenance
 from halfulp.tools.tables import Table
 
 from .trainings import FLOAT, NETWORKS, Case, Figures, lowest, number_formats, segments
@@ -58,8 +60,11 @@ def with_reductions(fmt: str) -> str:
 WAYS = {"all": everything, "reductions in FP32": with_reductions}
 """Two ways of emulation."""
 
-ROWS = (("all", True), ("all", False), ("reductions in FP32", True))
-"""Way of each part of the table of floats, and if its formats have subnormals."""
+ROWS = (("all", True, EXPONENTS), ("all", False, EXPONENTS[:-1]), ("reductions in FP32", True, EXPONENTS[:-1]))
+"""Way of each part of the table of floats, if its formats have subnormals, and their exponent bits."""
+
+LEAST = {"all": (4, 6), "reductions in FP32": (1, 2)}
+"""Mantissa bits of each way in the search for the lowest format of the smaller networks."""
 
 
 def case(network: str, policy: str) -> Case:
@@ -90,12 +95,12 @@ def segments_case(functions: tuple[str, ...], pieces: int) -> Case:
 def cases() -> Iterator[Case]:
     """Yield all cases of the report."""
     yield from map(Case, NETWORKS)
-    for way, subnormals in ROWS:
-        for exponent in EXPONENTS:
+    for way, subnormals, exponents in ROWS:
+        for exponent in exponents:
             yield from (float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS)
     for way in WAYS:
         for network in ("transformer", "recurrent"):
-            yield from (float_case(6, one, way, network=network) for one in MANTISSAS)
+            yield from (float_case(6, one, way, network=network) for one in LEAST[way])
     yield from (posit_case(width, es) for width in POSITS for es in ES)
     for text in SPARSITY:
         yield from (
@@ -113,26 +118,45 @@ def report(figures: Figures) -> Report:
         "arbitor-sparsity": _sparsity(figures),
         "arbitor-segments": _segments(figures),
     }
-    return Report(tables=tables, records={"arbitor.json": figures.json()})
+    return Report(
+        tables=tables,
+        plots={"arbitor-floats": partial(plot, figures)},
+        records={"arbitor.json": figures.json()},
+        title="Accuracy over exponent and mantissa bits",
+        made_by=provenance(figures.command, figures.tools),
+    )
+
+
+def plot(figures: Figures) -> Any:
+    """Plot accuracies against mantissa bits, for each number of exponent bits and each way."""
+    panels = []
+    for way, subnormals, exponents in ROWS:
+        curves = []
+        for exponent in exponents:
+            cases = [float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS]
+            name = f"{exponent} exponent bits"
+            curves.append(Curve(name, ("float", name), MANTISSAS, [figures.mean(one) for one in cases]))
+        panels.append((way if subnormals else f"{way}, without subnormals", curves))
+    return plot_curves([panels], xlabel="mantissa bits", labels=["accuracy in %"], scale="linear")
 
 
 def _floats(figures: Figures) -> Table:
     rows = []
-    for way, subnormals in ROWS:
-        for exponent in EXPONENTS:
+    for way, subnormals, exponents in ROWS:
+        for exponent in exponents:
             cells: dict[str, Any] = {"operations": way, "subnormals": "yes" if subnormals else "no"}
             cells["exponent bits"] = str(exponent)
             for mantissa in MANTISSAS:
                 cells[f"m = {mantissa}"] = figures.mean(float_case(exponent, mantissa, way, subnormals=subnormals))
             rows.append(cells)
-    rich = [(exponent, one, "all") for exponent in EXPONENTS[2:] for one in MANTISSAS[2:]]
+    rich = [(6, one, "all") for one in MANTISSAS[2:]]
     most = max(figures.mean(float_case(*one)) - figures.mean(float_case(*one, subnormals=False)) for one in rich)
     notes = [
         "Residual network; m: mantissa bits. All: every operation, parameters and gradients are in the format, and "
         "products are rounded too; reductions in FP32: products, convolutions and sums are in FP32, of operands in the "
         f"format. FP32: {figures.mean(Case('resnet')):.2f}.",
-        f"Without subnormals, formats with at least {EXPONENTS[2]} exponent bits and {MANTISSAS[2]} mantissa bits lose "
-        f"at most {most:.2f} points here; published: 1.46 points (ResNet-18).",
+        f"Without subnormals, formats with 6 exponent bits and at least {MANTISSAS[2]} mantissa bits lose at most "
+        f"{most:.2f} points here; published: 1.46 points (ResNet-18).",
         *figures.notes,
     ]
     return Table("Accuracy over exponent and mantissa bits", pd.DataFrame(rows), number_formats(rows), notes)
@@ -145,12 +169,15 @@ def _lowest(figures: Figures) -> Table:
         cells: dict[str, Any] = {"network": network, "published network": name}
         cells |= {"FP32, published": PUBLISHED_FP32[network], "FP32": reference}
         for way, theirs in zip(WAYS, published, strict=True):
-            floats = [(f"e6m{one}", float_case(6, one, way, network=network)) for one in MANTISSAS]
+            mantissas = MANTISSAS if network == "resnet" else LEAST[way]
+            floats = [(f"e6m{one}", float_case(6, one, way, network=network)) for one in mantissas]
             cells |= {f"{way}, published": theirs, way: lowest(figures, floats, reference)}
         rows.append(cells)
     notes = [
         "Format with 6 exponent bits and the fewest mantissa bits whose mean accuracy is within one point of FP32, of "
-        f"m = {', '.join(map(str, MANTISSAS))}. Published networks are larger, on CIFAR-10, FordA and eng-fra.",
+        f"m = {', '.join(map(str, MANTISSAS))}; of m = {' and '.join(map(str, LEAST['all']))} for the transformer and "
+        f"the recurrent network, and of m = {' and '.join(map(str, LEAST['reductions in FP32']))} with reductions in "
+        "FP32. Published networks are larger, on CIFAR-10, FordA and eng-fra.",
         *figures.notes,
     ]
     return Table("Lowest formats with the accuracy of FP32", pd.DataFrame(rows), number_formats(rows), notes)

@@ -1,7 +1,6 @@
 """Accuracy of small networks in many arithmetics, for the reports of emulators: cases, their runs and their record."""
 
 import json
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
@@ -15,6 +14,8 @@ from halfulp.tools.paths import scratch
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
 from halfulp.tools.threads import one_thread
+
+from .coreport import Accuracy
 
 MODULE = "halfulp.golden.train.small"
 """Module of the networks; `halfulp train` trains them too."""
@@ -92,15 +93,15 @@ class Figures:
 
     def mean(self, case: Case) -> float:
         """Mean accuracy."""
-        return statistics.fmean(self.values[case])
+        return self._accuracy(case).mean
 
-    def deviation(self, case: Case) -> float | None:
-        """Standard deviation of the accuracy, if there are several runs."""
-        return statistics.stdev(self.values[case]) if len(self.values[case]) > 1 else None
-
-    def cells(self, case: Case, name: str = "ours") -> dict[str, float | None]:
+    def cells(self, case: Case, name: str) -> dict[str, float | None]:
         """Mean and deviation as cells of a table."""
-        return {name: self.mean(case), f"{name}, s.d.": self.deviation(case)}
+        found = self._accuracy(case)
+        return {name: found.mean, f"{name}, s.d.": found.deviation}
+
+    def _accuracy(self, case: Case) -> Accuracy:
+        return Accuracy.of(case.network, self.values[case])
 
     @property
     def notes(self) -> list[str]:
@@ -147,7 +148,7 @@ def measure(
         version("torch"),
         version("scikit-learn"),
     )
-    entries = {case: Entry.of("trainings", (case, effort, *own)) for case in wanted}
+    entries = {case: Entry.of("trainings", (case, NETWORKS[case.network], effort, *own)) for case in wanted}
     progress.total("training runs", len(wanted))
     jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
     # Few short runs take less time than the start of processes.
