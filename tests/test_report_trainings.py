@@ -54,7 +54,8 @@ def test_tables_of_report_show_every_mean(name):
     report = REPORTS[name].report(found)
     text = report.markdown()
     first = next(iter(found.values))
-    assert (found.mean(first), round(found.deviation(first), 3)) == (51.0, 1.414)
+    mean, deviation = found.cells(first, "ours").values()
+    assert (mean, round(deviation, 3)) == (51.0, 1.414)
     shown = set(re.findall(r"\d+\.\d\d\b", text))
     lowest_only = {case for case in found.values if name == "arbitor" and case.network != "resnet" and case.emulate}
     for case in set(found.values) - lowest_only:
@@ -164,3 +165,12 @@ def test_mean_errors_of_low_bit_sources():
     # One of 14 plateau words is zero, which does not carry numbers just below zero up to zero.
     assert tiny["FP32"][esru.PLATEAU] == pytest.approx([0, -1 / 14], abs=0.003)
     assert tiny["16 bits"][esru.PLATEAU] == pytest.approx([0, 0], abs=0.003)
+
+
+def test_plot_of_arbitor_has_curve_for_each_exponent():
+    found = figures(arbitor)
+    axes = arbitor.plot(found).axes
+    assert [len(axis.lines) for axis in axes] == [len(exponents) for _, _, exponents in arbitor.ROWS]
+    assert {axis.get_yscale() for axis in axes} == {"linear"}
+    first = [found.mean(arbitor.float_case(arbitor.EXPONENTS[0], one, "all")) for one in arbitor.MANTISSAS]
+    assert list(axes[0].lines[0].get_ydata()) == first

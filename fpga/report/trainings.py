@@ -79,7 +79,7 @@ class Figures:
         Versions of the tools.
     effort : Effort
     values : dict of Case to list of float
-        Accuracies in percent, one for each seed.
+        Accuracies in percent, one for each seed; fewer if a measurement was stopped.
     more : dict of str to object
         Other figures of the report, as JSON values.
     """
@@ -108,10 +108,12 @@ class Figures:
         """Notes of all tables: setting and origin."""
         effort = self.effort
         count = f"{len(effort.seeds)} seeds" if len(effort.seeds) > 1 else "one seed"
+        fewer = sum(len(found) < len(effort.seeds) for found in self.values.values())
+        missing = f"; {fewer} of {len(self.values)} accuracies with fewer" if fewer else ""
         limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort != Effort() else ""
         return [
             "Ours: test accuracy in % of small networks on the digits of scikit-learn (1437 training images of 8 x 8 "
-            f"pixels, 360 test images), mean over {count}{limits}.",
+            f"pixels, 360 test images), mean over {count}{missing}{limits}.",
             f"Made by {provenance(self.command, self.tools)}, on {self.date}.",
         ]
 
