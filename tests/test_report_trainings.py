@@ -174,3 +174,15 @@ def test_plot_of_arbitor_has_curve_for_each_exponent():
     assert {axis.get_yscale() for axis in axes} == {"linear"}
     first = [found.mean(arbitor.float_case(arbitor.EXPONENTS[0], one, "all")) for one in arbitor.MANTISSAS]
     assert list(axes[0].lines[0].get_ydata()) == first
+
+
+def test_report_shows_cases_that_were_not_trained_as_empty_cells():
+    found = figures(arbitor)
+    wanted = [arbitor.posit_case(8, 2), arbitor.float_case(6, 1, "reductions in FP32", network="recurrent")]
+    wanted.append(arbitor.float_case(6, 2, "reductions in FP32", network="recurrent"))
+    for case in wanted:
+        del found.values[case]
+    tables = arbitor.report(found).tables
+    assert tables["arbitor-posits"].frame["es = 2"].isna().tolist() == [True, False, False, False]
+    assert list(tables["arbitor-lowest"].frame["reductions in FP32"])[2] == ""
+    assert "Empty cells were not trained" in tables["arbitor-posits"].markdown()

@@ -113,6 +113,7 @@ def _order(figures: Figures) -> str:
         gains = [
             f"{figures.mean(case(one, PLATEAU, before)) - figures.mean(case(one, NAIVE, before)):+.2f} ({one})"
             for one in NETWORKS
+            if {case(one, PLATEAU, before), case(one, NAIVE, before)} <= figures.values.keys()
         ]
         found.append(f"{' and '.join(gains)} with {given}")
     return (

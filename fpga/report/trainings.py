@@ -79,7 +79,7 @@ class Figures:
         Versions of the tools.
     effort : Effort
     values : dict of Case to list of float
-        Accuracies in percent, one for each seed; fewer if a measurement was stopped.
+        Accuracies in percent, one for each seed; fewer, and fewer cases, if a measurement was stopped.
     more : dict of str to object
         Other figures of the report, as JSON values.
     """
@@ -95,10 +95,14 @@ class Figures:
         """Mean accuracy."""
         return self._accuracy(case).mean
 
+    def cell(self, case: Case) -> float | None:
+        """Mean accuracy as a cell of a table; None if the case was not trained."""
+        return self.mean(case) if case in self.values else None
+
     def cells(self, case: Case, name: str) -> dict[str, float | None]:
         """Mean and deviation as cells of a table."""
-        found = self._accuracy(case)
-        return {name: found.mean, f"{name}, s.d.": found.deviation}
+        deviation = self._accuracy(case).deviation if case in self.values else None
+        return {name: self.cell(case), f"{name}, s.d.": deviation}
 
     def _accuracy(self, case: Case) -> Accuracy:
         return Accuracy.of(case.network, self.values[case])
@@ -113,7 +117,7 @@ class Figures:
         limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort != Effort() else ""
         return [
             "Ours: test accuracy in % of small networks on the digits of scikit-learn (1437 training images of 8 x 8 "
-            f"pixels, 360 test images), mean over {count}{missing}{limits}.",
+            f"pixels, 360 test images), mean over {count}{missing}{limits}. Empty cells were not trained.",
             f"Made by {provenance(self.command, self.tools)}, on {self.date}.",
         ]
 
@@ -201,8 +205,9 @@ def _tuples(part: Any) -> Any:
 
 
 def lowest(figures: Figures, cases: Sequence[tuple[str, Case]], reference: float) -> str:
-    """Return the name of the first case whose mean accuracy is within one point of the reference."""
-    return next((name for name, case in cases if figures.mean(case) >= reference - 1), "none of these")
+    """Return the name of the first trained case whose mean accuracy is within one point of the reference."""
+    trained = [(name, figures.mean(case)) for name, case in cases if case in figures.values]
+    return next((name for name, mean in trained if mean >= reference - 1), "none of these" if trained else "")
 
 
 def number_formats(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
