@@ -4,11 +4,13 @@ import random
 
 import pytest
 import torch
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.sim import Simulator
 
 from halfulp import golden
 from halfulp.golden import exact
+from halfulp.golden.nn import Cast
+from halfulp.golden.nn.draw import states
 from halfulp.golden.random import of_stream
 from halfulp.hdl.formats import parse, stochastic
 from halfulp.hdl.wire import LONGEST_CARRY_IN_TABLES, carry_out
@@ -40,6 +42,32 @@ def test_carry_out_matches_sum(width):
     simulator.run()
     assert found == {(first, second): first + second >> width for first, second in found}
     assert len(found) == 1 << 2 * width
+
+
+@pytest.mark.parametrize("source", ["lfsr24", "lfsr3", "plateau3"])
+def test_cast_with_source_matches_rtl(source):
+    """The unit processes the elements of a tensor in order, from the state of the source that the key gives."""
+    cast = Cast.parse(f"fxp4.4>int4.sr3@{source}")
+    # Seeds of a plateau source begin with its first period.
+    key = next(key for key in range(99) if int(states(key, cast.source, (), ONE.device)) < 1 << cast.source.width)
+    values = torch.randint(-128, 128, (6, 10), generator=torch.Generator().manual_seed(1)) / 16
+    seed = int(states(key, cast.source, (), ONE.device))
+    unit = StochasticRounder(a="fxp4.4", o="int4", rounding="sr3", random=source, seed=seed)
+    found = []
+
+    async def drive(context):
+        context.set(unit.en, 1)
+        context.set(unit.valid, 1)
+        for code in golden.encode(values, "fxp4.4").flatten().tolist():
+            context.set(Value.cast(unit.a[0]), code)
+            found.append(context.get(Value.cast(unit.o[0])))
+            await context.tick()
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    assert found == cast.codes(values, cast.fmt, key).flatten().tolist()
 
 
 def test_sru_of_few_bits_has_no_adder():
