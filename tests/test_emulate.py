@@ -687,3 +687,34 @@ def test_policy_of_program_prints_and_parses():
     text = "bf16*bf16+fp32.rn, elementwise=bf16.rn, functions=fp16.rn, reductions=fp32.rn pairwise, optimizer=fp32.rn"
     assert str(Policy.parse(text)) == text
     assert mix(1) != mix(2)
+
+
+def test_emulate_refuses_export():
+    """The process stays alive, and a module that is exported before runs in the arithmetic of the policy."""
+    model, x = nn.Linear(4, 3), torch.randn(2, 4)
+    with golden.emulate("bf16*bf16+bf16.rn"):
+        with pytest.raises(RuntimeError, match="export"):
+            torch.export.export(model, (x,))
+        expected = model(x)
+    exported = torch.export.export(model, (x,)).module()
+    with golden.emulate("bf16*bf16+bf16.rn"):
+        assert torch.equal(exported(x), expected)
+
+
+@pytest.mark.parametrize("part", ["elementwise=bf16.rn", "elementwise=fp32.rn"])
+def test_emulate_in_place_operands_share_memory(part):
+    """Operations in place whose other operands are views of the changed tensor, or that have several parts."""
+    changes = {
+        "add_": (lambda x: (x.t(),), {}),
+        "mul_": (lambda x: (x[0],), {}),
+        "sub_": (lambda x: (x,), {"alpha": 0.3}),
+        "div_": (lambda x: (torch.arange(1.0, 6),), {}),
+        "pow_": (lambda x: (3,), {}),
+    }
+    for name, (operands, named) in changes.items():
+        x = torch.randn(5, 5)
+        with golden.emulate(f"bf16*bf16+fp32.rn, {part}"):
+            expected = getattr(x, name.removesuffix("_"))(*operands(x), **named)
+            found = getattr(x, name)(*operands(x), **named)
+        assert found is x
+        assert torch.equal(x, expected)

@@ -5,6 +5,7 @@ The kernel is compiled once; formats and roundings are parameters.
 
 import ctypes
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -31,6 +32,9 @@ TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3
 
 DIMS, OPERANDS, REGISTERS, STEPS = 8, 12, 24, 32
 """Limits of a chain."""
+
+SHARED = 1 << 17
+"""Number of results of steps from which a chain is worth the start of threads."""
 
 _SOURCE = '#include "elementwise.h"\n'
 
@@ -179,7 +183,8 @@ class Chain:
             return False
         targets = list(dict.fromkeys(id(step[1]) for step in self._steps))
         parameters = (Target * len(targets))(*({id(step[1]): step[1] for step in self._steps}.values()))
-        call = _Chain(len(sizes), (*sizes,), len(tensors), len(results), len(self._steps), torch.get_num_threads())
+        threads = torch.get_num_threads() if shape.numel() * len(self._steps) >= SHARED else 1
+        call = _Chain(len(sizes), (*sizes,), len(tensors), len(results), len(self._steps), threads)
         for index, (tensor, column) in enumerate(zip(tensors, strides, strict=True)):
             call.operand[index] = _Operand(tensor.data_ptr(), TYPES[tensor.dtype], (*column,))
         for index, (operation, to, x, y, words, table) in enumerate(self._steps):
@@ -217,9 +222,17 @@ def _iteration(shape: torch.Size, tensors: Sequence[Tensor]) -> tuple[list[int],
     return sizes or [1], strides if sizes else [[0]] * len(tensors)
 
 
+def _descends(x: Tensor) -> bool:
+    """Return True if dimensions of more than one element are in the order of memory."""
+    steps = [step for size, step in zip(x.shape, x.stride(), strict=True) if size != 1]
+    return all(step > after > 0 for step, after in itertools.pairwise(steps))
+
+
 def empty_result(shape: torch.Size, operands: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """Return a tensor for the result of an element-wise operation, with the strides that torch gives to it."""
-    if all(one.is_contiguous() for one in operands if one.shape == shape) and operands[0].shape == shape:
+    # The first operand that is no number decides, unless the order of its dimensions in memory is ambiguous.
+    first = next((one for one in operands if one.numel() != 1), operands[0])
+    if first.shape == shape and (first.is_contiguous() or _descends(first)):
         return torch.empty(shape, dtype=dtype)
     strides = compute_elementwise_output_strides(*(one.expand(shape) for one in operands))
     return torch.empty_strided(shape, strides, dtype=dtype)

@@ -60,7 +60,16 @@ def operand(value: Any, cast: Cast, key: int) -> Tensor:
     return cast.real(given.to(torch.float64), key)
 
 
-def compute(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: torch.dtype) -> Tensor:
+def broadcast(shapes: list[torch.Size]) -> torch.Size:
+    """Return the shape to which shapes broadcast."""
+    longest = max(shapes, key=lambda shape: (len(shape), shape.numel()))
+    usual = all(shape.numel() == 1 or shape == longest[len(longest) - len(shape) :] for shape in shapes)
+    return longest if usual else torch.broadcast_shapes(*shapes)
+
+
+def compute(
+    name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: torch.dtype, into: Tensor | None = None
+) -> Tensor:
     """Compute an element-wise operation or a function on real operands that broadcast.
 
     Parameters
@@ -74,12 +83,14 @@ def compute(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: t
         Key of the random words of stochastic rounding.
     dtype : torch.dtype
         Type of the result's tensor.
+    into : Tensor, optional
+        Contiguous tensor for the result; it may be an operand.
     """
     assert cast.fmt is not None
     # The error terms need operands of binary32, and a narrower result type would round a second time.
     for needed in (torch.float32, dtype):
         check_holds(needed, cast.fmt)
-    found = _in_kernel(name, operands, cast, key, dtype)
+    found = _in_kernel(name, operands, cast, key, dtype, into)
     if found is not None:
         return found
     given = [operand(value, cast, mix(key, 1 + place)) for place, value in enumerate(operands)]
@@ -91,10 +102,14 @@ def compute(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: t
         if cast.rounding.mode == "rd" and name in ("add", "sub"):
             exact = _signed_zero(exact, given[0], given[1] if name == "add" else -given[1])
     result = cast.real(exact, key).to(dtype)
+    if into is not None:
+        return into.copy_(result)
     return result if result.stride() == exact.stride() else torch.empty_like(exact, dtype=dtype).copy_(result)
 
 
-def _in_kernel(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: torch.dtype) -> Tensor | None:
+def _in_kernel(
+    name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: torch.dtype, into: Tensor | None = None
+) -> Tensor | None:
     """Compute in a compiled kernel; None if it does not support the operation or its operands."""
     to = cast.target
     assert cast.fmt is not None
@@ -105,8 +120,8 @@ def _in_kernel(name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype
     given = [_tensor(value, cast, one) for value, one in zip(operands, keys, strict=True)]
     if not elementwise.takes(*given):
         return None
-    shape = given[0].shape if len(given) == 1 else torch.broadcast_shapes(*(one.shape for one in given))
-    out = elementwise.empty_result(shape, given, dtype)
+    shape = broadcast([one.shape for one in given])
+    out = elementwise.empty_result(shape, given, dtype) if into is None else into
     # Random words of the operands, and of the result.
     drawn = zip([*keys, key], [*(one.shape for one in given), shape], strict=True)
     words = [cast.words(*one, out.device) for one in drawn if cast.rounding.bits]

@@ -1,6 +1,7 @@
 """Dispatch of the operations of a program to their arithmetic."""
 
 import contextlib
+import functools
 import itertools
 import math
 import threading
@@ -20,6 +21,7 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
 from halfulp.golden.nn.swap import Rules
 
+from .arithmetic import ARITHMETIC
 from .operations import EXACT, HANDLERS
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
@@ -44,7 +46,12 @@ class Program:
 
         A part of a composition has two names: its own, and that of the composition.
         """
-        return next((policy for pattern, policy in self.policies.items() if matches(pattern, candidate)), None)
+        for pattern, policy in self.policies.items():
+            # Functions may give another answer at each call.
+            found = _matches if isinstance(pattern, (str, type)) else matches
+            if found(pattern, candidate):  # type: ignore[arg-type]  # patterns are keys of a dict
+                return policy
+        return None
 
     def record(self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor, seconds: float) -> None:
         """Count a call in the report; refuse torch's own arithmetic if the program is strict."""
@@ -60,6 +67,11 @@ class Program:
             )
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _matches(pattern: Pattern, candidate: Candidate) -> bool:
+    return matches(pattern, candidate)
+
+
 def policies_of(policy: Rules) -> dict[Pattern, Policy]:
     """Parse policies by pattern; one policy has the pattern ``*``."""
     given = policy if isinstance(policy, Mapping) else {"*": policy}
@@ -68,6 +80,7 @@ def policies_of(policy: Rules) -> dict[Pattern, Policy]:
     return {pattern: Policy.parse(one) for pattern, one in given.items()}
 
 
+@functools.cache
 def name_of(func: Any) -> tuple[str, bool]:
     """Return the name of an operation without the mark of operations in place, and True for these."""
     name: str = func.overloadpacket.__name__
@@ -75,6 +88,7 @@ def name_of(func: Any) -> tuple[str, bool]:
     return name.removesuffix("_") if in_place else name, in_place
 
 
+@functools.cache
 def is_exact(func: Any) -> bool:
     """Return True for an operation that changes no number."""
     name = func.overloadpacket.__name__
@@ -156,7 +170,7 @@ class Dispatch(TorchDispatchMode):
         self.given(args)
         if is_exact(func):
             return func(*args, **kwargs)
-        if not any(is_real(one) for one in tree_leaves((args, kwargs))):
+        if not any(map(is_real, args)) and not any(is_real(one) for one in tree_leaves((args, kwargs))):
             found = func(*args, **kwargs)
             # Integers may have real results, such as quotients.
             if base not in HANDLERS or not is_real(found):
@@ -190,7 +204,10 @@ class Dispatch(TorchDispatchMode):
         if policy is None or self._is_left(policy):
             return NotImplemented
         if base in HANDLERS and func.namespace in ("aten", "prims"):
-            found = HANDLERS[base](self.site(policy, base, place), *args, **kwargs)
+            site = self.site(policy, base, place)
+            if in_place and base in ARITHMETIC and not kwargs and args[0].is_contiguous():
+                site.into = args[0]
+            found = HANDLERS[base](site, *args, **kwargs)
             if found is not NotImplemented:
                 return found
         functional = _functional(func, base) if in_place else func

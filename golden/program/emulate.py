@@ -170,6 +170,10 @@ class _Eager(Dispatch):
         self.warned = False
         self.names: dict[int, str] = {}
         self.step: FrameType | None = None
+        self.node: Any = None
+        """Node of autograd that runs the operation; None in forward passes and in recomputed regions."""
+        self.running = ""
+        """Phase of the operation, once it is known."""
         self.places: dict[int, Place] = {}
         self.parameters: dict[int, int] = {}
         self.repeated: dict[int, int | None] = {}
@@ -181,6 +185,8 @@ class _Eager(Dispatch):
 
         def enter(module: nn.Module, _: Any) -> None:
             if threading.get_ident() == thread:
+                if torch.compiler.is_exporting():
+                    raise RuntimeError("torch.export has no meaning in golden.emulate: export the module outside of it")
                 if not self.modules:
                     # A compiled module has the module itself as a part.
                     self.names = {id(one): name.replace("_orig_mod.", "") for name, one in module.named_modules()}
@@ -243,24 +249,29 @@ class _Eager(Dispatch):
             warn_of_update(", ".join(updates))
 
     def given(self, args: Any) -> None:
-        """Note the storages of parameters."""
+        """Note the running node of autograd and the storages of parameters."""
+        node = torch._C._current_autograd_node()
+        self.node = None if node is None or self.modules or repeats() else node
+        self.running = ""
         for one in args:
             if isinstance(one, nn.Parameter):
                 self.parameters[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
 
     def made(self, found: Any) -> None:
         """Note the results of recomputed regions."""
-        if isinstance(found, Tensor) and torch._C._current_autograd_node() is not None and self._node() is None:
+        if isinstance(found, Tensor) and torch._C._current_autograd_node() is not None and self.node is None:
             self.repeated.setdefault(address(found), None)
 
     def phase(self) -> str:
         """Return ``forward``, ``backward`` or ``update``."""
-        if self.step is not None and self._steps():
-            return UPDATE
-        return "backward" if self._node() is not None else "forward"
+        if not self.running:
+            self.running = UPDATE if self._steps() else "forward" if self.node is None else "backward"
+        return self.running
 
     def _steps(self) -> bool:
         """Return True inside the step of the optimiser; a step that raised an exception runs no longer."""
+        if self.step is None:
+            return False
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame is not self.step:
             frame = frame.f_back
@@ -268,22 +279,16 @@ class _Eager(Dispatch):
             self.step = None
         return frame is not None
 
-    def _node(self) -> Any:
-        """Return the running node of autograd; None in forward passes and in recomputed regions."""
-        node = torch._C._current_autograd_node()
-        return None if node is None or self.modules or repeats() else node
-
     def place(self) -> Place:
         """Return the place of the operation, in a backward pass that of the forward one."""
-        node = self._node()
-        if node is not None and (known := self.places.get(node._sequence_nr())):
+        if self.node is not None and (known := self.places.get(self.node._sequence_nr())):
             return known
         module = self.modules[-1] if self.modules else ""
         return Place(module, _source(), mix(self.owner.seed, next(self.owner.calls)), tuple(self.kinds))
 
     def note(self, place: Place) -> None:
         """Note the place of a forward operation."""
-        if self._node() is None:
+        if self.node is None:
             if len(self.places) > PLACES:
                 self.places = dict(list(self.places.items())[PLACES // 2 :])
             # Autograd numbers an operation before it runs; operations without gradients follow under the same number.
@@ -294,7 +299,7 @@ class _Eager(Dispatch):
         self.note(place)
         key = mix(self.owner.seed, next(self.owner.calls), 1)
         return Site(
-            *(policy, base, self.phase(), place, self._node(), key),
+            *(policy, base, self.phase(), place, self.node, key),
             *(self.owner.record, self._is_weight, self.repeated, self._delayed),
         )
 

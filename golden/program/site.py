@@ -22,7 +22,7 @@ from halfulp.hdl.formats import FP32, RN, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import products, report
-from .arithmetic import ARITHMETIC, compute
+from .arithmetic import ARITHMETIC, broadcast, compute
 from .functions import FUNCTIONS, TABLE_WIDTH
 
 _HERE = (Path(__file__), Path(__file__).resolve())
@@ -143,6 +143,8 @@ class Site:
     delay: Callable[["Site", str, Tensor, int], Tensor] | None = None
     paired: bool = False
     used: int = 0
+    into: Tensor | None = None
+    """Operand that an operation in place changes, if it is computed at once."""
 
     def next_key(self) -> int:
         """Return a new key of random words, for one primitive."""
@@ -229,14 +231,27 @@ class Site:
             return found
         assert cast.fmt is not None
         text = str(cast)
+        into = self._into(operands, dtype)
         if name in ARITHMETIC and _is_native(cast, operands, dtype):
-            found = _in_torch(name, tuple(_tensor(one) for one in operands))
+            given = tuple(_tensor(one) for one in operands)
+            found = _in_torch(name, given) if into is None else getattr(torch, name)(*given, out=into)
         else:
             exact = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
             text += "" if exact else " of binary64"
-            found = compute(name, operands, cast, self.next_key(), dtype)
+            found = compute(name, operands, cast, self.next_key(), dtype, into)
         self.count_element(name, text, found, started)
         return found
+
+    def _into(self, operands: tuple[Any, ...], dtype: torch.dtype) -> Tensor | None:
+        """Return the tensor to which a result is written: no other operand may share a part of its memory."""
+        into = self.into
+        if into is None or operands[0] is not into or into.dtype != dtype:
+            return None
+        memory = into.untyped_storage().data_ptr()
+        others = [one for one in operands[1:] if isinstance(one, Tensor) and one is not into]
+        apart = all(one.untyped_storage().data_ptr() != memory for one in others)
+        fits = all(broadcast([into.shape, one.shape]) == into.shape for one in others)
+        return into if apart and fits else None
 
     def count_element(self, name: str, arithmetic: str, result: Tensor, started: float) -> None:
         """Count an element-wise operation or a function in the arithmetic of the policy."""
@@ -360,6 +375,9 @@ def _tensor(value: Any) -> Tensor:
 
 def _result_dtype(name: str, operands: tuple[Any, ...]) -> torch.dtype:
     """Return the type of the result of an element-wise operation."""
+    given = {one.dtype if isinstance(one, Tensor) else type(one) for one in operands}
+    if torch.float32 in given and given <= {torch.float32, int, float}:
+        return torch.float32
     kind = KIND.DEFAULT if name in ("add", "sub", "mul", "pow") else KIND.INT_TO_FLOAT
     found: torch.dtype = elementwise_dtypes(*operands, type_promotion_kind=kind)[1]
     return found
