@@ -144,7 +144,12 @@ def bench() -> None:
 
     Speeds are relative to other speeds of the same run; those of matrix products and training steps, to torch in FP32.
     """
+    from halfulp.tools.progress import Bar
+
     from .speed import products, table
     from .training import steps
 
-    click.echo("\n".join([*table(), "", *products(), "", *steps()]))
+    click.echo("\n".join([*table(), "", *products(), ""]))
+    with Bar("bench") as bar:
+        for line in steps(progress=bar):
+            click.echo(line)

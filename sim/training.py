@@ -1,6 +1,7 @@
 """Speed of training steps of emulated programs, relative to FP32 of the same run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from halfulp import golden
 from halfulp.golden.nn import convert
 from halfulp.golden.train.networks import Residual, resnet20
+from halfulp.tools.progress import Progress, silent
 
 from .speed import THREADS, in_turns
 
@@ -80,7 +82,8 @@ def resnet18() -> nn.Module:
 class Step:
     """Training step whose speed is measured: a network, the shape of its input, its classes and policies.
 
-    ``layers`` are policies of converted layers, ``policies`` those of emulated programs.
+    ``layers`` are policies of converted layers, ``policies`` those of emulated programs, and ``compiled`` those of
+    programs whose forward and backward pass torch.compile emulates.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Step:
     classes: int
     policies: tuple[str, ...]
     layers: tuple[str, ...] = ()
+    compiled: tuple[str, ...] = ()
 
 
 STEPS = (
@@ -99,6 +103,7 @@ STEPS = (
         64,
         (IN_PRODUCTS, *EVERYTHING),
         IN_LAYERS,
+        EVERYTHING,
     ),
     Step("resnet20, batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
     Step("resnet18, batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
@@ -107,47 +112,74 @@ STEPS = (
 )
 
 
-def steps(measured: tuple[Step, ...] = STEPS) -> list[str]:
-    """Return the lines of the table of training steps, each with FP32 steps measured in alternation."""
-    lines = [
-        f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}",
-        f"{'':34}{'s':>10}{'s':>12}",
-    ]
+def steps(measured: tuple[Step, ...] = STEPS, progress: Progress = silent) -> Iterator[str]:
+    """Yield the lines of the table of training steps, each with FP32 steps measured in alternation."""
+    yield f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}"
+    yield f"{'':34}{'s':>10}{'s':>12}"
+    progress.total("training steps", sum(len(one.layers) + len(one.policies) + len(one.compiled) for one in measured))
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     try:
         for one in measured:
-            lines.append(one.name)
-            for policy, converted in (
-                *((each, True) for each in one.layers),
-                *((each, False) for each in one.policies),
+            yield one.name
+            for make, title, policies in (
+                (_converted, "layers in ", one.layers),
+                (_emulated, "", one.policies),
+                (_compiled, "compiled, ", one.compiled),
             ):
-                ours, plain = _seconds(one, policy, converted)
-                lines.append(f"  {'layers in ' if converted else ''}{policy}")
-                lines.append(f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x")
+                for policy in policies:
+                    torch.manual_seed(0)
+                    ours, plain = in_turns(*make(one, policy), repeats=REPEATS)
+                    yield f"  {title}{policy}"
+                    yield f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x"
+                    progress.advance(1)
     finally:
         torch.set_num_threads(before)
-    return lines
 
 
-def _seconds(step: Step, policy: str, converted: bool) -> list[float]:
-    """Return the seconds of a step with converted layers, or emulated, and of a step in FP32."""
-    torch.manual_seed(0)
+Run = Callable[[], None]
+
+
+def _converted(step: Step, policy: str) -> tuple[Run, Run]:
+    """Return a step with converted layers, and one in FP32."""
     model = step.build()
-    plain = _training_step(step, model)
-    ours = _training_step(step, convert(model, policy).model) if converted else golden.emulate(policy)(plain)
-    return in_turns(ours, plain, repeats=REPEATS)
+    return _training_step(step, convert(model, policy).model), _training_step(step, model)
 
 
-def _training_step(step: Step, model: nn.Module) -> Callable[[], None]:
+def _emulated(step: Step, policy: str) -> tuple[Run, Run]:
+    """Return an emulated step, and one in FP32."""
+    plain = _training_step(step, step.build())
+    return golden.emulate(policy)(plain), plain
+
+
+def _compiled(step: Step, policy: str) -> tuple[Run, Run]:
+    """Return a step emulated by torch.compile, with its optimiser in a context, and one in FP32."""
+    model = step.build()
+
+    def compiled(loss: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        made: Callable[[], Tensor] = torch.compile(loss, backend=golden.emulate.backend(policy))
+        return made
+
+    return _training_step(step, model, compiled, golden.emulate(policy)), _training_step(step, model)
+
+
+def _training_step(
+    step: Step,
+    model: nn.Module,
+    changed: Callable[[Callable[[], Tensor]], Callable[[], Tensor]] = lambda loss: loss,
+    update: AbstractContextManager[Any] | None = None,
+) -> Run:
+    """Return a training step, with a changed function of the loss, and with its optimiser in a context."""
     optimizer = torch.optim.AdamW(model.parameters())
     images = len(step.shape) == 4
     x: Any = torch.randn(step.shape) if images else torch.randint(step.classes, step.shape)
     y = torch.randint(step.classes, step.shape[:1] if images else step.shape)
+    loss = changed(lambda: F.cross_entropy(model(x).reshape(-1, step.classes), y.reshape(-1)))
 
     def run() -> None:
         optimizer.zero_grad()
-        F.cross_entropy(model(x).reshape(-1, step.classes), y.reshape(-1)).backward()
-        optimizer.step()
+        loss().backward()
+        with update or nullcontext():
+            optimizer.step()
 
     return run

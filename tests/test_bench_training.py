@@ -6,10 +6,19 @@ from halfulp.sim.training import EVERYTHING, STEPS, Lstm, Step, Transformer, res
 
 
 def test_bench_of_training_has_a_row_for_each_policy():
-    small = Step("linear", lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), (2, 3, 2, 2), 3, EVERYTHING)
+    small = Step(
+        "linear",
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 3)),
+        (2, 3, 2, 2),
+        3,
+        EVERYTHING[:1],
+        (),
+        EVERYTHING[1:],
+    )
     letters = Step("letters", lambda: Lstm(5, 4), (2, 3), 5, EVERYTHING[:1])
-    lines = steps((small, letters))
+    lines = list(steps((small, letters)))
     assert sum(line.endswith("x") for line in lines) == 3
+    assert sum(line.startswith("  compiled, ") for line in lines) == 1
     assert [line for line in lines if line in ("linear", "letters")] == ["linear", "letters"]
 
 
