@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import math
 import sys
 
 import numpy as np
@@ -32,8 +33,8 @@ CASES = {
 SUMS = ("e6m5", "e4m3fn", "e5m2fnuz", "e3m2fn", "fp16-ftz", "fp32", "fxp6.2", "ufxp6.2-wrap", "posit8", "posit16e1",
         "takum8", "takum16")  # fmt: skip
 SOURCES = {"e5m2*e5m2+e6m5.sr10": None, "e4m3*e4m3=fp16.sr4+fp32.sr24@lfsr40": None, "e4m3*e4m3+posit16.sr7": (3, 4),
-           "bf16*bf16+exact=bf16.rn": None, "fp16*fp16+fp64.rn": None, "int16*int16+int32.rn": None,
-           "fp16*posit16=fxp4.4.sr3+exact=takum16.sr9": (7, 0)}  # fmt: skip
+           "bf16*bf16+exact=bf16.ru": None, "fp16*fp16+fp64.rn": None, "int16*int16+int32.rn": None,
+           "int8*uint8+fxp20.8.rn": None, "fp16*posit16=fxp4.4.sr3+exact=takum16.sr9": (7, 0)}  # fmt: skip
 
 FAR_BELOW = (("rn", 1, 262), ("rn", -1, 260), ("ru", 1, 262), ("rz", -1, 260), ("ro", 1, 262), ("ro", -1, 262))
 """Roundings of 9 * 29 = 261 to bf16, between 260 and 262, plus or minus a term far below the last place.
@@ -43,13 +44,15 @@ FAR_BELOW = (("rn", 1, 262), ("rn", -1, 260), ("ru", 1, 262), ("rz", -1, 260), (
 
 
 def operands(spec: MacSpec, shape: tuple[int, ...], k: int, counter: tuple[int, int] | None, device: str):
-    """Return random codes, of which half are small so that sums cancel, and the random words of a product."""
+    """Return random codes, of which half are small so that sums cancel and some are ends, and random words."""
     rng, (*batch, n, m) = np.random.default_rng(1), shape
     codes = []
     for fmt, sides in ((spec.a, (n, k)), (spec.b, (k, m)), (spec.o, (n, m))):
-        high = 1 << min(fmt.width, 63)
-        codes.append(torch.from_numpy(rng.integers(0, high, (*batch, *sides))).to(device))
-    codes = [torch.where(one % 2 == 0, one % 16, one) for one in codes]
+        ends = [golden.encode(torch.tensor(one), fmt, saturate=False).item() for one in (math.inf, -math.inf)]
+        kind = rng.integers(0, 32, (*batch, *sides))
+        one = rng.integers(0, 1 << min(fmt.width, 63), kind.shape)
+        one = np.select([kind < 16, kind == 30, kind == 31], [one % 16, *ends], one)
+        codes.append(torch.from_numpy(one).to(device))
     if counter is not None:
         return *codes, Words(key=counter[0], first_step=counter[1])
     if spec.random is not None:
