@@ -146,11 +146,11 @@ def _floats(figures: Figures) -> Table:
         for exponent in exponents:
             cells: dict[str, Any] = {"operations": way, "subnormals": "yes" if subnormals else "no"}
             cells["exponent bits"] = str(exponent)
-            for mantissa in MANTISSAS:
-                cells[f"m = {mantissa}"] = figures.cell(float_case(exponent, mantissa, way, subnormals=subnormals))
-            rows.append(cells)
-    pairs = [[float_case(6, one, "all", subnormals=kind) for kind in (True, False)] for one in MANTISSAS[2:]]
-    losses = [figures.mean(one) - figures.mean(other) for one, other in pairs if other in figures.values]
+            own = [float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS]
+            cells |= {f"m = {one}": figures.cell(found) for one, found in zip(MANTISSAS, own, strict=True)}
+            rows.append(cells | {"seeds": figures.seeds(own)})
+    pairs = [[float_case(6, one, "all", subnormals=kind) for kind in (False, True)] for one in MANTISSAS[2:]]
+    losses = [-gain for one, other in pairs if (gain := figures.gain(one, other)) is not None]
     notes = [
         "Residual network; m: mantissa bits. All: every operation, parameters and gradients are in the format, and "
         "products are rounded too; reductions in FP32: products, convolutions and sums are in FP32, of operands in the "
@@ -165,13 +165,12 @@ def _floats(figures: Figures) -> Table:
 def _lowest(figures: Figures) -> Table:
     rows = []
     for network, (name, *published) in LOWEST.items():
-        reference = figures.mean(Case(network))
         cells: dict[str, Any] = {"network": network, "published network": name}
-        cells |= {"FP32, published": PUBLISHED_FP32[network], "FP32": reference}
+        cells |= {"FP32, published": PUBLISHED_FP32[network], "FP32": figures.mean(Case(network))}
         for way, theirs in zip(WAYS, published, strict=True):
             mantissas = MANTISSAS if network == "resnet" else LEAST[way]
             floats = [(f"e6m{one}", float_case(6, one, way, network=network)) for one in mantissas]
-            cells |= {f"{way}, published": theirs, way: lowest(figures, floats, reference)}
+            cells |= {f"{way}, published": theirs, way: lowest(figures, floats, Case(network))}
         rows.append(cells)
     notes = [
         "Format with 6 exponent bits and the fewest mantissa bits whose mean accuracy is within one point of FP32, of "
@@ -185,7 +184,10 @@ def _lowest(figures: Figures) -> Table:
 
 def _posits(figures: Figures) -> Table:
     rows: list[dict[str, Any]] = [
-        {"width": str(width)} | {f"es = {es}": figures.cell(posit_case(width, es)) for es in ES} for width in POSITS
+        {"width": str(width)}
+        | {f"es = {es}": figures.cell(posit_case(width, es)) for es in ES}
+        | {"seeds": figures.seeds([posit_case(width, es) for es in ES])}
+        for width in POSITS
     ]
     notes = [
         "Residual network, every operation in a posit P(n, es). Published lowest posits with the accuracy of FP32: "

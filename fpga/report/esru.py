@@ -111,9 +111,9 @@ def _order(figures: Figures) -> str:
     found = []
     for given, before in INPUTS.items():
         gains = [
-            f"{figures.mean(case(one, PLATEAU, before)) - figures.mean(case(one, NAIVE, before)):+.2f} ({one})"
+            f"{gain:+.2f} ({one})"
             for one in NETWORKS
-            if {case(one, PLATEAU, before), case(one, NAIVE, before)} <= figures.values.keys()
+            if (gain := figures.gain(case(one, PLATEAU, before), case(one, NAIVE, before))) is not None
         ]
         found.append(f"{' and '.join(gains)} with {given}")
     return (

@@ -233,7 +233,9 @@ def _trainings() -> Iterator[str]:
         "",
         "The publications train networks on ImageNet, CIFAR and texts {cite:p}`arbitor2023,chang2023,osorio2022`. No "
         "package has these",
-        "data, so ours are small networks on digits; differences between rows can be compared, and accuracies cannot.",
+        "data, so ours are small networks on digits; differences between rows can be compared, and accuracies cannot. "
+        "`halfulp report",
+        "arbitor`, `esru` and `fase` train them; tables have empty cells where trainings were not finished.",
     )
     for record in sorted(RESULTS.glob("*.json")):
         for table in _REPORTS[record.stem](Figures.load(record)).tables.values():

@@ -1,6 +1,7 @@
 """Accuracy of small networks in many arithmetics, for the reports of emulators: cases, their runs and their record."""
 
 import json
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
@@ -104,6 +105,16 @@ class Figures:
         deviation = self._accuracy(case).deviation if case in self.values else None
         return {name: self.cell(case), f"{name}, s.d.": deviation}
 
+    def gain(self, case: Case, other: Case) -> float | None:
+        """Mean of the accuracies of a case minus those of another with the same seeds; None if one was not trained."""
+        pairs = list(zip(self.values.get(case, []), self.values.get(other, []), strict=False))
+        return statistics.fmean(a - b for a, b in pairs) if pairs else None
+
+    def seeds(self, cases: Sequence[Case]) -> str:
+        """Numbers of seeds of the trained cases of a row, as a cell of a table."""
+        counts = [len(self.values[one]) for one in cases if one in self.values]
+        return " to ".join(map(str, sorted({min(counts), max(counts)}))) if counts else ""
+
     def _accuracy(self, case: Case) -> Accuracy:
         return Accuracy.of(case.network, self.values[case])
 
@@ -117,7 +128,7 @@ class Figures:
         limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort != Effort() else ""
         return [
             "Ours: test accuracy in % of small networks on the digits of scikit-learn (1437 training images of 8 x 8 "
-            f"pixels, 360 test images), mean over {count}{missing}{limits}. Empty cells were not trained.",
+            f"pixels, 360 test images), mean over {count}{missing}{limits}. Empty cells of ours were not trained.",
             f"Made by {provenance(self.command, self.tools)}, on {self.date}.",
         ]
 
@@ -204,10 +215,10 @@ def _tuples(part: Any) -> Any:
     return tuple(map(_tuples, part)) if isinstance(part, list) else part
 
 
-def lowest(figures: Figures, cases: Sequence[tuple[str, Case]], reference: float) -> str:
+def lowest(figures: Figures, cases: Sequence[tuple[str, Case]], reference: Case) -> str:
     """Return the name of the first trained case whose mean accuracy is within one point of the reference."""
-    trained = [(name, figures.mean(case)) for name, case in cases if case in figures.values]
-    return next((name for name, mean in trained if mean >= reference - 1), "none of these" if trained else "")
+    trained = [(name, gain) for name, case in cases if (gain := figures.gain(case, reference)) is not None]
+    return next((name for name, gain in trained if gain >= -1), "none of these" if trained else "")
 
 
 def number_formats(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
