@@ -171,15 +171,6 @@ def test_mean_errors_of_low_bit_sources():
     assert tiny["16 bits"][esru.PLATEAU] == pytest.approx([0, 0], abs=0.003)
 
 
-def test_plot_of_arbitor_has_curve_for_each_exponent():
-    found = figures(arbitor)
-    axes = arbitor.plot(found).axes
-    assert [len(axis.lines) for axis in axes] == [len(exponents) for _, _, exponents in arbitor.ROWS]
-    assert {axis.get_yscale() for axis in axes} == {"linear"}
-    first = [found.mean(arbitor.float_case(arbitor.EXPONENTS[0], one, "all")) for one in arbitor.MANTISSAS]
-    assert list(axes[0].lines[0].get_ydata()) == first
-
-
 def test_report_shows_cases_that_were_not_trained_as_empty_cells():
     found = figures(arbitor)
     wanted = [arbitor.posit_case(8, 2), arbitor.float_case(6, 1, "reductions in FP32", network="recurrent")]

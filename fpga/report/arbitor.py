@@ -1,13 +1,11 @@
 """Accuracy in many number formats, compared with Arbitor (Jiang et al., USENIX ATC 2023)."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from halfulp.tools.plots import Curve, plot_curves
-from halfulp.tools.report import Report, provenance
+from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
 from .trainings import FLOAT, NETWORKS, Case, Figures, lowest, number_formats, segments
@@ -118,26 +116,7 @@ def report(figures: Figures) -> Report:
         "arbitor-sparsity": _sparsity(figures),
         "arbitor-segments": _segments(figures),
     }
-    return Report(
-        tables=tables,
-        plots={"arbitor-floats": partial(plot, figures)},
-        records={"arbitor.json": figures.json()},
-        title="Accuracy over exponent and mantissa bits",
-        made_by=provenance(figures.command, figures.tools),
-    )
-
-
-def plot(figures: Figures) -> Any:
-    """Plot accuracies against mantissa bits, for each number of exponent bits and each way."""
-    panels = []
-    for way, subnormals, exponents in ROWS:
-        curves = []
-        for exponent in exponents:
-            cases = [float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS]
-            name = f"{exponent} exponent bits"
-            curves.append(Curve(name, ("float", name), MANTISSAS, [figures.cell(one) for one in cases]))
-        panels.append((way if subnormals else f"{way}, without subnormals", curves))
-    return plot_curves([panels], xlabel="mantissa bits", labels=["accuracy in %"], scale="linear")
+    return Report(tables=tables, records={"arbitor.json": figures.json()})
 
 
 def _floats(figures: Figures) -> Table:

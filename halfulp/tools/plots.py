@@ -389,13 +389,9 @@ class Curve:
 
 @_styled
 def plot_curves(
-    panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]],
-    *,
-    xlabel: str,
-    labels: Sequence[str],
-    scale: Literal["log", "linear"] = "log",
+    panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, xlabel: str, labels: Sequence[str]
 ) -> Figure:
-    """Small multiples of curves.
+    """Small multiples of curves on logarithmic scales.
 
     Parameters
     ----------
@@ -404,8 +400,6 @@ def plot_curves(
     xlabel : str
     labels : sequence of str
         Label of each row.
-    scale : str
-        Scale of both axes.
     """
     kinds = {curve.name: curve.kind for row in panels for _, found in row for curve in found}
     styles = dict(zip(kinds, _styles(kinds.values()), strict=True))
@@ -414,7 +408,7 @@ def plot_curves(
     for row, found in enumerate(panels):
         for column, (title, lines) in enumerate(found):
             axis = axes[row, column]
-            axis.set(xscale=scale, yscale=scale, title=title if row == 0 else "")
+            axis.set(xscale="log", yscale="log", title=title if row == 0 else "")
             axis.xaxis.set_minor_locator(NullLocator())
             ticks = sorted({x for curve in lines for x in curve.x})
             axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
