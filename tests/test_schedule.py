@@ -70,6 +70,13 @@ def test_schedule_by_function_has_epoch_and_loss():
     assert run.policies["*"] == nn.Policy.parse(FINE)
 
 
+def test_schedule_by_function_must_not_change_update():
+    choices = {0: FINE, 1: f"{FINE}, update=bf16.rn"}
+    schedule = nn.Schedule(golden.emulate("fp32"), lambda epoch, loss: choices[epoch])
+    with pytest.raises(ValueError, match="update"):
+        schedule.step()
+
+
 def test_schedule_of_patterns_changes_named_layers():
     model = tnn.Sequential(tnn.Linear(4, 4), tnn.Linear(4, 2))
     schedule = nn.Schedule(model, {0: {"0": COARSE}, 1: {"0": FINE, "*": COARSE}})
@@ -84,7 +91,7 @@ def test_resumed_schedule_gives_same_bits(policies):
     def start():
         torch.manual_seed(1)
         model = tnn.Linear(8, 4)
-        return model, nn.Schedule(model, policies, patience=1, seed=7)
+        return model, nn.Schedule(model, policies, patience=2, seed=7)
 
     def epochs(model, schedule, count):
         found = []
@@ -95,9 +102,11 @@ def test_resumed_schedule_gives_same_bits(policies):
         return found
 
     model, schedule = start()
-    first = epochs(model, schedule, 3)
+    # Stopped between the first epoch without a smaller loss and the one that ends the plateau.
+    first = epochs(model, schedule, 4)
     state, weights = schedule.state_dict(), {name: one.clone() for name, one in model.state_dict().items()}
     rest = epochs(model, schedule, 3)
+    assert schedule.policy == FINE
     resumed, again = start()
     again.load_state_dict(state)
     resumed.load_state_dict(weights)
