@@ -601,6 +601,26 @@ def test_midpoint_plus_tiny_addend_rounds_up():
             assert int(golden.decode(found, "bf16")) == expected
 
 
+@pytest.mark.parametrize("text", ["bf16*bf16+bf16.rn", pytest.param("fp16*fp16+fp16.rn", marks=pytest.mark.slow)])
+def test_sums_rounded_twice_match_general_kernel(text):
+    """Large terms that are often midpoints meet tiny and subnormal sums, of which the processor's flags tell."""
+    spec = MacSpec.parse(text)
+    first = next(one for one in plan.sources(spec, None, build.has_fma()) if "ROUNDS_TWICE = true" in one)
+    rng, man, bias, general = np.random.default_rng(3), spec.o.man, spec.o.bias, exact_kernel.library(math.inf)
+
+    def draw(shape, exponents):
+        signs, mantissas = rng.integers(0, 2, shape), rng.choice([0, 1, (1 << man) - 1, 1 << (man - 1)], shape)
+        drawn = (signs << (spec.o.width - 1)) + (rng.choice(exponents, shape) << man) + mantissas
+        return torch.from_numpy(np.where(rng.random(shape) < 0.6, drawn, 0))
+
+    moderate = [max(bias - 20, 0), max(bias - 14, 1), bias, bias + 1]
+    for start in (None, draw((9, 37), [0, 1, 2, bias]), torch.full((9, 37), 1 << (spec.o.width - 1))):
+        a, b = draw((9, 150), moderate), draw((150, 37), moderate)
+        found = call(build.library("test", first), a, b, start, (9, 37), Words())
+        assert found is not None
+        assert torch.equal(found, call(general, a, b, start, (9, 37), Words(), step=exact_kernel.step(spec, None)))
+
+
 # Counter-based words --------------------------------------------------------------------------------------------------
 
 

@@ -8,8 +8,12 @@
 //  - takes_reals(call), true if it supports the real numbers of a call; decoders round them to the formats, and write_reals
 //    converts a vector of sums
 //  - Extremes, a summary of operands, and accepts(), which returns a Verdict on them
-//  - step<CHECKED>(sum, a, b, word, product word), a step of the sums
+//  - step<CHECKED>(sum, a, b, word, product word), a step of the sums; CHECKS, true if CHECKED has an effect
+//  - TWICE; if true also step_twice(sum, a, b), a faster step that sets a flag if it may be wrong, and scales(), the factors
+//    of the operands for it
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <new>
 
@@ -28,8 +32,9 @@ struct Aligned {
     }
 };
 
-// Decision of a kernel on given operands: results would be inexact; no step can overflow; each step must check overflow.
-enum Verdict { REFUSED, UNCHECKED, CHECKED };
+// Decision of a kernel on given operands: results would be inexact; no step can overflow; each step must check overflow; no
+// step can overflow, and steps are those of step_twice().
+enum Verdict { REFUSED, UNCHECKED, CHECKED, IN_TWO };
 
 inline bool contiguous(const i64* offsets, i64 count) {
     for (i64 index = 1; index < count; ++index)
@@ -61,6 +66,14 @@ struct Numbers {
             fill(view, reinterpret_cast<const float*>(view.data), batch_of, count, n, m, along_rows, threads, decode);
         else
             fill(view, view.data, batch_of, count, n, m, along_rows, threads, decode);
+    }
+
+    // Multiplies all numbers.
+    void scale(Scalar by, i64 size, i64 threads) {
+        run_parallel((size + CHUNK - 1) / CHUNK, threads, [&](i64 chunk) {
+            const i64 end = std::min(size, (chunk + 1) * CHUNK);
+            for (i64 at = chunk * CHUNK; at < end; ++at) numbers.data[at] *= by;
+        });
     }
 
 private:
@@ -144,7 +157,8 @@ struct Blocks {
 
     const Call& call;
     const i64 panels = (call.m + columns - 1) / columns, row_blocks = (call.n + rows - 1) / rows;
-    const Numbers<P> a = numbers_of_a(), b{call.b,
+    Numbers<P> a = numbers_of_a();
+    const Numbers<P> b{call.b,
                                            call.pack_batch,
                                            call.packs,
                                            call.k,
@@ -153,20 +167,35 @@ struct Blocks {
                                            call.threads,
                                            P::decoder_b()};
 
+    Scalar scale_a = 1, scale_b = 1;  // powers of two, of which those of a are in its numbers
+
     explicit Blocks(const Call& arguments) : call(arguments) {}
 
     int run() {
         const Machine usual(FE_TONEAREST);
         typename P::Extremes of_start;
+        bool minus_zero = false;
         // Start values that all rows or columns share are seen once.
         const i64 tall = call.start.rows || call.start.row ? call.n : 1, wide = call.start.columns || call.start.column ? call.m : 1;
         if (call.start.data)
             for (i64 batch = 0; batch < call.batches; ++batch)
                 for (i64 i = 0; i < tall; ++i)
-                    for (i64 j = 0; j < wide; ++j) of_start.see(start_at(batch, i, j));
+                    for (i64 j = 0; j < wide; ++j) {
+                        const Scalar value = start_at(batch, i, j);
+                        of_start.see(value);
+                        minus_zero |= value == 0 && std::signbit(double(value));
+                    }
         if (!P::takes_reals(call)) return 1;
-        const Verdict verdict = P::accepts(a.seen, b.seen, of_start, call.k);
+        Verdict verdict = P::accepts(a.seen, b.seen, of_start, call.k);
         if (verdict == REFUSED) return 1;
+        if constexpr (P::TWICE) {
+            int of_a, of_b;
+            if (verdict == UNCHECKED && !minus_zero && P::scales(a.seen, b.seen, of_a, of_b)) {
+                verdict = IN_TWO;
+                scale_a = std::ldexp(scale_a, of_a), scale_b = std::ldexp(scale_b, of_b);
+                if (of_a) a.scale(scale_a, call.a.rows ? call.a.size : call.batches * call.n * call.k, call.threads);
+            }
+        }
         std::vector<std::vector<i64>> sharing(static_cast<size_t>(call.packs));
         for (i64 batch = 0; batch < call.batches; ++batch) sharing[size_t(call.pack_of[batch])].push_back(batch);
         std::vector<Task> tasks;
@@ -181,10 +210,12 @@ struct Blocks {
         }
         run_parallel(i64(tasks.size()), call.threads, [&](i64 index) {
             const Task& task = tasks[size_t(index)];
-            if (verdict == CHECKED)
-                compute<true>(task, sharing[size_t(task.pack)]);
-            else
-                compute<false>(task, sharing[size_t(task.pack)]);
+            const std::vector<i64>& batches = sharing[size_t(task.pack)];
+            if constexpr (P::TWICE)
+                if (verdict == IN_TWO) return compute<IN_TWO>(task, batches);
+            if constexpr (P::CHECKS)
+                if (verdict == CHECKED) return compute<CHECKED>(task, batches);
+            compute<UNCHECKED>(task, batches);
         });
         return 0;
     }
@@ -196,7 +227,7 @@ private:
         return {call.a, every.data(), call.batches, call.n, call.k, true, call.threads, P::decoder_a()};
     }
 
-    template <bool CHECK>
+    template <Verdict VERDICT>
     void compute(const Task& task, const std::vector<i64>& sharing) const {
         const i64 left = task.panel * columns;
         Aligned<Block> blocks(task.end - task.first);
@@ -208,8 +239,10 @@ private:
         for (i64 first = 0; first < call.k; first += DEPTH) {
             const i64 steps = call.k - first < DEPTH ? call.k - first : DEPTH;
             pack(b.numbers.data + b.batches[size_t(task.pack)], left, first, steps, panel.data);
+            if (VERDICT == IN_TWO)
+                for (i64 at = 0; at < steps * columns; ++at) panel.data[at] *= scale_b;
             for (i64 index = 0; index < task.end - task.first; ++index)
-                add<CHECK>(blocks.data[index], a.columns.data() + first, panel.data, steps);
+                add<VERDICT>(blocks.data[index], a.columns.data() + first, panel.data, steps);
         }
         for (i64 index = 0; index < task.end - task.first; ++index) store(blocks.data[index], left);
     }
@@ -278,13 +311,37 @@ private:
     }
 
     // Adds `steps` products to the sums of a block.
-    template <bool CHECK>
-    __attribute__((noinline)) static void add(Block& block, const i64* left_at, const Scalar* y, i64 steps) {
+    template <Verdict VERDICT>
+    void add(Block& block, const i64* left_at, const Scalar* y, i64 steps) const {
+        if constexpr (VERDICT != IN_TWO) {
+            add_part<VERDICT, false>(block, left_at, y, steps);
+        } else {
+            for (i64 first = 0; first < steps; first += STEPS, left_at += STEPS, y += STEPS * columns) {
+                const i64 count = std::min(i64(STEPS), steps - first);
+                V before[rows][vectors];
+                std::memcpy(before, block.sum, sizeof before);
+                add_part<IN_TWO, true>(block, left_at, y, count);
+                if (!clear_flags()) continue;
+                std::memcpy(block.sum, before, sizeof before);
+                add_part<UNCHECKED, true>(block, left_at, y, count);
+                clear_flags();
+            }
+        }
+    }
+
+    // With SCALED, the factors are in the operands, and in the sums during steps IN_TWO only.
+    template <Verdict VERDICT, bool SCALED>
+    __attribute__((noinline)) void add_part(Block& block, const i64* left_at, const Scalar* y, i64 steps) const {
+        const Scalar up_a = SCALED ? 1 / scale_a : 1, up_b = SCALED ? 1 / scale_b : 1;
+        const Scalar down = VERDICT == IN_TWO ? scale_a * scale_b : 1, up = 1 / down;
         V sum[rows][vectors];
         const Scalar* x[rows];
         for (int row = 0; row < rows; ++row) {
             x[row] = block.left[row];
-            for (int vector = 0; vector < vectors; ++vector) sum[row][vector] = block.sum[row][vector];
+            for (int vector = 0; vector < vectors; ++vector) {
+                sum[row][vector] = block.sum[row][vector];
+                if (VERDICT == IN_TWO) sum[row][vector] *= down;
+            }
         }
         alignas(64) U words[sum_words ? STEPS : 1][rows][vectors], others[product_words ? STEPS : 1][rows][vectors];
         for (i64 first = 0; first < steps; first += STEPS) {
@@ -296,20 +353,30 @@ private:
                 }
             for (int step = 0; step < count; ++step, ++left_at, y += columns) {
                 V right[vectors];
-                for (int vector = 0; vector < vectors; ++vector) right[vector] = load<V>(y + vector * lanes);
+                for (int vector = 0; vector < vectors; ++vector) {
+                    right[vector] = load<V>(y + vector * lanes);
+                    if (SCALED && VERDICT != IN_TWO) right[vector] *= up_b;
+                }
 #pragma GCC unroll 16
                 for (int row = 0; row < rows; ++row) {
-                    const V left_of_all = all<V>(x[row][*left_at]);
+                    V left_of_all = all<V>(x[row][*left_at]);
+                    if (SCALED && VERDICT != IN_TWO) left_of_all *= up_a;
 #pragma GCC unroll 16
                     for (int vector = 0; vector < vectors; ++vector)
-                        sum[row][vector] = P::template step<CHECK>(
-                            sum[row][vector], left_of_all, right[vector], sum_words ? words[step][row][vector] : U{},
-                            product_words ? others[step][row][vector] : U{});
+                        if constexpr (VERDICT == IN_TWO)
+                            sum[row][vector] = P::step_twice(sum[row][vector], left_of_all, right[vector]);
+                        else
+                            sum[row][vector] = P::template step<VERDICT == CHECKED>(
+                                sum[row][vector], left_of_all, right[vector], sum_words ? words[step][row][vector] : U{},
+                                product_words ? others[step][row][vector] : U{});
                 }
             }
         }
         for (int row = 0; row < rows; ++row)
-            for (int vector = 0; vector < vectors; ++vector) block.sum[row][vector] = sum[row][vector];
+            for (int vector = 0; vector < vectors; ++vector) {
+                block.sum[row][vector] = sum[row][vector];
+                if (VERDICT == IN_TWO) block.sum[row][vector] *= up;
+            }
     }
 
     void store(const Block& block, i64 left) const {

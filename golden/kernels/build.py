@@ -32,7 +32,9 @@ COMPILING = 3.0
 """Seconds to compile a specialised kernel."""
 
 FLAGS = (
-    "-O3",
+    "-O2",
+    "-ftree-vectorize",
+    "-fvect-cost-model=dynamic",
     "-std=c++17",
     "-shared",
     "-fPIC",

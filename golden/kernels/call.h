@@ -75,6 +75,22 @@ public:
     Machine(const Machine&) = delete;
 };
 
+// Exceptions other than inexact results set flags: infinite or invalid results, and numbers below the normal range.
+#if defined(__SSE2__)
+constexpr bool HAS_FLAGS = true;
+
+// Clears the flags; returns true if any was set.
+inline bool clear_flags() {
+    const unsigned state = _mm_getcsr();
+    if (!(state & 0x1B)) return false;
+    _mm_setcsr(state & ~0x3Fu);
+    return true;
+}
+#else
+constexpr bool HAS_FLAGS = false;
+inline bool clear_flags() { return true; }
+#endif
+
 // Calls work(task) for every task, in any order, on `threads` threads.
 template <class Work>
 void run_parallel(i64 tasks, i64 threads, const Work& work) {

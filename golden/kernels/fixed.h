@@ -51,6 +51,7 @@ struct Range {
 template <class S, int LANE>
 struct FixedSteps : S {
     static constexpr int BITS = LANE, FENV = FE_TONEAREST;
+    static constexpr bool TWICE = false, CHECKS = false;
     using V = typename Lanes<LANE>::I;
     using U = typename Lanes<LANE>::U;
     using Scalar = typename Lanes<LANE>::Integer;

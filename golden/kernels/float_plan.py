@@ -165,6 +165,22 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
       every mode if the lane has two more bits (Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008). Terms
       must be exact in the lane.
 
+    If product and result together have at most as many bits as the lane, rounding twice to nearest is wrong only if
+    the sum was denormal, and the kernel detects that by the flag of the processor for denormal operands. Proof: let a
+    be the sum, of q bits, p the product, of P bits, L >= P + q and L >= 2q + 2 the bits of the lane, and t = a + p
+    rounded to L bits, inexactly and to a midpoint of two results in the binade of exponent E. Then d = a + p - t has
+    0 < abs(d) <= 2^(E - L), and t is a multiple of 2^(E - q).
+
+    - If a is one too, p is within abs(d) of a multiple of 2^(E - q). That is 0 only if a = t, which has q + 1 bits.
+      Otherwise p has more than L - q bits, or it is 2^(E - q) - 2^(E - L), whose L - q bits are all ones; no product
+      of two numbers of together L - q bits has these.
+    - Otherwise abs(a) < 2^(E - 1) < abs(p). So p is a multiple of 2^(E - P), and a is within abs(d) of a multiple of
+      2^(E - P) or, if q > P, of 2^(E - q). If that is not 0, a has more than q bits, or L = P + q and abs(a) is
+      2^(E - P) - 2^(E - L); then abs(p) <= 2^E - 2^(E - P), and t would be at most 2^E. So it is 0: a = d,
+      p = t, and 0 < abs(a) <= 2^-L abs(p).
+
+    The kernel scales the operands so that such sums are below the normal range of the lane, as are subnormal results.
+
     If the formats alone do not prove that products are exact, the kernel checks the last places and the magnitudes of
     the operands.
     """
@@ -192,6 +208,15 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
         isinstance(spec.o, Float) and terms.precision <= spec.o.precision and 2 * spec.o.precision + 2 <= lane.precision
     )
     odd = not (exact or one_step or mode in FENV or (mode == "rn" and narrow))
+    twice = (
+        isinstance(spec.o, Float)
+        and spec.o.subnormals
+        and spec.o.man < lane.mantissa
+        and mode == "rn"
+        and of_product is None
+        and spec.a.precision + spec.b.precision + spec.o.precision <= lane.precision
+        and 2 * spec.o.precision + 2 <= lane.precision
+    )
     if not one_step:
         _check_rounding(spec.rounding, of_sum.least, odd=odd, exact=exact)
         need(of_sum.natural or total_top + of_sum.scale < lane.top)
@@ -220,6 +245,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
         "int RESCALE": rescale,
         "double FACTOR": f"0x1p{rescale}",
         "bool ODD": boolean(odd),
+        "bool ROUNDS_TWICE": boolean(twice),
         "int FENV": FENV.get(mode, "FE_TONEAREST"),
         "bool ROUNDS_PRODUCT": boolean(of_product is not None),
         "bool NEEDS_GRID": boolean(needs_grid),

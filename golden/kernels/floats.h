@@ -57,6 +57,7 @@ struct FloatRounder {
     using T = typename W::T;
     static constexpr int drop = Lanes<BITS>::mantissa - MAN;
     static constexpr T low = (T(1) << drop) - 1;
+    static constexpr bool CHECKS = LARGEST != 0;
 
     template <bool CHECKED>
     static U round(U word, U random) {
@@ -96,6 +97,7 @@ struct PositRounder {
     using U = typename W::U;
     using I = typename W::I;
     using T = typename W::T;
+    static constexpr bool CHECKS = false;
     static constexpr int tail = Lanes<BITS>::mantissa + ES, max_scale = (WIDTH - 2) << ES;
     static constexpr int least = tail + 2 - (WIDTH - 1);  // places truncated with the shortest regime
     static constexpr T smallest = T((BIAS << ES) - max_scale) << Lanes<BITS>::mantissa;
@@ -122,6 +124,7 @@ struct PositRounder {
 // No rounding: the format holds every result of the lane.
 template <int BITS>
 struct NoRounder {
+    static constexpr bool CHECKS = false;
     template <bool CHECKED>
     static typename Word<BITS>::U round(typename Word<BITS>::U word, typename Word<BITS>::U) {
         return word;
@@ -167,22 +170,23 @@ constexpr bool begins_word() {
 }
 
 // S has the members a, b, o; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD;
-// FENV; the rounders RoundWord and ProductWord; ROUNDS_PRODUCT; and for accepts(): NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP,
+// ROUNDS_TWICE; FENV; the rounders RoundWord and ProductWord; ROUNDS_PRODUCT; and for accepts(): NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP,
 // GROWS, PRECISION, STEP, PRODUCT_STEP, LIMIT and PRODUCT_LIMIT.
 template <class S, int LANE>
 struct FloatSteps : S {
     static constexpr int BITS = LANE, FENV = S::FENV;
     static constexpr bool IS_WORD = is_word<S::o, 1 - Lanes<LANE>::bias - S::O_SCALE>();
+    static constexpr bool TWICE = S::ROUNDS_TWICE && HAS_FLAGS, CHECKS = S::RoundWord::CHECKS || S::ProductWord::CHECKS;
     using W = Word<LANE>;
     using L = Lanes<LANE>;
     using V = typename L::F;
     using U = typename L::U;
     using Scalar = typename L::Scalar;
 
-    // Largest magnitudes and lowest place of operands; words without sign have the order of magnitudes.
+    // Largest and smallest magnitudes and lowest place of operands; words without sign have the order of magnitudes.
     struct Extremes {
         using T = typename L::Unsigned;
-        T most = 0, most_finite = 0;
+        T most = 0, most_finite = 0, least = W::infinity;  // least: word of the smallest that is not zero
         int lowest_place = std::numeric_limits<int>::max() / 4;
         void see(Scalar value) {
             T word;
@@ -191,6 +195,7 @@ struct FloatSteps : S {
             const T finite = word < W::infinity ? word : 0;
             most = word > most ? word : most;
             most_finite = finite > most_finite ? finite : most_finite;
+            if (TWICE) least = word - 1 < least - 1 ? word : least;
             if (S::NEEDS_GRID && finite) {
                 const int field = int(word >> L::mantissa);
                 const int zeros = __builtin_ctzll(u64(word) | u64(1) << L::mantissa);
@@ -201,12 +206,17 @@ struct FloatSteps : S {
         void join(const Extremes& other) {
             if (other.most > most) most = other.most;
             if (other.most_finite > most_finite) most_finite = other.most_finite;
+            if (other.least < least) least = other.least;
             if (other.lowest_place < lowest_place) lowest_place = other.lowest_place;
         }
         bool special() const { return most >= W::infinity; }
-        double largest() const {
+        double largest() const { return number(most_finite); }
+        double smallest() const { return number(least); }
+
+    private:
+        static double number(T word) {
             Scalar value;
-            std::memcpy(&value, &most_finite, sizeof value);
+            std::memcpy(&value, &word, sizeof value);
             return double(value);
         }
     };
@@ -222,17 +232,33 @@ struct FloatSteps : S {
         const long double product = 2 * (long double)of_a * of_b + S::PRODUCT_STEP;
         if (S::ROUNDS_PRODUCT && product > S::PRODUCT_LIMIT) return CHECKED;
         const long double term = std::ldexp(product, S::RESCALE);
-        long double most;
-        if (S::GROWS) {
-            // The rounding of each step adds less than one last place of the sum.
-            most = (of_start + k * (term + S::STEP)) *
-                   std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
-        } else {
+        // The rounding of each step adds less than one last place of the sum.
+        long double most = (of_start + k * (term + S::STEP)) *
+                           std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
+        if (!S::GROWS) {
             // With rounding to nearest or to zero, a term below a quarter of the last place does not change the sum.
-            most = std::ldexp(term, S::PRECISION + 3);
-            if (of_start > most) most = of_start;
+            long double limit = std::ldexp(term, S::PRECISION + 3);
+            if (of_start > limit) limit = of_start;
+            if (limit < most) most = limit;
         }
         return most < S::LIMIT ? UNCHECKED : CHECKED;
+    }
+
+    // Chooses exponents of factors of the operands for step_twice(): magnitudes of products are below 2^(emin + precision)
+    // of the lane, magnitudes of sums are not larger than before, and no operand leaves the normal range.
+    static bool scales(const Extremes& a, const Extremes& b, int& of_a, int& of_b) {
+        of_a = of_b = 0;
+        if (!a.most || !b.most) return true;
+        constexpr int emin = 1 - L::bias, top = L::bias;
+        const int most_a = std::ilogb(a.largest()), most_b = std::ilogb(b.largest());
+        const int least_a = std::ilogb(a.smallest()), least_b = std::ilogb(b.smallest());
+        int total = emin + L::mantissa + 1 - (most_a + most_b + 2);
+        if (total > 0) total = 0;
+        const int low_a = std::max(emin - least_a, total - (top - most_b));
+        const int high_a = std::min(top - most_a, total - (emin - least_b));
+        of_a = low_a > 0 ? low_a : high_a < 0 ? high_a : 0;
+        of_b = total - of_a;
+        return low_a <= high_a && total >= emin && std::abs(of_a) <= -emin && std::abs(of_b) <= -emin;
     }
 
     template <const auto& FORMAT>
@@ -362,6 +388,18 @@ struct FloatSteps : S {
         } else {
             return false;
         }
+    }
+
+    // Rounds a sum to nearest in the lane, then to nearest in the format, by an addition that shifts out the places below.
+    // That is wrong only if a flag tells it, for operands with the factors of scales(); see float_plan.py.
+    static V step_twice(V sum, V a, V b) {
+        if constexpr (TWICE) {
+            constexpr auto up = Scalar(u64(1) << (L::mantissa - S::o.man));
+            const V total = a * b + sum, power = (V)((U)total & (W::sign | W::infinity));
+            const V shifted = power * up + total;
+            return shifted - power * up;
+        }
+        return sum;
     }
 
     template <bool CHECK>

@@ -1,5 +1,6 @@
 // Vectors as wide as the processor's widest registers, and random words for their lanes.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -158,6 +159,7 @@ struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
                 const int made = steps - step < GROUP ? steps - step : GROUP;
                 const U all_steps = state << GROUP | (next_bits<TAPS, GROUP>(state) & T(ones(GROUP)));
                 if (made == GROUP)
+#pragma GCC unroll 4
                     for (int at = 0; at < GROUP; ++at, words += stride) *words = all_steps >> (GROUP - at) & T(ones(WORD));
                 else
                     for (int at = 0; at < made; ++at, words += stride) *words = all_steps >> (GROUP - at) & T(ones(WORD));
@@ -178,57 +180,89 @@ inline VectorU64 times(VectorU64 x, u32 factor) {
 #endif
 }
 
-// Philox4x32-10 in the low halves of 64-bit lanes; the upper halves are undefined, and products do not depend on them.
-inline void philox(VectorU64 (&c)[4], u64 key) {
-    u32 k0 = u32(key), k1 = u32(key >> 32);
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-        const VectorU64 p0 = times(c[0], 0xD2511F53u), p1 = times(c[2], 0xCD9E8D57u);
-        c[0] = (p1 >> 32) ^ c[1] ^ u64(k0);
-        c[2] = (p0 >> 32) ^ c[3] ^ u64(k1);
-        c[1] = p1, c[3] = p0;
-        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-    }
+inline VectorU64 exclusive_or(VectorU64 x, VectorU64 y, u64 z) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+    return (VectorU64)_mm512_ternarylogic_epi64((__m512i)x, (__m512i)y, _mm512_set1_epi64(i64(z)), 0x96);
+#else
+    return x ^ y ^ z;
+#endif
 }
 
-// Philox in lanes of 32 bits: those at even and at odd places separately.
-inline void philox(VectorU32 (&c)[4], u64 key) {
-    VectorU64 even[4], odd[4];
-    for (int index = 0; index < 4; ++index) even[index] = (VectorU64)c[index], odd[index] = (VectorU64)c[index] >> 32;
-    philox(even, key);
-    philox(odd, key);
-    for (int index = 0; index < 4; ++index) c[index] = (VectorU32)((even[index] & 0xFFFFFFFFu) | (odd[index] << 32));
+// The low halves of 64-bit lanes at even and at odd places.
+inline VectorU32 merged(VectorU64 even, VectorU64 odd) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+    return (VectorU32)_mm512_mask_shuffle_epi32((__m512i)even, 0xAAAA, (__m512i)odd, _MM_PERM_CCAA);
+#else
+    return (VectorU32)((even & 0xFFFFFFFFu) | (odd << 32));
+#endif
 }
 
+// Philox4x32-10 (see words.h) in the low halves of 64-bit lanes; the upper halves are undefined, and products do not depend
+// on them. Lanes of 32 bits are in two vectors, of those at even and at odd places. Of the first two rounds, one product
+// depends on the element only, the others on the block only.
 template <bool SUM, int WORD, int BITS>
 struct LaneWords<PhiloxWords<SUM, WORD>, BITS> {
-    static constexpr int count = Lanes<BITS>::count, per_block = words_per_block(WORD);
+    static constexpr int count = Lanes<BITS>::count, per_block = words_per_block(WORD), parts = 64 / BITS;
+    static constexpr u32 FIRST = 0xD2511F53u, SECOND = 0xCD9E8D57u;
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
     u64 key, step;
-    U low, high;  // halves of the elements' numbers
+    VectorU64 of_high[parts], of_low[parts];  // products of the first and second round
+
     void begin(const Call& call, i64 batch, i64 i, i64 j, int) {
         const i64 element = call.element(batch, i, j);
         key = call.key;
         step = u64(call.first_step);
         for (int lane = 0; lane < count; ++lane) {
-            low[lane] = T(u32(u64(element + lane * call.across)));
-            high[lane] = T(u64(element + lane * call.across) >> 32);
+            const u64 number = u64(element + lane * call.across), high = SECOND * (number >> 32);
+            of_high[lane % parts][lane / parts] = high;
+            of_low[lane % parts][lane / parts] = u64(FIRST) * u32(u32(high >> 32) ^ u32(number) ^ u32(key));
         }
     }
-    void fill_block(u64 block, U (&out)[4]) const {
-        out[0] = all<U>(T(u32(block))), out[1] = low, out[2] = high, out[3] = all<U>(T(SUM ? 0 : 1));
-        philox(out, key);
-        if (BITS == 64)
-            for (int index = 0; index < 4; ++index) out[index] &= T(0xFFFFFFFFu);
+
+    void fill_block(u32 block, const u32 (&keys)[10][2], U (&out)[4]) const {
+        const u64 first = u64(FIRST) * block, second = u64(SECOND) * u32((first >> 32) ^ (SUM ? 0 : 1) ^ keys[0][1]);
+        VectorU64 c[4][parts];
+#pragma GCC unroll 2
+        for (int part = 0; part < parts; ++part) {
+            c[0][part] = of_high[part] ^ u64(u32(second >> 32) ^ keys[1][0]);
+            c[1][part] = all<VectorU64>(second);
+            c[2][part] = of_low[part] >> 32 ^ u64(u32(first) ^ keys[1][1]);
+            c[3][part] = of_low[part];
+#pragma GCC unroll 8
+            for (int round = 2; round < 10; ++round) {
+                const VectorU64 p0 = times(c[0][part], FIRST), p1 = times(c[2][part], SECOND);
+                c[0][part] = exclusive_or(p1 >> 32, c[1][part], keys[round][0]);
+                c[2][part] = exclusive_or(p0 >> 32, c[3][part], keys[round][1]);
+                c[1][part] = p1, c[3][part] = p0;
+            }
+        }
+#pragma GCC unroll 4
+        for (int index = 0; index < 4; ++index)
+            if constexpr (parts == 2)
+                out[index] = merged(c[index][0], c[index][1]);
+            else
+                out[index] = c[index][0];
     }
+
     void fill(U* words, int steps, int stride) {
-        U block[4]{};
-        bool made = false;
-        for (int at = 0; at < steps; ++at, ++step, words += stride) {
-            const int place = int(step % per_block);
-            if (place == 0 || !made) fill_block(step / per_block, block), made = true;
-            *words = (per_block == 8 ? block[place >> 1] >> (place & 1) * 16 : block[place]) & T(ones(WORD));
+        u32 keys[10][2];
+        for (u32 round = 0; round < 10; ++round)
+            keys[round][0] = u32(key) + round * 0x9E3779B9u, keys[round][1] = u32(key >> 32) + round * 0xBB67AE85u;
+        for (int at = 0; at < steps;) {
+            U block[4];
+            fill_block(u32(step / per_block), keys, block);
+            const int first = int(step % per_block), end = std::min(per_block, first + steps - at);
+            const auto put = [&](int place) {
+                words[i64(at + place - first) * stride] =
+                    (per_block == 8 ? block[place >> 1] >> (place & 1) * 16 : block[place]) & T(ones(WORD));
+            };
+            if (end - first == per_block)
+#pragma GCC unroll 8
+                for (int place = 0; place < per_block; ++place) put(place);
+            else
+                for (int place = first; place < end; ++place) put(place);
+            at += end - first, step += u64(end - first);
         }
     }
 };
