@@ -101,6 +101,19 @@ def test_factors_are_those_of_earlier_uses(scale, emulated):
 
 
 @pytest.mark.parametrize("emulated", [False, True])
+def test_gradients_alone_have_histories(emulated):
+    policy, given = f"{MAC}, gradients=rn.sat scale=tensor.real.delayed2", steps(4)
+    torch.manual_seed(0)
+    layer = tnn.Linear(5, 3, bias=False)
+    layer, run = (layer, golden.emulate(policy)) if emulated else (nn.convert(layer, policy).model, None)
+    mean, w = Mean("tensor.real.delayed2"), golden.encode(layer.weight.detach(), "e4m3fn")
+    for x, gradient in given:
+        codes, factor = mean.codes("gradient", gradient)
+        wanted = (golden.decode(golden.gemm(codes, w, MAC), "fp32") * factor).float()
+        assert torch.equal(passes(layer, x, gradient, run)[1], wanted)
+
+
+@pytest.mark.parametrize("emulated", [False, True])
 def test_resumed_run_continues_histories(emulated):
     given, (layer, run) = steps(6), start("tensor.pow2.delayed3", emulated)
     whole = [passes(layer, *one, run) for one in given]

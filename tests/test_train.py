@@ -288,7 +288,7 @@ def test_run_resumes_from_any_step(tmp_path):
     assert all(torch.equal(value, bits(stopped)[name]) for name, value in bits(whole).items())
 
 
-SCALED = "e4m3fn*e4m3fn+e6m5.sr4, gradients=rn.sat scale=tensor.pow2.delayed2, update=e5m9.sr8, master=true"
+SCALED = "e4m3fn*e4m3fn+e6m5.sr4, gradients=rn.sat scale=tensor.real.delayed2, update=e5m9.sr8, master=true"
 LATER = (("11", SCALED), ("*", "fp32"))
 
 

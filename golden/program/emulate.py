@@ -313,7 +313,10 @@ class _Eager(Dispatch):
                 self.calls[-1].products += 1
                 name, training = f"{self.calls[-1].name} {self.calls[-1].products}", self.calls[-1].training
             elif not name:
-                name, training = f"{place.source} {site.operation}", torch.is_grad_enabled()
+                training = site.node is not None or torch.is_grad_enabled()
+                name = f"{place.source} {site.operation}"
+            if not length:
+                return torch.zeros((), dtype=torch.float64), name, training
             return delayed(self.owner.history(f"{name} {role}", length), values, training), name, training
 
         amax: Tensor

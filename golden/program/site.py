@@ -85,7 +85,8 @@ class Product:
             place.backward_pass = task
             known.pop("gradient", None)
         for role, values in operands.items():
-            if lengths[role] and role not in known and self.site.delay is not None:
+            # Forward operands without delayed scaling name the history of the gradient.
+            if role not in known and self.site.delay is not None:
                 known[role] = self.site.delay(self.site, role, values, lengths[role])
         return torch.stack([known.get(role, torch.zeros((), dtype=torch.float64)) for role in ROLES])
 
