@@ -111,9 +111,9 @@ def gemm(
     not depend on the number of threads, and lack the correlations of short LFSRs.
 
     On the CPU a compiled kernel computes the result (`halfulp.golden.kernels`): in ``float`` or integer vector lanes
-    if these are proved exact, else in 128-bit integers. Torch operations compute it without a compiler, on other
-    devices, and for descriptions that need more than 128 bits. They need memory for operands, results and given random
-    words only.
+    if these are proved exact, else in 128-bit integers. On a GPU a Triton kernel computes descriptions that need up to
+    64 bits. Torch operations compute all others, also without a compiler. They need memory for operands, results and
+    given random words only.
     """
     spec = MacSpec.parse(mac)
     rounding = Rounding.parse(operand_rounding)

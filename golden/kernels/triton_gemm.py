@@ -406,5 +406,6 @@ def gemm(
     if out.numel():
         n, m = shape[-2:]
         tiles = out.numel() // (n * m) * triton.cdiv(n, given["N"]) * triton.cdiv(m, given["M"])
-        _kernel[(tiles,)](**given)
+        with torch.cuda.device_of(out):
+            _kernel[(tiles,)](**given)
     return out
