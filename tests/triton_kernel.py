@@ -34,8 +34,7 @@ SUMS = ("e6m5", "e4m3fn", "e5m2fnuz", "e3m2fn", "fp16-ftz", "fp32", "fxp6.2", "u
         "takum8", "takum16")  # fmt: skip
 SOURCES = {"e5m2*e5m2+e6m5.sr10": None, "e4m3*e4m3=fp16.sr4+fp32.sr24@lfsr40": None, "e4m3*e4m3+posit16.sr7": (3, 4),
            "bf16*bf16+exact=bf16.ru": None, "fp16*fp16+fp64.rn": None, "int16*int16+int32.rn": None,
-           "int8*uint8+fxp20.8.rn": None, "bf16*bf16+takum8.rz": None,
-           "fp16*posit16=fxp4.4.sr3+exact=takum16.sr9": (7, 0)}  # fmt: skip
+           "int8*uint8+fxp20.8.rn": None, "fp16*posit16=fxp4.4.sr3+exact=takum16.sr9": (7, 0)}  # fmt: skip
 
 FAR_BELOW = (("rn", 1, 262), ("rn", -1, 260), ("ru", 1, 262), ("rz", -1, 260), ("ro", 1, 262), ("ro", -1, 262))
 """Roundings of 9 * 29 = 261 to bf16, between 260 and 262, plus or minus a term far below the last place.
@@ -87,6 +86,8 @@ def main() -> None:
     if sys.argv[1:] == ["all"]:
         for text, counter in SOURCES.items():
             count += check(text, counter, (3, 7, 17), 9, device)
+        # Products of 2048 sums underflow, some to the code above zero.
+        count += check("bf16*bf16+takum8.rz", None, (32, 32), 2, device)
         for fmt, mode in itertools.product(SUMS, (*MODES, "sr5")):
             count += check(f"fp16*e5m2+{fmt}.{mode}", None, (32, 32), 3, device)
             count += check(f"fxp4.4*fxp4.4={fmt}.{mode}+{fmt}.{mode}.sat", None, (32, 32), 2, device)
