@@ -19,6 +19,7 @@ from halfulp.golden.kernels import build, elements, plan
 from halfulp.golden.kernels import exact as exact_kernel
 from halfulp.golden.kernels.launch import Words, call
 from halfulp.golden.nn import functional
+from halfulp.golden.nn.product import product
 from halfulp.golden.philox import philox, philox_words
 from halfulp.hdl.formats import FP32, FP64, Fixed, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
@@ -268,6 +269,46 @@ def test_kernels_match_tensors_on_odd_shapes(text, monkeypatch):
 
 
 @pytest.mark.sampled(2)
+@pytest.mark.parametrize("mT", [False, True])
+@pytest.mark.parametrize("text", ["bf16*bf16+fp32.rn", "bf16*bf16+bf16.rn"])
+def test_packed_operands_follow_changes_of_their_memory(text, mT):
+    """Products that reuse packed weights see changes that version counters of torch do not count."""
+    spec, memory = MacSpec.parse(text), np.random.default_rng(5).standard_normal((150, 150), np.float32)
+    x, w = torch.randn(7, 150), torch.from_numpy(memory)
+    w.requires_grad_()
+    optimizer = torch.optim.SGD([w], lr=0.5)
+
+    def update():
+        w.grad = torch.ones_like(w)
+        optimizer.step()
+
+    def reallocate():
+        nonlocal w
+        memory[:] = memory.T.copy()
+        w = torch.from_numpy(memory)
+
+    changes = [
+        lambda: w.detach().add_(0.25),
+        lambda: w.detach().mul_(-1),
+        lambda: w.data.__setitem__((149, 149), 3.0),
+        lambda: w.detach().view(-1)[-9:].mul_(-1),
+        lambda: memory.__setitem__((0, 0), -2.0),
+        update,
+        reallocate,
+        lambda: w.data.mul_(2.0**-60),
+        lambda: w.data.__setitem__((3, 3), math.nan),
+    ]
+    for change in changes:
+        change()
+        now = w.detach().mT if mT else w.detach()
+        codes_of_both = golden.encode(x, spec.a), golden.encode(now, spec.b)
+        wanted = golden.decode(product(*codes_of_both, spec, key=0), spec.o).float()
+        for _ in range(4):
+            assert torch.equal(
+                product(x, now, spec, key=0, dtype=torch.float32).view(torch.int32), wanted.view(torch.int32)
+            )
+
+
 @pytest.mark.parametrize(
     ("text", "source"),
     [
@@ -283,8 +324,8 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
     """A product with many rows and few columns is computed transposed, with unchanged random words per element."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(4)
-    for shape, k, m in (((40,), 5, 3), ((2, 65), 40, 1), ((3, 61), 3, 18)):
-        assert plan.is_transposed(shape[-1], m)
+    for shape, k, m in (((40,), 5, 3), ((2, 65), 40, 1), ((3, 61), 40, 18)):
+        assert plan.is_transposed(shape[-1], k, m)
         a, b = codes(rng, spec.a, (*shape, k), "any"), codes(rng, spec.b, (k, m), "any")
         more = {"start": codes(rng, spec.o, (shape[-1], 1), "any")}
         if source:

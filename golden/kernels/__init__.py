@@ -55,7 +55,7 @@ def gemm(
         return _on_gpu(spec, gathered(a), gathered(b), start, shape, words)
     if a.device.type != "cpu":
         return None
-    transposed = plan.is_transposed(*shape[-2:])
+    transposed = plan.is_transposed(shape[-2], a.shape[-1], shape[-1])
     if transposed:
         spec = replace(spec, a=spec.b, b=spec.a)
     counted = None if words.key is None else PHILOX

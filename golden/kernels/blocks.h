@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <new>
 
 #include "lanes.h"
@@ -130,6 +131,88 @@ private:
     }
 };
 
+// Packed panels of an operand b of products with few rows, such as the weights of a recurrent cell, whose packing would take
+// longer than the product. They are packed at the second product in a row that finds the operand at an address. Its bytes
+// decide if it is the same operand, because torch's version counters miss changes through `.data` and numpy arrays.
+template <class P>
+struct Packed {
+    using Scalar = typename P::Scalar;
+    static constexpr i64 ROWS = 128, SMALLEST = 1 << 14, LARGEST = 1 << 22, CHUNK = 1 << 16, SLOTS = 4;
+
+    std::vector<float> given;
+    Aligned<Scalar> panels;
+    typename P::Extremes seen;
+
+    struct Slot {
+        const void* data = nullptr;
+        i64 k = 0, m = 0, row = 0, last_use = 0;
+        std::shared_ptr<const Packed> packed;
+    };
+
+    Packed(const Call& call, i64 numbers, const typename P::Extremes& extremes)
+        : given(size_t(call.k * call.m)), panels(numbers), seen(extremes) {
+        run_parallel(chunks(), call.threads, [&](i64 chunk) {
+            std::memcpy(given.data() + chunk * CHUNK, from(call) + chunk * CHUNK, bytes(chunk));
+        });
+    }
+
+    // Returns the panels of the operand of a call, if they are there; sets `wanted` if the caller should add them.
+    static std::shared_ptr<const Packed> find(const Call& call, bool& wanted) {
+        const View& b = call.b;
+        const i64 size = call.k * call.m;
+        const bool dense = (b.column == 1 && b.row == call.m) || (b.row == 1 && b.column == call.k);
+        if (!b.real || b.rows || !dense || call.packs != 1 || call.n > ROWS || size < SMALLEST || size > LARGEST) return {};
+        std::shared_ptr<const Packed> packed;
+        {
+            const std::lock_guard<std::mutex> lock(mutex);
+            Slot& slot = slot_of(call);
+            wanted = slot.last_use && !slot.packed;
+            slot.last_use = ++uses;
+            packed = slot.packed;
+        }
+        if (!packed || packed->is_of(call)) return packed;
+        add(call, {});
+        return {};
+    }
+
+    static void add(const Call& call, std::shared_ptr<const Packed> packed) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        Slot& slot = slot_of(call);
+        slot.packed = std::move(packed), slot.last_use = ++uses;
+    }
+
+private:
+    static inline std::mutex mutex;
+    static inline Slot slots[SLOTS];
+    static inline i64 uses = 0;
+
+    // Returns the slot of an operand, in place of the one that was not used for longest.
+    static Slot& slot_of(const Call& call) {
+        Slot* oldest = slots;
+        for (Slot& slot : slots) {
+            if (slot.data == from(call) && slot.k == call.k && slot.m == call.m && slot.row == call.b.row) return slot;
+            if (slot.last_use < oldest->last_use) oldest = &slot;
+        }
+        *oldest = {from(call), call.k, call.m, call.b.row, 0, {}};
+        return *oldest;
+    }
+
+    static const float* from(const Call& call) {
+        return reinterpret_cast<const float*>(call.b.data) + call.b.batches[call.pack_batch[0]];
+    }
+
+    i64 chunks() const { return (i64(given.size()) + CHUNK - 1) / CHUNK; }
+    size_t bytes(i64 chunk) const { return size_t(std::min(CHUNK, i64(given.size()) - chunk * CHUNK)) * sizeof(float); }
+
+    bool is_of(const Call& call) const {
+        std::atomic<bool> same{true};
+        run_parallel(chunks(), call.threads, [&](i64 chunk) {
+            if (same && std::memcmp(given.data() + chunk * CHUNK, from(call) + chunk * CHUNK, bytes(chunk))) same = false;
+        });
+        return same;
+    }
+};
+
 template <class P>
 struct Blocks {
     using V = typename P::V;
@@ -158,14 +241,18 @@ struct Blocks {
     const Call& call;
     const i64 panels = (call.m + columns - 1) / columns, row_blocks = (call.n + rows - 1) / rows;
     Numbers<P> a = numbers_of_a();
+    bool wanted = false;
+    std::shared_ptr<const Packed<P>> packed = Packed<P>::find(call, wanted);
+    // Empty if the panels are there.
     const Numbers<P> b{call.b,
-                                           call.pack_batch,
-                                           call.packs,
-                                           call.k,
-                                           call.m,
-                                           call.b.column == 1,
-                                           call.threads,
-                                           P::decoder_b()};
+                       call.pack_batch,
+                       packed ? 0 : call.packs,
+                       packed ? 0 : call.k,
+                       packed ? 0 : call.m,
+                       call.b.column == 1,
+                       call.threads,
+                       P::decoder_b()};
+    const typename P::Extremes seen_b = packed ? packed->seen : b.seen;
 
     Scalar scale_a = 1, scale_b = 1;  // powers of two, of which those of a are in its numbers
 
@@ -186,11 +273,12 @@ struct Blocks {
                         minus_zero |= value == 0 && std::signbit(double(value));
                     }
         if (!P::takes_reals(call)) return 1;
-        Verdict verdict = P::accepts(a.seen, b.seen, of_start, call.k);
+        Verdict verdict = P::accepts(a.seen, seen_b, of_start, call.k);
         if (verdict == REFUSED) return 1;
+        if (wanted) keep_panels();
         if constexpr (P::TWICE) {
             int of_a, of_b;
-            if (verdict == UNCHECKED && !minus_zero && P::scales(a.seen, b.seen, of_a, of_b)) {
+            if (verdict == UNCHECKED && !minus_zero && P::scales(a.seen, seen_b, of_a, of_b)) {
                 verdict = IN_TWO;
                 scale_a = std::ldexp(scale_a, of_a), scale_b = std::ldexp(scale_b, of_b);
                 if (of_a) a.scale(scale_a, call.a.rows ? call.a.size : call.batches * call.n * call.k, call.threads);
@@ -227,6 +315,15 @@ private:
         return {call.a, every.data(), call.batches, call.n, call.k, true, call.threads, P::decoder_a()};
     }
 
+    void keep_panels() {
+        auto made = std::make_shared<Packed<P>>(call, panels * call.k * columns, seen_b);
+        run_parallel(panels, call.threads, [&](i64 panel) {
+            pack(b.numbers.data + b.batches[0], panel * columns, 0, call.k, made->panels.data + panel * call.k * columns);
+        });
+        packed = std::move(made);
+        Packed<P>::add(call, packed);
+    }
+
     template <Verdict VERDICT>
     void compute(const Task& task, const std::vector<i64>& sharing) const {
         const i64 left = task.panel * columns;
@@ -238,11 +335,14 @@ private:
         const Machine machine(P::FENV);
         for (i64 first = 0; first < call.k; first += DEPTH) {
             const i64 steps = call.k - first < DEPTH ? call.k - first : DEPTH;
-            pack(b.numbers.data + b.batches[size_t(task.pack)], left, first, steps, panel.data);
-            if (VERDICT == IN_TWO)
-                for (i64 at = 0; at < steps * columns; ++at) panel.data[at] *= scale_b;
+            const Scalar* right = packed ? packed->panels.data + (task.panel * call.k + first) * columns : panel.data;
+            if (!packed) pack(b.numbers.data + b.batches[size_t(task.pack)], left, first, steps, panel.data);
+            if (VERDICT == IN_TWO) {
+                for (i64 at = 0; at < steps * columns; ++at) panel.data[at] = right[at] * scale_b;
+                right = panel.data;
+            }
             for (i64 index = 0; index < task.end - task.first; ++index)
-                add<VERDICT>(blocks.data[index], a.columns.data() + first, panel.data, steps);
+                add<VERDICT>(blocks.data[index], a.columns.data() + first, right, steps);
         }
         for (i64 index = 0; index < task.end - task.first; ++index) store(blocks.data[index], left);
     }

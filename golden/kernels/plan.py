@@ -18,6 +18,9 @@ ROWS, VECTORS, WIDEST = 4, 2, 16
 WINDOW = 118
 """Leading bits of a sum that are exact in exact.h, which truncates sums to two more bits and a sticky bit."""
 
+SCATTERED = 24
+"""Time to store a number of a transposed result, in multiply-accumulates."""
+
 
 @functools.lru_cache(maxsize=4096)
 def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
@@ -44,8 +47,10 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_transposed(n: int, m: int) -> bool:
-    """Return True if the transposed product of an n x m result is faster: lanes are columns, idle if there are few.
+def is_transposed(n: int, k: int, m: int) -> bool:
+    """Return True if the transposed product is faster: lanes are columns of the result, idle if there are few.
+
+    The lanes of a transposed product are not neighbours in memory.
 
     The transposed product has the same bits: multiplication is commutative, and the random words of an element depend
     on its place in the result only.
@@ -54,7 +59,7 @@ def is_transposed(n: int, m: int) -> bool:
     def work(rows: int, columns: int) -> int:
         return -(-rows // ROWS) * ROWS * -(-columns // (VECTORS * WIDEST)) * VECTORS * WIDEST
 
-    return work(m, n) < work(n, m)
+    return (work(n, m) - work(m, n)) * k > SCATTERED * n * m
 
 
 def file_name(spec: MacSpec) -> str:
