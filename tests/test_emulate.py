@@ -1,5 +1,6 @@
 """Emulation of whole programs: products as layers compute them, other operations against exact results."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -17,8 +18,8 @@ from torch import nn
 from halfulp import golden
 from halfulp.golden.nn import Cast, Policy, convert
 from halfulp.golden.nn.draw import mix, words
-from halfulp.golden.program import products
-from halfulp.golden.program.arithmetic import compute
+from halfulp.golden.program import dispatch, products
+from halfulp.golden.program.arithmetic import chained, compute
 from halfulp.golden.program.functions import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
 from halfulp.hdl.formats import parse
 
@@ -718,3 +719,28 @@ def test_emulate_in_place_operands_share_memory(part):
             found = getattr(x, name)(*operands(x), **named)
         assert found is x
         assert torch.equal(x, expected)
+
+
+@pytest.mark.parametrize("number", ["bf16.rn", "fp16-ftz.rz", "bf16.sr8", "fp32.rn"])
+def test_gradients_of_gates_in_one_call_have_bits_and_rows_of_their_parts(number, monkeypatch):
+    def step():
+        torch.manual_seed(3)
+        cells, x = nn.LSTM(6, 8, 2), torch.randn(4, 3, 6)
+        cells.weight_hh_l0.data[0] *= 1e30
+        with golden.emulate(f"bf16*bf16+fp32.rn, elementwise={number}") as run:
+            cells(x)[0].square().sum().backward()
+        rows = [dataclasses.replace(row, seconds=0.0) for row in run.report().rows]
+        return [one.grad for one in cells.parameters()], sorted(rows, key=str)
+
+    monkeypatch.setenv("HALFULP_KERNEL", "native")
+    calls = []
+    monkeypatch.setattr(dispatch, "chained", lambda *given: calls.append(chained(*given)) or calls[-1])
+    found, rows = step()
+    assert all((one is not None) == (number in ("bf16.rn", "fp16-ftz.rz")) for one in calls)
+    assert calls
+    monkeypatch.setattr(dispatch, "CHAINS", {})
+    wanted, wanted_rows = step()
+    assert all(
+        torch.equal(one.view(torch.int32), other.view(torch.int32)) for one, other in zip(found, wanted, strict=True)
+    )
+    assert rows == wanted_rows

@@ -191,12 +191,14 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> _Checks:
         return made
 
     def elements(site: Site, name: str, *operands: Any) -> torch.Tensor:
+        # An operation in place changes its operand.
+        given = tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in operands)
         made = element(site, name, *operands)
-        found.element(name, site.arithmetic(name), operands, made)
+        found.element(name, site.arithmetic(name), given, made)
         return made
 
-    def convolution(x: torch.Tensor, w: torch.Tensor, bias: Any, use: Any, geometry: Any) -> torch.Tensor:
-        made = convolve(x, w, bias, use, geometry)
+    def convolution(x: torch.Tensor, w: torch.Tensor, bias: Any, use: Any, amax: Any, geometry: Any) -> torch.Tensor:
+        made = convolve(x, w, bias, use, amax, geometry)
         if not geometry.transposed and x.dim() == 4:
             mac = Policy.parse(use.policy).forward
             columns = F.unfold(x, w.shape[2:], geometry.dilation, geometry.padding, geometry.stride)

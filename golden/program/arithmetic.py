@@ -15,6 +15,7 @@ from halfulp.golden.errorfree import halves, to_odd
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.draw import mix
+from halfulp.hdl.formats import FP32
 
 from .functions import FUNCTIONS, TABLE_WIDTH, function, table
 
@@ -140,6 +141,33 @@ def _in_kernel(
         table(name, cast.fmt, out.device) if tabled else None,
     )
     return out if chain.run((found, out)) else None
+
+
+CHAINS = {
+    "sigmoid_backward": (("sub", "1", "y"), ("mul", "y", 0), ("mul", "gradient", 1)),
+    "tanh_backward": (("mul", "y", "y"), ("sub", "1", 0), ("mul", "gradient", 1)),
+}
+"""Compositions of a gradient and a result y: operations with operands, or the indices of earlier operations."""
+
+
+def chained(name: str, gradient: Tensor, y: Tensor, cast: Cast) -> Tensor | None:
+    """Compute one of `CHAINS` in a single call of the kernel; None if it does not support the operands."""
+    to, dtypes = cast.target, (gradient.dtype, y.dtype)
+    # Torch computes FP32 itself.
+    if to is None or cast.rounding.bits or cast.fmt == FP32 or dtypes != (torch.float32, torch.float32):
+        return None
+    if gradient.shape != y.shape or not elementwise.takes(gradient, y):
+        return None
+    assert cast.fmt is not None
+    check_holds(torch.float32, cast.fmt)
+    chain = elementwise.Chain([gradient, y, number((1.0).hex(), cast)])
+    registers: dict[Any, int] = {"1": 2}
+    for place, operand_name in enumerate(("gradient", "y")):
+        registers[operand_name] = chain.step("round", to, place)
+    for place, (operation, first, second) in enumerate(CHAINS[name]):
+        registers[place] = chain.step(operation, to, registers[first], registers[second])
+    out = elementwise.empty_result(y.shape, (gradient, y), torch.float32)
+    return out if chain.run((registers[len(CHAINS[name]) - 1], out)) else None
 
 
 def _tensor(value: Any, cast: Cast, key: int) -> Tensor:

@@ -21,7 +21,7 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
 from halfulp.golden.nn.swap import Rules
 
-from .arithmetic import ARITHMETIC
+from .arithmetic import ARITHMETIC, CHAINS, chained
 from .operations import EXACT, HANDLERS
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
@@ -210,6 +210,8 @@ class Dispatch(TorchDispatchMode):
             found = HANDLERS[base](site, *args, **kwargs)
             if found is not NotImplemented:
                 return found
+        if base in CHAINS and not kwargs and (found := self._chained(policy, base, args)) is not None:
+            return found
         functional = _functional(func, base) if in_place else func
         decomposed = decomposition_table.get(functional)
         if decomposed is None and not func.has_kernel_for_dispatch_key(_COMPOSITE):
@@ -220,6 +222,20 @@ class Dispatch(TorchDispatchMode):
                 return func.decompose(*args, **kwargs) if decomposed is None else decomposed(*args, **kwargs)
         finally:
             self.composition = outer
+
+    def _chained(self, policy: Policy, base: str, args: Any) -> Tensor | None:
+        """Compute a composition of `CHAINS` at once, and count its parts; None if they have to be separate."""
+        started, cast = time.perf_counter(), policy.elementwise
+        # Patterns may give the parts different policies, and the values of each part are counted.
+        if cast is None or self.phase() == UPDATE or self.owner.values or self.owner.policies.keys() != {"*"}:
+            return None
+        found = chained(base, args[0], args[1], cast)
+        if found is not None:
+            share = (time.perf_counter() - started) / len(CHAINS[base])
+            for name, *_ in CHAINS[base]:
+                site = self.site(policy, base, self.place())
+                site.count_element(name, str(cast), found, time.perf_counter() - share)
+        return found
 
     def _is_left(self, policy: Policy) -> bool:
         """Return True for an operation of an optimiser that the policy leaves to torch."""
