@@ -87,6 +87,8 @@ def sample(count, seed):
 
 SAMPLED = sample(60 if EXHAUSTIVE else 5, 6)
 
+SPECIALS = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38])
+
 
 def codes(rng, fmt, shape, way):
     """Return random codes: any, near one, short (for ties), tiny, or of moderate numbers."""
@@ -341,7 +343,7 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["bf16*bf16+fp32.rn", "bf16*bf16+bf16.rn", "bf16*bf16+bf16.sr5@lfsr16", "e4m3fn*bf16+fp16.rn"]
+    "text", ["bf16*bf16+fp32.rn", "bf16*bf16+bf16.rn", "bf16*bf16+bf16.sr5@lfsr16", "e4m3fn*posit8+fp16.rn"]
 )
 def test_kernels_read_and_write_reals(text, monkeypatch):
     """Products of real numbers are those of their codes: ties, subnormals, NaN with payloads, infinities and -0."""
@@ -355,7 +357,7 @@ def test_kernels_read_and_write_reals(text, monkeypatch):
     for x, y in ((a, a.mT), (a, b), (b.mT, b)):
         pairs = ((x, spec.a), (y, spec.b), (start, spec.o))
         encoded = [golden.encode(one, fmt) for one, fmt in pairs]
-        # Formats other than leading bits of binary32 are read as codes.
+        # Other formats are read as codes.
         given = [one if kernels.reads(fmt, one) else word for (one, fmt), word in zip(pairs, encoded, strict=True)]
         shape = (3, 21, 21)
         states = spec.random and gemm_module._states(spec.random, 1, shape, x.device)
@@ -364,6 +366,29 @@ def test_kernels_read_and_write_reals(text, monkeypatch):
         found = gemm_module.computed(spec, *given, shape, random, None, torch.float32)
         expected = golden.decode(gemm_module.computed(spec, *encoded, shape, random), spec.o)
         assert torch.equal(found.view(torch.int32), expected.to(torch.float32).view(torch.int32))
+
+
+@pytest.mark.parametrize("text", ["fp16*e5m2+fp32.rn", "e4m3fnuz*e4m3fn+fp32.rn"])
+def test_kernels_round_reals_to_narrow_floats(text, monkeypatch):
+    """Numbers, midpoints of their neighbours, and the neighbours of both in FP32; beyond the range too; NaN and -0."""
+    monkeypatch.setenv("HALFULP_KERNEL", "native")
+    spec = MacSpec.parse(text)
+    zeros = torch.tensor([[-0.0]])
+    for turned, fmt in ((False, spec.a), (True, spec.b)):
+        numbers = golden.decode(torch.arange(1 << fmt.width), fmt)
+        ordered = numbers[numbers.isfinite()].sort().values
+        numbers = torch.cat([ordered, (ordered[1:] + ordered[:-1]) / 2, 3 * ordered, ordered / 256]).to(torch.float32)
+        infinity = torch.tensor(math.inf)
+        x = torch.cat([numbers.nextafter(-infinity), numbers, numbers.nextafter(infinity), SPECIALS]).unsqueeze(1)
+        one = torch.ones(1, 1)
+        operands = (one, x.mT) if turned else (x, one)
+        assert kernels.reads(fmt, x)
+        shape = (1, len(x)) if turned else (len(x), 1)
+        # A product of -0 and a start of -0 keep their sign.
+        found = kernels.gemm(spec, *operands, zeros.expand(shape), shape, Words(), None, torch.float32)
+        expected = golden.decode(golden.encode(x, fmt), fmt).to(torch.float32)
+        assert found is not None
+        assert torch.equal(found.reshape(-1, 1).view(torch.int32), expected.view(torch.int32))
 
 
 @pytest.mark.parametrize(("width", "stride"), [(34, 1), (10, 1), (7, 1), (36, 2)])

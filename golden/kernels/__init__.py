@@ -79,12 +79,23 @@ def reads(fmt: Format, x: Tensor) -> bool:
     """Return True if kernels round real numbers to a format, which then needs no codes."""
     return (
         isinstance(fmt, Float)
-        and (fmt.exp, fmt.bias, fmt.specials, fmt.subnormals) == (FP32.exp, FP32.bias, FP32.specials, True)
-        and fmt.man <= FP32.man
+        and (_begins_fp32(fmt) or _is_narrow(fmt))
         and x.dtype == torch.float32
         and not x.is_neg()
         and x.device.type == "cpu"
     )
+
+
+def _begins_fp32(fmt: Float) -> bool:
+    """Return True if codes of a format are the leading bits of FP32."""
+    same = (fmt.exp, fmt.bias, fmt.specials, fmt.subnormals) == (FP32.exp, FP32.bias, FP32.specials, True)
+    return same and fmt.man <= FP32.man
+
+
+def _is_narrow(fmt: Float) -> bool:
+    """Return True if a format has NaN and subnormals, and its numbers are normal in FP32, below 2^127."""
+    inside = FP32.emin <= fmt.quantum <= FP32.emax - FP32.man and fmt.emax < FP32.emax
+    return inside and fmt.has_nan and fmt.subnormals and 0 < fmt.man < FP32.man
 
 
 def rounded_sums(

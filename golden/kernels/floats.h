@@ -295,10 +295,21 @@ struct FloatSteps : S {
         }
     }
 
-    // Functions from real numbers to scalars. They are rounded to nearest, ties to even, to a format whose codes are leading
-    // bits of binary32.
+    // Functions from real numbers to scalars. They are rounded to nearest, ties to even, to a format with NaN and subnormals:
+    // one whose codes are leading bits of binary32, or one whose numbers are normal in binary32, below 2^127.
     template <const auto& FORMAT>
-    static constexpr bool READS = begins_word<FORMAT, 32, -126>();
+    static constexpr bool is_narrow() {
+        if constexpr (std::is_same_v<decltype(FORMAT), const Float&>)
+            return FORMAT.has_subnormals && FORMAT.specials != FINITE && FORMAT.man > 0 && FORMAT.man < 23 &&
+                   FORMAT.quantum >= -126 && FORMAT.quantum <= 104 && FORMAT.emax < 127;
+        else
+            return false;
+    }
+    template <const auto& FORMAT>
+    static constexpr bool BEGINS = begins_word<FORMAT, 32, -126>();
+
+    template <const auto& FORMAT>
+    static constexpr bool READS = BEGINS<FORMAT> || is_narrow<FORMAT>();
 
     template <const auto& FORMAT, int SCALE>
     static Scalar rounded(float number) {
@@ -306,7 +317,21 @@ struct FloatSteps : S {
         std::memcpy(&word, &number, sizeof word);
         if constexpr (READS<FORMAT>) {
             constexpr u32 low = (u32(1) << (23 - FORMAT.man)) - 1;
-            const u32 nearest = low ? (word + (low >> 1) + (word >> (23 - FORMAT.man) & 1)) & ~low : word;
+            u32 nearest = low ? (word + (low >> 1) + (word >> (23 - FORMAT.man) & 1)) & ~low : word;
+            if constexpr (!BEGINS<FORMAT>) {
+                constexpr u32 largest = u32(FORMAT.emax + 127) << 23 |
+                                        u32(FORMAT.max_code & ones(FORMAT.man)) << (23 - FORMAT.man);
+                constexpr u32 over = FORMAT.specials == IEEE ? Word<32>::infinity : Word<32>::nan;
+                // The last place of this power of two is that of the format's subnormal numbers.
+                constexpr auto grid = float(power<FORMAT.quantum + 23>());
+                const u32 sign = word & Word<32>::sign, size = nearest & Word<32>::magnitude;
+                const float below = (std::fabs(number) + grid) - grid;
+                u32 small;
+                std::memcpy(&small, &below, sizeof small);
+                u32 found = (word & Word<32>::magnitude) < u32(FORMAT.emin + 127) << 23 ? small : size;
+                found = found > largest ? over : found;
+                nearest = found | (FORMAT.specials == FNUZ && !found ? 0 : sign);
+            }
             word = (word & Word<32>::magnitude) > Word<32>::infinity ? Word<32>::nan : nearest;
         }
         std::memcpy(&number, &word, sizeof word);

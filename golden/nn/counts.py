@@ -114,12 +114,18 @@ def counting() -> bool:
     return bool(_active)
 
 
-def is_quiet(values: Tensor) -> bool:
-    """Return True if `note` would neither count nor warn: some number is zero in no format with the range of FP32."""
+def is_quiet(values: Tensor, fmt: Format) -> bool:
+    """Return True if `note` would neither count nor warn: some number is not zero after rounding to nearest."""
     if _active or not values.numel():
         return not _active
-    tiny = torch.finfo(torch.float32).tiny
-    return abs(float(values[(0,) * values.dim()])) >= tiny or not float(values.abs().amax()) < tiny
+    least = _smallest(fmt)
+    return abs(float(values[(0,) * values.dim()])) >= least or not float(values.abs().amax()) < least
+
+
+@functools.lru_cache(maxsize=256)
+def _smallest(fmt: Format) -> float:
+    """Return the smallest positive number."""
+    return float(fmt.smallest)
 
 
 def _zero(codes: Tensor, fmt: Format) -> bool:

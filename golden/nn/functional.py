@@ -120,7 +120,7 @@ class Call:
             begin = None if start is None else _reals(start, mac.o)
             return summed(_reals(gathered(a), mac.a), _reals(gathered(b), mac.b), begin)
 
-        if reals and is_quiet(made):
+        if reals and is_quiet(made, mac.o):
             return made
         note((self.layer, role, "result"), encode(made, mac.o) if reals else made, exact, mac.o)
         if reals:
@@ -218,7 +218,7 @@ class Operand:
     def _is_rounded_in_product(self, values: Tensor, fmt: Format) -> bool:
         """Return True if the kernels of products round the values, and there is nothing to note."""
         plain = self._cast.fmt is None and self._cast.rounding == RN and not self._cast.saturate
-        return plain and self._call.policy.device is None and reads(fmt, values) and is_quiet(values)
+        return plain and self._call.policy.device is None and reads(fmt, values) and is_quiet(values, fmt)
 
     def _prune(self, along: tuple[int, ...], groups: int) -> None:
         sparsity = self._cast.sparsity
