@@ -201,3 +201,22 @@ def test_sums_at_places_in_kernel_equal_torch_path(number, columns, monkeypatch)
     assert torch.equal(found[5], into[5])
     monkeypatch.setenv(build.SETTING, "torch")
     assert _same(found, products.scattered(into, places, x, cast, kept, (0, 0)))
+
+
+@pytest.mark.parametrize("text", ["bf16.rn", "tf32.rn", "e8m20.rn"])
+def test_dense_sums_in_binary32_lanes_equal_those_in_binary64(text):
+    """Dense operands in formats with the range of binary32 have lanes of their own; other layouts do not."""
+    generator = torch.Generator().manual_seed(2)
+    words, step = torch.randint(-(2**31), 2**31, (2, 30001), generator=generator).int(), 1 << 15
+    near = torch.randn(30001, generator=generator)
+    pairs = [
+        words.view(torch.float32),
+        (near, -(near.view(torch.int32) + words[0] % 70000).view(torch.float32)),
+        (words // step * step).view(torch.float32),
+        [one.reshape(-1) for one in torch.meshgrid(*[torch.tensor(SPECIAL)] * 2, indexing="ij")],
+    ]
+    for x, y in pairs:
+        x, y = x.contiguous(), y.contiguous()
+        found = compute("add", (x, y), Cast.parse(text), 0, torch.float32)
+        apart = torch.stack([x, x], 1)[:, 0]
+        assert _same(found, compute("add", (apart, y), Cast.parse(text), 0, torch.float32))
