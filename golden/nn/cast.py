@@ -96,6 +96,11 @@ class Cast:
             ValueRange.of(self.fmt).check_fits(self.before, f"number of {self.fmt}")
 
     def __str__(self) -> str:
+        return self._text
+
+    @functools.cached_property
+    def _text(self) -> str:
+        """Text of the cast, which each emulated operation needs."""
         before = "" if self.before is None else f"{self.before}>"
         fmt = "" if self.fmt is None else f"{self.fmt}."
         source = "" if self.source is None else f"@{self.source}"

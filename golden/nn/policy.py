@@ -1,5 +1,6 @@
 """Policies: the arithmetic of layers."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -159,6 +160,11 @@ class Policy:
         return cls(**parts)
 
     def __str__(self) -> str:
+        return self._whole
+
+    @functools.cached_property
+    def _whole(self) -> str:
+        """Text of the policy, which each emulated product needs."""
         macs = [_text(getattr(self, name)) for name in PRODUCTS]
         if len(set(macs)) == 1:
             pieces = [macs[0]]
@@ -173,12 +179,16 @@ class Policy:
 
     def product(self, phase: str) -> str:
         """Return the arithmetic of one of `PRODUCTS`: its multiply-accumulate and the roundings of its operands."""
+        return self._products[phase]
+
+    @functools.cached_property
+    def _products(self) -> dict[str, str]:
         casts = {
             "forward": ("weights", "activations", "bias"),
             "input_gradient": ("weights", "gradients"),
             "weight_gradient": ("activations", "gradients"),
-        }[phase]
-        return ", ".join([_text(getattr(self, phase)), *self._named(casts)])
+        }
+        return {phase: ", ".join([_text(getattr(self, phase)), *self._named(casts[phase])]) for phase in PRODUCTS}
 
     def _named(self, casts: Iterable[str]) -> list[str]:
         return [f"{name}={getattr(self, name)}" for name in casts if getattr(self, name) != PLAIN]
