@@ -161,14 +161,18 @@ def test_mean_errors_of_low_bit_sources():
     found = esru.measured()["errors"]
     beyond = {given: {name: errors[-2:] for name, errors in found[given].items()} for given in found}
     tiny = {given: {name: errors[:2] for name, errors in found[given].items()} for given in found}
+    # Every number is rounded with whole periods of words, so that means are exact.
     for given in ("FP32", "16 bits"):
-        assert beyond[given][esru.NAIVE] == pytest.approx([0, 0], abs=0.003)
-        assert beyond[given][esru.PLATEAU] == pytest.approx([-1 / 16] * 2, abs=0.003)
-    assert beyond["11 bits"][esru.NAIVE] == pytest.approx([1 / 16] * 2, abs=0.003)
-    assert beyond["11 bits"][esru.PLATEAU] == pytest.approx([0, 0], abs=0.003)
-    # One of 14 plateau words is zero, which does not carry numbers just below zero up to zero.
-    assert tiny["FP32"][esru.PLATEAU] == pytest.approx([0, -1 / 14], abs=0.003)
-    assert tiny["16 bits"][esru.PLATEAU] == pytest.approx([0, 0], abs=0.003)
+        assert beyond[given][esru.NAIVE] == [0, 0]
+        assert beyond[given][esru.PLATEAU] == [-1 / 16] * 2
+    assert beyond["11 bits"][esru.NAIVE] == [1 / 16] * 2
+    assert beyond["11 bits"][esru.PLATEAU] == [0, 0]
+    # The mean of the tiny numbers is 2^-10, and all of them become zero in fixed point.
+    assert tiny["16 bits"][esru.PLATEAU] == [-(2**-10), 2**-10]
+    # One of 14 plateau words is zero, which does not carry numbers just below zero up to zero; a
+    # mean, a difference and a product are rounded to binary64.
+    up, down = tiny["FP32"][esru.PLATEAU]
+    assert (up, 14 * (2**-10 - down)) == (-(2**-10), pytest.approx(1, rel=2**-48))
 
 
 def test_report_shows_cases_that_were_not_trained_as_empty_cells():
