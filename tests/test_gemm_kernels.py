@@ -485,7 +485,7 @@ def test_kernels_compile_for_large_work_only(monkeypatch, tmp_path):
     assert compiled("exact") == 1
     assert compiled("gemm") == 0
     used = []
-    monkeypatch.setattr(kernels, "call", lambda *given: used.append(given[-1]) or call(*given))
+    monkeypatch.setattr(kernels, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
     monkeypatch.setattr(exact_kernel, "COMPILING", 1e9)
     build._spent.clear()
     assert compiled("gemm") == 0
@@ -514,7 +514,7 @@ def test_generic_kernel_accepts_counters_and_codebooks(text, monkeypatch):
     more = {"source": "philox", "seed": 9, "step": 5} if spec.words else {}
     monkeypatch.setattr(plan, "sources", lambda *given: ())
     used = []
-    monkeypatch.setattr(kernels, "call", lambda *given: used.append(given[-1]) or call(*given))
+    monkeypatch.setattr(kernels, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
     found = golden.gemm(a, b, spec, **more)
     assert isinstance(used[0], exact_kernel.Step)
     monkeypatch.setenv("HALFULP_KERNEL", "torch")
