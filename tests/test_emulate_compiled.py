@@ -55,12 +55,44 @@ PROGRAMS = {
 }
 
 
+class _Functional(nn.Module):
+    """Products by functions and einsum, a parameter in two products, and changes in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(8, 8)), nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        y = torch.einsum("bi,ij->bj", F.linear(x, self.weight, self.bias).tanh(), self.weight)
+        y[:, :4] *= 2
+        return F.silu(y + y.exp().sum(-1, keepdim=True).rsqrt())
+
+
+class _Checkpointed(nn.Module):
+    """Two regions, whose operations run again in the backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.regions = nn.ModuleList(_mlp().append(nn.Linear(3, 6)) for _ in range(2))
+
+    def forward(self, x):
+        for region in self.regions:
+            x = torch.utils.checkpoint.checkpoint(region, x, use_reentrant=False)
+        return x
+
+
+STOCHASTIC = {
+    "functional": (_Functional, lambda model: model(torch.randn(4, 8)).square().mean()),
+    "checkpoint": (_Checkpointed, lambda model: model(torch.randn(4, 6)).square().mean()),
+}
+
+
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
     torch._dynamo.reset()
 
 
-def _trained(run, model, context):
+def _trained(run, model, context, update=POLICY):
     """Return losses, gradients, and parameters after two steps of an optimiser."""
     optimizer, found = torch.optim.AdamW(model.parameters(), lr=1e-2), []
     torch.manual_seed(2)
@@ -70,7 +102,7 @@ def _trained(run, model, context):
             value = run(model)
             value.backward()
         found += [value.detach(), *(one.grad.clone() for one in model.parameters() if one.grad is not None)]
-        with golden.emulate(POLICY, strict=True):
+        with golden.emulate(update, strict=True):
             optimizer.step()
     return [*found, *model.parameters()]
 
@@ -194,6 +226,34 @@ def test_stochastic_words_of_graph_follow_seed_and_run():
     # The result is the rounded weights, and so is the gradient: both passes of a run have the same words.
     for result, gradient in zip(results, gradients, strict=True):
         assert torch.equal(result.detach().T, gradient)
+
+
+NOISES = [
+    "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3@plateau3, gradients=sr4, elementwise=bf16.sr8@lfsr16",
+    "e5m2*e5m2+e6m5.sr10, activations=e5m2.sr4@lfsr16, elementwise=bf16.rn, reductions=bf16.sr4 pairwise",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        pytest.param(name, policy, marks=[pytest.mark.slow] * ((name, place) != ("functional", 0)))
+        for name in STOCHASTIC | PROGRAMS
+        for place, policy in enumerate(NOISES)
+    ],
+)
+def test_compiled_program_has_the_random_words_of_the_context(name, policy):
+    make, loss = (STOCHASTIC | PROGRAMS)[name]
+    torch.manual_seed(1)
+    model = make()
+    twin = copy.deepcopy(model)
+    backend, update = golden.emulate.backend(policy, strict=True), f"{policy}, optimizer=bf16.sr8"
+    with torch._dynamo.config.patch(allow_rnn=True):
+        compiled = _trained(
+            torch.compile(loss, backend=backend, fullgraph=True), twin, contextlib.nullcontext(), update
+        )
+    eager = _trained(loss, model, golden.emulate(policy, strict=True), update)
+    assert all(torch.equal(one, same) for one, same in zip(compiled, eager, strict=True))
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from halfulp.golden.nn.policy import Policy
 from .arithmetic import ARITHMETIC, number
 from .dispatch import name_of
 from .functions import FUNCTIONS, TABLE_WIDTH, table
-from .graph import KEY, RUN
+from .graph import KEY, KEYS
 from .site import Site
 
 LONGEST = 8
@@ -169,7 +169,7 @@ def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> Link | None
         return None
     if not isinstance(found, Tensor) or not _is_tensor(found):
         return None
-    base, named = name_of(node.target)[0], {name: one for name, one in node.kwargs.items() if name != RUN}
+    base, named = name_of(node.target)[0], {name: one for name, one in node.kwargs.items() if name != KEYS}
     x = node.args[0] if node.args else None
     if base == "gelu" and named.keys() <= {"approximate"}:
         name, operands = "gelu_tanh" if named.get("approximate") == "tanh" else "gelu", node.args[:1]

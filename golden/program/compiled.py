@@ -1,7 +1,7 @@
 """Backend of torch.compile: the graph of a program, forward and backward, in the arithmetic of a policy."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,12 +12,11 @@ from torch._functorch.partitioners import default_partition
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Interpreter, Node
 
-from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.policy import Policy
 
 from .chains import Chains, Link
 from .dispatch import Dispatch, Program, composite, is_exact, name_of
-from .graph import KEY, RUN, Analysis, Operation, policy_of
+from .graph import KEY, KEYS, Analysis, Operation, policy_of
 from .operations import HANDLERS
 from .site import Place, Site
 
@@ -39,7 +38,6 @@ class Backend(Program):
 
     def __init__(self, policy: Any, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
         super().__init__(policy, strict=strict, seed=seed, values=values)
-        self.stochastic = any(_is_stochastic(one) for one in self.policies.values())
         if any(any(one.histories(False)) for one in self.policies.values()):
             raise ValueError("compiled programs have no histories for delayed scaling; use golden.emulate, or current")
 
@@ -53,7 +51,7 @@ class Backend(Program):
             self._report.casts += found.casts
             self._report.redundant += found.redundant
             if self.stochastic:
-                _number_runs(graph)
+                _add_keys(graph)
             return graph
 
         def partition(joint: GraphModule, given: Any, **parts: Any) -> tuple[GraphModule, GraphModule]:
@@ -96,28 +94,23 @@ class Backend(Program):
         self._report.breaks.append(f"{place}: {text}")
 
 
-def _is_stochastic(policy: Policy) -> bool:
-    sums = None if policy.reductions is None else policy.reductions.accumulator
-    program = (policy.elementwise, policy.functions, sums)
-    return policy.stochastic or any(cast.rounding.bits for cast in program if cast is not None)
-
-
-def _number_runs(module: GraphModule) -> None:
-    """Give all operations the number of the run as an argument, which the partition saves for the backward pass."""
-    nodes = [node for node in module.graph.nodes if KEY in node.meta]
+def _add_keys(module: GraphModule) -> None:
+    """Give all operations the keys of a run as an argument, which the partition saves for the backward pass."""
+    nodes = [node for node in module.graph.nodes if isinstance(node.target, OpOverload)]
     if not nodes:
         return
     fake = next(node.meta["val"] for node in nodes if isinstance(node.meta.get("val"), Tensor))
+    count = 1 + max(node.meta[KEY].number for node in nodes)
     with module.graph.inserting_before(nodes[0]):
-        number = module.graph.call_function(next_run)
-    number.meta |= {"val": fake.new_empty((), dtype=torch.int64), "partitioner_tag": "is_forward"}
+        keys = module.graph.call_function(keys_of_run, (count,))
+    keys.meta |= {"val": fake.new_empty(count, dtype=torch.int64), "partitioner_tag": "is_forward"}
     for node in nodes:
-        node.kwargs = {**node.kwargs, RUN: number}
+        node.kwargs = {**node.kwargs, KEYS: keys}
 
 
-def next_run() -> Tensor:
-    """Return the number of a new run; stands in graphs for `Program.calls`."""
-    raise NotImplementedError  # `_Run` computes it
+def keys_of_run(count: int) -> Tensor:
+    """Return room for the keys of the forward operations of a run, by number; 0 stands for no key."""
+    return torch.zeros(count, dtype=torch.int64)
 
 
 class _GraphSite(Site):
@@ -141,21 +134,31 @@ class _Graph(Dispatch):
     """Dispatch of the operations of a graph."""
 
     current: Operation
-    run = 0
+    keys: Tensor | None = None
+    """Keys of the forward operations of the run; None without stochastic rounding."""
 
     def place(self) -> Place:
         """Return the place of the running operation."""
-        key = mix(self.owner.seed, self.run, self.current.place)
-        return Place(self.current.module, self.current.source, key, self.current.kinds)
+        key = int(self.keys[self.current.place]) if self.current.backward and self.keys is not None else 0
+        return Place(self.current.module, self.current.source, self.current.kinds, key or None)
 
     def phase(self) -> str:
         """Return ``forward`` or ``backward``."""
         return "backward" if self.current.backward else "forward"
 
-    def site(self, policy: Policy, base: str, place: Place) -> Site:
+    def draw(self, operation: str, operands: list[Tensor]) -> int:
+        """Return a new key of random words; in a recomputed region, that of the first pass."""
+        if self.current.backward or self.keys is None:
+            return self.owner.keys.next(operation, operands)
+        key = int(self.keys[self.current.number])
+        if not key:
+            key = self.owner.keys.next(operation, operands)
+            self.keys[self.current.number] = key
+        return key
+
+    def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:
         """Return the site of the running operation."""
-        key = mix(self.owner.seed, self.run, self.current.number, 1)
-        found = _GraphSite(policy, base, self.phase(), place, None, key, self.owner.record, lambda _: False, {})
+        found = _GraphSite(policy, base, self.phase(), place, None, draw, self.owner.record, lambda _: False, {})
         found.operation_of_graph = self.current
         return found
 
@@ -171,11 +174,11 @@ class _Run(Interpreter):
         self.dispatch, self.chains = _Graph(owner), chains
 
     def boxed_run(self, args_list: Any) -> Any:
-        """Run the graph; a backward pass has the number of the run of its forward pass."""
+        """Run the graph; a backward pass has the keys of its forward pass."""
         inputs = (node for node in self.graph.nodes if node.op == "placeholder")
         for node, value in zip(inputs, args_list, strict=True):
-            if node.name.startswith(next_run.__name__):
-                self.dispatch.run = int(value)
+            if node.name.startswith(keys_of_run.__name__):
+                self.dispatch.keys = value
         return super().boxed_run(args_list)
 
     def run_node(self, n: Node) -> Any:
@@ -205,14 +208,14 @@ class _Run(Interpreter):
         self.dispatch.current = link.node.meta[KEY]
         policy = policy_of(link.node, self.dispatch.owner)
         assert policy is not None
-        return self.dispatch.site(policy, link.name, self.dispatch.place())
+        return self.dispatch.site(policy, link.name, self.dispatch.place(), lambda: 0)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation."""
-        kwargs = {name: one for name, one in kwargs.items() if name != RUN}
-        if target is next_run:
-            self.dispatch.run = next(self.dispatch.owner.calls)
-            return torch.tensor(self.dispatch.run)
+        kwargs = {name: one for name, one in kwargs.items() if name != KEYS}
+        if target is keys_of_run:
+            self.dispatch.keys = target(*args)
+            return self.dispatch.keys
         if not isinstance(target, OpOverload):
             return target(*args, **kwargs)
         if target is torch.ops.aten.view.default:

@@ -2,11 +2,10 @@
 
 import contextlib
 import functools
-import itertools
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,12 +15,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from halfulp.golden.nn.cast import DTYPES
 from halfulp.golden.nn.draw import check_seed
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
 from halfulp.golden.nn.swap import Rules
 
 from .arithmetic import ARITHMETIC, CHAINS, chained
+from .keys import Keys
 from .operations import EXACT, HANDLERS
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
@@ -34,8 +35,12 @@ class Program:
         self.policies = policies_of(policy)
         self.strict, self.seed, self.values = strict, check_seed(seed), values
         self._report = Report()
-        self.calls = itertools.count(1)
-        """Numbers of calls, which give random words."""
+        self.keys = Keys(self.seed)
+
+    @property
+    def stochastic(self) -> bool:
+        """True if any rounding of the program is stochastic."""
+        return any(map(_is_stochastic, self.policies.values()))
 
     def report(self) -> Report:
         """Return the report of all operations that ran."""
@@ -65,6 +70,13 @@ class Program:
                 f"{where['operation']} at {where['source']} would be computed in torch's own arithmetic: "
                 f"{where['reason']}"
             )
+
+
+@functools.lru_cache(maxsize=256)
+def _is_stochastic(policy: Policy) -> bool:
+    sums = None if policy.reductions is None else policy.reductions.accumulator
+    program = (policy.elementwise, policy.functions, sums, policy.optimizer)
+    return policy.stochastic or any(cast.rounding.bits for cast in program if cast is not None)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -141,8 +153,12 @@ class Dispatch(TorchDispatchMode):
         """Return the phase of the running operation."""
         raise NotImplementedError
 
-    def site(self, policy: Policy, base: str, place: Place) -> Site:
-        """Return the site of the running operation."""
+    def draw(self, operation: str, operands: list[Tensor]) -> int:
+        """Return a new key of random words for the running operation on real operands."""
+        raise NotImplementedError
+
+    def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:
+        """Return the site of the running operation; ``draw`` returns a new key of random words."""
         raise NotImplementedError
 
     def note(self, place: Place) -> None:
@@ -204,7 +220,14 @@ class Dispatch(TorchDispatchMode):
         if policy is None or self._is_left(policy):
             return NotImplemented
         if base in HANDLERS and func.namespace in ("aten", "prims"):
-            site = self.site(policy, base, place)
+
+            def draw() -> int:
+                if not self.owner.stochastic:
+                    return 0
+                given = tree_leaves((args, kwargs))
+                return self.draw(base, [one for one in given if isinstance(one, Tensor) and one.dtype in DTYPES])
+
+            site = self.site(policy, base, place, draw)
             if in_place and base in ARITHMETIC and not kwargs and args[0].is_contiguous():
                 site.into = args[0]
             found = HANDLERS[base](site, *args, **kwargs)
@@ -233,7 +256,7 @@ class Dispatch(TorchDispatchMode):
         if found is not None:
             share = (time.perf_counter() - started) / len(CHAINS[base])
             for name, *_ in CHAINS[base]:
-                site = self.site(policy, base, self.place())
+                site = self.site(policy, base, self.place(), lambda: 0)
                 site.count_element(name, str(cast), found, time.perf_counter() - share)
         return found
 

@@ -19,7 +19,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.weak import WeakIdKeyDictionary
 
 from halfulp.golden.nn.amax import ROLES, delayed
-from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.recompute import of_use, repeats
 from halfulp.golden.nn.swap import Rules
@@ -52,7 +51,8 @@ class emulate(Program, contextlib.ContextDecorator):
     strict : bool
         Raise RuntimeError for an operation that would be computed in torch's own arithmetic.
     seed : int
-        Seed of the random words of stochastic rounding; equal seeds give equal words in equal programs.
+        Seed of the random words of stochastic rounding. The words of an operation are a function of the seed, the
+        operation, its operands, and the number of earlier uses of the same operation on equal operands.
     values : bool
         Count zeros, infinities and NaN among the results.
 
@@ -96,7 +96,7 @@ class emulate(Program, contextlib.ContextDecorator):
         """Return a backend of `torch.compile` for the same arithmetic; parameters as for `emulate`.
 
         ``torch.compile(step, backend=emulate.backend(policy))`` computes forward and backward pass of a function in the
-        bits of the context, except for random words. The optimiser is outside of the graph: its step runs in a context.
+        bits of the context. The optimiser is outside of the graph: its step runs in a context.
         Code that torch.compile leaves out of its graphs runs in torch's own arithmetic; ``strict`` refuses it.
         """
         from .compiled import Backend
@@ -284,7 +284,7 @@ class _Eager(Dispatch):
         if self.node is not None and (known := self.places.get(self.node._sequence_nr())):
             return known
         module = self.modules[-1] if self.modules else ""
-        return Place(module, _source(), mix(self.owner.seed, next(self.owner.calls)), tuple(self.kinds))
+        return Place(module, _source(), tuple(self.kinds))
 
     def note(self, place: Place) -> None:
         """Note the place of a forward operation."""
@@ -294,12 +294,17 @@ class _Eager(Dispatch):
             # Autograd numbers an operation before it runs; operations without gradients follow under the same number.
             self.places.setdefault(_get_sequence_nr() - 1, place)
 
-    def site(self, policy: Policy, base: str, place: Place) -> Site:
+    def draw(self, operation: str, operands: list[Tensor]) -> int:
+        """Return a new key of random words; in a recomputed region, that of the first pass."""
+        make = functools.partial(self.owner.keys.next, operation, operands)
+        key: int = make() if self.node is not None else of_use(self.owner.seed, make)
+        return key
+
+    def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:
         """Return the site of the operation, and note its place for the backward pass."""
         self.note(place)
-        key = mix(self.owner.seed, next(self.owner.calls), 1)
         return Site(
-            *(policy, base, self.phase(), place, self.node, key),
+            *(policy, base, self.phase(), place, self.node, draw),
             *(self.owner.record, self._is_weight, self.repeated, self._delayed),
         )
 

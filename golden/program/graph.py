@@ -22,13 +22,13 @@ from . import products
 from .dispatch import Program, is_exact, name_of
 from .functions import FUNCTIONS
 from .operations import HANDLERS, IN_BINARY64
-from .site import outside
+from .site import is_broadcast, outside
 
 KEY = "halfulp"
 """Entry of a node's ``meta`` that holds its `Operation`."""
 
-RUN = "halfulp_run"
-"""Argument of operations: number of the run, which the backward pass takes from the forward pass."""
+KEYS = "halfulp_keys"
+"""Argument of operations: keys of random words of the run, which the backward pass takes from the forward pass."""
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "convolution", "_convolution"})
 _MATRICES = {
@@ -84,7 +84,7 @@ class Operation:
     kinds : tuple of type
         Classes of the modules around the operation.
     number, place : int
-        Numbers of the operation and of its forward operation, for keys of random words.
+        Numbers of the operation and of its forward operation, which has the key of its random words.
     backward : bool
     sums : str
         Phase of sums.
@@ -223,6 +223,9 @@ class Analysis:
             return mac.o if mac is not None and not node.kwargs else None
         elementwise, functions = policy.elementwise, policy.functions or policy.elementwise
         if base == "sum":
+            terms = node.args[0].meta["val"].numel() // max(node.meta["val"].numel(), 1)  # type: ignore[union-attr]
+            if is_broadcast("backward" if operation.backward else "forward", operation.sums, [terms]):
+                return self._format(node.args[0])
             self._count(node, elementwise)
             kept, _ = products.accumulator(policy, operation.sums)
             return None if kept is None else products.as_cast(kept).fmt

@@ -1,5 +1,6 @@
 """One operation of an emulated program: its place, phase and arithmetic, and the primitives that compute it."""
 
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -35,13 +36,14 @@ UPDATE = "update"
 
 @dataclass
 class Place:
-    """Place of an operation in a program, and key of its random words; a backward pass has those of the forward one."""
+    """Place of an operation in a program; a backward pass has that of the forward one."""
 
     module: str
     source: str
-    key: int
     kinds: tuple[type, ...] = ()
     """Classes of the running modules, the outermost one first."""
+    key: int | None = None
+    """Key of the random words of the forward product, which round the same operands in its gradients."""
     factors: tuple[int, int] = (0, 0)
     """Numbers by `address` of the two factors of a product; in its gradients the other operand is the gradient."""
     weight: int | None = None
@@ -69,8 +71,16 @@ class Product:
 
     def call(self, operands: Mapping[str, Tensor]) -> Call:
         """Return the arithmetic of the product of operands by role, for `halfulp.golden.nn.functional`."""
-        place, policy = self.site.place, self.site.policy
-        return Call(policy, place.key, place.module, self.site.paired, self.amax(operands))
+        return Call(self.site.policy, self.key, self.site.place.module, self.site.paired, self.amax(operands))
+
+    @property
+    def key(self) -> int:
+        """Key of the random words, for the gradients too."""
+        place = self.site.place
+        key = self.site.key if place.key is None else place.key
+        if self.site.phase != "backward":
+            place.key = key
+        return key
 
     def amax(self, operands: Mapping[str, Tensor]) -> Tensor | None:
         """Return the delayed amax of operands by role; None without delayed scaling.
@@ -93,8 +103,7 @@ class Product:
     @property
     def use(self) -> Use:
         """Policy, key and module as arguments of operators."""
-        key = self.site.place.key
-        return Use(str(self.site.policy), torch.tensor(key - (key >> 63 << 64)), self.site.place.module)
+        return Use(str(self.site.policy), torch.tensor(self.key), self.site.place.module)
 
     def done(self, result: Tensor) -> Tensor:
         """Count the product."""
@@ -120,8 +129,8 @@ class Site:
     place : Place
     node : object
         Node of autograd that runs the operation in a backward pass.
-    key : int
-        Key of the random words of element-wise operations.
+    draw : callable
+        Returns a new key of random words.
     record : callable
         Adds a call to the report, or refuses it.
     weights : callable
@@ -137,7 +146,7 @@ class Site:
     phase: str
     place: Place
     node: Any
-    key: int
+    draw: Callable[[], int]
     record: Callable[..., None]
     weights: Callable[[Tensor], bool]
     repeated: dict[int, int | None]
@@ -147,8 +156,15 @@ class Site:
     into: Tensor | None = None
     """Operand that an operation in place changes, if it is computed at once."""
 
-    def next_key(self) -> int:
-        """Return a new key of random words, for one primitive."""
+    @functools.cached_property
+    def key(self) -> int:
+        """Key of the random words of the operation."""
+        return self.draw()
+
+    def next_key(self, cast: Cast | MacSpec | None) -> int:
+        """Return a new key of random words for the roundings of a primitive; 0 if they need none."""
+        if cast is None or not cast.rounding.bits:
+            return 0
         self.used += 1
         return mix(self.key, self.used)
 
@@ -239,7 +255,7 @@ class Site:
         else:
             exact = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
             text += "" if exact else " of binary64"
-            found = compute(name, operands, cast, self.next_key(), dtype, into)
+            found = compute(name, operands, cast, self.next_key(cast), dtype, into)
         self.count_element(name, text, found, started)
         return found
 
@@ -288,12 +304,16 @@ class Site:
         started = time.perf_counter()
         kept, order = self.accumulator()
         dims = _dims(dim, x.dim())
+        if is_broadcast(self.phase, self.sum_phase, [x.shape[one] for one in dims]):
+            return x.reshape(
+                [1 if one in dims else size for one, size in enumerate(x.shape) if keepdim or one not in dims]
+            )
         found: Tensor | None
         if kept is None or x.dtype not in DTYPES:
             found = torch.sum(x, dims, keepdim) if dims else x.clone()
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
-        keys = self._keys()
+        keys = self._keys(kept)
         found = products.total_in_kernel(x, dims, self.numbers, kept) if order == "sequential" else None
         if found is None:
             rest = [one for one in range(x.dim()) if one not in dims]
@@ -306,9 +326,9 @@ class Site:
         self.count(report.REDUCTION, f"{products.as_cast(kept)} {order}", "", found, started, operation="sum")
         return found
 
-    def _keys(self) -> tuple[int, int]:
+    def _keys(self, kept: Cast | MacSpec) -> tuple[int, int]:
         """Return the keys of the random words of the elements and of a sum."""
-        return 0 if self.numbers is None else self.next_key(), self.next_key()
+        return self.next_key(self.numbers), self.next_key(kept)
 
     def _elements(self, x: Tensor, key: int) -> tuple[Format, Tensor]:
         """Round the elements of a sum to their format."""
@@ -332,10 +352,10 @@ class Site:
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
         cast = products.as_cast(kept)
-        _, rows = self._elements(x, 0 if self.numbers is None else self.next_key())
+        _, rows = self._elements(x, self.next_key(self.numbers))
         steps = [rows[:1]]
         for row in rows[1:]:
-            steps.append(compute(name, (steps[-1][0], row), cast, self.next_key(), x.dtype).unsqueeze(0))
+            steps.append(compute(name, (steps[-1][0], row), cast, self.next_key(cast), x.dtype).unsqueeze(0))
         found = torch.cat(steps) if len(rows) else rows
         self.count(report.REDUCTION, f"{cast} sequential", "", found, started)
         return found
@@ -348,9 +368,14 @@ class Site:
             found = into.index_add(0, places, rows)
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
-        found = products.scattered(into, places, rows, self.numbers, kept, self._keys())
+        found = products.scattered(into, places, rows, self.numbers, kept, self._keys(kept))
         self.count(report.REDUCTION, f"{products.as_cast(kept)} sequential", "", found, started)
         return found
+
+
+def is_broadcast(phase: str, sum_phase: str, sizes: list[int]) -> bool:
+    """Return True for the gradient of an operand of size 1 that was broadcast to size 1, which is no sum."""
+    return phase == "backward" and sum_phase == "input_gradient" and math.prod(sizes) == 1
 
 
 def outside(path: str) -> bool:

@@ -1,0 +1,36 @@
+"""Keys of the random words of operations, equal in a running program and in its graph."""
+
+import zlib
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from halfulp.golden.nn.draw import mix
+
+REMEMBERED = 1 << 18
+"""Number of operations whose uses are counted."""
+
+
+class Keys:
+    """Keys from a seed, the operation and its operands, and the number of earlier uses of the same operation on them.
+
+    Neither the place of an operation nor the order of different operations changes its key.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._uses: dict[int, int] = {}
+
+    def next(self, operation: str, operands: Iterable[Tensor]) -> int:
+        """Return the key of the next use of an operation on real operands; it has 63 bits."""
+        checksum = zlib.crc32(operation.encode())
+        for x in operands:
+            real = x.detach() if x.dtype == torch.float64 else x.detach().float()
+            checksum = zlib.crc32(real.contiguous().cpu().numpy().data, checksum)
+        uses = self._uses.pop(checksum, 0)
+        self._uses[checksum] = uses + 1
+        if len(self._uses) > REMEMBERED:
+            # The first one was used longest ago.
+            del self._uses[next(iter(self._uses))]
+        return mix(self.seed, checksum, uses) >> 1
