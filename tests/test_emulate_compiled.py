@@ -238,7 +238,9 @@ NOISES = [
     ("name", "policy"),
     [
         pytest.param(name, policy, marks=[pytest.mark.slow] * ((name, place) != ("functional", 0)))
-        for name in STOCHASTIC | PROGRAMS
+        # Under torch.compile, Mamba runs another algorithm for its scan.
+        for name in [*STOCHASTIC, *PROGRAMS]
+        if name != "mamba"
         for place, policy in enumerate(NOISES)
     ],
 )
