@@ -6,6 +6,7 @@ import itertools
 import math
 import os
 import random
+import signal
 import warnings
 
 import numpy as np
@@ -412,6 +413,25 @@ def test_kernels_read_and_write_patches(width, stride, monkeypatch):
     monkeypatch.setenv("HALFULP_KERNEL", "torch")
     images.data.zero_()
     assert torch.equal(gemm_module.computed(spec, windows, w, None, rows.shape, Words(), images), expected)
+
+
+def test_kernels_take_own_threads_in_forked_processes():
+    """A forked process has none of the threads of torch, and a product that waits for them never ends."""
+    spec = MacSpec.parse(TEXTS[0])
+    a, b, start, _ = case(spec, 21, 40, 70, 3)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        expected = golden.gemm(a, b, spec, start=start)
+        if not (child := os.fork()):
+            signal.alarm(20)
+            try:
+                os._exit(0 if torch.equal(golden.gemm(a, b, spec, start=start), expected) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.sampled(2)

@@ -90,6 +90,9 @@ def library(name: str, source: str, seconds: float = math.inf, compiling: float 
     return found
 
 
+_PROCESS = os.getpid()
+"""Process that loaded this module; processes that it forks have none of the threads of its OpenMP library."""
+
 _loaded: dict[tuple[str | None, ...], ctypes.CDLL] = {}
 """Libraries in use, by source and settings."""
 
@@ -126,7 +129,9 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
     command = [*compiler, *FLAGS, *(LEVELS[chosen] or ())]
     try:
         folder = cached_all({None: entry}, lambda folders: _compile(source, command, folders[None]))[None]
-        return ctypes.CDLL(str(folder / "kernel.so"))
+        found = ctypes.CDLL(str(folder / "kernel.so"))
+        ctypes.c_int64.in_dll(found, "halfulp_process").value = _PROCESS
+        return found
     except (OSError, ToolError, subprocess.CalledProcessError) as error:
         lines = str(getattr(error, "stderr", "") or error).strip().splitlines()
         first = next((line for line in lines if "error" in line.lower()), lines[0])

@@ -1,5 +1,9 @@
 // Arguments of a kernel, and the distribution of its work over threads.
 #pragma once
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <cstdint>
@@ -10,6 +14,11 @@
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
+
+// Process in which torch started its threads, set by build.py.
+extern "C" {
+__attribute__((visibility("default"), used)) inline std::int64_t halfulp_process = 0;
+}
 
 namespace halfulp {
 
@@ -91,18 +100,24 @@ constexpr bool HAS_FLAGS = false;
 inline bool clear_flags() { return true; }
 #endif
 
-// Calls work(task) for every task, in any order, on `threads` threads.
+// Calls work(task) for every task, in any order, on `threads` threads. They are those of torch, by the OpenMP library that it
+// has loaded: its threads spin for a while after their work, in the way of other threads. A forked process has none of them.
 template <class Work>
 void run_parallel(i64 tasks, i64 threads, const Work& work) {
-    if (threads > tasks) threads = tasks;
     std::atomic<i64> next{0};
-    const auto run = [&] {
+    auto run = [&] {
         const Machine usual(FE_TONEAREST);
         for (i64 task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) work(task);
     };
+    if (tasks <= 1 || threads <= 1) return run();
+    using Run = decltype(run);
+    using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
+    static const auto parallel = reinterpret_cast<Parallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+    if (parallel && getpid() == halfulp_process)
+        return parallel([](void* of) { (*static_cast<Run*>(of))(); }, &run, unsigned(threads), 0);
     std::vector<std::thread> others;
     try {
-        for (i64 index = 1; index < threads; ++index) others.emplace_back(run);
+        for (i64 index = 1; index < std::min(threads, tasks); ++index) others.emplace_back(run);
     } catch (...) {
         // The system allows no more threads: those that have started do all tasks.
     }
