@@ -250,3 +250,20 @@ def test_verilog_of_functions_and_arrays_passes_lint(design: Any, tmp_path: Path
     path = tmp_path / "design.v"
     path.write_text(emit(design))
     lint(path, design.name)
+
+
+@pytest.mark.parametrize("kind", [Chain, Grid])
+def test_array_verilog_has_each_part_once(kind: Any) -> None:
+    """Lines grow by less than a tenth of those of a multiply-accumulate for each further one; seeds are parameters."""
+    mac = "e5m2*e5m2+e6m5.sr10@lfsr16"
+    small, large = (emit(kind(mac=mac, n=n, m=m)) for n, m in ((2, 2), (5, 6)))
+    for text in (small, large):
+        names = re.findall(r"^module (\S+)", text, re.M)
+        assert len(names) == len(set(names))
+        assert sum(".step_mac_" in name or ".mac_" in name for name in names) == 1
+    assert large.count("\n") - small.count("\n") < 26 * 40
+    row, seeds = (5, 6), kind(mac=mac, n=5, m=6).seeds
+    found = re.findall(r"#\(\.row\(3'h(\d)\), \.seeds\(96'h([0-9a-f]+)\)\)", large)
+    assert [int(one) for one, _ in found] == list(range(row[0]))
+    expected = [[seeds[place * row[1] + lane] for lane in range(row[1])] for place in range(row[0])]
+    assert [[int(states, 16) >> 16 * lane & 0xFFFF for lane in range(row[1])] for _, states in found] == expected

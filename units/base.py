@@ -225,10 +225,7 @@ class Unit(wiring.Component):
             port: Value = getattr(self, name)
             return port
         stream = self.sources[name]
-        word = self._shared_word(m, stream)
-        zeros, places = stream.bits_of(self.words[name])
-        picked = Cat(*(word[place] for place in places))
-        return Cat(Const(0, zeros), ~picked if stream.complemented else picked)
+        return word_of(stream, self._shared_word(m, stream), self.words[name])
 
     def _shared_word(self, m: Module, stream: Stream) -> Value:
         """Return the word of a random source; all streams of one source share its registers."""
@@ -237,6 +234,13 @@ class Unit(wiring.Component):
             number = len(self._built)
             self._built[key] = source_word(m, stream.source, stream.seed, self.en & self.valid, f"{SOURCE}{number}")
         return self._built[key]
+
+
+def word_of(stream: Stream, word: Value, bits: int) -> Value:
+    """Return the random word of a stream, in ``bits`` bits, from the word of its source."""
+    zeros, places = stream.bits_of(bits)
+    picked = Cat(*(word[place] for place in places))
+    return Cat(Const(0, zeros), ~picked if stream.complemented else picked)
 
 
 def is_source(register: str) -> bool:

@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, Shape
-from amaranth.lib import data
+from amaranth.hdl import ClockDomain, ClockSignal, Instance, ResetSignal, Shape, Value
+from amaranth.lib import data, wiring
 
 from halfulp.hdl.formats import Format
 
@@ -79,13 +79,7 @@ def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
     if reset not in RESETS:
         raise ValueError(f"unknown reset style {reset!r}; available: {', '.join(RESETS)}")
     top = check_name(getattr(component, "name", type(component).__name__) if name is None else name)
-    text = verilog.convert(
-        component,
-        name=top,
-        emit_src=False,
-        strip_internal_attrs=True,
-        missing_domain=lambda domain: ClockDomain(domain, async_reset=reset.startswith("async")),
-    )
+    text = _Modules(top, reset.startswith("async")).convert(component)
     if reset.endswith("low"):
         low = r"rst_n\1input rst_n;\n  wire rst = ~rst_n;"
         text = re.sub(r"\brst\b(.*?)\binput rst;\n  wire rst;", low, text, count=1, flags=re.S)
@@ -96,11 +90,96 @@ def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
     ports = dict(sorted(ports.items(), key=lambda item: places.get(item[0], -1)))
     text = _reordered(text, top, list(ports))
-    text = re.sub(r"^module .*?^endmodule", _named, text, flags=re.M | re.S)
     options = ["--name", name] if name is not None else []
     options += ["--reset", reset] if reset != SYNC else []
     lines = [*_about(component, top, options, "clk" in ports), *_table(component, ports, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
+
+
+class _Modules:
+    """Platform of elaboration that writes each kind of part as one module, with parameters for its constants.
+
+    Parameters
+    ----------
+    top : str
+        Name of the top module, and prefix of the names of all others.
+    async_reset : bool
+        Reset registers asynchronously.
+    """
+
+    def __init__(self, top: str, async_reset: bool) -> None:
+        self._top, self._async_reset = top, async_reset
+        self._names: dict[tuple[object, ...], str] = {}
+        self._controls: dict[str, set[str]] = {}
+        self._constants: dict[str, set[str]] = {}
+        self._texts: list[str] = []
+
+    def convert(self, component: Any) -> str:
+        """Return Verilog of a component: its modules, and those of its parts."""
+        return "".join([self._written(component, self._top), *reversed(self._texts)])
+
+    def instance(self, part: Any, key: tuple[object, ...], constants: Mapping[str, Value]) -> Instance:
+        """Return an instance of the module of a part, connected to the part's ports."""
+        # Amaranth warns of components that are never elaborated.
+        part._MustUse__used = True
+        if key not in self._names:
+            self._names[key] = self._add(part, constants)
+        name = self._names[key]
+        controls = {"clk": ClockSignal(), "rst": ResetSignal(allow_reset_less=True)}
+        values = {f"i_{port}": value for port, value in controls.items() if port in self._controls[name]}
+        for path, member, value in part.signature.flatten(part):
+            port = "__".join(map(str, path))
+            values["io"[member.flow == wiring.Out] + f"_{port}"] = constants.get(port, value)
+        return Instance(name, **values)
+
+    def _add(self, part: Any, constants: Mapping[str, Value]) -> str:
+        """Write the module of a part and return its name."""
+        stems = (f"{self._top}.{part.name}{suffix}" for suffix in ("", *(f"_{n}" for n in range(2, 99))))
+        name = next(stem for stem in stems if stem not in self._controls)
+        text = self._written(part, name)
+        ports = {port.name: port for port in verilog_ports(text, name)}
+        self._controls[name] = {"clk", "rst"} & set(ports)
+        self._constants[name] = set(constants)
+        if constants:
+            text = _reordered(text, name, [port for port in ports if port not in constants])
+            text = re.sub(rf"^  (?:input|wire) (?:\[\d+:0\] )?(?:{'|'.join(constants)});\n", "", text, flags=re.M)
+            declared = (f"parameter [{ports[one].width - 1}:0] {one} = {ports[one].width}'d1" for one in constants)
+            text = text.replace(f"module \\{name} ", f"module \\{name} #({', '.join(declared)}) ", 1)
+        if initial := getattr(part, "initial", {}):
+            # Other names of the registers have their initial values as attributes.
+            text = re.sub(r"^  \(\* init = .*\n", "", text, flags=re.M)
+        for register, value in initial.items():
+            text, replaced = re.subn(rf"\b({register}(?:_part\d+)? <?= )\d+'h[0-9a-f]+;", rf"\g<1>{value};", text)
+            if replaced != 2:
+                raise ValueError(f"{name} sets the initial value of {register} {replaced} times, not twice")
+        self._texts.append(text[text.index("module ") :])
+        return name
+
+    def _written(self, component: Any, name: str) -> str:
+        """Return Verilog of a component and its submodules; parts are instances of their modules."""
+        text = verilog.convert(
+            component,
+            name=name,
+            platform=self,
+            emit_src=False,
+            strip_internal_attrs=True,
+            missing_domain=lambda domain: ClockDomain(domain, async_reset=self._async_reset),
+        )
+        text = re.sub(r"^module .*?^endmodule", _named, text, flags=re.M | re.S)
+        text = re.sub(
+            r"^  initial begin\n(    (\S+)\[0\] = (\S+);\n(?:    \2\[\d+\] = \3;\n)+)  end\n", _looped, text, flags=re.M
+        )
+        return re.sub(r"^  \\(\S+)  (\S+ \(\n)(.*?)^  \);", self._with_parameters, text, flags=re.M | re.S)
+
+    def _with_parameters(self, instance: re.Match[str]) -> str:
+        """Return an instance whose connections to constants are values of parameters."""
+        name, start, body = instance.groups()
+        if not (constants := self._constants.get(name)):
+            return instance[0]
+        lines = [line.strip().removesuffix(",") for line in body.splitlines()]
+        values = [line for line in lines if line[1 : line.index("(")] in constants]
+        ports = ",\n".join(f"    {line}" for line in lines if line not in values)
+        return f"  \\{name}  #({', '.join(values)}) {start}{ports}\n  );"
 
 
 def check_name(name: object) -> str:
@@ -188,6 +267,14 @@ def _named(module: re.Match[str]) -> str:
         places = numbers.setdefault(stem, count(first))
         renamed[name] = next(new for place in places if (new := f"{stem}{place}") not in taken)
     return _NUMBERED.sub(lambda name: renamed.get(name[1], name[0]), module[0])
+
+
+def _looped(filling: re.Match[str]) -> str:
+    """Return a loop that sets all words of a memory to one value."""
+    words, memory, value = filling.groups()
+    index, depth = f"{memory}_index", words.count("\n")
+    loop = f"for ({index} = 0; {index} < {depth}; {index} = {index} + 1) {memory}[{index}] = {value};"
+    return f"  integer {index};\n  initial begin\n    {loop}\n  end\n"
 
 
 def _lint_clean(text: str) -> str:

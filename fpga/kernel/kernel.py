@@ -2,7 +2,18 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, ClockDomain, ClockSignal, Const, Module, ResetInserter, ResetSignal, Signal, Value
+from amaranth.hdl import (
+    Cat,
+    ClockDomain,
+    ClockSignal,
+    Const,
+    DomainRenamer,
+    Module,
+    ResetInserter,
+    ResetSignal,
+    Signal,
+    Value,
+)
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -182,7 +193,7 @@ class Kernel(wiring.Component):
                 with m.If(calm):
                     m.next = "flush"
             with m.State("flush"):
-                m.d.comb += [stop.eq(1), flush.eq(1)]
+                m.d.comb += [stop.eq(1), flush.eq(1), path.seeds.eq(1)]
                 m.next = "finish"
             with m.State("finish"):
                 m.d.comb += control.finished.eq(1)
@@ -219,7 +230,10 @@ class Datapath(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.array = ResetInserter({"sync": self.seeds})(self.array)
+        # A ResetInserter does not reach the modules that elements share.
+        m.domains.array = ClockDomain(local=True)
+        m.d.comb += [ClockSignal("array").eq(ClockSignal()), ResetSignal("array").eq(ResetSignal() | self.seeds)]
+        m.submodules.array = DomainRenamer("array")(self.array)
         tiles = self._tiles(m, "array_tiles", along=0, down=False)
         payload = self.array.tile.payload
         m.d.comb += [

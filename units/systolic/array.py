@@ -1,16 +1,20 @@
 """Common base of systolic arrays: streams, draining of finished tiles, seeds of random sources."""
 
+from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.source import Plateau, Source
+from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.accumulating import sums
-from halfulp.units.base import check_build, module_name
+from halfulp.units.base import check_build, module_name, word_of
+from halfulp.units.shared import add_part
 
 K_BITS = 32
 """Bits of k, the number of products per result, in the tile stream."""
@@ -77,6 +81,11 @@ class Array(wiring.Component):
         """Size and multiply-accumulate of the array."""
         return f"{type(self).__name__} of {self.n} by {self.m}, {self.mac}"
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Parameters that determine the modules of the elements."""
+        return self.tiling, self.mac.without_source, self.mac.random, self.build
+
     def cycles(self, n: int, k: int, m: int) -> int:
         """Return the clock cycles of a product of (n, k) and (k, m) by an idle array.
 
@@ -89,6 +98,93 @@ class Array(wiring.Component):
 
     def _cycles(self, n: int, k: int, m: int) -> int:
         raise NotImplementedError
+
+
+class Words(wiring.Component):
+    """Random source of a multiply-accumulate.
+
+    Parameters
+    ----------
+    source : Source
+    seed : int
+        State after reset.
+
+    Members
+    -------
+    seed : In
+        The same state; its value is constant.
+    step : In(1)
+        Advance to the next word in the next cycle.
+    word : Out(source.width)
+    """
+
+    def __init__(self, source: Source, seed: int) -> None:
+        self.source, self.start = source, seed
+        self.name = f"words_{source}"
+        # The register of an LFSR is the port.
+        self.initial = {"random_lfsr" if isinstance(source, Plateau) else "word": f"seed[{source.width - 1}:0]"}
+        if isinstance(source, Plateau):
+            self.initial["random_inverted"] = f"seed[{source.width}]"
+        super().__init__({"seed": In(source.state_bits), "step": In(1), "word": Out(source.width)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.word.eq(source_word(m, self.source, self.start, self.step, "random"))
+        return m
+
+
+class Sources:
+    """Random sources of multiply-accumulates that share a module.
+
+    Parameters
+    ----------
+    mac : MacSpec
+        Multiply-accumulate with a source, or without random words.
+    seeds : list of int
+        Seed of each multiply-accumulate.
+    """
+
+    def __init__(self, mac: MacSpec, seeds: list[int]) -> None:
+        self._words = mac.words
+        self._streams = [replace(mac, seed=seed).streams for seed in seeds]
+
+    @property
+    def seeds(self) -> Const:
+        """States of all sources after reset, first source in the low bits; no bits without random words."""
+        value = width = 0
+        for own in (own for streams in self._streams for own in streams.values()):
+            value |= own.seed << width
+            width += own.source.state_bits
+        return Const(value, width)
+
+    def connect(
+        self, m: Module, platform: object, name: str, lane: int, mac: Any, *, seeds: Value, step: Value
+    ) -> None:
+        """Add the sources of a multiply-accumulate and connect its ports of random words.
+
+        Parameters
+        ----------
+        m, platform
+            As of ``elaborate``.
+        name : str
+            Prefix of the names of submodules.
+        lane : int
+            Number of the multiply-accumulate.
+        mac : Unit
+            The multiply-accumulate, with ports of random words.
+        seeds : Value
+            Value of ``seeds``.
+        step : Value
+            Operands are present in this cycle.
+        """
+        for place, (port, own) in enumerate(self._streams[lane].items()):
+            words = Words(own.source, own.seed)
+            state = seeds.word_select(lane * len(self._words) + place, own.source.state_bits)
+            add_part(m, platform, f"{name}_{port}", words, own.source, seed=state)
+            m.d.comb += [
+                words.step.eq(step),
+                getattr(mac, port).eq(word_of(own, words.word, self._words[port])),
+            ]
 
 
 class Drain(wiring.Component):
@@ -204,8 +300,8 @@ def modulo_counter(m: Module, count: int, go: Value) -> tuple[Value, Value]:
 
 def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
     """Return a value after ``cycles`` register stages."""
-    for cycle in range(cycles):
-        register = Signal(len(value), name=f"{name}_after_{cycle + 1}")
-        m.d.sync += register.eq(value)
-        value = register
-    return value
+    if not cycles:
+        return value
+    line = Signal(len(value) * cycles, name=f"{name}_after_{cycles}")
+    m.d.sync += line.eq(Cat(value, line))
+    return line[-len(value) :]

@@ -1,17 +1,17 @@
 """One-dimensional systolic array with several accumulators per multiply-accumulate."""
 
-from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.hdl.wire import word_at
+from halfulp.units.shared import add_part
 
-from .array import K_BITS, Array, Drain, delayed, index_shape, modulo_counter
+from .array import K_BITS, Array, Drain, Sources, delayed, index_shape, modulo_counter
 from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
@@ -116,14 +116,15 @@ class Chain(Array):
         head = Signal(_link(self), name="head")
         self._issue(m, drain, head, loaded=self._load(m, head))
         m.d.comb += [head.ask.eq(drain.ask), head.ask_row.eq(drain.row), head.ask_address.eq(drain.address)]
-        link = head
+        link: Value = head.as_value()
+        rows = index_shape(self.n)
         for row in range(self.n):
-            seeds = self.seeds[row * self.m : (row + 1) * self.m]
-            steps = [Step(replace(self.mac, seed=seed), build=self.build) for seed in seeds]
-            m.submodules[f"element{row}"] = element = Element(self, row, steps)
+            element = Element(self, self.seeds[row * self.m : (row + 1) * self.m])
+            seeds = {"seeds": element.sources.seeds} if self.mac.words else {}
+            add_part(m, platform, f"element{row}", element, self.key, row=Const(row, rows), **seeds)
             m.d.comb += element.i.eq(link)
             link = element.o
-        self._collect(m, drain, link)
+        self._collect(m, platform, drain, data.View(_link(self), link))
         return m
 
     def _load(self, m: Module, head: Any) -> Value:
@@ -194,14 +195,15 @@ class Chain(Array):
             wanted = self.tile.payload.vectors if self.depth > 1 else 1
             m.d.sync += [busy.eq(1), begin_of_tile.eq(1), steps_left.eq(self.tile.payload.k), vectors.eq(wanted)]
 
-    def _collect(self, m: Module, drain: Drain, link: Any) -> None:
+    def _collect(self, m: Module, platform: object, drain: Drain, link: Any) -> None:
         """Take results from the end of the chain and round exact ones."""
         width = state_bits(self.mac)
         codes = []
         for lane in range(self.m):
             code = link.results[lane * width : (lane + 1) * width]
             if self.mac.quire:
-                m.submodules[f"read{lane}"] = read = Read(self.mac, build=Build(pipeline=self._reading))
+                read = Read(self.mac, build=Build(pipeline=self._reading))
+                add_part(m, platform, f"read{lane}", read, read.spec, read.build)
                 m.d.comb += read.held.eq(code)
                 code = read.o.as_value()
             codes.append(code)
@@ -249,39 +251,48 @@ class Element(wiring.Component):
     Parameters
     ----------
     chain : Chain
-    row : int
-        Position of the element in the chain.
-    steps : list of Step
-        Multiply-accumulates of the element.
+    seeds : list of int
+        Seeds of the multiply-accumulates of the element.
 
     Members
     -------
     i, o
         Signals from the previous and to the next element, delayed by one cycle.
+    row : In
+        Position of the element in the chain, a constant.
+    seeds : In
+        States of the random sources after reset, a constant. Absent without random words.
     """
 
-    def __init__(self, chain: Chain, row: int, steps: list[Step]) -> None:
-        self.row, self.rows, self.depth, self.steps = row, chain.rows, chain.depth * chain.rows, steps
-        layout = _link(chain)
-        super().__init__({"i": In(layout), "o": Out(layout)})
+    def __init__(self, chain: Chain, seeds: list[int]) -> None:
+        self.name = f"element_{chain.name}"
+        self.mac, self.m, self.rows, self.depth = chain.mac, chain.m, chain.rows, chain.depth * chain.rows
+        self.sources, self.build = Sources(chain.mac, seeds), chain.build
+        self.layout = _link(chain)
+        states = {"seeds": In(len(self.sources.seeds))} if self.mac.words else {}
+        # Fields of these ports would have wires in Verilog for each element.
+        link = self.layout.size
+        super().__init__({"i": In(link), "o": Out(link), "row": In(index_shape(chain.n)), **states})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        now = Signal.like(self.i)
+        self.steps = [Step(self.mac.without_source, build=self.build) for _ in range(self.m)]
+        incoming, outgoing = (data.View(self.layout, port) for port in (self.i, self.o))
+        now: Any = Signal(self.layout, name="now")
         m.d.sync += now.eq(self.i)
         m.d.comb += self.o.eq(now)
         next_a, held_a = (
             [Signal.like(now.a, name=f"{name}_{slot}") for slot in range(self.rows)] for name in ("next", "a")
         )
         for slot in range(self.rows):
-            with m.If(self.i.load & (self.i.row == self.row) & (self.i.row_slot == slot)):
-                m.d.sync += next_a[slot].eq(self.i.a)
-        with m.If(self.i.valid & self.i.swap):
+            with m.If(incoming.load & (incoming.row == self.row) & (incoming.row_slot == slot)):
+                m.d.sync += next_a[slot].eq(incoming.a)
+        with m.If(incoming.valid & incoming.swap):
             m.d.sync += Cat(*held_a).eq(Cat(*next_a))
         a = word_at(Cat(*held_a), now.slot, len(now.a)) if self.rows > 1 else held_a[0]
         latency, before_state = self.steps[0].latency, lag(self.steps[0].spec, self.steps[0].build)
         # Control flags of a vector in each cycle of the multiply-accumulates; the first entry is the cycle before.
-        flags = [Cat(source.valid, source.first, source.last, source.address) for source in (self.i, now)]
+        flags = [Cat(source.valid, source.first, source.last, source.address) for source in (incoming, now)]
         for stage in range(latency):
             flags.append(delayed(m, flags[-1], 1, f"stage{stage}"))
         (_, first, _, *_), (valid, _, last, *_) = flags[before_state + 1], flags[latency + 1]
@@ -289,19 +300,19 @@ class Element(wiring.Component):
         m.d.comb += after.eq(Cat(*(step.o for step in self.steps)))
         width = len(self.steps[0].o)
         for lane, step in enumerate(self.steps):
-            m.submodules[f"step{lane}"] = step
+            add_part(m, platform, f"step{lane}", step, step.spec, step.build)
             m.d.comb += [
                 step.a.eq(a),
                 step.b.eq(now.b.word_select(lane, step.spec.b.width)),
                 step.first.eq(first),
                 step.held.eq(before[lane * width : (lane + 1) * width]),
             ]
-            if step.has_valid:
-                m.d.comb += step.valid.eq(now.valid)
-        results, finished = self._memory(m, "results", self.i.ask_address, flags[latency + 1][3:], valid & last)
+            if self.mac.words:
+                self.sources.connect(m, platform, f"step{lane}", lane, step, seeds=self.seeds, step=now.valid)
+        results, finished = self._memory(m, "results", incoming.ask_address, flags[latency + 1][3:], valid & last)
         m.d.comb += finished.eq(after)
         with m.If(now.ask & (now.ask_row == self.row)):
-            m.d.comb += self.o.results.eq(results)
+            m.d.comb += outgoing.results.eq(results)
         return m
 
     def _memory(self, m: Module, name: str, read: Value, write: Value, enable: Value) -> tuple[Value, Value]:

@@ -1,16 +1,16 @@
 """Two-dimensional systolic array with one accumulator per multiply-accumulate."""
 
-from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.mac import Mac
+from halfulp.units.shared import add_part
 
-from .array import K_BITS, Array, Drain, delayed, index_shape
+from .array import K_BITS, Array, Drain, Sources, delayed, index_shape
 
 
 class Grid(Array):
@@ -86,30 +86,26 @@ class Grid(Array):
             tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self._latency + 1
         )
         go, flags = self._issue(m, drain)
-        right = [
-            delayed(m, Cat(code, go, flags), row, f"a{row}")
-            for row, code in enumerate(Value.cast(code) for code in self.a.payload)
-        ]
         ask = Cat(drain.ask, drain.row)
-        down = [
-            delayed(m, Cat(code, ask), column, f"b{column}")
-            for column, code in enumerate(Value.cast(code) for code in self.b.payload)
-        ]
-        passed: list[Value] = [Signal(self.mac.o.width, name=f"top{column}") for column in range(self.m)]
-        for row in range(self.n):
-            for column in range(self.m):
-                seed = self.seeds[row * self.m + column]
-                element = Element(self, row, Mac.of(replace(self.mac, seed=seed), self.build))
-                m.submodules[f"element{row}_{column}"] = element
-                m.d.comb += [
-                    Value.cast(element.left).eq(right[row]),
-                    Value.cast(element.above).eq(down[column]),
-                    element.result_above.eq(passed[column]),
-                ]
-                right[row], down[column] = Value.cast(element.right), Value.cast(element.below)
-                passed[column] = element.result_below
+        down: Value = Cat(
+            delayed(m, Cat(Value.cast(code), ask), column, f"b{column}") for column, code in enumerate(self.b.payload)
+        )
+        passed: Value = Const(0, self.m * self.mac.o.width)
+        for row, code in enumerate(self.a.payload):
+            line = Row(self, self.seeds[row * self.m : (row + 1) * self.m])
+            seeds = {"seeds": line.sources.seeds} if self.mac.words else {}
+            add_part(m, platform, f"row{row}", line, self.key, row=Const(row, index_shape(self.n)), **seeds)
+            m.d.comb += [
+                line.left.eq(delayed(m, Cat(Value.cast(code), go, flags), row, f"a{row}")),
+                line.above.eq(down),
+                line.result_above.eq(passed),
+            ]
+            down, passed = line.below, line.result_below
         # The first column finishes first, so it is delayed most.
-        straight = [delayed(m, code, self.m - 1 - column, f"c{column}") for column, code in enumerate(passed)]
+        straight = [
+            delayed(m, passed.word_select(column, self.mac.o.width), self.m - 1 - column, f"c{column}")
+            for column in range(self.m)
+        ]
         m.d.comb += [
             drain.arriving.eq(Cat(*straight)),
             drain.arrived.eq(delayed(m, drain.ask, self._distance, "arrived")),
@@ -143,55 +139,119 @@ class Grid(Array):
         return go, Cat(first, last)
 
 
+def _layouts(grid: Grid) -> tuple[data.StructLayout, data.StructLayout, int]:
+    """Return the layouts of the signals to the right and down, and the bits of a result."""
+    right = data.StructLayout({"a": grid.mac.a.width, "valid": 1, "first": 1, "last": 1})
+    down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_shape(grid.n)})
+    return right, down, grid.mac.o.width
+
+
+class Row(wiring.Component):
+    """Row of a grid.
+
+    Parameters
+    ----------
+    grid : Grid
+    seeds : list of int
+        Seeds of the multiply-accumulates of the row.
+
+    Members
+    -------
+    row : In
+        Position of the row in the grid, a constant.
+    seeds : In
+        States of the random sources after reset, a constant. Absent without random words.
+    left : In
+        Port ``left`` of the first element.
+    above, below, result_above, result_below
+        Ports of all elements, first column in the low bits.
+    """
+
+    def __init__(self, grid: Grid, seeds: list[int]) -> None:
+        self.name = f"row_{grid.name}"
+        self.grid, self.sources = grid, Sources(grid.mac, seeds)
+        right, down, result = _layouts(grid)
+        states = {"seeds": In(len(self.sources.seeds))} if grid.mac.words else {}
+        columns = {"above": In(down.size * grid.m), "result_above": In(result * grid.m)}
+        columns |= {"below": Out(down.size * grid.m), "result_below": Out(result * grid.m)}
+        super().__init__({"row": In(index_shape(grid.n)), "left": In(right.size), **columns, **states})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        left: Value = self.left
+        elements = [Element(self.grid) for _ in range(self.grid.m)]
+        for column, element in enumerate(elements):
+            add_part(m, platform, f"element{column}", element, self.grid.key, row=self.row)
+            if self.grid.mac.words:
+                step = data.View(_layouts(self.grid)[0], left).valid
+                name = f"element{column}"
+                self.sources.connect(m, platform, name, column, element, seeds=self.seeds, step=step)
+            m.d.comb += element.left.eq(left)
+            left = element.right
+            for name in ("above", "result_above"):
+                port = getattr(element, name)
+                m.d.comb += port.eq(getattr(self, name).word_select(column, len(port)))
+        for name in ("below", "result_below"):
+            m.d.comb += getattr(self, name).eq(Cat(getattr(element, name) for element in elements))
+        return m
+
+
 class Element(wiring.Component):
     """Element of a grid: one multiply-accumulate, and a register for its last finished result.
 
     Parameters
     ----------
     grid : Grid
-    row : int
-    mac : Mac
 
     Members
     -------
+    row : In
+        Position of the element's row in the grid, a constant.
     left, right
         Number of ``a``, and the flags valid, first and last step of its tile; delayed by one cycle.
     above, below
         Number of ``b``, and the row whose result is requested; delayed by one cycle.
     result_above, result_below
         Result of the requested row, or of a row above.
+    random, random_product
+        Random words of the operands that arrive. Absent if the multiply-accumulate takes none.
     """
 
-    def __init__(self, grid: Grid, row: int, mac: Mac) -> None:
-        self.row, self.mac = row, mac
-        right = data.StructLayout({"a": grid.mac.a.width, "valid": 1, "first": 1, "last": 1})
-        down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_shape(grid.n)})
-        width = grid.mac.o.width
+    def __init__(self, grid: Grid) -> None:
+        self.name = f"element_{grid.name}"
+        self.grid = grid
+        right, down, result = _layouts(grid)
         super().__init__(
             {
-                "left": In(right),
-                "right": Out(right),
-                "above": In(down),
-                "below": Out(down),
-                "result_above": In(width),
-                "result_below": Out(width),
+                "row": In(index_shape(grid.n)),
+                "left": In(right.size),
+                "right": Out(right.size),
+                "above": In(down.size),
+                "below": Out(down.size),
+                "result_above": In(result),
+                "result_below": Out(result),
+                **{port: In(bits) for port, bits in grid.mac.words.items()},
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.mac = mac = self.mac
+        mac = Mac.of(self.grid.mac.without_source, self.grid.build)
+        add_part(m, platform, "mac", mac, mac.spec, mac.build)
+        right, down, _ = _layouts(self.grid)
+        left, above = data.View(right, self.left), data.View(down, self.above)
         m.d.sync += [self.right.eq(self.left), self.below.eq(self.above)]
         m.d.comb += [
-            mac.a.as_value().eq(self.left.a),
-            mac.b.as_value().eq(self.above.b),
-            mac.clear.eq(self.left.first),
-            mac.valid.eq(self.left.valid),
+            mac.a.as_value().eq(left.a),
+            mac.b.as_value().eq(above.b),
+            mac.clear.eq(left.first),
+            mac.valid.eq(left.valid),
+            *(getattr(mac, port).eq(getattr(self, port)) for port in mac.words),
         ]
-        finished: Any = delayed(m, self.left.valid & self.left.last, mac.latency, "finished")
+        finished: Any = delayed(m, left.valid & left.last, mac.latency, "finished")
         result = Signal.like(self.result_below)
         with m.If(finished):
             m.d.sync += result.eq(mac.o.as_value())
-        mine = self.above.ask & (self.above.ask_row == self.row)
+        mine = above.ask & (above.ask_row == self.row)
         m.d.sync += self.result_below.eq(Mux(mine, result, self.result_above))
         return m
