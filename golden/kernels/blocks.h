@@ -222,7 +222,7 @@ struct Blocks {
     static constexpr bool sum_words = !std::is_same<typename P::SumWords, NoWords>::value;
     static constexpr bool product_words = !std::is_same<typename P::ProductWords, NoWords>::value;
     static constexpr i64 DEPTH = 4 * STEPS;  // steps for which a panel is packed at once
-    static constexpr i64 SHARE = 64;         // largest number of blocks that one task computes
+    static constexpr i64 WORTH = 16, SHARE = 64;  // smallest and largest number of blocks for which a task packs a panel
 
     // Sums of a block and the states of their random words.
     struct Block {
@@ -289,13 +289,23 @@ struct Blocks {
         std::vector<Task> tasks;
         for (i64 pack = 0; pack < call.packs; ++pack) {
             const i64 blocks = i64(sharing[size_t(pack)].size()) * row_blocks;
-            // With few panels, threads share their blocks too.
             i64 share = blocks * call.packs * panels / (4 * call.threads) + 1;
-            if (share > SHARE) share = SHARE;
+            share = std::min(std::max(share, WORTH), SHARE);
             for (i64 first = 0; first < blocks; first += share)
                 for (i64 panel = 0; panel < panels; ++panel)
                     tasks.push_back({pack, panel, first, first + share < blocks ? first + share : blocks});
         }
+        // Threads divide the blocks of the tasks that are left when all have the same number.
+        const size_t left = tasks.size() % size_t(call.threads);
+        const i64 parts = left ? call.threads / i64(left) : 1;
+        for (size_t index = tasks.size() - left, end = tasks.size(); index < end; ++index)
+            for (i64 part = parts; part > 1; --part) {
+                Task& task = tasks[index];
+                const i64 middle = task.end - (task.end - task.first) / part;
+                if (middle == task.end) continue;
+                tasks.push_back({task.pack, task.panel, middle, task.end});
+                tasks[index].end = middle;
+            }
         run_parallel(i64(tasks.size()), call.threads, [&](i64 index) {
             const Task& task = tasks[size_t(index)];
             const std::vector<i64>& batches = sharing[size_t(task.pack)];
