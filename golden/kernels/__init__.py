@@ -38,12 +38,13 @@ def gemm(
     words: Words,
     out: Patches | None = None,
     dtype: torch.dtype = torch.int64,
+    parts: tuple[int, int] = (0, 0),
 ) -> Matrices | None:
     """Multiply matrices of checked codes; ``start`` has the result's ``shape``; None if no kernel supports the call.
 
     The result is ``out``, if it is given, with its elements set. Matrices in float32 are real numbers, which are
     rounded to nearest, ties to even, to formats that `reads` accepts. The result is codes, or real numbers if ``dtype``
-    is float32.
+    is float32; real results may be rounded sums of ``parts``, as `launch.Call` describes them.
     """
     # The caller handles sums of no products.
     if a.shape[-1] == 0 or build.level() == "torch":
@@ -64,7 +65,7 @@ def gemm(
         library = build.library(f"gemm_{plan.file_name(spec)}", source, steps * IN_EXACT)
         if library is None:
             break
-        found = call(library, a, b, start, shape, words, transposed, out, dtype=dtype)
+        found = call(library, a, b, start, shape, words, transposed, out, dtype=dtype, parts=parts)
         if found is not None:
             return found
     if real or not plan.fits_exact(spec):
@@ -84,6 +85,12 @@ def reads(fmt: Format, x: Tensor) -> bool:
         and not x.is_neg()
         and x.device.type == "cpu"
     )
+
+
+def dropped(fmt: Format | None) -> int | None:
+    """Return the bits of FP32 that a format lacks, if kernels add ``parts`` in it; None if they do not."""
+    narrow = isinstance(fmt, Float) and _begins_fp32(fmt) and 2 * fmt.precision + 2 <= FP32.precision
+    return FP32.man - fmt.man if narrow and isinstance(fmt, Float) else None
 
 
 def _begins_fp32(fmt: Float) -> bool:

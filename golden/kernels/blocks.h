@@ -213,6 +213,23 @@ private:
     }
 };
 
+// Adds a vector of numbers of binary32 to others, as `Call` describes it: if 2(24 - drop) + 2 <= 24, both roundings to
+// nearest of a sum give the nearest number (Figueroa, SIGNUM Newsletter 30(3), 1995).
+template <int COUNT>
+void add_rounded(float* to, const float* more, int drop) {
+    using F = Lanes<32>::F;
+    using U = Lanes<32>::U;
+    const u32 low = (u32(1) << drop) - 1;
+    const auto rounded = [&](U word) { return (word + (low >> 1) + (word >> drop & 1)) & ~low; };
+    F x{}, y{};
+    std::memcpy(&x, to, COUNT * sizeof(float));
+    std::memcpy(&y, more, COUNT * sizeof(float));
+    const F total = (F)rounded((U)x) + (F)rounded((U)y);
+    const U invalid = (U)(x != x) | (U)(y != y) | (U)(total != total);
+    const U sum = (invalid & 0x7FC00000u) | (rounded((U)total) & ~invalid);
+    std::memcpy(to, &sum, COUNT * sizeof(float));
+}
+
 template <class P>
 struct Blocks {
     using V = typename P::V;
@@ -240,6 +257,7 @@ struct Blocks {
 
     const Call& call;
     const i64 panels = (call.m + columns - 1) / columns, row_blocks = (call.n + rows - 1) / rows;
+    const i64 part = call.part ? call.part : call.k;  // products of a sum
     Numbers<P> a = numbers_of_a();
     bool wanted = false;
     std::shared_ptr<const Packed<P>> packed = Packed<P>::find(call, wanted);
@@ -273,7 +291,8 @@ struct Blocks {
                         minus_zero |= value == 0 && std::signbit(double(value));
                     }
         if (!P::takes_reals(call)) return 1;
-        Verdict verdict = P::accepts(a.seen, seen_b, of_start, call.k);
+        if (call.part && (call.start.data || !call.out.real || P::FENV != FE_TONEAREST)) return 1;
+        Verdict verdict = P::accepts(a.seen, seen_b, of_start, part);
         if (verdict == REFUSED) return 1;
         if (wanted) keep_panels();
         if constexpr (P::TWICE) {
@@ -339,12 +358,13 @@ private:
         const i64 left = task.panel * columns;
         Aligned<Block> blocks(task.end - task.first);
         Aligned<Scalar> panel(DEPTH * columns);
+        Aligned<float> totals(call.part ? (task.end - task.first) * rows * columns : 0);
         for (i64 index = task.first; index < task.end; ++index)
             begin(*new (blocks.data + index - task.first) Block, sharing[size_t(index / row_blocks)],
                   index % row_blocks * rows, left);
         const Machine machine(P::FENV);
-        for (i64 first = 0; first < call.k; first += DEPTH) {
-            const i64 steps = call.k - first < DEPTH ? call.k - first : DEPTH;
+        for (i64 first = 0, steps; first < call.k; first += steps) {
+            steps = std::min(DEPTH, part - first % part);
             const Scalar* right = packed ? packed->panels.data + (task.panel * call.k + first) * columns : panel.data;
             if (!packed) pack(b.numbers.data + b.batches[size_t(task.pack)], left, first, steps, panel.data);
             if (VERDICT == IN_TWO) {
@@ -353,8 +373,23 @@ private:
             }
             for (i64 index = 0; index < task.end - task.first; ++index)
                 add<VERDICT>(blocks.data[index], a.columns.data() + first, right, steps);
+            if (call.part && (first + steps) % part == 0)
+                for (i64 index = 0; index < task.end - task.first; ++index)
+                    add_sums(blocks.data[index], totals.data + index * rows * columns, first + steps == part);
         }
-        for (i64 index = 0; index < task.end - task.first; ++index) store(blocks.data[index], left);
+        for (i64 index = 0; index < task.end - task.first; ++index)
+            store(blocks.data[index], left, call.part ? totals.data + index * rows * columns : nullptr);
+    }
+
+    // Adds the sums of a block to its totals, and begins new ones.
+    void add_sums(Block& block, float* totals, bool first) const {
+        for (int row = 0; row < rows; ++row)
+            for (int vector = 0; vector < vectors; ++vector, totals += lanes) {
+                float reals[lanes];
+                P::write_reals(block.sum[row][vector], first ? totals : reals);
+                if (!first) add_rounded<lanes>(totals, reals, int(call.drop));
+                block.sum[row][vector] = V{};
+            }
     }
 
     Scalar start_at(i64 batch, i64 i, i64 j) const {
@@ -489,19 +524,24 @@ private:
             }
     }
 
-    void store(const Block& block, i64 left) const {
+    void store(const Block& block, i64 left, const float* totals) const {
         for (int row = 0; row < rows && block.top + row < call.n; ++row)
             for (int vector = 0; vector < vectors; ++vector)
-                store(block.batch, block.top + row, left + vector * lanes, block.sum[row][vector]);
+                store(block.batch, block.top + row, left + vector * lanes, block.sum[row][vector],
+                      totals ? totals + (row * vectors + vector) * lanes : nullptr);
     }
 
-    void store(i64 batch, i64 i, i64 j, V sum) const {
+    void store(i64 batch, i64 i, i64 j, V sum, const float* total) const {
         alignas(64) typename Lanes<P::BITS>::Unsigned codes[lanes];
         const View& out = call.out;
         const bool neighbours = j + lanes <= call.m && (out.columns ? contiguous(out.columns + j, lanes) : out.column == 1);
         if (out.real) {
             float reals[lanes];
-            P::write_reals(sum, neighbours ? out.real_at(batch, i, j) : reals);
+            float* to = neighbours ? out.real_at(batch, i, j) : reals;
+            if (total)
+                std::memcpy(to, total, sizeof reals);
+            else
+                P::write_reals(sum, to);
             for (int lane = 0; !neighbours && lane < lanes && j + lane < call.m; ++lane)
                 *out.real_at(batch, i, j + lane) = reals[lane];
         } else if (neighbours && P::encode_all(sum, codes)) {

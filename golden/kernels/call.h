@@ -53,6 +53,9 @@ struct Call {
     i64 first_step;                              // first step of counter-based words
     View out;
     i64 down, across;                            // distance between the indices of elements of a column, and of a row
+    // If not 0, a result is no sum of k products: sums of `part` products each are added in turn. Both operands and the
+    // result of an addition are numbers of binary32 that are rounded to nearest without their last `drop` bits.
+    i64 part, drop;
 
     // Index of an element in row-major order of the result that is not transposed.
     i64 element(i64 batch, i64 i, i64 j) const { return batch * n * m + i * down + j * across; }

@@ -220,7 +220,7 @@ struct Binary16 {
     }
 };
 
-constexpr int DIMS = 8, OPERANDS = 12, REGISTERS = 24, STEPS_OF_CHAIN = 32;
+constexpr int DIMS = 8, OPERANDS = 20, REGISTERS = 48, STEPS_OF_CHAIN = 48;
 
 // A tensor, or a random word for each element of it.
 struct Operand {

@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ OPERATIONS = ("round", "add", "sub", "mul", "div", "sqrt", "table")
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3, torch.int64: 4}
 """Types of operands, in the order of elementwise.h; int64 is that of random words."""
 
-DIMS, OPERANDS, REGISTERS, STEPS = 8, 12, 24, 32
+DIMS, OPERANDS, REGISTERS, STEPS = 8, 20, 48, 48
 """Limits of a chain."""
 
 SHARED = 1 << 17
@@ -173,14 +174,21 @@ class Chain:
 
     def run(self, *results: tuple[int, Tensor]) -> bool:
         """Write registers to tensors of one shape, which may be operands too; False if no kernel supports it."""
+        prepared = self.prepared(*results)
+        if prepared is not None:
+            prepared()
+        return prepared is not None
+
+    def prepared(self, *results: tuple[int, Tensor]) -> "Prepared | None":
+        """Return the call of `run`, for one or more calls; None if no kernel supports it."""
         shape, first = results[0][1].shape, len(self.operands)
         tensors = [*self.operands, *(tensor for _, tensor in results)]
         if len(tensors) > OPERANDS or len(self._steps) > STEPS or first + len(self._steps) > REGISTERS:
-            return False
+            return None
         sizes, strides = _iteration(shape, tensors)
         compiled = None if len(sizes) > DIMS else library(shape.numel() * len(self._steps))
         if compiled is None:
-            return False
+            return None
         targets = list(dict.fromkeys(id(step[1]) for step in self._steps))
         parameters = (Target * len(targets))(*({id(step[1]): step[1] for step in self._steps}.values()))
         threads = torch.get_num_threads() if shape.numel() * len(self._steps) >= SHARED else 1
@@ -193,8 +201,21 @@ class Chain:
         for index, (register, _) in enumerate(results):
             call.result[index] = register
         call.targets = ctypes.addressof(parameters)
-        compiled.halfulp_chain(ctypes.byref(call))
-        return True
+        return Prepared(compiled.halfulp_chain, call, (parameters, self, tensors))
+
+
+class Prepared:
+    """Call of a chain, which may be repeated on other tensors of the same shapes and strides."""
+
+    def __init__(self, function: Any, call: _Chain, alive: Any) -> None:
+        self._function, self._call, self._alive = function, call, alive
+        self._operands = [call.operand[index] for index in range(call.operands)]
+
+    def __call__(self, addresses: Sequence[int] = ()) -> None:
+        """Compute the results; ``addresses`` are those of all operands and results, if they differ from the first."""
+        for operand, address in zip(self._operands, addresses, strict=False):
+            operand.data = address
+        self._function(ctypes.byref(self._call))
 
 
 def _iteration(shape: torch.Size, tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:

@@ -32,7 +32,7 @@ class Call(ctypes.Structure):
         ("key", ctypes.c_uint64),
         ("first_step", I64),
         ("out", View),
-        *((name, I64) for name in ("down", "across")),
+        *((name, I64) for name in ("down", "across", "part", "drop")),
     )
 
 
@@ -125,6 +125,7 @@ def call(
     step: ctypes.Structure | None = None,
     function: str = "halfulp_gemm",
     dtype: torch.dtype = torch.int64,
+    parts: tuple[int, int] = (0, 0),
 ) -> Matrices | None:
     """Call a kernel; None if it refuses these operands because it is not exact for them.
 
@@ -144,6 +145,8 @@ def call(
         Function of the kernel.
     dtype : torch.dtype
         Type of a new result: int64 for codes, or float32.
+    parts : tuple of int
+        ``part`` and ``drop`` of `Call`.
     """
     batch, k = shape[:-2], a.shape[-1]
     found = torch.empty(shape, dtype=dtype) if out is None else out
@@ -198,6 +201,8 @@ def call(
         out=view(into),
         down=down,
         across=across,
+        part=parts[0],
+        drop=parts[1],
     )
     more = () if step is None else (ctypes.byref(step),)
     return found if library[function](ctypes.byref(arguments), *more) == 0 else None

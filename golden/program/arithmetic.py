@@ -5,7 +5,7 @@ Operands are numbers of binary32, so that sums, products, quotients and square r
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from halfulp.golden.errorfree import halves, to_odd
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.draw import mix
-from halfulp.hdl.formats import FP32
+from halfulp.hdl.formats import FP32, Format
 
 from .functions import FUNCTIONS, TABLE_WIDTH, function, table
 
@@ -150,6 +150,34 @@ CHAINS = {
 """Compositions of a gradient and a result y: operations with operands, or the indices of earlier operations."""
 
 
+class Steps:
+    """Chain of operations in the kernel, each of whose operands is rounded to the format of the operation.
+
+    ``formats`` are those of operands whose numbers are in another format than that of their type, by their places.
+    """
+
+    def __init__(self, operands: Sequence[Tensor], formats: Mapping[int, Format | None]) -> None:
+        self.chain = elementwise.Chain(operands)
+        self._formats = [formats.get(place, DTYPES[one.dtype]) for place, one in enumerate(operands)]
+        self._rounded: dict[tuple[int, Cast], int] = {}
+
+    def add(self, name: str, cast: Cast, *registers: int, known: Collection[int] = ()) -> int:
+        """Add an operation, and return the register of its result; ``known`` have numbers of the format already."""
+        assert cast.fmt is not None
+        assert cast.target is not None
+        given = []
+        for one in registers:
+            if self._formats[one] != cast.fmt and one not in known:
+                if (one, cast) not in self._rounded:
+                    self._rounded[one, cast] = self.chain.step("round", cast.target, one)
+                    self._formats.append(cast.fmt)
+                one = self._rounded[one, cast]
+            given.append(one)
+        tabled = None if name in ARITHMETIC else table(name, cast.fmt, torch.device("cpu"))
+        self._formats.append(cast.fmt)
+        return self.chain.step(name if tabled is None else "table", cast.target, given[0], given[-1], None, tabled)
+
+
 def chained(name: str, gradient: Tensor, y: Tensor, cast: Cast) -> Tensor | None:
     """Compute one of `CHAINS` in a single call of the kernel; None if it does not support the operands."""
     to, dtypes = cast.target, (gradient.dtype, y.dtype)
@@ -160,14 +188,12 @@ def chained(name: str, gradient: Tensor, y: Tensor, cast: Cast) -> Tensor | None
         return None
     assert cast.fmt is not None
     check_holds(torch.float32, cast.fmt)
-    chain = elementwise.Chain([gradient, y, number((1.0).hex(), cast)])
-    registers: dict[Any, int] = {"1": 2}
-    for place, operand_name in enumerate(("gradient", "y")):
-        registers[operand_name] = chain.step("round", to, place)
-    for place, (operation, first, second) in enumerate(CHAINS[name]):
-        registers[place] = chain.step(operation, to, registers[first], registers[second])
+    steps = Steps([gradient, y, number((1.0).hex(), cast)], {2: cast.fmt})
+    registers: dict[Any, int] = {"gradient": 0, "y": 1, "1": 2}
+    for place, (operation, *operands) in enumerate(CHAINS[name]):
+        registers[place] = steps.add(operation, cast, *(registers[one] for one in operands))
     out = elementwise.empty_result(y.shape, (gradient, y), torch.float32)
-    return out if chain.run((registers[len(CHAINS[name]) - 1], out)) else None
+    return out if steps.chain.run((registers[len(CHAINS[name]) - 1], out)) else None
 
 
 def _tensor(value: Any, cast: Cast, key: int) -> Tensor:

@@ -14,9 +14,9 @@ from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.policy import Policy
 
-from .arithmetic import ARITHMETIC, number
+from .arithmetic import ARITHMETIC, Steps, number
 from .dispatch import name_of
-from .functions import FUNCTIONS, TABLE_WIDTH, table
+from .functions import FUNCTIONS, TABLE_WIDTH
 from .graph import KEY, KEYS
 from .site import Site
 
@@ -71,30 +71,16 @@ class Chain:
         if not elementwise.takes(*tensors):
             return None
         shape = torch.broadcast_shapes(*(one.shape for one in tensors))
-        chain = elementwise.Chain(tensors)
+        numbers = {place: one[1].fmt for place, one in enumerate(inputs) if not isinstance(one, Node)}
+        steps = Steps(tensors, numbers)
         registers: dict[Any, int] = {one: place for place, one in enumerate(inputs)}
-        formats: dict[Any, Any] = {
-            one: DTYPES[value.dtype] if isinstance(one, Node) else one[1].fmt
-            for one, value in zip(inputs, tensors, strict=True)
-        }
-        rounded: dict[tuple[Any, Cast], int] = {}
         for link in self.links:
-            to, fmt = link.cast.target, link.cast.fmt
-            assert to is not None
-            assert fmt is not None
-            given = []
-            for value in link.operands:
-                one = value if isinstance(value, Node) else (float(value).hex(), link.cast)
-                if formats[one] != fmt and one not in link.known and (one, link.cast) not in rounded:
-                    rounded[one, link.cast] = chain.step("round", to, registers[one])
-                given.append(rounded.get((one, link.cast), registers[one]))
-            tabled = None if link.name in ARITHMETIC else table(link.name, fmt, torch.device("cpu"))
-            name = "table" if tabled is not None else link.name
-            registers[link.node] = chain.step(name, to, given[0], given[-1], None, tabled)
-            formats[link.node] = fmt
+            given = [one if isinstance(one, Node) else (float(one).hex(), link.cast) for one in link.operands]
+            known = {registers[one] for one in link.known if one in registers}
+            registers[link.node] = steps.add(link.name, link.cast, *(registers[one] for one in given), known=known)
         of_shape = [one for one in tensors if one.shape == shape] or [tensors[0].expand(shape)]
         outs = [elementwise.empty_result(shape, of_shape, link.node.meta["val"].dtype) for link in self.results]
-        done = chain.run(*((registers[link.node], out) for link, out in zip(self.results, outs, strict=True)))
+        done = steps.chain.run(*((registers[link.node], out) for link, out in zip(self.results, outs, strict=True)))
         return outs if done else None
 
     def count(self, site_of: Callable[[Link], Site], results: list[Tensor], started: float) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
 from halfulp.golden.nn.cast import DTYPES
@@ -22,6 +22,7 @@ from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
 from halfulp.golden.nn.swap import Rules
 
 from .arithmetic import ARITHMETIC, CHAINS, chained
+from .cells import CELLS
 from .keys import Keys
 from .operations import EXACT, HANDLERS
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
@@ -58,10 +59,17 @@ class Program:
                 return policy
         return None
 
-    def record(self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor, seconds: float) -> None:
-        """Count a call in the report; refuse torch's own arithmetic if the program is strict."""
+    def record(
+        self,
+        where: Mapping[str, str],
+        counts: Mapping[str, int],
+        result: Tensor | None,
+        seconds: float,
+        calls: int = 1,
+    ) -> None:
+        """Count calls in the report; refuse torch's own arithmetic if the program is strict."""
         self.refuse(where)
-        self._report.add(where, counts, result if self.values else None, seconds)
+        self._report.add(where, counts, result if self.values else None, seconds, calls)
 
     def refuse(self, where: Mapping[str, str]) -> None:
         """Raise RuntimeError for torch's own arithmetic if the program is strict."""
@@ -126,6 +134,9 @@ def composite() -> Iterator[None]:
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch.backends.mha.set_fastpath_enabled(False)
             torch._C._set_mkldnn_enabled(False)
+            for name in CELLS:
+                setattr(torch._VF, name, _layers(name))
+                stack.callback(delattr, torch._VF, name)
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
     try:
         yield
@@ -134,6 +145,18 @@ def composite() -> Iterator[None]:
             _Composite.users -= 1
             if not _Composite.users:
                 _Composite.restore.close()
+
+
+def _layers(name: str) -> Any:
+    """Return a function of torch for recurrent layers that a dispatch mode may compute as a whole."""
+    in_torch = getattr(torch._VF, name)
+
+    def run(*given: Any) -> Any:
+        mode = _get_current_dispatch_mode()
+        found = mode.recurrent(name, given) if isinstance(mode, Dispatch) else NotImplemented
+        return in_torch(*given) if found is NotImplemented else found
+
+    return run
 
 
 class Dispatch(TorchDispatchMode):
@@ -169,6 +192,10 @@ class Dispatch(TorchDispatchMode):
 
     def made(self, found: Any) -> None:
         """Note the result of an operation."""
+
+    def recurrent(self, name: str, given: Any) -> Any:
+        """Compute recurrent layers; NotImplemented if their operations have to be separate."""
+        return NotImplemented
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         inner = _RUNNING.__dict__.get("dispatch")

@@ -25,6 +25,8 @@ from halfulp.golden.nn.swap import Rules
 from halfulp.golden.nn.update import lacks_update, warn_of_update
 
 from .dispatch import Dispatch, Program, composite, policies_of
+from .recurrent import layers
+from .report import Report
 from .site import UPDATE, Place, Site, address, outside
 
 if TYPE_CHECKING:
@@ -68,8 +70,9 @@ class emulate(Program, contextlib.ContextDecorator):
     bits; in wider formats a result in binary64, with an error of a few ulp of binary64, is rounded. Sums start from the
     first element. Compositions, such as softmax or a normalisation, are computed as torch decomposes them, and each
     part is rounded. Data movement, comparisons, random numbers and conversions between types of torch stay as they are.
-    Attention and recurrent cells run as separate operations, without fused kernels and oneDNN. Other threads are not
-    emulated.
+    Attention and recurrent cells run as separate operations, without fused kernels and oneDNN. Recurrent layers have
+    the bits and the rows of their operations, also where they are computed as a whole; second derivatives through these
+    sum their terms in another order. Other threads are not emulated.
 
     Delayed scaling has a history for each operand of each product in the call of a module, and outside of modules for
     each line of the program and operation. Modules in evaluation mode, and code outside of modules without gradients,
@@ -177,6 +180,8 @@ class _Eager(Dispatch):
         self.places: dict[int, Place] = {}
         self.parameters: dict[int, int] = {}
         self.repeated: dict[int, int | None] = {}
+        self.again: Place | None = None
+        """Place of forward operations that a backward pass computes again."""
 
     @contextlib.contextmanager
     def tracking(self) -> Iterator[None]:
@@ -251,7 +256,7 @@ class _Eager(Dispatch):
     def given(self, args: Any) -> None:
         """Note the running node of autograd and the storages of parameters."""
         node = torch._C._current_autograd_node()
-        self.node = None if node is None or self.modules or repeats() else node
+        self.node = None if node is None or self.modules or self.again or repeats() else node
         self.running = ""
         for one in args:
             if isinstance(one, nn.Parameter):
@@ -283,8 +288,28 @@ class _Eager(Dispatch):
         """Return the place of the operation, in a backward pass that of the forward one."""
         if self.node is not None and (known := self.places.get(self.node._sequence_nr())):
             return known
+        if self.again is not None:
+            return Place(self.again.module, self.again.source, self.again.kinds)
+        return self.here()
+
+    def here(self) -> Place:
+        """Return the place of the running code."""
         module = self.modules[-1] if self.modules else ""
         return Place(module, _source(), tuple(self.kinds))
+
+    def recurrent(self, name: str, given: Any) -> Any:
+        """Compute recurrent layers; NotImplemented if their operations have to be separate."""
+        return layers(self, name, given)
+
+    @contextlib.contextmanager
+    def repeated_at(self, place: Place, policies: dict[Any, Policy]) -> Iterator[None]:
+        """Compute forward operations of a place again, by the policies that they had, without counting them."""
+        owner, before = self.owner, (self.owner.policies, self.owner._report)
+        owner.policies, owner._report, self.again = policies, Report(), place
+        try:
+            yield
+        finally:
+            (owner.policies, owner._report), self.again = before, None
 
     def note(self, place: Place) -> None:
         """Note the place of a forward operation."""

@@ -86,14 +86,16 @@ class Report:
     breaks: list[str] = field(default_factory=list)
     _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
 
-    def add(self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor | None, seconds: float) -> None:
-        """Count one call; ``result`` is given if its values are counted."""
+    def add(
+        self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor | None, seconds: float, calls: int = 1
+    ) -> None:
+        """Count calls; ``result`` is given if its values are counted."""
         key = tuple(where.get(name, "") for name in _KEY)
         row = self._index.get(key)
         if row is None:
             row = self._index[key] = Row(**dict(zip(_KEY, key, strict=True)))  # type: ignore[arg-type]  # texts
             self.rows.append(row)
-        row.calls += 1
+        row.calls += calls
         row.seconds += seconds
         for name, count in counts.items():
             setattr(row, name, getattr(row, name) + count)
