@@ -734,6 +734,15 @@ def test_tensor_that_becomes_zero_warns_once(monkeypatch):
         nn.Linear(4, 4, policy=E5M2)(torch.zeros(3, 4)).sum().backward()
 
 
+def test_products_with_zeros_are_not_repeated_in_fp32(monkeypatch):
+    layer = nn.Conv2d(2, 3, 3, bias=False, policy="e4m3fn*e4m3fn+fp16.rn")
+    monkeypatch.setattr(functional, "gathered", None)
+    y = layer(torch.zeros(1, 2, 5, 5))
+    y.backward(torch.full_like(y, 1.0))
+    assert not y.any()
+    assert not layer.weight.grad.any()
+
+
 # Compilers, transforms and recomputation ------------------------------------------------------------------------------
 
 RANDOM = f"{SR}, weights=e5m2.sr3"

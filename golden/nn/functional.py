@@ -117,8 +117,10 @@ class Call:
         made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device, out=out, dtype=kind)
 
         def exact() -> Tensor:
-            begin = None if start is None else _reals(start, mac.o)
-            return summed(_reals(gathered(a), mac.a), _reals(gathered(b), mac.b), begin)
+            x, y = _reals(a, mac.a), _reals(b, mac.b)
+            if start is None and not (_data(x).any() and _data(y).any()):
+                return torch.zeros(made.shape, dtype=dtype)
+            return summed(gathered(x), gathered(y), None if start is None else gathered(_reals(start, mac.o)))
 
         if reals and is_quiet(made, mac.o):
             return made
@@ -151,8 +153,7 @@ class Call:
     def bias_gradient(self, columns: Matrices, dtype: torch.dtype) -> Tensor:
         """Sum gradients of shape (..., m, n) over n, as products with 1."""
         mac = self.policy.weight_gradient
-        data = columns.data if isinstance(columns, Patches) else columns
-        ones = data.new_ones((*columns.shape[:-2], columns.shape[-1], 1))
+        ones = _data(columns).new_ones((*columns.shape[:-2], columns.shape[-1], 1))
         if mac is not None:
             one = check_one(mac)
             ones.fill_(1 if ones.is_floating_point() else one)
@@ -246,9 +247,16 @@ class Operand:
         return divided(values, factor), factor
 
 
-def _reals(given: Tensor, fmt: Format) -> Tensor:
+def _data(x: Matrices) -> Tensor:
+    """Return the tensor that holds the elements of matrices."""
+    return x.data if isinstance(x, Patches) else x
+
+
+def _reals(given: Matrices, fmt: Format) -> Matrices:
     """Return the numbers of codes, or real numbers rounded to the format."""
-    return decode(encode(given, fmt) if given.is_floating_point() else given, fmt)
+    codes = _data(given)
+    found = decode(encode(codes, fmt) if codes.is_floating_point() else codes, fmt)
+    return replace(given, data=found) if isinstance(given, Patches) else found
 
 
 policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
