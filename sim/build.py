@@ -15,6 +15,7 @@ from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.processes import Command
 
+from .blocks import split_blocks
 from .driver import NO_PORTS, DriverPorts
 from .harness import TOP, harness
 from .ports import Ports
@@ -220,7 +221,8 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
 
 def _parts(made: Design, kind: str) -> tuple[object, ...]:
     # The executable contains the path of cocotb's libraries, which depends on the environment.
-    own = [(HERE / name).read_text() for name in DRIVER] if kind in LIBRARIES else f"{cocotb().libs_dir} {made.bench}"
+    sources = (*DRIVER, "blocks.py") if kind == "axi" else DRIVER
+    own = [(HERE / name).read_text() for name in sources] if kind in LIBRARIES else f"{cocotb().libs_dir} {made.bench}"
     return made.key, kind, own, FLAGS[kind], COMPILE, PREFIX, tools()
 
 
@@ -248,38 +250,53 @@ PRODUCT = ("sim", "loop.so")
 def _build(made: Design, folders: dict[str, Path]) -> None:
     objects = runtime()
     places = {kind: folder / "work" for kind, folder in folders.items()}
+    blocks: list[Command] = []
     translate, compile_, link = [], [], []
     for kind, work in places.items():
         verilator_flags, compiler_flags = FLAGS[kind]
         library = kind in LIBRARIES
         work.mkdir()
-        (work / "unit.v").write_text(made.verilog if library else made.verilog + made.bench)
+        text, parts = split_blocks(made.verilog) if kind == "axi" else (made.verilog, {})
+        (work / "unit.v").write_text(text if library else text + made.bench)
         (work / "ports.inc").write_text(made.ports.text(made.widths))
-        translate.append(
-            verilate([work / "unit.v"], made.name if library else made.top, work / "cpp", *verilator_flags)
-        )
-        headers = (f"-I{place}" for place in (precompiled(compiler_flags), work / "cpp", work))
-        files = ("-c", str(work / "all.cpp"), "-o", str(work / "all.o"))
-        compile_.append(compilation([*compiler_flags, *headers, *files], work / "compile.log"))
-        link.append(_link(kind, work, folders[kind], objects))
+        sources = [work / "unit.v"]
+        for name, part in parts.items():
+            (work / f"{name}.v").write_text(part)
+            sources.append(work / name / f"{name}.sv")
+            library_flags = ("--lib-create", name, *verilator_flags)
+            blocks.append(verilate([work / f"{name}.v"], name, work / name, *library_flags, prefix=f"V{name}"))
+        translate.append(verilate(sources, made.name if library else made.top, work / "cpp", *verilator_flags))
+        for name in ("cpp", *parts):
+            headers = (f"-I{place}" for place in (precompiled(compiler_flags), work / name, work))
+            files = ("-c", str(work / f"{name}.cpp"), "-o", str(work / f"{name}.o"))
+            compile_.append(compilation([*compiler_flags, *headers, *files], work / f"{name}.log"))
+        link.append(_link(kind, work, folders[kind], objects, ["cpp", *parts]))
+    processes.run_all(blocks)
     processes.run_all(translate)
     for kind, work in places.items():
         main = HERE / DRIVER[0] if kind in LIBRARIES else cocotb().share_dir / "lib" / "verilator" / "verilator.cpp"
-        parts = [*sorted((work / "cpp").glob("*.cpp")), main]
-        parts += [verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")
-        # Compile one translation unit, because the headers take longer to read than the design.
-        (work / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in ("prefix.h", *parts)))
+        more = [main, *[verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")]
+        # Compile one translation unit of each, because the headers take longer to read than the design.
+        for folder in list(filter(Path.is_dir, work.iterdir())):
+            included = [*sorted(folder.glob("*.cpp")), *(more if folder.name == "cpp" else [])]
+            folder.with_suffix(".cpp").write_text("".join(f'#include "{file}"\n' for file in ("prefix.h", *included)))
     processes.run_all(compile_)
     processes.run_all(link)
     for work in places.values():
         shutil.rmtree(work)
 
 
-def _link(kind: str, work: Path, folder: Path, objects: Path) -> Command:
+def _link(kind: str, work: Path, folder: Path, objects: Path, own: Iterable[str]) -> Command:
     parts = ["verilated", "verilated_threads"]
     if kind not in LIBRARIES:
         parts += ["verilated_vpi", *(["verilated_vcd_c"] if kind == "wave" else [])]
-    argv = [*compiler(), str(work / "all.o"), *(str(objects / f"{part}.o") for part in parts), "-lpthread", "-latomic"]
+    argv = [
+        *compiler(),
+        *(str(work / f"{name}.o") for name in own),
+        *(str(objects / f"{part}.o") for part in parts),
+        "-lpthread",
+        "-latomic",
+    ]
     if kind in LIBRARIES:
         argv += ["-shared"]
     else:

@@ -84,15 +84,15 @@ def compilation(flags: Sequence[str], log: Path) -> Command:
     return Command("the C++ compiler", argv, log)
 
 
-def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Command:
-    """Return the command of Verilator that translates Verilog to the C++ class ``Vtop`` in ``folder``.
+def verilate(sources: list[Path], top: str, folder: Path, *flags: str, prefix: str = "Vtop") -> Command:
+    """Return the command of Verilator that translates Verilog to the C++ class ``prefix`` in ``folder``.
 
     Lint is off because another test checks for warnings.
     """
     root = verilator_root()
     argv = [
         str(root / "bin" / "verilator_bin"),
-        *("--cc", "--quiet", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--prefix", "Vtop"),
+        *("--cc", "--quiet", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--prefix", prefix),
         *("--top-module", top, "--Mdir", str(folder), *flags, *map(str, sources)),
     ]
     environment = os.environ | {"VERILATOR_ROOT": str(root)}

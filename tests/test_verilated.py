@@ -2,6 +2,8 @@
 
 import functools
 import os
+import re
+import time
 
 import pytest
 import torch
@@ -12,8 +14,11 @@ from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.timing import cycles
 from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.hdl.specs import Build
+from halfulp.sim.blocks import split_blocks
 from halfulp.tools.errors import ToolError
+from halfulp.units.catalogue import component
 from halfulp.units.systolic import Chain
+from halfulp.units.verilog import emit
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
@@ -54,6 +59,29 @@ def test_verilated_kernel_products_ignore_memory_timing(number):
         dealt = {"tiling": tiling, "step": step} if mac.random else {}
         assert torch.equal(found, golden.gemm(a, b, mac, **dealt)), (sizes, behaviour)
         step += tiling.steps(*sizes)
+
+
+@pytest.mark.slow
+def test_verilated_array_of_1024_multiplies_large_matrices():
+    """A kernel of 32 x 32 is built in at most three minutes; the product has 512 rows, columns and steps."""
+    made = Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=32, m=32))
+    mac, before = made.array.mac, time.monotonic()
+    with Verilated(made) as verilated:
+        assert time.monotonic() - before < 180
+        a, b = operands(mac, 512, 512, 512, torch.Generator().manual_seed(5))
+        assert torch.equal(verilated.product(a, b), golden.gemm(a, b, mac, tiling=made.array.tiling))
+
+
+def test_blocks_are_outermost_modules_with_parameters():
+    chain = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=3)
+    text, blocks = split_blocks(emit(chain))
+    modules = re.findall(r"^module (\S+) \(", blocks["block0"], re.M)
+    assert list(blocks) == ["block0"]
+    assert [name.rpartition(".")[2].partition("_")[0] for name in modules] == ["block0", "words", "step"]
+    assert len(re.findall(r"^  block0 element\d \(\n    \.row\(1'h[01]\), \.seeds\(48'h", text, re.M)) == 2
+    assert "parameter" not in text + blocks["block0"]
+    plain = emit(component("mac e5m2*e5m2+e6m5.sr10"))
+    assert split_blocks(plain) == (plain, {})
 
 
 @pytest.mark.parametrize("number", KERNELS)
