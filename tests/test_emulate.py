@@ -460,6 +460,54 @@ def test_contexts_of_threads_are_separate():
     assert (torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()) == (fast, onednn)
 
 
+def test_product_with_a_parameter_on_the_left_is_contiguous():
+    weight = nn.Parameter(torch.randn(3, 4))
+    with golden.emulate(BF16, strict=True):
+        assert torch.equal((weight @ torch.ones(4, 2)).view(-1), (weight @ torch.ones(4, 2)).flatten())
+
+
+def test_interpolation_finds_places_in_narrow_formats():
+    x = torch.zeros(1, 1, 40, requires_grad=True)
+    x.data[0, 0, 33] = 1
+    wanted = F.interpolate(x, 100, mode="linear")
+    with golden.emulate("e5m2*e5m2+fp32.rn, elementwise=e5m2.rn", strict=True):
+        found = F.interpolate(x, 100, mode="linear")
+        found.sum().backward()
+    assert torch.equal(found != 0, wanted != 0)
+    assert (x.grad > 0).all()
+
+
+def test_gradient_of_weight_norm_has_the_value_of_torch():
+    layer, x = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), torch.randn(5, 4)
+    layer(x).square().sum().backward()
+    wanted = [one.grad.clone() for one in layer.parameters()]
+    layer.zero_grad()
+    with golden.emulate("fp32*fp32+fp32.rn, elementwise=fp32.rn", strict=True):
+        layer(x).square().sum().backward()
+    for found, gradient in zip(layer.parameters(), wanted, strict=True):
+        torch.testing.assert_close(found.grad, gradient)
+
+
+def test_optimizer_with_lists_has_the_bits_of_one_by_one():
+    found = []
+    for foreach in (False, True):
+        weight = nn.Parameter(torch.linspace(-1, 1, 6))
+        optimizer = torch.optim.AdamW([weight], amsgrad=True, foreach=foreach)
+        with golden.emulate(BF16, strict=True):
+            for _ in range(2):
+                weight.square().sum().backward()
+                optimizer.step()
+        found.append(weight.detach())
+    assert torch.equal(*found)
+
+
+def test_remainder_has_the_sign_of_the_divisor():
+    x = torch.tensor([-5.0, -0.5, 0.0, 0.5, 5.0])
+    with golden.emulate("bf16*bf16+fp32.rn, elementwise=bf16.rn", strict=True):
+        assert torch.equal(x % 3, torch.remainder(x, 3))
+        assert torch.equal(torch.remainder(x, -3.0), torch.tensor([-2, -0.5, 0, -2.5, -1]))
+
+
 def test_random_words_continue_when_a_context_is_entered_again():
     x, run = torch.rand(64), golden.emulate("e5m2*e5m2+e6m5.rn, elementwise=e5m2.sr4")
     found = []

@@ -65,7 +65,47 @@ class _Functional(nn.Module):
     def forward(self, x):
         y = torch.einsum("bi,ij->bj", F.linear(x, self.weight, self.bias).tanh(), self.weight)
         y[:, :4] *= 2
+        y.addcmul_(x, x, value=0.3).addcdiv_(x, x.square() + 1, value=0.7)
         return F.silu(y + y.exp().sum(-1, keepdim=True).rsqrt())
+
+
+class _Exp(torch.autograd.Function):
+    """Exponential of a product; its backward pass computes the product again."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return (x @ w).exp()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        gradient = gradient * (x @ w).exp()
+        return gradient @ w.T, x.T @ gradient
+
+
+class _Custom(nn.Module):
+    """A function with a gradient of its own, and rows whose number depends on values."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        y = _Exp.apply(self.inner(x), self.outer.weight.T)
+        return y + self.outer(x[x[:, 0] > 0]).sum(0)
+
+
+class _Interpolated(nn.Module):
+    """Images with two uses, one of them on a finer grid."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Conv2d(1, 2, 3, padding=1), nn.ConvTranspose2d(2, 2, 2, 2)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return self.outer(y) + F.interpolate(y, scale_factor=2, mode="bilinear")
 
 
 class _Checkpointed(nn.Module):
@@ -83,6 +123,8 @@ class _Checkpointed(nn.Module):
 
 STOCHASTIC = {
     "functional": (_Functional, lambda model: model(torch.randn(4, 8)).square().mean()),
+    "custom": (_Custom, lambda model: model(torch.randn(6, 4)).square().mean()),
+    "interpolated": (_Interpolated, lambda model: model(torch.randn(2, 1, 4, 5)).square().mean()),
     "checkpoint": (_Checkpointed, lambda model: model(torch.randn(4, 6)).square().mean()),
 }
 
@@ -230,7 +272,8 @@ def test_stochastic_words_of_graph_follow_seed_and_run():
 
 NOISES = [
     "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3@plateau3, gradients=sr4, elementwise=bf16.sr8@lfsr16",
-    "e5m2*e5m2+e6m5.sr10, activations=e5m2.sr4@lfsr16, elementwise=bf16.rn, reductions=bf16.sr4 pairwise",
+    "forward=e5m2*e5m2+e6m5.sr10, input_gradient=e5m2*bf16+e6m9.sr4, weight_gradient=fp16*bf16+e5m10.rn, "
+    "activations=e5m2.sr4@lfsr16, elementwise=bf16.rn, reductions=bf16.sr4 pairwise",
 ]
 
 
@@ -250,7 +293,7 @@ def test_compiled_program_has_the_random_words_of_the_context(name, policy):
     model = make()
     twin = copy.deepcopy(model)
     backend, update = golden.emulate.backend(policy, strict=True), f"{policy}, optimizer=bf16.sr8"
-    with torch._dynamo.config.patch(allow_rnn=True):
+    with torch._dynamo.config.patch(allow_rnn=True, capture_dynamic_output_shape_ops=True):
         compiled = _trained(
             torch.compile(loss, backend=backend, fullgraph=True), twin, contextlib.nullcontext(), update
         )

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._decomp import decomposition_table
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch._ops import OpOverload
@@ -15,6 +14,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from halfulp.golden.nn.policy import Policy
 
 from .chains import Chains, Link
+from .compositions import compositions, in_graphs
 from .dispatch import Dispatch, Program, composite, is_exact, name_of
 from .graph import KEY, KEYS, Analysis, Operation, policy_of
 from .operations import HANDLERS
@@ -22,12 +22,12 @@ from .site import Place, Site
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Return torch's decompositions of all operations without functions of their own."""
+    """Return the parts of all operations without functions of their own."""
 
     def has_parts(func: Any) -> bool:
         return isinstance(func, OpOverload) and not is_exact(func) and name_of(func)[0] not in HANDLERS
 
-    return {func: parts for func, parts in decomposition_table.items() if has_parts(func)}
+    return {func: parts for func, parts in compositions().items() if has_parts(func)}
 
 
 class Backend(Program):
@@ -77,7 +77,7 @@ class Backend(Program):
             partition_fn=partition,
             decompositions=_decompositions(),
         )
-        with composite():
+        with composite(), in_graphs():
             return compile_graph(module, inputs)
 
     def _check_break(self, reason: Any) -> None:

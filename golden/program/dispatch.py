@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
@@ -23,6 +22,7 @@ from halfulp.golden.nn.swap import Rules
 
 from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
+from .compositions import compositions
 from .keys import Keys
 from .operations import EXACT, HANDLERS
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
@@ -85,6 +85,9 @@ def _is_stochastic(policy: Policy) -> bool:
     sums = None if policy.reductions is None else policy.reductions.accumulator
     program = (policy.elementwise, policy.functions, sums, policy.optimizer)
     return policy.stochastic or any(cast.rounding.bits for cast in program if cast is not None)
+
+
+_compositions = functools.cache(compositions)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -263,7 +266,7 @@ class Dispatch(TorchDispatchMode):
         if base in CHAINS and not kwargs and (found := self._chained(policy, base, args)) is not None:
             return found
         functional = _functional(func, base) if in_place else func
-        decomposed = decomposition_table.get(functional)
+        decomposed = _compositions().get(functional)
         if decomposed is None and not func.has_kernel_for_dispatch_key(_COMPOSITE):
             return NotImplemented
         outer, self.composition = self.composition, self.composition or base
@@ -328,7 +331,7 @@ class Dispatch(TorchDispatchMode):
 
     def _each(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
         """Compute an operation on lists of tensors, one after the other."""
-        packet = getattr(torch.ops.aten, base + "_" * in_place, None)
+        packet = getattr(torch.ops.aten, base + "_" * in_place, None) or getattr(torch.ops.aten, base, None)
         if packet is None:
             return self._in_torch(func, f"_foreach_{base}", args, kwargs)
         if base in ("addcmul", "addcdiv") and len(args) > 3:
@@ -338,7 +341,8 @@ class Dispatch(TorchDispatchMode):
         for place in range(len(args[0])):
             one = [_item(given, place) for given in args]
             with self:
-                found.append(packet(*one, **{name: _item(given, place) for name, given in kwargs.items()}))
+                made = packet(*one, **{name: _item(given, place) for name, given in kwargs.items()})
+            found.append(one[0].copy_(made) if in_place and made is not one[0] else made)
         return None if in_place else found
 
 

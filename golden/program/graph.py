@@ -127,6 +127,7 @@ class Analysis:
         self._formats: dict[Node, Any] = {}
         self._tangents: set[Node] = set()
         self._forward: dict[int, list[Node]] = {}
+        self._joint = any("partitioner_tag" in node.meta for node in graph.nodes)
         for number, node in enumerate(graph.nodes):
             if "TangentAOTInput" in type(node.meta.get("desc")).__name__ or any(
                 one in self._tangents for one in node.all_input_nodes
@@ -137,8 +138,11 @@ class Analysis:
                 self._formats[node] = self._result(node)
 
     def _operation(self, node: Node, number: int) -> Operation:
-        backward = node.meta.get("partitioner_tag") == "is_backward"
-        same = self._forward.setdefault(node.meta.get("seq_nr", -1), [])
+        tag, number_of_autograd = node.meta.get("partitioner_tag"), node.meta.get("seq_nr", -1)
+        backward = tag == "is_backward" or (tag is None and self._joint)
+        if backward and tag is None:
+            number_of_autograd = self._number_of_product(node)
+        same = self._forward.setdefault(number_of_autograd, [])
         if not backward:
             same.append(node)
         computing = [one for one in same if _is_handled(one)]
@@ -163,16 +167,28 @@ class Analysis:
             known=tuple(one if isinstance(one, Format) else None for one in map(self._format, node.all_input_nodes)),
         )
 
+    def _number_of_product(self, node: Node) -> int:
+        """Return autograd's number of the forward product with a factor of a product; -1 without one.
+
+        torch gives the operations in the backward pass of a `torch.autograd.Function` neither tags nor numbers.
+        """
+        roots = set(map(_root, node.all_input_nodes))
+        for number, same in self._forward.items():
+            for one in filter(_is_matrix_product, same):
+                if _is_matrix_product(node) and roots & set(map(_root, one.all_input_nodes)):
+                    return number
+        return -1
+
     def _roles(self, node: Node, forward: Iterable[Node], backward: bool) -> tuple[Any, bool]:
         """Find the roles of the operands of a product, as `Site.roles` does, and if both are activations."""
-        if not isinstance(node.target, OpOverload) or (name := name_of(node.target)[0]) not in _MATRICES:
+        if not _is_matrix_product(node):
             return None, False
-        a, b = (node.args[place] for place in _MATRICES[name])
+        a, b = (node.args[place] for place in _MATRICES[name_of(node.target)[0]])
         weights = [self._is_weight(one) for one in (a, b)]
         if not backward:
             return ("forward", ("x", "w"), weights[0] and not weights[1]), not any(weights)
         behind = [one in self._tangents for one in (a, b)]
-        product = next((one for one in forward if name_of(one.target)[0] in _MATRICES), None)
+        product = next(filter(_is_matrix_product, forward), None)
         factors: list[Any] = []
         if product is not None:
             factors = [_root(product.args[place]) for place in _MATRICES[name_of(product.target)[0]]]
@@ -223,9 +239,13 @@ class Analysis:
             return mac.o if mac is not None and not node.kwargs else None
         elementwise, functions = policy.elementwise, policy.functions or policy.elementwise
         if base == "sum":
-            terms = node.args[0].meta["val"].numel() // max(node.meta["val"].numel(), 1)  # type: ignore[union-attr]
-            if is_broadcast("backward" if operation.backward else "forward", operation.sums, [terms]):
+            given = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+            dims = (node.args[1] if len(node.args) > 1 else None) or range(len(given))
+            sizes = [given[one] for one in dims]  # type: ignore[union-attr]
+            if is_broadcast("backward" if operation.backward else "forward", operation.sums, sizes):
                 return self._format(node.args[0])
+            if not all(isinstance(one, int) for one in sizes):
+                return None
             self._count(node, elementwise)
             kept, _ = products.accumulator(policy, operation.sums)
             return None if kept is None else products.as_cast(kept).fmt
@@ -258,6 +278,10 @@ def policy_of(node: Node, program: Program) -> Policy | None:
 
 def _is_handled(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and name_of(node.target)[0] in HANDLERS
+
+
+def _is_matrix_product(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and name_of(node.target)[0] in _MATRICES
 
 
 def _is_view(node: Node) -> bool:

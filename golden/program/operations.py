@@ -255,7 +255,7 @@ def _matmul(site: Site, a: Tensor, b: Tensor, start: Tensor | None) -> Tensor:
     if swapped:
         begin = None if start is None else start.expand(*a.shape[:-1], b.shape[-1]).mT
         call = where.call({roles[0]: b, roles[1]: a})
-        return where.done(products.matmul(call, phase, b.mT, a.mT, roles, begin).mT)
+        return where.done(products.matmul(call, phase, b.mT, a.mT, roles, begin).mT.contiguous())
     call = where.call({roles[0]: a, roles[1]: b})
     return where.done(products.matmul(call, phase, a, b, roles, start))
 
@@ -324,6 +324,12 @@ def _binary(name: str) -> Handler:
 for _name in ("add", "sub", "mul", "div"):
     HANDLERS[_name] = _binary(_name)
 HANDLERS["true_divide"] = HANDLERS["div"]
+
+
+@handler("remainder")
+def _remainder(site: Site, x: Any, y: Any) -> Any:
+    left = torch.fmod(torch.as_tensor(x), y)
+    return torch.where((left != 0) & ((left < 0) != (torch.as_tensor(y) < 0)), site.element("add", left, y), left)
 
 
 @handler("rsub")

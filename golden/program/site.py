@@ -3,7 +3,7 @@
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -373,9 +373,13 @@ class Site:
         return found
 
 
-def is_broadcast(phase: str, sum_phase: str, sizes: list[int]) -> bool:
+def is_broadcast(phase: str, sum_phase: str, sizes: Sequence[int]) -> bool:
     """Return True for the gradient of an operand of size 1 that was broadcast to size 1, which is no sum."""
-    return phase == "backward" and sum_phase == "input_gradient" and math.prod(sizes) == 1
+    return (
+        phase == "backward"
+        and sum_phase == "input_gradient"
+        and all(isinstance(one, int) and one == 1 for one in sizes)
+    )
 
 
 def outside(path: str) -> bool:

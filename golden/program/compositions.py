@@ -1,0 +1,109 @@
+"""Compositions of torch as separate operations, where torch has none or none that suits an emulated program."""
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+import torch._decomp.decompositions as of_torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+
+aten = torch.ops.aten
+
+
+def compositions() -> dict[Any, Any]:
+    """Return the functions of all compositions by operation."""
+    # torch.compile makes prims.fma, after a product or a quotient, of addcmul_ and addcdiv_.
+    compiled = {torch.ops.prims.fma.default: _fma} if hasattr(torch.ops.prims, "fma") else {}
+    return decomposition_table | _OWN | compiled
+
+
+def _fma(x: Tensor, y: Any, z: Tensor) -> Tensor:
+    """Multiply and add with two roundings."""
+    return z + (x if not isinstance(y, Tensor) and y == 1 else x * y)
+
+
+def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    along = (gradient * v).sum([one for one in range(v.dim()) if one != dim], keepdim=True)
+    return g / norm * (gradient - v * (along / (norm * norm))), along / norm
+
+
+class _Grid:
+    """Points of a linear interpolation: places of both neighbours in each dimension, and weights of the second one.
+
+    They are numbers of binary32 as in torch, and not in the arithmetic of a policy, whose formats may be too narrow for
+    places.
+    """
+
+    def __init__(self, x: Tensor, sizes: Sequence[int], outputs: Sequence[int], align: bool, scales: Any) -> None:
+        self.places, self.weights = [], []
+        given = zip(sizes, outputs, itertools.chain(scales, itertools.repeat(None)), strict=False)
+        for dim, (size, output, scale) in enumerate(given):
+            factor = np.float32(of_torch._compute_scale(size, output, align, scale))
+            points = np.arange(output, dtype=np.float32)
+            points = points * factor if align else (points + np.float32(0.5)) * factor - np.float32(0.5)
+            points = points.clip(0)
+            low = points.astype(np.int64)
+            shape = (output, *[1] * (len(sizes) - 1 - dim))
+            pair = (low, (low + 1).clip(max=size - 1))
+            self.places.append([torch.tensor(one.tolist(), device=x.device).reshape(shape) for one in pair])
+            weights = (points - low).clip(0, 1)
+            self.weights.append(torch.tensor(weights.tolist(), dtype=x.dtype, device=x.device).reshape(shape))
+
+    @property
+    def corners(self) -> Iterator[list[Any]]:
+        """Indices of the neighbours of each point."""
+        return ([None, None, *places] for places in itertools.product(*self.places))
+
+
+def _interpolated(x: Tensor, outputs: Sequence[int], align: bool, scales: Sequence[float | None]) -> Tensor:
+    """Interpolate linearly between pixels, in the last dimension first."""
+    grid = _Grid(x, x.shape[2:], outputs, align, scales)
+    # Autograd sums the gradients of the corners before it adds those of other uses of x, as in one operation.
+    x = aten.alias(x)
+    found = [aten._unsafe_index(x, corner) for corner in grid.corners]
+    for weight in reversed(grid.weights):
+        found = [a + (b - a) * weight for a, b in zip(found[::2], found[1::2], strict=True)]
+    return found[0].contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
+
+
+def _interpolated_backward(
+    gradient: Tensor, outputs: Sequence[int], sizes: Sequence[int], align: bool, *scales: float | None
+) -> Tensor:
+    """Compute the gradient of pixels with the operations, and in the order, of autograd."""
+    grid, found = _Grid(gradient, sizes[2:], outputs, align, scales), [gradient]
+    for weight in grid.weights:
+        pairs = ((one, one * weight) for one in found)
+        found = [part for one, second in pairs for part in (one + -second, second)]
+    zeros = gradient.new_zeros(sizes)
+    parts = [aten._unsafe_index_put(zeros, corner, one, True) for corner, one in zip(grid.corners, found, strict=True)]
+    return functools.reduce(torch.add, reversed(parts))
+
+
+def in_graphs() -> contextlib.AbstractContextManager[Any]:
+    """Let torch.compile take the interpolation of this module, which it splits before autograd."""
+    return mock.patch.object(of_torch, "_upsample_linear", _interpolated)
+
+
+_OWN = {
+    aten.addcmul.default: lambda x, y, z, *, value=1: _fma(y * z, value, x),
+    aten.addcdiv.default: lambda x, y, z, *, value=1: _fma(y / z, value, x),
+    aten._weight_norm_interface_backward.default: _weight_norm_backward,
+    **{
+        one.default: lambda x, outputs, align, *scales: _interpolated(x, outputs, align, scales)
+        for one in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d)
+    },
+    **{
+        one.default: _interpolated_backward
+        for one in (
+            aten.upsample_linear1d_backward,
+            aten.upsample_bilinear2d_backward,
+            aten.upsample_trilinear3d_backward,
+        )
+    },
+}
