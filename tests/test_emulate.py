@@ -460,6 +460,19 @@ def test_contexts_of_threads_are_separate():
     assert (torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()) == (fast, onednn)
 
 
+def test_products_without_a_policy_count_against_the_share():
+    layers = nn.ModuleList([nn.Linear(4, 3), nn.Conv2d(2, 3, 3, groups=1)])
+    with golden.emulate({"1": "bf16*bf16+fp32.rn"}) as run:
+        layers[0](torch.ones(2, 4)).sum().backward()
+        layers[1](torch.ones(1, 2, 5, 5)).sum().backward()
+    macs = Counter()
+    for row in run.report().rows:
+        macs[row.operation, row.arithmetic == "fp32"] += row.macs
+    assert macs["addmm", True] == macs["mm", True] == 2 * 4 * 3
+    assert sum(macs.values()) == 2 * 2 * 4 * 3 + 2 * 9 * 3 * 2 * 9
+    assert run.report().share < 1
+
+
 def test_product_with_a_parameter_on_the_left_is_contiguous():
     weight = nn.Parameter(torch.randn(3, 4))
     with golden.emulate(BF16, strict=True):

@@ -20,6 +20,7 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
 from halfulp.golden.nn.swap import Rules
 
+from . import products
 from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
 from .compositions import compositions
@@ -312,7 +313,10 @@ class Dispatch(TorchDispatchMode):
         found = func(*args, **kwargs)
         result = next((one for one in tree_leaves(found) if is_real(one)), None)
         if result is not None:
-            self.owner.record(where, {"elements": result.numel()}, result, time.perf_counter() - started)
+            macs = products.macs(base, args, result)
+            kind = {"kind": PRODUCT} if macs else {}
+            counts = {"macs": macs, "elements": result.numel()}
+            self.owner.record(where | kind, counts, result, time.perf_counter() - started)
         return found
 
     def _layer(self, func: Any, base: str, args: Any, kwargs: Any) -> Any:

@@ -31,17 +31,6 @@ KEYS = "halfulp_keys"
 """Argument of operations: keys of random words of the run, which the backward pass takes from the forward pass."""
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "convolution", "_convolution"})
-_MATRICES = {
-    "mm": (0, 1),
-    "bmm": (0, 1),
-    "mv": (0, 1),
-    "dot": (0, 1),
-    "vdot": (0, 1),
-    "addmm": (1, 2),
-    "baddbmm": (1, 2),
-}
-"""Products of two matrices, with the places of these among the arguments."""
-
 _SHAPES = frozenset({"view", "_unsafe_view", "t", "transpose", "permute", "expand", "unsqueeze", "squeeze", "alias"})
 """Operations whose results have all elements of their operand."""
 
@@ -183,7 +172,7 @@ class Analysis:
         """Find the roles of the operands of a product, as `Site.roles` does, and if both are activations."""
         if not _is_matrix_product(node):
             return None, False
-        a, b = (node.args[place] for place in _MATRICES[name_of(node.target)[0]])
+        a, b = (node.args[place] for place in products.MATRICES[name_of(node.target)[0]])
         weights = [self._is_weight(one) for one in (a, b)]
         if not backward:
             return ("forward", ("x", "w"), weights[0] and not weights[1]), not any(weights)
@@ -191,7 +180,7 @@ class Analysis:
         product = next(filter(_is_matrix_product, forward), None)
         factors: list[Any] = []
         if product is not None:
-            factors = [_root(product.args[place]) for place in _MATRICES[name_of(product.target)[0]]]
+            factors = [_root(product.args[place]) for place in products.MATRICES[name_of(product.target)[0]]]
         turns = [factors.index(root) if (root := _root(one)) in factors else None for one in (a, b)]
         swapped = behind[1] if behind[0] != behind[1] else turns[0] is not None and turns[1] is None
         other = 0 if swapped else 1
@@ -281,7 +270,7 @@ def _is_handled(node: Node) -> bool:
 
 
 def _is_matrix_product(node: Node) -> bool:
-    return isinstance(node.target, OpOverload) and name_of(node.target)[0] in _MATRICES
+    return isinstance(node.target, OpOverload) and name_of(node.target)[0] in products.MATRICES
 
 
 def _is_view(node: Node) -> bool:

@@ -26,6 +26,17 @@ from .arithmetic import compute, operand
 UFXP1_0 = Fixed(1, 0, signed=False)
 """Format of the factor 1 of fixed-point numbers."""
 
+MATRICES = {
+    "mm": (0, 1),
+    "bmm": (0, 1),
+    "mv": (0, 1),
+    "dot": (0, 1),
+    "vdot": (0, 1),
+    "addmm": (1, 2),
+    "baddbmm": (1, 2),
+}
+"""Products of two matrices, with the places of these among the arguments."""
+
 
 def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str], start: Tensor | None = None) -> Tensor:
     """Multiply matrices of real values in the roles of `Call.operand`; sums begin from ``start``."""
@@ -104,6 +115,18 @@ class Geometry:
     def _turned(self, w: Tensor, rows: int) -> Tensor:
         by_group = w.reshape(self.groups, rows // self.groups, *w.shape[1:])
         return turned_kernels(by_group).flatten(0, 1)
+
+
+def macs(operation: str, args: Sequence[Any], result: Tensor) -> int:
+    """Return the number of multiply-accumulates of an operation; 0 unless it is a product."""
+    if operation in MATRICES:
+        return result.numel() * int(args[MATRICES[operation][0]].shape[-1])
+    if operation in ("convolution", "_convolution"):
+        return Geometry.of(args[1], args[3:9]).macs(args[0], args[1], result)
+    if operation == "convolution_backward":
+        gradient, x, w, _, *geometry, needs = args
+        return Geometry.of(w, geometry).macs(x, w, gradient) * sum(needs[:2])
+    return 0
 
 
 def convolution(x: Tensor, w: Tensor, bias: Tensor | None, use: Use, amax: Tensor | None, geometry: Geometry) -> Tensor:
