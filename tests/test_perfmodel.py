@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -50,13 +51,15 @@ def test_trace_does_not_change_model():
 
 def test_trace_counts_attention_products():
     found = Counter(trace(NanoGpt(65), torch.zeros(32, 64, dtype=torch.long)))
-    # Scores and weighted sums: 32 examples, 4 heads, 3 layers; the backward pass has two gradients of each.
-    assert found[Gemm(64, 16, 64)] == found[Gemm(64, 64, 16)] == 32 * 4 * 3
-    assert sum(count for gemm, count in found.items() if gemm.phase == "forward") == 3 * (4 + 2 * 32 * 4) + 1
+    # Scores and weighted sums: batches of 32 examples and 4 heads in 3 layers; the backward pass has two gradients.
+    heads = {"phase": "forward", "batch": 32 * 4}
+    assert found[Gemm(64, 16, 64, **heads)] == found[Gemm(64, 64, 16, **heads)] == 3
+    forward = {gemm: count for gemm, count in found.items() if gemm.phase == "forward"}
+    assert sum(count * gemm.batch for gemm, count in forward.items()) == 3 * (4 + 2 * 32 * 4) + 1
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "forward", "gradients"),
+    ("layer", "shape", "forward", "groups"),
     [
         (nn.Conv2d(4, 6, (3, 2), stride=2, padding=1, dilation=2), (5, 4, 9, 8), (5 * 4 * 4, 24, 6), 1),
         (nn.Conv2d(4, 6, 3, groups=2), (5, 4, 6, 6), (5 * 16, 18, 3), 2),
@@ -65,16 +68,16 @@ def test_trace_counts_attention_products():
         (nn.Linear(9, 4), (5, 3, 9), (15, 9, 4), 1),
     ],
 )
-def test_trace_counts_macs_of_layers(layer, shape, forward, gradients):
+def test_trace_counts_macs_of_layers(layer, shape, forward, groups):
     """Forward products have the defined number of multiply-accumulates, and each gradient has the same number."""
     x = torch.zeros(shape)
     found = trace(nn.Sequential(layer), x)
     n, k, m = forward
-    assert [(g.n, g.k, g.m) for g in found if g.phase == "forward"] == [forward] * gradients
-    assert [(g.n, g.k, g.m) for g in found if g.phase == "backward"] in ([(k, n, m)] * gradients, [(m, n, k)])
+    assert [(g.n, g.k, g.m, g.batch) for g in found if g.phase == "forward"] == [(*forward, groups)]
+    assert [(g.n, g.k, g.m, g.batch) for g in found if g.phase == "backward"] in ([(k, n, m, groups)], [(m, n, k, 1)])
     # The second layer also needs the gradient of its input.
     found = trace(nn.Sequential(Scale(), layer), x)
-    assert sum(g.macs for g in found if g.phase == "backward") == 2 * gradients * math.prod(forward)
+    assert sum(g.macs for g in found if g.phase == "backward") == 2 * groups * math.prod(forward)
 
 
 class Scale(nn.Module):
@@ -234,11 +237,27 @@ def test_exact_model_shares_rows_in_whole_tiles():
         Exact(core, 0, 200.0)
 
 
+@pytest.mark.parametrize("model", [Published(8, 8, 10, 200.0), Exact(CORES["chain"], 10, 200.0)])
+def test_models_deal_products_of_a_batch_to_cores(model):
+    one, batch = Gemm(64, 64, 64), Gemm(64, 64, 64, batch=24)
+    whole = model.run(one, 1).seconds
+    # Ten products at once take three turns; five at once, each on two cores, take five.
+    expected = min(
+        -(-24 // at_once) * best(replace(model, cores=10 // at_once), one).seconds for at_once in range(1, 11)
+    )
+    assert best(model, batch).seconds == pytest.approx(expected)
+    assert best(model, batch).seconds <= 3 * whole
+    assert best(model, batch).seconds < 24 * best(model, one).seconds
+    assert best(model, batch).transfer == pytest.approx(24 * best(model, one).transfer)
+    assert best(model, replace(batch, batch=1)) == best(model, one)
+    assert batch.macs == 24 * one.macs
+
+
 def test_exact_model_tries_the_best_number_of_cores():
     model = Exact(CORES["chain"], 10, 100.0)
     for n in range(1, 80):
         gemm = Gemm(n, 9, 25)
-        (cores,) = model.counts(gemm)
+        (cores,) = model.counts(gemm, 10)
         every = {count: model.run(gemm, count).seconds for count in range(1, 11)}
         assert every[cores] == min(every.values())
         assert all(every[count] > every[cores] for count in range(1, cores))

@@ -29,6 +29,8 @@ from halfulp.sim.implementation import short
 from halfulp.tools.errors import ToolError
 from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE
+from halfulp.units.systolic import Chain
+from halfulp.units.verilog import emit
 
 VU9P, ECP5 = TARGETS["vu9p"], TARGETS["ecp5-85k"]
 
@@ -250,6 +252,24 @@ def test_tied_input_costs_nothing(build):
     (tied,) = measure_modules([Module(gate, "gate", {"b": 0})], VU9P)
     assert (free.lut, free.ff) == (2, 1)
     assert tied.lut == 0
+
+
+def test_module_of_array_keeps_modules_with_several_instances():
+    made = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=1)
+    assert (emit(made).count(" #(."), emit(made).count(" #(parameter ")) == (3, 2)
+    module = Module.of_array(made)
+    assert [name.rpartition(".")[2].partition("_")[0] for name in module.keep] == ["element"]
+    # Modules have default values of their parameters.
+    assert (module.verilog.count(" #(."), module.verilog.count(" #(parameter ")) == (0, 2)
+
+
+@pytest.mark.slow
+def test_array_has_as_many_tables_by_modules_as_flat(build):
+    """The sum over all instances of the modules of an array of 4 x 4 is within three percent."""
+    made = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=4, m=4)
+    flat, modules = measure_modules([Module.of(made), Module.of_array(made)], VU9P)
+    assert modules.lut == pytest.approx(flat.lut, rel=0.03)
+    assert (modules.memory, modules.carry) == (flat.memory, flat.carry)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Any
 
 from halfulp.boards.board import KINDS, Resources
 from halfulp.boards.targets import TARGETS, Target
-from halfulp.fpga.synth.measure import Module, measure_modules
+from halfulp.fpga.synth.measure import Cost, Module, measure_modules
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -65,6 +65,11 @@ def recorded(names: Sequence[str], target: Target) -> list[Resources] | None:
     return [_resources({kind: rows[name][kind.upper()] for kind in KINDS}, rows[name]["memory"]) for name in names]
 
 
+def resources(cost: Cost) -> Resources:
+    """Return the resources of a synthesised component, with memories counted as lookup tables."""
+    return _resources({kind: getattr(cost, kind) for kind in KINDS}, cost.memory)
+
+
 def _resources(counts: dict[str, int], memory: int) -> Resources:
     """Convert counts to resources, with memories counted as lookup tables."""
     return Resources(**counts | {"lut": counts["lut"] + MEMORY_LUTS * memory})
@@ -82,5 +87,4 @@ def cost_model(
         return CostModel(dict(zip(SMALL, known, strict=True)), "the records of this version")
     progress.total("synthesis", len(SMALL))
     costs = measure_modules(map(Module.of, components), target, progress, pool)
-    found = [_resources({kind: getattr(cost, kind) for kind in KINDS}, cost.memory) for cost in costs]
-    return CostModel(dict(zip(SMALL, found, strict=True)), f"Yosys {version('pyosys')}")
+    return CostModel(dict(zip(SMALL, map(resources, costs), strict=True)), f"Yosys {version('pyosys')}")

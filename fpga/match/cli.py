@@ -111,6 +111,7 @@ def match(
 @click.option("--pipeline", default=0, metavar="N", type=int, help="number of register stages; default: 0")
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
 @target_option(help="device of the flow of the bare array; default: vu9p")
+@click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
 def tile(
     mac: MacSpec,
@@ -123,6 +124,7 @@ def tile(
     pipeline: int,
     clock: float | None,
     target: Target,
+    measure: bool,
     output: str,
 ) -> None:
     """Write systolic arrays as kernels for a board.
@@ -133,19 +135,19 @@ def tile(
     """
     folder = new_folder(output)
     from halfulp.fpga.kernel.arrays import with_source
-    from halfulp.fpga.vendor.tile import Design
+    from halfulp.fpga.vendor.tile import ESTIMATE_ERROR, Design
     from halfulp.fpga.vendor.vivado import check
 
     with requests():
         design = Design(board, with_source(mac), n, m, cores, depth, rows, pipeline, clock, target)
         check(target, design.clock)
         with Bar("tile") as bar:
-            cells = design.cells(bar)
-        design.check(cells)
+            cells = design.measured(bar) if measure else design.cells(bar)
+        design.check(cells, error=0.0 if measure else ESTIMATE_ERROR)
     write_folder(folder, design.files())
-    whole = cells.share(board.target, cores)
+    whole, size = cells.share(board.target, cores), f"{'' if measure else 'about '}{cores * cells.lut:,}"
     click.echo(
-        f"{cores} x {n} x {m} multiply-accumulates of {design.mac.formula} for {board.title}: about "
-        f"{cores * cells.lut:,} LUT, {whole['LUT']:.1f} %, at a requested clock of {design.clock:g} MHz"
+        f"{cores} x {n} x {m} multiply-accumulates of {design.mac.formula} for {board.title}: "
+        f"{size} LUT, {whole['LUT']:.1f} %, at a requested clock of {design.clock:g} MHz"
         + ("" if board.platform else f"; {board.name} has no XRT platform, so tile/ has only the flow of the array")
     )

@@ -1,12 +1,13 @@
 """Performance models of matrix products on arrays: the published one, and that of this library's kernel.
 
-Both choose the faster of a product and its transpose, and the fastest number of cores.
+Both choose the faster of a product and its transpose, and the fastest number of cores. The products of a batch run one
+after the other on all cores, or several at once, each on a part of the cores.
 """
 
 import functools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from halfulp.boards.board import PORT_BITS
@@ -17,12 +18,12 @@ from .products import Gemm
 
 @dataclass(frozen=True)
 class Run:
-    """Execution of a product on some cores.
+    """Execution of a batch of products on some cores.
 
     Attributes
     ----------
     gemm : Gemm
-        The computed product, transposed if that is faster.
+        The computed products, transposed if that is faster.
     cores : int
         Number of cores in use.
     seconds : float
@@ -38,10 +39,20 @@ class Run:
 
 
 def best(model: "Published | Exact", gemm: Gemm) -> Run:
-    """Return the fastest run of a product; ties go to the fewest cores, then to the product itself."""
-    ways = dict.fromkeys((gemm, Gemm(gemm.m, gemm.k, gemm.n, gemm.phase)))
-    runs = [model.run(way, cores) for way in ways for cores in model.counts(way)]
+    """Return the fastest run of a batch of products; ties go to the fewest cores, then to the products themselves."""
+    ways = dict.fromkeys((gemm, replace(gemm, n=gemm.m, m=gemm.n)))
+    runs = [
+        _batch(model.run(way, cores), gemm.batch, at_once)
+        for way in ways
+        for at_once in range(1, min(gemm.batch, model.cores) + 1)
+        for cores in model.counts(way, model.cores // at_once)
+    ]
     return min(runs, key=lambda run: (run.seconds, run.cores))
+
+
+def _batch(one: Run, batch: int, at_once: int) -> Run:
+    """Return the run of a batch, ``at_once`` products at a time, from that of one product."""
+    return Run(one.gemm, one.cores * at_once, one.seconds * -(-batch // at_once), one.transfer * batch)
 
 
 @dataclass(frozen=True)
@@ -132,17 +143,17 @@ class Published(Arrays):
         """Elements per word of the memory port."""
         return PORT_BITS // self.bits
 
-    def counts(self, gemm: Gemm) -> Iterable[int]:
-        """Return the numbers of cores to try for a product: all, because more cores need more padding."""
-        return range(1, self.cores + 1)
+    def counts(self, gemm: Gemm, cores: int) -> Iterable[int]:
+        """Return the numbers of at most ``cores`` to try for a product: all, because more cores need more padding."""
+        return range(1, cores + 1)
 
     def padded(self, gemm: Gemm, cores: int) -> Gemm:
         """Return the product with padded sizes."""
         n, k, m = (up(size, self.pack) for size in (gemm.n, gemm.k, gemm.m))
-        return Gemm(up(n, self.pack * cores), k, up(m, self.n * self.m), gemm.phase)
+        return replace(gemm, n=up(n, self.pack * cores), k=k, m=up(m, self.n * self.m))
 
     def run(self, gemm: Gemm, cores: int) -> Run:
-        """Return the run of a product on ``cores`` cores, not transposed."""
+        """Return the run of one product of a batch on ``cores`` cores, not transposed."""
         padded = self.padded(gemm, cores)
         n, k, m = padded.n, padded.k, padded.m
         operations = n * m * (2 * k - 1)
@@ -195,17 +206,17 @@ class Exact:
         tile = self.core.tiling.height
         return min(up(rows, tile * cores) // cores, rows)
 
-    def counts(self, gemm: Gemm) -> Iterable[int]:
-        """Return the number of cores to try for a product: the smallest that keeps the rows per core minimal.
+    def counts(self, gemm: Gemm, cores: int) -> Iterable[int]:
+        """Return the number of at most ``cores`` to try for a product: the smallest with the fewest rows per core.
 
         Fewer rows per core never take longer.
         """
         tiles = -(-gemm.n // self.core.tiling.height)
-        most = -(-tiles // min(self.cores, tiles))
+        most = -(-tiles // min(cores, tiles))
         return (-(-tiles // most),)
 
     def run(self, gemm: Gemm, cores: int) -> Run:
-        """Return the run of a product on ``cores`` cores, not transposed."""
+        """Return the run of one product of a batch on ``cores`` cores, not transposed."""
         cycles = cycles_of(self.core, self.share(gemm.n, cores), gemm.k, gemm.m)
         n, k, m = gemm.n, gemm.k, gemm.m
         moved = sum(size * bits for size, bits in zip((n * k, k * m, n * m), self.bits, strict=True)) / 8

@@ -26,17 +26,18 @@ Phase = Literal["forward", "backward"]
 
 @dataclass(frozen=True)
 class Gemm:
-    """Matrix product (n x k) times (k x m), of the forward or the backward pass."""
+    """Matrix products (n x k) times (k x m), of the forward or the backward pass; a ``batch`` of independent ones."""
 
     n: int
     k: int
     m: int
     phase: Phase = "forward"
+    batch: int = 1
 
     @property
     def macs(self) -> int:
-        """Number of multiply-accumulates."""
-        return self.n * self.k * self.m
+        """Number of multiply-accumulates of all products."""
+        return self.n * self.k * self.m * self.batch
 
 
 def trace(model: nn.Module, *inputs: Any, training: bool = True, **named: Any) -> list[Gemm]:
@@ -157,17 +158,19 @@ class _Recorder(TorchDispatchMode):
     ) -> Any:
         count = PRODUCTS.get(func.overloadpacket)
         if count is not None:
-            self.gemms += [Gemm(*shape, self.phase) for shape in count(*args, **(kwargs or {}))]
+            shapes = count(*args, **(kwargs or {}))
+            self.gemms += [Gemm(n, k, m, self.phase, batch) for n, k, m, batch in shapes if batch]
         return func(*args, **(kwargs or {}))
 
 
-Shapes = Iterator[tuple[int, int, int]]
+Shapes = Iterator[tuple[int, int, int, int]]
+"""Sizes n, k and m of batches of products, and their number in the batch."""
 
 
 def _product(a: Tensor, b: Tensor, **_: Any) -> Shapes:
     """Yield the shapes of the products of matrices, of a matrix and a vector, or of batches of matrices."""
     *batch, n, k = a.shape
-    yield from itertools.repeat((n, k, b.shape[-1] if b.dim() > 1 else 1), math.prod(batch))
+    yield n, k, b.shape[-1] if b.dim() > 1 else 1, math.prod(batch)
 
 
 def _after_sum(count: Callable[..., Shapes]) -> Callable[..., Shapes]:
@@ -180,8 +183,7 @@ def _convolution(
 ) -> Shapes:
     places = x.shape[2:] if transposed else _places(x, weight, stride, pad, dilation)
     n, k, m = _patches(x, weight, places, groups)
-    for _group in range(groups):
-        yield (n, m, k) if transposed else (n, k, m)
+    yield (n, m, k, groups) if transposed else (n, k, m, groups)
 
 
 def _convolution_backward(
@@ -199,11 +201,10 @@ def _convolution_backward(
 ) -> Shapes:
     places = x.shape[2:] if transposed else gradient.shape[2:]
     n, k, m = _patches(x, weight, places, groups)
-    for _group in range(groups):
-        if wanted[0]:
-            yield (n, k, m) if transposed else (n, m, k)
-        if wanted[1]:
-            yield (m, n, k) if transposed else (k, n, m)
+    if wanted[0]:
+        yield (n, k, m, groups) if transposed else (n, m, k, groups)
+    if wanted[1]:
+        yield (m, n, k, groups) if transposed else (k, n, m, groups)
 
 
 def _patches(x: Tensor, weight: Tensor, places: Sequence[int], groups: int) -> tuple[int, int, int]:

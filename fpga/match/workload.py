@@ -47,7 +47,8 @@ class Workload:
     @property
     def size(self) -> str:
         """Number of products and multiply-accumulates, as text."""
-        return f"{len(self.gemms):,} products, {sum(gemm.macs for gemm in self.gemms) / 1e9:.3g} * 10^9 MACs"
+        products = sum(gemm.batch for gemm in self.gemms)
+        return f"{products:,} products, {sum(gemm.macs for gemm in self.gemms) / 1e9:.3g} * 10^9 MACs"
 
     @property
     def text(self) -> str:

@@ -23,14 +23,19 @@ MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
 """Published multiply-accumulate; its random source was not published."""
 
 
+WHOLE = 16
+"""Multiply-accumulates of the largest array that is synthesised as one module; a larger one takes minutes."""
+
+
 def study(largest: int, progress: Progress = silent, pool: JobPool = LOCAL) -> dict[Built, Cost]:
     """Measure arrays of the published sizes, up to ``largest`` elements; ValueError if no size is left."""
     sizes = [row for row in TABLE_III if row.n <= largest]
     if not sizes:
         raise ValueError(f"no published array has {largest} elements or fewer; the smallest has 1")
     progress.total("synthesis", len(sizes))
-    arrays = [array(MacSpec.parse(MAC), row.n, row.m) for row in sizes]
-    return dict(zip(sizes, measure_modules(map(Module.of, arrays), TARGET, progress, pool), strict=True))
+    arrays = (array(MacSpec.parse(MAC), row.n, row.m) for row in sizes)
+    modules = (Module.of_array(one) if one.n * one.m > WHOLE else Module.of(one) for one in arrays)
+    return dict(zip(sizes, measure_modules(modules, TARGET, progress, pool), strict=True))
 
 
 def table(found: dict[Built, Cost], kernels: CostModel) -> Table:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -130,18 +131,31 @@ class Module:
         Constant inputs of one bit.
     dsp : bool
         Multipliers may become DSP blocks.
+    keep : tuple of str
+        Modules with several instances that are synthesised once; see `halfulp.fpga.synth.yosys.Job`.
     """
 
     verilog: str
     top: str
     tied: Mapping[str, int] = field(default_factory=dict)
     dsp: bool = False
+    keep: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, component: Any, name: str | None = None, tied: Mapping[str, int] | None = None) -> "Module":
         """Emit the Verilog of a component; ``name`` is by default that of the component."""
         top = component.name if name is None else name
         return cls(verilog(component, top), top, tied or {})
+
+    @classmethod
+    def of_array(cls, component: Any) -> "Module":
+        """Emit the Verilog of a component whose modules with several instances are synthesised once.
+
+        All instances of a module have the default values of its parameters: seeds and positions, which change no cost.
+        """
+        text = re.sub(r"^(  \\\S+)  #\(.*\) ", r"\1  ", verilog(component, component.name), flags=re.M)
+        instances = Counter(re.findall(r"^  (\\\S+)  \S+ +\($", text, re.M))
+        return cls(text, component.name, keep=tuple(module for module, count in instances.items() if count > 1))
 
     @property
     def ties(self) -> list[str]:
@@ -184,7 +198,8 @@ class Program:
 
     def text(self, module: Module) -> str:
         """Return the content of ``job.json`` for a module."""
-        return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp)})
+        keep = {"keep": module.keep} if module.keep else {}
+        return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp), **keep})
 
     def entry(self, module: Module) -> Entry:
         """Return the cache entry of a result; its key has the Verilog, the job, our code and the tools."""
@@ -298,7 +313,7 @@ def results(
 def _result(folder: Path) -> dict[str, Any]:
     """Read cell counts by type and the longest path, which Yosys reports as -1 without cells."""
     statistics = json.loads((folder / "cells.json").read_text())
-    found = re.search(r"\(length=(-?\d+)\)", (folder / "path.txt").read_text())
-    if found is None:
+    lengths = re.findall(r"\(length=(-?\d+)\)", (folder / "path.txt").read_text())
+    if not lengths:
         raise ToolError("the output of Yosys lacks the length of the longest path")
-    return {"cells": statistics["design"]["num_cells_by_type"], "path": max(int(found[1]), 0)}
+    return {"cells": statistics["design"]["num_cells_by_type"], "path": max(0, *map(int, lengths))}

@@ -5,7 +5,7 @@ The program reads ``design.v`` and ``job.json`` (fields of a `Job`) in the worki
 """
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from pyosys import libyosys
@@ -29,6 +29,9 @@ class Job:
         Constant inputs, written ``PORT=VALUE``.
     netlist : bool
         Write the netlist, for place and route.
+    keep : list of str
+        Modules that are synthesised once and counted for each instance; all others become a part of the module that
+        contains them. The longest path is that of one module.
     """
 
     top: str
@@ -37,6 +40,7 @@ class Job:
     ff: str
     ties: list[str]
     netlist: bool = False
+    keep: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         """Synthesise ``design.v``; on an error Yosys prints it and exits."""
@@ -46,6 +50,8 @@ class Job:
             libyosys.run_pass(command, design)
 
         run("read_verilog design.v")
+        for module in self.keep:
+            run(f"setattr -mod -set keep_hierarchy 1 {module}")
         if self.ties:
             run("proc")
             run(f"cd {self.top}")
@@ -72,7 +78,7 @@ class Job:
 def main() -> None:
     """Run the job of the working folder."""
     given = json.loads(Path("job.json").read_text())
-    Job(**{field.name: given[field.name] for field in fields(Job) if field.name in given}).run()
+    Job(**{one.name: given[one.name] for one in fields(Job) if one.name in given}).run()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """Files of a design: kernels for a board, inputs of the vendor tools, and a host program."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from halfulp.boards.board import BUFG_MHZ, Board, Resources
 from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel
+from halfulp.fpga.kernel.cost_model import resources
+from halfulp.fpga.synth.measure import Module, measure_modules
 from halfulp.hdl.specs import MacSpec
 from halfulp.sim.build import verilog
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -15,6 +18,9 @@ from .xrt import KERNEL_XML, LINK, PACKAGE, check_ports, kernel_xml, link_cfg, m
 
 BARE = "tile"
 """Folder of the flow of the array without ports."""
+
+ESTIMATE_ERROR = 0.03
+"""Fraction by which estimates of large kernels are too high: 2.7 % for 64 x 32."""
 
 CLOCK = 300
 """Default clock in MHz on a board without one."""
@@ -89,8 +95,21 @@ class Design:
         costs = cores_cost_model(self.mac, self.board.target, progress, pool, **shape)
         return costs.cells(self.n, self.m)
 
-    def check(self, cells: Resources) -> None:
-        """Check that cores of ``cells`` resources each fit their die and the device; ValueError if they do not."""
+    def kernel(self) -> Any:
+        """Build the kernel around the array of a core."""
+        return kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL, rows=self.rows)
+
+    def measured(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
+        """Measure the resources of a core by synthesis of each distinct module."""
+        progress.total("synthesis", 1)
+        (cost,) = measure_modules([Module.of_array(self.kernel())], self.board.target, progress, pool)
+        return resources(cost)
+
+    def check(self, cells: Resources, error: float = 0.0) -> None:
+        """Check that cores of ``cells`` resources each fit their die and the device; ValueError if they do not.
+
+        ``error`` is the fraction by which an estimate of a large core may be too high.
+        """
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
         size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.formula}"
@@ -101,7 +120,7 @@ class Design:
                 + (f"; {fit} fit" if fit else "; not even one fits")
             )
         largest = max(self.board.slrs, key=lambda slr: slr.lut)
-        if cells.lut > largest.lut:
+        if cells.lut > largest.lut * (1 + error):
             raise ValueError(
                 f"a core of {size} takes {cells.lut:,} LUT, and a die of {self.board.name} has {largest.lut:,}"
             )
@@ -113,9 +132,8 @@ class Design:
         bare = {f"{BARE}/{name}": text for name, text in texts.items()}
         if board.platform is None:
             return bare
-        module = kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL, rows=self.rows)
         return {
-            source: verilog(module, KERNEL),
+            source: verilog(self.kernel(), KERNEL),
             KERNEL_XML: kernel_xml(KERNEL),
             PACKAGE: package_tcl(KERNEL, source, board.target.part),
             LINK: link_cfg(KERNEL, board, self.cores, self.clock),
