@@ -160,10 +160,38 @@ def test_card_product_matches_golden_over_cores(tile, card):
 
 
 def test_tiling_shares_rows_between_cores():
-    assert STOCHASTIC.shares(1) == [slice(0, 1)]
-    assert STOCHASTIC.shares(7) == [slice(0, 4), slice(4, 7)]
-    assert STOCHASTIC.shares(12) == [slice(0, 4), slice(4, 8), slice(8, 12)]
-    assert STOCHASTIC.shares(13) == [slice(0, 6), slice(6, 12), slice(12, 13)]
+    assert STOCHASTIC.shares(1, 3) == [slice(0, 1)]
+    assert STOCHASTIC.shares(7, 3) == [slice(0, 4), slice(4, 7)]
+    assert STOCHASTIC.shares(12, 3) == [slice(0, 4), slice(4, 8), slice(8, 12)]
+    assert STOCHASTIC.shares(13, 3) == [slice(0, 6), slice(6, 12), slice(12, 13)]
+
+
+def test_card_batch_matches_golden_with_products_at_once(card):
+    """Seven products of two rows of tiles run three at once; sources continue from product to product."""
+    found = card(STOCHASTIC)
+    pairs = [operands(STOCHASTIC, 4, 5, 11, seed=seed) for seed in range(7)]
+    a, b = (torch.stack(codes) for codes in zip(*pairs, strict=True))
+    for go_on in (False, True):
+        want = found.expected(a, b, go_on=go_on)
+        assert torch.equal(found.product(a, b, go_on=go_on), want)
+    runs = sys.modules["pyxrt"].runs
+    assert [run[0][-2] for run in runs[:7]] == list("1231231")
+    assert [run[4] for run in runs[:7]] == [0, 0, 0, 1, 1, 1, 1]
+    # The first product of each core is that of a core of its own.
+    assert torch.equal(found.expected(a, b)[1], golden.gemm(*pairs[1], STOCHASTIC.spec, tiling=STOCHASTIC.tiling))
+    assert found.product(a.reshape(7, 1, 4, 5), b.reshape(7, 1, 5, 11)).shape == (7, 1, 4, 11)
+    with pytest.raises(ValueError, match="different batches"):
+        found.product(a, b[0])
+
+
+def test_tile_deals_products_where_cores_would_idle():
+    # Products of one row of tiles run on a core each; six rows of tiles keep all three cores busy.
+    rows = slice(0, 2)
+    assert STOCHASTIC.turns(5, 2) == [[(0, 0, rows), (1, 1, rows), (2, 2, rows)], [(0, 3, rows), (1, 4, rows)]]
+    assert [len(turn) for turn in STOCHASTIC.turns(2, 12)] == [3, 3]
+    wide = Tile("gemm", 4, STOCHASTIC.mac, Tiling(2, 3, 4))
+    halves = [slice(0, 2), slice(2, 4)]
+    assert wide.turns(2, 4) == [[(0, 0, halves[0]), (1, 0, halves[1]), (2, 1, halves[0]), (3, 1, halves[1])]]
 
 
 def test_matrices_in_memory_are_aligned_to_beats():

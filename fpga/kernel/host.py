@@ -50,11 +50,41 @@ class Tile:
         """Parsed description of the multiply-accumulates."""
         return MacSpec.parse(self.mac)
 
-    def shares(self, rows: int) -> list[slice]:
-        """Divide the rows of a product among the cores, in whole tiles except for the last core in use."""
+    def shares(self, rows: int, cores: int) -> list[slice]:
+        """Divide the rows of a product among cores, in whole tiles except for the last core in use."""
         tiles = -(-rows // self.tiling.height)
-        share = -(-tiles // self.cores) * self.tiling.height
+        share = -(-tiles // cores) * self.tiling.height
         return [slice(first, min(first + share, rows)) for first in range(0, rows, share)]
+
+    def turns(self, batch: int, rows: int) -> list[list[tuple[int, int, slice]]]:
+        """Divide a batch of products among the cores.
+
+        Several products run at once, each on a part of the cores, if that takes fewer rows of tiles in sequence.
+
+        Parameters
+        ----------
+        batch : int
+            Number of products.
+        rows : int
+            Rows of each product.
+
+        Returns
+        -------
+        list of list of (int, int, slice)
+            For each turn: cores, each with the number of a product and its rows.
+        """
+        tiles = -(-rows // self.tiling.height)
+        at_once = min(
+            range(1, min(batch, self.cores) + 1),
+            key=lambda count: -(-batch // count) * -(-tiles // (self.cores // count)),
+        )
+        group = self.cores // at_once
+        shares = list(enumerate(self.shares(rows, group)))
+        return [
+            [(number % at_once * group + core, number, part) for number in numbers for core, part in shares]
+            for first in range(0, batch, at_once)
+            for numbers in [range(first, min(first + at_once, batch))]
+        ]
 
 
 def stride_of(columns: int, width: int) -> int:
@@ -109,28 +139,34 @@ class Card:
         self._steps = [0] * tile.cores
 
     def product(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
-        """Multiply matrices of codes of shapes (n, k) and (k, m), sizes 1 or more; the cores share the rows.
+        """Multiply matrices of codes of shapes (..., n, k) and (..., k, m), sizes 1 or more.
 
-        ``go_on`` continues the random words of the previous product; otherwise the sources start from their seeds.
+        The cores share the rows of a product and the products of a batch; see `Tile.turns`. ``go_on`` continues the
+        random words of the previous product; otherwise the sources start from their seeds.
         """
-        shares = self.tile.shares(a.shape[0])
-        runs = [self._start(core, a[rows], b, go_on) for core, rows in enumerate(shares)]
-        for core, rows in enumerate(shares):
-            before = self._steps[core] if go_on else 0
-            self._steps[core] = before + self.tile.tiling.steps(rows.stop - rows.start, a.shape[1], b.shape[1])
-        return torch.cat([self._finished(*run) for run in runs])
+        x, y, result = _flat(a, b)
+        begun = set(range(self.tile.cores)) if go_on else set()
+        for turn in self.tile.turns(*x.shape[:2]):
+            runs = []
+            for core, number, rows in turn:
+                runs.append(self._start(core, x[number, rows], y[number], core in begun))
+                before = self._steps[core] if core in begun else 0
+                self._steps[core] = before + self.tile.tiling.steps(rows.stop - rows.start, *y.shape[1:])
+                begun.add(core)
+            for (_, number, rows), run in zip(turn, runs, strict=True):
+                result[number, rows] = self._finished(*run)
+        return result.reshape(*a.shape[:-1], b.shape[-1])
 
     def expected(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
         """Compute the expected result of the next `product` with the golden model."""
-        spec = self.tile.spec
-        parts = []
-        for core, rows in enumerate(self.tile.shares(a.shape[0])):
-            sources: dict[str, Any] = {}
-            if spec.words:
-                step = self._steps[core] if go_on else 0
-                sources = {"tiling": self.tile.tiling, "step": step}
-            parts.append(golden.gemm(a[rows], b, spec, **sources))
-        return torch.cat(parts)
+        x, y, result = _flat(a, b)
+        spec, tiling = self.tile.spec, self.tile.tiling
+        steps = list(self._steps) if go_on else [0] * self.tile.cores
+        for core, number, rows in (part for turn in self.tile.turns(*x.shape[:2]) for part in turn):
+            sources: dict[str, Any] = {"tiling": tiling, "step": steps[core]} if spec.words else {}
+            result[number, rows] = golden.gemm(x[number, rows], y[number], spec, **sources)
+            steps[core] += tiling.steps(rows.stop - rows.start, *y.shape[1:])
+        return result.reshape(*a.shape[:-1], b.shape[-1])
 
     def _start(self, core: int, a: Tensor, b: Tensor, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
         """Send the operands to the memory of a core and start it."""
@@ -158,6 +194,14 @@ class Card:
         size = shape[0] * stride_of(shape[1], width)
         buffer.sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE, size, 0)
         return from_memory(bytes(buffer.read(size, 0)), width, shape)
+
+
+def _flat(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return operands with one dimension for the batch, and an empty result; ValueError if the batches differ."""
+    if a.shape[:-2] != b.shape[:-2]:
+        raise ValueError(f"operands of shapes {tuple(a.shape)} and {tuple(b.shape)} have different batches")
+    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
+    return x, y, torch.empty(len(x), x.shape[1], y.shape[2], dtype=torch.int64)
 
 
 def run(tile: Tile) -> None:
