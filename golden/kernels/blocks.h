@@ -213,21 +213,25 @@ private:
     }
 };
 
-// Adds a vector of numbers of binary32 to others, as `Call` describes it: if 2(24 - drop) + 2 <= 24, both roundings to
-// nearest of a sum give the nearest number (Figueroa, SIGNUM Newsletter 30(3), 1995).
+// Adds a vector of numbers of binary32, whose NaN is 0x7FC00000, to rounded ones as `Call` describes it; the first vector
+// is the first total. If 2(24 - drop) + 2 <= 24, both roundings to nearest of a sum give the nearest number
+// (Figueroa, SIGNUM Newsletter 30(3), 1995).
 template <int COUNT>
-void add_rounded(float* to, const float* more, int drop) {
+inline void add_rounded(float* to, const float* more, int drop, bool first) {
     using F = Lanes<32>::F;
     using U = Lanes<32>::U;
     const u32 low = (u32(1) << drop) - 1;
     const auto rounded = [&](U word) { return (word + (low >> 1) + (word >> drop & 1)) & ~low; };
     F x{}, y{};
-    std::memcpy(&x, to, COUNT * sizeof(float));
     std::memcpy(&y, more, COUNT * sizeof(float));
-    const F total = (F)rounded((U)x) + (F)rounded((U)y);
-    const U invalid = (U)(x != x) | (U)(y != y) | (U)(total != total);
-    const U sum = (invalid & 0x7FC00000u) | (rounded((U)total) & ~invalid);
-    std::memcpy(to, &sum, COUNT * sizeof(float));
+    y = (F)rounded((U)y);
+    if (!first) {
+        std::memcpy(&x, to, COUNT * sizeof(float));
+        const F total = x + y;
+        const U invalid = (U)(total != total);
+        y = (F)((invalid & 0x7FC00000u) | (rounded((U)total) & ~invalid));
+    }
+    std::memcpy(to, &y, COUNT * sizeof(float));
 }
 
 template <class P>
@@ -386,8 +390,8 @@ private:
         for (int row = 0; row < rows; ++row)
             for (int vector = 0; vector < vectors; ++vector, totals += lanes) {
                 float reals[lanes];
-                P::write_reals(block.sum[row][vector], first ? totals : reals);
-                if (!first) add_rounded<lanes>(totals, reals, int(call.drop));
+                P::write_reals(block.sum[row][vector], call.k == part ? totals : reals);
+                if (call.k != part) add_rounded<lanes>(totals, reals, int(call.drop), first);
                 block.sum[row][vector] = V{};
             }
     }

@@ -362,10 +362,12 @@ struct FloatSteps : S {
     // Finite sums are numbers of the format times a power of two; binary32 holds these numbers.
     static void write_reals(V sums, float* to) {
         const U magnitude = (U)sums & W::magnitude;
-        bool finite = true;
-        for (int lane = 0; lane < L::count; ++lane) finite &= magnitude[lane] < W::infinity;
-        for (int lane = 0; lane < L::count; ++lane) to[lane] = float(sums[lane] * Scalar(power<-S::O_SCALE>()));
-        if (finite) return;
+        const V numbers = sums * Scalar(power<-S::O_SCALE>());
+        if constexpr (BITS == 32)
+            std::memcpy(to, &numbers, sizeof numbers);
+        else
+            for (int lane = 0; lane < L::count; ++lane) to[lane] = float(numbers[lane]);
+        if (!any_lane(magnitude >= W::infinity)) return;
         for (int lane = 0; lane < L::count; ++lane)
             if (magnitude[lane] >= W::infinity) to[lane] = float(scalar<S::o>(encode(sums[lane]), 0));
     }

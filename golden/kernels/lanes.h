@@ -76,6 +76,19 @@ inline V interleaved(V x, V y, int half, std::integer_sequence<int, PLACE...>) {
                 : __builtin_shufflevector(x, y, (PLACE % 2 * count + PLACE / 2)...);
 }
 
+// Returns true if a comparison holds in some lane.
+template <class Mask>
+inline bool any_lane(Mask holds) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+    return _mm512_movepi32_mask((__m512i)holds) != 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_epi8((__m256i)holds) != 0;
+#else
+    const VectorI64 words = (VectorI64)holds;
+    return (words[0] | words[1]) != 0;
+#endif
+}
+
 // Transposes a square of numbers by perfect shuffles (Stone, IEEE Transactions on Computers C-20(2), 1971).
 template <class V, int COUNT>
 inline void transpose(V (&square)[COUNT]) {
