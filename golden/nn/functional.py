@@ -231,7 +231,7 @@ class Operand:
     def _scaled(
         self, phase: str, part: str, formats: dict[Format, None], summed: tuple[int, ...]
     ) -> tuple[Tensor, Tensor | None]:
-        """Divide the values by their factors, which are returned too; start values by those of both operands."""
+        """Return divided values and their factor; start values are divided by the factors of both operands."""
         values, scale = self._pruned, self._cast.scale
         if part == "o":
             of_sums = self._call.factor(phase)

@@ -123,7 +123,7 @@ def _layers(table: Table) -> dict[str, dict[str, Any]]:
 
 
 def _changed(table: Table, change: Table) -> dict[str, Any]:
-    """Return a table with the keys of a change, and its layers with theirs."""
+    """Return a table with the changed keys, also in its layers."""
     before, own = _layers(table), _layers(change)
     layers = before | {pattern: before.get(pattern, {}) | one for pattern, one in own.items()}
     return expanded(table) | expanded(change) | {"layers": layers}

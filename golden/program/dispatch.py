@@ -188,13 +188,13 @@ class Dispatch(TorchDispatchMode):
         """Return the site of the running operation; ``draw`` returns a new key of random words."""
         raise NotImplementedError
 
-    def note(self, place: Place) -> None:
+    def note_place(self, place: Place) -> None:
         """Note the place of the running operation for its backward pass."""
 
-    def given(self, args: Any) -> None:
+    def note_operands(self, args: Any) -> None:
         """Note the arguments of an operation."""
 
-    def made(self, found: Any) -> None:
+    def note_result(self, found: Any) -> None:
         """Note the result of an operation."""
 
     def recurrent(self, name: str, given: Any) -> Any:
@@ -214,7 +214,7 @@ class Dispatch(TorchDispatchMode):
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         base, in_place = name_of(func)
-        self.given(args)
+        self.note_operands(args)
         if is_exact(func):
             return func(*args, **kwargs)
         if not any(map(is_real, args)) and not any(is_real(one) for one in tree_leaves((args, kwargs))):
@@ -228,7 +228,7 @@ class Dispatch(TorchDispatchMode):
             return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
         out = kwargs.pop("out", None)
         found = self._computed(func, base, in_place, args, kwargs)
-        self.made(found)
+        self.note_result(found)
         if found is NotImplemented:
             if out is not None:
                 kwargs["out"] = out
@@ -248,7 +248,7 @@ class Dispatch(TorchDispatchMode):
         """Compute an operation by its function or its decomposition; NotImplemented without either."""
         place = self.place()
         policy = self._policy(place, base)
-        if policy is None or self._is_left(policy):
+        if policy is None or self._runs_in_torch(policy):
             return NotImplemented
         if base in HANDLERS and func.namespace in ("aten", "prims"):
 
@@ -291,7 +291,7 @@ class Dispatch(TorchDispatchMode):
                 site.count_element(name, str(cast), found, time.perf_counter() - share)
         return found
 
-    def _is_left(self, policy: Policy) -> bool:
+    def _runs_in_torch(self, policy: Policy) -> bool:
         """Return True for an operation of an optimiser that the policy leaves to torch."""
         return self.phase() == UPDATE and policy.optimizer is None
 
@@ -302,14 +302,14 @@ class Dispatch(TorchDispatchMode):
         policy = self._policy(place, base)
         if policy is None:
             reason = "no pattern of the policies names it"
-        elif self._is_left(policy):
+        elif self._runs_in_torch(policy):
             reason = "the policy names no optimizer"
         else:
             reason = f"halfulp does not emulate {func.namespace}.{base}"
         where = {"operation": base, "kind": ELEMENTWISE, "arithmetic": IN_TORCH, "reason": reason}
         where |= {"module": place.module, "source": place.source, "phase": self.phase()}
         self.owner.refuse(where)
-        self.note(place)
+        self.note_place(place)
         found = func(*args, **kwargs)
         result = next((one for one in tree_leaves(found) if is_real(one)), None)
         if result is not None:

@@ -253,7 +253,7 @@ class _Eager(Dispatch):
             self.warned = True
             warn_of_update(", ".join(updates))
 
-    def given(self, args: Any) -> None:
+    def note_operands(self, args: Any) -> None:
         """Note the running node of autograd and the storages of parameters."""
         node = torch._C._current_autograd_node()
         self.node = None if node is None or self.modules or self.again or repeats() else node
@@ -262,7 +262,7 @@ class _Eager(Dispatch):
             if isinstance(one, nn.Parameter):
                 self.parameters[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
 
-    def made(self, found: Any) -> None:
+    def note_result(self, found: Any) -> None:
         """Note the results of recomputed regions."""
         if isinstance(found, Tensor) and torch._C._current_autograd_node() is not None and self.node is None:
             self.repeated.setdefault(address(found), None)
@@ -311,7 +311,7 @@ class _Eager(Dispatch):
         finally:
             (owner.policies, owner._report), self.again = before, None
 
-    def note(self, place: Place) -> None:
+    def note_place(self, place: Place) -> None:
         """Note the place of a forward operation."""
         if self.node is None:
             if len(self.places) > PLACES:
@@ -327,14 +327,14 @@ class _Eager(Dispatch):
 
     def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:
         """Return the site of the operation, and note its place for the backward pass."""
-        self.note(place)
+        self.note_place(place)
         return Site(
             *(policy, base, self.phase(), place, self.node, draw),
             *(self.owner.record, self._is_weight, self.repeated, self._delayed),
         )
 
     def _delayed(self, site: Site, role: str, values: Tensor, length: int) -> Tensor:
-        """Return the delayed amax of an operand; its history is that of its number in the call of its module."""
+        """Return the delayed amax of an operand; module and number of the product give its history its name."""
         place = site.place
 
         def found() -> tuple[Tensor, str, bool]:

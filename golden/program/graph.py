@@ -56,7 +56,7 @@ _SELECTED: dict[str, tuple[int, ...]] = {
 
 
 class _Zeros:
-    """Stands for every format: all numbers are zeros."""
+    """Format of tensors of zeros, which every format holds."""
 
 
 ZEROS = _Zeros()
@@ -236,8 +236,8 @@ class Analysis:
             if not all(isinstance(one, int) for one in sizes):
                 return None
             self._count(node, elementwise)
-            kept, _ = products.accumulator(policy, operation.sums)
-            return None if kept is None else products.as_cast(kept).fmt
+            acc, _ = products.accumulator(policy, operation.sums)
+            return None if acc is None else products.as_cast(acc).fmt
         if base in _ELEMENTS:
             self._count(node, elementwise)
         if base in _ELEMENTS | _DIVIDED:
@@ -290,7 +290,7 @@ def _input(node: Node) -> Any:
 
 
 def _root(node: Any) -> Any:
-    """Return the node whose elements a node has in another shape."""
+    """Return the node of which a node is a reshaped view."""
     while isinstance(node, Node) and isinstance(node.target, OpOverload) and name_of(node.target)[0] in _SHAPES:
         node = node.args[0]
     return node
@@ -303,7 +303,7 @@ def _original(node: Node) -> str:
 
 
 def _common(formats: list[Any]) -> Any:
-    """Return the format of numbers that are selected among tensors and numbers of formats."""
+    """Return the format that holds the numbers of all given formats and all given numbers; None if it is unknown."""
     numbers = [one for one in formats if isinstance(one, (int, float))]
     held = {one for one in formats if one is not ZEROS and not isinstance(one, (int, float))}
     if not held and not numbers:
@@ -323,7 +323,7 @@ def _negated(fmt: Any) -> Any:
 
 
 def _held(fmt: Any, node: Node) -> Any:
-    """Return a format if the type of the result holds it."""
+    """Return a format if the type of the result holds its numbers, else None."""
     found = node.meta.get("val")
     if isinstance(fmt, Format) and isinstance(found, Tensor):
         try:

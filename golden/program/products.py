@@ -157,16 +157,16 @@ def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]
     return mac, "exact" if mac.acc == "exact" else given.order
 
 
-def total(x: Tensor, fmt: Format, kept: Cast | MacSpec, order: str, key: int) -> Tensor:
+def total(x: Tensor, fmt: Format, acc: Cast | MacSpec, order: str, key: int) -> Tensor:
     """Sum the last dimension of numbers of a format."""
     if order == "pairwise":
-        return _pairwise(x, as_cast(kept), key)
+        return _pairwise(x, as_cast(acc), key)
     one = UFXP1_0 if isinstance(fmt, Fixed) else fmt
-    if isinstance(kept, MacSpec):
-        spec = replace(kept, a=fmt, b=one, product=None, product_rounding=EXACT)
+    if isinstance(acc, MacSpec):
+        spec = replace(acc, a=fmt, b=one, product=None, product_rounding=EXACT)
     else:
-        assert kept.fmt is not None
-        spec = MacSpec(a=fmt, b=one, acc=kept.fmt, rounding=kept.rounding, saturate=kept.saturate)
+        assert acc.fmt is not None
+        spec = MacSpec(a=fmt, b=one, acc=acc.fmt, rounding=acc.rounding, saturate=acc.saturate)
     if order == "exact":
         spec = replace(spec, acc="exact", o=spec.o)
     codes = encoded(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), fmt, RN, None, False)
@@ -175,9 +175,9 @@ def total(x: Tensor, fmt: Format, kept: Cast | MacSpec, order: str, key: int) ->
     return real(sums, spec.o, x.dtype).reshape(x.shape[:-1])
 
 
-def total_in_kernel(x: Tensor, dims: list[int], number: Cast | None, kept: Cast | MacSpec) -> Tensor | None:
+def total_in_kernel(x: Tensor, dims: list[int], number: Cast | None, acc: Cast | MacSpec) -> Tensor | None:
     """Sum over dimensions one element after the other, in a compiled kernel; None if it does not support the sum."""
-    cast = as_cast(kept)
+    cast = as_cast(acc)
     parts = (cast,) if number is None else (cast, number)
     if x.numel() == 0 or any(one.target is None or one.rounding.bits for one in parts):
         return None
@@ -189,9 +189,9 @@ def total_in_kernel(x: Tensor, dims: list[int], number: Cast | None, kept: Cast 
     return elementwise.total(x, dims, None if number is None else number.target, cast.target, native and narrow)
 
 
-def as_cast(kept: Cast | MacSpec) -> Cast:
+def as_cast(acc: Cast | MacSpec) -> Cast:
     """Return format and rounding of an accumulator."""
-    return Cast(kept.o, kept.rounding, kept.saturate) if isinstance(kept, MacSpec) else kept
+    return Cast(acc.o, acc.rounding, acc.saturate) if isinstance(acc, MacSpec) else acc
 
 
 def _pairwise(x: Tensor, cast: Cast, key: int) -> Tensor:
@@ -208,13 +208,13 @@ def _pairwise(x: Tensor, cast: Cast, key: int) -> Tensor:
 
 
 def scattered(
-    into: Tensor, places: Tensor, x: Tensor, number: Cast | None, kept: Cast | MacSpec, keys: tuple[int, int]
+    into: Tensor, places: Tensor, x: Tensor, number: Cast | None, acc: Cast | MacSpec, keys: tuple[int, int]
 ) -> Tensor:
     """Add the rows of x, in their order, to rows ``places`` of a copy of ``into``.
 
     ``number`` is the format of the elements of x, and ``keys`` are those of the random words of elements and of sums.
     """
-    cast, sums = as_cast(kept), into.clone(memory_format=torch.contiguous_format)
+    cast, sums = as_cast(acc), into.clone(memory_format=torch.contiguous_format)
     assert cast.fmt is not None
     for needed in (torch.float32, into.dtype):
         check_holds(needed, cast.fmt)

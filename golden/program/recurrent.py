@@ -371,7 +371,7 @@ def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
     x, first, weights, biased, count, dropout, training, both, batch_first = given
     cell, owner = CELLS[name], mode.owner
     states = [first] if isinstance(first, Tensor) else list(first)
-    mode.given(weights)
+    mode.note_operands(weights)
     if owner.values or owner.stochastic or owner.policies.keys() != {"*"} or mode.phase() != "forward":
         return NotImplemented
     policy = owner.policies["*"]

@@ -260,7 +260,7 @@ class Site:
         return found
 
     def _into(self, operands: tuple[Any, ...], dtype: torch.dtype) -> Tensor | None:
-        """Return the tensor to which a result is written: no other operand may share a part of its memory."""
+        """Return the tensor for the result of an operation in place; None if another operand shares its memory."""
         into = self.into
         if into is None or operands[0] is not into or into.dtype != dtype:
             return None
@@ -302,33 +302,33 @@ class Site:
     def sum(self, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
         """Sum over dimensions, in row-major order of the elements."""
         started = time.perf_counter()
-        kept, order = self.accumulator()
+        acc, order = self.accumulator()
         dims = _dims(dim, x.dim())
         if is_broadcast(self.phase, self.sum_phase, [x.shape[one] for one in dims]):
             return x.reshape(
                 [1 if one in dims else size for one, size in enumerate(x.shape) if keepdim or one not in dims]
             )
         found: Tensor | None
-        if kept is None or x.dtype not in DTYPES:
+        if acc is None or x.dtype not in DTYPES:
             found = torch.sum(x, dims, keepdim) if dims else x.clone()
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
-        keys = self._keys(kept)
-        found = products.total_in_kernel(x, dims, self.numbers, kept) if order == "sequential" else None
+        keys = self._keys(acc)
+        found = products.total_in_kernel(x, dims, self.numbers, acc) if order == "sequential" else None
         if found is None:
             rest = [one for one in range(x.dim()) if one not in dims]
             shape = [x.shape[one] for one in rest]
             rows = x.permute([*rest, *dims]).reshape(*shape, math.prod(x.shape[one] for one in dims))
             fmt, rows = self._elements(rows, keys[0])
-            found = products.total(rows, fmt, kept, order, keys[1])
+            found = products.total(rows, fmt, acc, order, keys[1])
         if keepdim:
             found = found.reshape([1 if one in dims else size for one, size in enumerate(x.shape)])
-        self.count(report.REDUCTION, f"{products.as_cast(kept)} {order}", "", found, started, operation="sum")
+        self.count(report.REDUCTION, f"{products.as_cast(acc)} {order}", "", found, started, operation="sum")
         return found
 
-    def _keys(self, kept: Cast | MacSpec) -> tuple[int, int]:
+    def _keys(self, acc: Cast | MacSpec) -> tuple[int, int]:
         """Return the keys of the random words of the elements and of a sum."""
-        return self.next_key(self.numbers), self.next_key(kept)
+        return self.next_key(self.numbers), self.next_key(acc)
 
     def _elements(self, x: Tensor, key: int) -> tuple[Format, Tensor]:
         """Round the elements of a sum to their format."""
@@ -346,12 +346,12 @@ class Site:
     def running(self, name: str, x: Tensor) -> Tensor:
         """Cumulative sums or products along the first dimension, each step rounded to the accumulator."""
         started = time.perf_counter()
-        kept, _ = self.accumulator()
-        if kept is None or x.dtype not in DTYPES:
+        acc, _ = self.accumulator()
+        if acc is None or x.dtype not in DTYPES:
             found = torch.cumsum(x, 0) if name == "add" else torch.cumprod(x, 0)
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
-        cast = products.as_cast(kept)
+        cast = products.as_cast(acc)
         _, rows = self._elements(x, self.next_key(self.numbers))
         steps = [rows[:1]]
         for row in rows[1:]:
@@ -363,13 +363,13 @@ class Site:
     def scattered(self, into: Tensor, places: Tensor, rows: Tensor) -> Tensor:
         """Add rows to rows of a tensor, in their order."""
         started = time.perf_counter()
-        kept, _ = self.accumulator()
-        if kept is None or into.dtype not in DTYPES:
+        acc, _ = self.accumulator()
+        if acc is None or into.dtype not in DTYPES:
             found = into.index_add(0, places, rows)
             self.count(report.REDUCTION, None, self._no_accumulator, found, started)
             return found
-        found = products.scattered(into, places, rows, self.numbers, kept, self._keys(kept))
-        self.count(report.REDUCTION, f"{products.as_cast(kept)} sequential", "", found, started)
+        found = products.scattered(into, places, rows, self.numbers, acc, self._keys(acc))
+        self.count(report.REDUCTION, f"{products.as_cast(acc)} sequential", "", found, started)
         return found
 
 
