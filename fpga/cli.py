@@ -214,7 +214,7 @@ def pwl(
 def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     """Compare systolic arrays (Ben Ali, DATE 2025).
 
-    Arrays have up to N x N elements; 8 x 8 takes minutes.
+    Arrays have up to N elements; those beyond 4 x 4 are synthesised by modules, 64 x 32 in minutes.
     """
     from .kernel.arrays import cores_cost_model
     from .report.tiles import MAC, TARGET, study, table

@@ -5,6 +5,7 @@ import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -21,6 +22,7 @@ from halfulp.fpga.match.cli import tile
 from halfulp.fpga.synth.measure import Cost
 from halfulp.fpga.vendor.tile import Design
 from halfulp.hdl.specs import MacSpec
+from halfulp.units.verilog import emit
 from tests.test_host import pyxrt
 from tests.test_vivado import REPORTED, recorder, run  # noqa: F401
 from tests.test_xrt import linked
@@ -207,6 +209,15 @@ def test_tile_rejects_design_that_does_not_fit():
         small.check(Resources(lut=1, ff=0, dsp=0, bram=4_000, uram=0))
     with pytest.raises(ValueError, match="439,681 LUT, and a die"):
         replace(small, cores=1).check(Resources(lut=439_681, ff=0, dsp=0, bram=0, uram=0))
+
+
+@pytest.mark.slow
+def test_tile_page_has_lines_of_kernels():
+    text = (Path(__file__).parents[1] / "docs" / "arrays.md").read_text()
+    rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d,]+) \| [\d.]+ \|$", text, re.MULTILINE)
+    assert [(int(n), int(m)) for n, m, _ in rows] == [(8, 8), (16, 16), (32, 32), (64, 32)]
+    for n, m, lines in rows:
+        assert lines == f"{emit(kernel(SPEC, int(n), int(m))).count(chr(10)):,}"
 
 
 # Cost model -----------------------------------------------------------------------------------------------------------
