@@ -135,7 +135,7 @@ def tile(
     """
     folder = new_folder(output)
     from halfulp.fpga.kernel.arrays import with_source
-    from halfulp.fpga.vendor.tile import ESTIMATE_ERROR, Design
+    from halfulp.fpga.vendor.tile import Design
     from halfulp.fpga.vendor.vivado import check
 
     with requests():
@@ -143,7 +143,7 @@ def tile(
         check(target, design.clock)
         with Bar("tile") as bar:
             cells = design.measured(bar) if measure else design.cells(bar)
-        design.check(cells, error=0.0 if measure else ESTIMATE_ERROR)
+        design.check(cells)
     write_folder(folder, design.files())
     whole, size = cells.share(board.target, cores), f"{'' if measure else 'about '}{cores * cells.lut:,}"
     click.echo(

@@ -19,9 +19,6 @@ from .xrt import KERNEL_XML, LINK, PACKAGE, check_ports, kernel_xml, link_cfg, m
 BARE = "tile"
 """Folder of the flow of the array without ports."""
 
-ESTIMATE_ERROR = 0.03
-"""Fraction by which estimates of large kernels are too high: 2.7 % for 64 x 32."""
-
 CLOCK = 300
 """Default clock in MHz on a board without one."""
 
@@ -105,11 +102,8 @@ class Design:
         (cost,) = measure_modules([Module.of_array(self.kernel())], self.board.target, progress, pool)
         return resources(cost)
 
-    def check(self, cells: Resources, error: float = 0.0) -> None:
-        """Check that cores of ``cells`` resources each fit their die and the device; ValueError if they do not.
-
-        ``error`` is the fraction by which an estimate of a large core may be too high.
-        """
+    def check(self, cells: Resources) -> None:
+        """Check that cores of ``cells`` resources each fit their die and the device; ValueError if they do not."""
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
         size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.formula}"
@@ -120,7 +114,7 @@ class Design:
                 + (f"; {fit} fit" if fit else "; not even one fits")
             )
         largest = max(self.board.slrs, key=lambda slr: slr.lut)
-        if cells.lut > largest.lut * (1 + error):
+        if cells.lut > largest.lut:
             raise ValueError(
                 f"a core of {size} takes {cells.lut:,} LUT, and a die of {self.board.name} has {largest.lut:,}"
             )
