@@ -20,6 +20,9 @@ from .graph import KEY, KEYS, Analysis, Operation, policy_of
 from .operations import HANDLERS
 from .site import Place, Site
 
+NO_GRAPH = "the whole program: torch.compile has made no graph of it, so that nothing was emulated"
+"""Break in the report of a backend before its first graph."""
+
 
 def _decompositions() -> dict[Any, Any]:
     """Return the parts of all operations without functions of their own."""
@@ -40,9 +43,14 @@ class Backend(Program):
         super().__init__(policy, strict=strict, seed=seed, values=values)
         if any(any(one.histories(False)) for one in self.policies.values()):
             raise ValueError("compiled programs have no histories for delayed scaling; use golden.emulate, or current")
+        self._report.breaks.append(NO_GRAPH)
+        # Without it, torch.compile skips functions that begin with a recurrent layer, and does not call the backend.
+        torch._dynamo.config.allow_rnn = True
 
     def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         """Compile a graph of torch.compile."""
+        if NO_GRAPH in self._report.breaks:
+            self._report.breaks.remove(NO_GRAPH)
         self._check_break(getattr(module, "compile_subgraph_reason", None))
         weights = {place for place, one in enumerate(inputs) if isinstance(one, nn.Parameter)}
 
