@@ -150,10 +150,15 @@ CHAINS = {
 """Compositions of a gradient and a result y: operations with operands, or the indices of earlier operations."""
 
 
-class Steps:
-    """Chain of operations in the kernel, each of whose operands is rounded to the format of the operation.
+class RoundingChain:
+    """Chain of operations in one call of the kernel, with roundings of operands to the formats of the operations.
 
-    ``formats`` are those of operands whose numbers are in another format than that of their type, by their places.
+    Parameters
+    ----------
+    operands : sequence of Tensor
+        Operands of the chain, which are its first registers.
+    formats : mapping of int to Format
+        Formats of the numbers of some operands, by place; default: the format of the tensor's type.
     """
 
     def __init__(self, operands: Sequence[Tensor], formats: Mapping[int, Format | None]) -> None:
@@ -162,7 +167,19 @@ class Steps:
         self._rounded: dict[tuple[int, Cast], int] = {}
 
     def add(self, name: str, cast: Cast, *registers: int, known: Collection[int] = ()) -> int:
-        """Add an operation, and return the register of its result; ``known`` have numbers of the format already."""
+        """Add an operation and return the register of its result.
+
+        Parameters
+        ----------
+        name : str
+            One of `ARITHMETIC` or of the functions with tables.
+        cast : Cast
+            Format and rounding of the operation, which the kernel supports.
+        registers : int
+            Registers of the operands.
+        known : collection of int
+            Registers whose numbers need no rounding to the format.
+        """
         assert cast.fmt is not None
         assert cast.target is not None
         given = []
@@ -188,7 +205,7 @@ def chained(name: str, gradient: Tensor, y: Tensor, cast: Cast) -> Tensor | None
         return None
     assert cast.fmt is not None
     check_holds(torch.float32, cast.fmt)
-    steps = Steps([gradient, y, number((1.0).hex(), cast)], {2: cast.fmt})
+    steps = RoundingChain([gradient, y, number((1.0).hex(), cast)], {2: cast.fmt})
     registers: dict[Any, int] = {"gradient": 0, "y": 1, "1": 2}
     for place, (operation, *operands) in enumerate(CHAINS[name]):
         registers[place] = steps.add(operation, cast, *(registers[one] for one in operands))

@@ -8,20 +8,29 @@ from .arithmetic import CHAINS
 INPUT, WEIGHT = "input_gradient", "weight_gradient"
 """Phases of operations in a backward pass."""
 
-Row = tuple[str, bool]
-"""Phase of an operation, and True if the report has it at the place of the backward pass."""
 
-THERE, HERE = (INPUT, False), (INPUT, True)
-"""Rows of operations of a backward pass at the places of the layer and of the backward pass."""
+class Counted(NamedTuple):
+    """Phase and place under which the report counts an operation."""
+
+    phase: str = "forward"
+    at_backward: bool = False
+    """True for the place of the backward pass in the program, False for that of the layer."""
+
+
+AT_LAYER, AT_BACKWARD = Counted(INPUT), Counted(INPUT, True)
 
 
 class Link(NamedTuple):
-    """Element-wise operation: names of its result, of the operation and of its operands, and its row in the report."""
+    """Element-wise operation: names of its result, of the operation with its marks, and of its operands.
+
+    An operation with the mark ``_`` is in place: the report has its gradients at the place of the backward pass. The
+    mark ``+`` stands for a part of the operation before it, and ``-add`` for the addition of a negated gradient.
+    """
 
     result: str
     operation: str
     operands: tuple[str, ...]
-    row: Row = ("forward", False)
+    counted: Counted = Counted()
 
     @property
     def name(self) -> str:
@@ -30,22 +39,21 @@ class Link(NamedTuple):
 
     @property
     def computed(self) -> str:
-        """Name of the operation that computes it."""
+        """Name of the operation in the kernel."""
         return "sub" if self.operation == "-add" else self.name
 
     @property
     def is_part(self) -> bool:
-        """True for a part of the operation of the former link."""
+        """True for a part of the operation before it, which the report counts as one call."""
         return self.operation.startswith("+")
 
 
 class Cell(NamedTuple):
     """Recurrent cell: names of its states, number of gates, and operations in the order of torch.
 
-    Operands are the state, such as ``h`` and ``c``, parts ``h0``, ``h1``, ... of its product with the weights, and
-    ``x0``, ``x1``, ... of that of the input. Results named ``h'`` and ``c'`` are the next state. An operation with the
-    mark ``_`` is in place, and the report has its gradients at the place of the backward pass; ``+`` marks a part of
-    the operation before it.
+    Operands are the states, such as ``h`` and ``c``, and for each gate its part of the product of ``h`` with the
+    weights (``h0``, ``h1``, ...) and of the product of the input (``x0``, ``x1``, ...). Results named ``h'`` and ``c'``
+    are the next states.
     """
 
     states: tuple[str, ...]
@@ -103,7 +111,7 @@ CELLS = {
         """,
     ),
 }
-"""Cells by the functions of torch that compute their layers."""
+"""Cells by the name of the function of torch that computes their layers."""
 
 
 class Gradients(NamedTuple):
@@ -113,34 +121,45 @@ class Gradients(NamedTuple):
     names: dict[str, str]
 
 
-Begin = tuple[str, tuple[tuple[str, Row], ...]]
-"""Result of a cell, and the gradients that are summed to its own, each with the row of its addition."""
+Begin = tuple[str, tuple[tuple[str, Counted], ...]]
+"""Result of a cell, and the gradients whose sum is its gradient, each with the count of its addition."""
 
 
 @functools.lru_cache(maxsize=256)
 def gradients(cell: Cell, begins: tuple[Begin, ...], wanted: frozenset[str]) -> Gradients:
-    """Return the operations of a step in the order of autograd; ``wanted`` are the states that need gradients."""
+    """Return the operations of a step of a backward pass, in the order of autograd.
+
+    Parameters
+    ----------
+    cell : Cell
+    begins : tuple of Begin
+        Results of the cell that have gradients.
+    wanted : frozenset of str
+        States that need gradients.
+    """
     links: list[Link] = []
     known: dict[str, tuple[str, bool]] = {}
-    """Gradients of values, and True for those that are to be negated."""
+    """Gradients by the name of their value; True for those that are still to be negated."""
 
-    def add(operation: str, operands: tuple[str, ...], row: Row) -> str:
-        links.append(Link(f"d{len(links)}", operation, operands, row))
+    def add(operation: str, operands: tuple[str, ...], counted: Counted) -> str:
+        links.append(Link(f"d{len(links)}", operation, operands, counted))
         return links[-1].result
 
-    def give(name: str, gradient: str, row: Row = THERE, negated: bool = False) -> None:
+    def give(name: str, gradient: str, counted: Counted = AT_LAYER, negated: bool = False) -> None:
         if name in cell.states and name not in wanted:
             return
         if name in known:
-            gradient, negated = add("-add" if negated else "add", (known[name][0], gradient), row), False
+            gradient, negated = add("-add" if negated else "add", (known[name][0], gradient), counted), False
         known[name] = gradient, negated
 
     for name, parts in begins:
-        for gradient, row in parts:
-            give(name, gradient, row)
+        for gradient, counted in parts:
+            give(name, gradient, counted)
     for link in reversed(cell.links):
-        gradient, _ = known.pop(link.result)
-        row, name = (INPUT, link.operation.endswith("_")), link.name
+        gradient, negated = known.pop(link.result)
+        # Autograd negates the gradient of a subtracted operand; here it is subtracted from an earlier gradient.
+        assert not negated
+        counted, name = Counted(INPUT, link.operation.endswith("_")), link.name
         x, y = link.operands[0], link.operands[-1]
         if name in ("add", "sub"):
             give(x, gradient)
@@ -148,25 +167,25 @@ def gradients(cell: Cell, begins: tuple[Begin, ...], wanted: frozenset[str]) -> 
         elif name == "mul":
             for one, other in ((x, y), (y, x)):
                 if one not in cell.states or one in wanted:
-                    give(one, add("mul", (gradient, other), row))
+                    give(one, add("mul", (gradient, other), counted))
         else:
             found: dict[Any, str] = {"gradient": gradient, "y": link.result, "1": "1"}
             for place, (operation, *operands) in enumerate(CHAINS[f"{name}_backward"]):
-                found[place] = add(operation, tuple(found[one] for one in operands), row)
+                found[place] = add(operation, tuple(found[one] for one in operands), counted)
             give(x, found[place])
     return Gradients(tuple(links), {name: gradient for name, (gradient, _) in known.items()})
 
 
 def saved_names(cell: Cell) -> list[str]:
-    """Return the values of a forward step that the backward pass reads, apart from states."""
-    begins = tuple((f"{name}'", (("", THERE),)) for name in cell.states)
+    """Return the names of the values, other than states, that the backward pass reads from a forward step."""
+    begins = tuple((f"{name}'", (("", AT_LAYER),)) for name in cell.states)
     made = {link.result for link in cell.links} | {f"h{gate}" for gate in range(cell.gates)}
     return sorted(
         made & {one for link in gradients(cell, begins, frozenset(cell.states)).links for one in link.operands}
     )
 
 
-def shares(cell: Cell) -> bool:
-    """Return True if both products of a gate have one gradient."""
-    names = gradients(cell, (("h'", (("", THERE),)),), frozenset(cell.states)).names
+def shares_gradients(cell: Cell) -> bool:
+    """Return True if the parts of both products in a gate have the same gradient."""
+    names = gradients(cell, (("h'", (("", AT_LAYER),)),), frozenset(cell.states)).names
     return all(names[f"h{gate}"] == names[f"x{gate}"] for gate in range(cell.gates))

@@ -14,7 +14,7 @@ from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.policy import Policy
 
-from .arithmetic import ARITHMETIC, Steps, number
+from .arithmetic import ARITHMETIC, RoundingChain, number
 from .dispatch import name_of
 from .functions import FUNCTIONS, TABLE_WIDTH
 from .graph import KEY, KEYS
@@ -72,7 +72,7 @@ class Chain:
             return None
         shape = torch.broadcast_shapes(*(one.shape for one in tensors))
         numbers = {place: one[1].fmt for place, one in enumerate(inputs) if not isinstance(one, Node)}
-        steps = Steps(tensors, numbers)
+        steps = RoundingChain(tensors, numbers)
         registers: dict[Any, int] = {one: place for place, one in enumerate(inputs)}
         for link in self.links:
             given = [one if isinstance(one, Node) else (float(one).hex(), link.cast) for one in link.operands]

@@ -6,7 +6,7 @@ Bits and rows of the report are those of the operations of which torch composes 
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +25,27 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.hdl.formats import FP32
 
 from . import products, report
-from .arithmetic import ARITHMETIC, Steps, compute, number
-from .cells import CELLS, HERE, INPUT, THERE, WEIGHT, Cell, Link, Row, gradients, saved_names, shares
+from .arithmetic import ARITHMETIC, RoundingChain, compute, number
+from .cells import (
+    AT_BACKWARD,
+    AT_LAYER,
+    CELLS,
+    INPUT,
+    WEIGHT,
+    Begin,
+    Cell,
+    Counted,
+    Link,
+    gradients,
+    saved_names,
+    shares_gradients,
+)
 from .functions import TABLE_WIDTH
 from .site import Place, Site
 
 
-def suits(policy: Policy) -> bool:
-    """Return True if layers may be computed as a whole in a policy without stochastic rounding."""
+def _supports(policy: Policy) -> bool:
+    """Return True if kernels have the arithmetic of layers in a policy without stochastic rounding."""
     element, function = policy.elementwise, policy.functions or policy.elementwise
     sums, _ = products.accumulator(policy, WEIGHT)
     casts = (policy.weights, policy.activations, policy.gradients, policy.bias)
@@ -46,7 +59,7 @@ def suits(policy: Policy) -> bool:
     )
 
 
-def cast_of(policy: Policy, operation: str) -> Cast:
+def _cast_of(policy: Policy, operation: str) -> Cast:
     """Return format and rounding of an operation."""
     found = policy.elementwise if operation in ARITHMETIC else policy.functions or policy.elementwise
     assert found is not None
@@ -54,16 +67,24 @@ def cast_of(policy: Policy, operation: str) -> Cast:
 
 
 class _Chain:
-    """Operations of a step on tensors by name, computed for each step in one call of the kernel if it supports them."""
+    """Element-wise operations of a step: one call of the kernel if it supports them, else one after the other.
+
+    Parameters
+    ----------
+    policy : Policy
+    links : sequence of Link
+    operands, results : sequence of str
+        Names of the operands and results of a call.
+    """
 
     def __init__(self, policy: Policy, links: Sequence[Link], operands: Sequence[str], results: Sequence[str]) -> None:
         self._policy, self.links, self.operands, self._results = policy, links, operands, results
-        self._numbers = [number((1.0).hex(), cast_of(policy, "sub"))]
+        self._numbers = [number((1.0).hex(), _cast_of(policy, "sub"))]
         self._prepared: elementwise.Prepared | None = None
         self._tried = False
 
     def __call__(self, operands: Sequence[Tensor], results: Sequence[Tensor]) -> None:
-        """Compute results; those of all calls have one shape and strides."""
+        """Compute results; operands and results have the same shapes and strides in all calls."""
         if not self._tried:
             self._tried, self._prepared = True, self._prepare(operands, results)
         if self._prepared is not None:
@@ -71,28 +92,37 @@ class _Chain:
         found = dict(zip(self.operands, operands, strict=True))
         for link in self.links:
             given = tuple(found.get(one, 1.0) for one in link.operands)
-            found[link.result] = compute(link.computed, given, cast_of(self._policy, link.name), 0, torch.float32)
+            found[link.result] = compute(link.computed, given, _cast_of(self._policy, link.name), 0, torch.float32)
         for name, result in zip(self._results, results, strict=True):
             result.copy_(found[name])
         return None
 
     def _prepare(self, operands: Sequence[Tensor], results: Sequence[Tensor]) -> elementwise.Prepared | None:
         given = [*operands, *self._numbers]
-        names = [cast_of(self._policy, link.name) for link in self.links]
-        if not elementwise.takes(*given) or any(one.target is None for one in names):
+        casts = [_cast_of(self._policy, link.name) for link in self.links]
+        if not elementwise.takes(*given) or any(one.target is None for one in casts):
             return None
-        steps = Steps(given, {len(operands): cast_of(self._policy, "sub").fmt})
+        steps = RoundingChain(given, {len(operands): _cast_of(self._policy, "sub").fmt})
         registers = {name: place for place, name in enumerate([*self.operands, "1"])}
-        for link, one in zip(self.links, names, strict=True):
-            at = [registers[operand] for operand in link.operands]
-            registers[link.result] = steps.add(link.computed, one, *at)
+        for link, cast in zip(self.links, casts, strict=True):
+            registers[link.result] = steps.add(link.computed, cast, *(registers[one] for one in link.operands))
         made = ((registers[name], result) for name, result in zip(self._results, results, strict=True))
         return steps.chain.prepared(*made)
 
 
 @dataclass
 class Layer:
-    """Recurrent layer in one direction, in a forward pass and its backward pass."""
+    """Recurrent layer in one direction, in a forward pass and its backward pass.
+
+    Attributes
+    ----------
+    mode : Dispatch
+        Dispatch of the running program.
+    cell : Cell
+    policy : Policy
+    place : Place
+        Place of the layer in the program.
+    """
 
     mode: Any
     cell: Cell
@@ -100,42 +130,55 @@ class Layer:
     place: Place
 
     def call(self) -> Call:
-        """Return the arithmetic of the products."""
+        """Return the arithmetic of the products; they need no random words."""
         return Call(self.policy, 0, self.place.module, False)
 
     def record(
-        self, row: Row, operation: str, kind: str, arithmetic: str, calls: int, seconds: float, **counts: int
+        self, counted: Counted, operation: str, kind: str, arithmetic: str, calls: int, seconds: float, **counts: int
     ) -> None:
-        """Add calls to the report, which together have these counts."""
-        place = self.mode.here() if row[1] else self.place
-        where = {"module": place.module, "source": place.source, "phase": row[0], "operation": operation}
+        """Add calls to the report; time and counts are those of all calls together."""
+        place = self.mode.here() if counted.at_backward else self.place
+        where = {"module": place.module, "source": place.source, "phase": counted.phase, "operation": operation}
         where |= {"kind": kind, "arithmetic": arithmetic}
         self.mode.owner.record(where, counts, None, seconds, calls)
 
     def count(self, links: Counter[Link], elements: int, seconds: float) -> None:
-        """Count element-wise operations, given with their numbers, on tensors of so many elements."""
-        rows: dict[tuple[Row, str], list[int]] = {}
+        """Count element-wise operations, as often as ``links`` counts them, on tensors of ``elements`` elements."""
+        calls: Counter[tuple[Counted, str]] = Counter()
+        tensors: Counter[tuple[Counted, str]] = Counter()
         for link, times in links.items():
-            row = rows.setdefault((link.row, link.name), [0, 0])
-            row[0] += times * (not link.is_part)
-            row[1] += times
-        share = seconds / max(sum(links.values()), 1)
-        for (where, name), (calls, times) in rows.items():
-            if not times:
-                continue
+            calls[link.counted, link.name] += times * (not link.is_part)
+            tensors[link.counted, link.name] += times
+        share = seconds / max(tensors.total(), 1)
+        for (counted, name), times in (+tensors).items():
             kind = report.ELEMENTWISE if name in ARITHMETIC else report.FUNCTION
-            arithmetic = str(cast_of(self.policy, name))
-            self.record(where, name, kind, arithmetic, calls, share * times, elements=elements * times)
+            arithmetic, own = str(_cast_of(self.policy, name)), calls[counted, name]
+            self.record(counted, name, kind, arithmetic, own, share * times, elements=elements * times)
 
     def count_products(self, phase: str, operation: str, calls: int, elements: int, steps: int, seconds: float) -> None:
-        """Count products of so many results, which are sums of so many steps."""
+        """Count products, each of ``elements`` results that are sums of ``steps`` products of numbers."""
         if calls:
             counts = {"elements": calls * elements, "macs": calls * elements * steps, "pruned": 0}
-            row = phase, False
-            self.record(row, operation, report.PRODUCT, self.policy.product(phase), calls, seconds, **counts)
+            arithmetic = self.policy.product(phase)
+            self.record(Counted(phase), operation, report.PRODUCT, arithmetic, calls, seconds, **counts)
 
     def forward(self, gates: Tensor, w: Tensor, b: Tensor | None, states: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Compute all steps; return the states, beginning with the first ones, and other results, by name."""
+        """Compute all steps.
+
+        Parameters
+        ----------
+        gates : Tensor
+            Products of the input, of shape (steps, rows, gates * width).
+        w, b : Tensor
+            Weights of shape (gates * width, width), and bias of the states.
+        states : sequence of Tensor
+            First states, of shape (rows, width).
+
+        Returns
+        -------
+        dict of str to Tensor
+            By name, the states of all steps, beginning with the first ones, and the results that `backward` reads.
+        """
         cell, call, (steps, rows, _), width = self.cell, self.call(), gates.shape, w.shape[1]
         found = {name: gates.new_empty(steps + 1, rows, width) for name in cell.states}
         for name, one in zip(cell.states, states, strict=True):
@@ -167,18 +210,41 @@ class Layer:
         found: dict[str, Tensor],
         w: Tensor,
         biased: bool,
-        behind: Tensor,
-        last: Sequence[Tensor | None],
+        of_outputs: Tensor,
+        of_last: Sequence[Tensor | None],
         needed: Sequence[bool],
     ) -> list[Tensor | None]:
-        """Return the gradients of gates, weights, bias and first states from those of outputs and last states."""
-        cell, call, (steps, rows, width) = self.cell, self.call(), behind.shape
-        size, phase = rows * width, WEIGHT if biased else INPUT
-        inside = behind.new_empty(steps, rows, cell.gates * width)
-        outside = inside if shares(cell) else torch.empty_like(inside)
-        into = {"h": self._by_gate(inside)} | ({} if outside is inside else {"x": self._by_gate(outside)})
-        at = {name: one.unbind() for name, one in found.items()} | {"out": behind.unbind()}
-        carried = {f"{name}>": one for name, one in zip(cell.states, last, strict=True) if one is not None}
+        """Compute the backward pass of all steps.
+
+        Parameters
+        ----------
+        found : dict of str to Tensor
+            Result of `forward`.
+        w : Tensor
+            Weights of the states.
+        biased : bool
+            The layer has a bias of the states.
+        of_outputs : Tensor
+            Gradient of the outputs, of shape (steps, rows, width).
+        of_last : sequence of Tensor
+            Gradients of the last states; None for a state without one.
+        needed : sequence of bool
+            True for each first state that needs a gradient.
+
+        Returns
+        -------
+        list of Tensor
+            Gradients of gates, weights, bias and first states; None where there is no bias or no gradient.
+        """
+        cell, call, (steps, rows, width) = self.cell, self.call(), of_outputs.shape
+        # Gradients of the products of states and of inputs, of all gates and steps; both are equal in some cells.
+        of_h = of_outputs.new_empty(steps, rows, cell.gates * width)
+        of_x = of_h if shares_gradients(cell) else torch.empty_like(of_h)
+        of_gates = {"h": self._by_gate(of_h)} | ({} if of_x is of_h else {"x": self._by_gate(of_x)})
+        parts = [f"{part}{gate}" for part in of_gates for gate in range(cell.gates)]
+        at = {name: one.unbind() for name, one in found.items()} | {"out": of_outputs.unbind()}
+        # Gradients that a step adds to those of its states: ``h>`` and ``c>`` of the next step, and its product.
+        carried = {f"{name}>": one for name, one in zip(cell.states, of_last, strict=True) if one is not None}
         chains: dict[Any, tuple[_Chain, list[str]]] = {}
         links: Counter[Link] = Counter()
         clock, of_inputs = _Clock(), 0
@@ -186,103 +252,125 @@ class Layer:
             wanted = frozenset(name for name, need in zip(cell.states, needed, strict=True) if step or need)
             key = (*carried, wanted)
             if key not in chains:
-                order = [("h>", HERE), ("out", HERE)]
-                if step < steps - 1:
-                    order = [("out", HERE), ("h>", THERE), ("product", (phase, False))]
-                begins = [("h'", tuple(one for one in order if one[0] in carried or one[0] == "out"))]
-                begins += [(f"{name}'", ((f"{name}>", HERE),)) for name in cell.states[1:] if f"{name}>" in carried]
-                made = gradients(cell, tuple(begins), wanted)
-                results = [made.names[f"{part}{gate}"] for part in into for gate in range(cell.gates)]
-                states = [name for name in cell.states if name in made.names]
-                results += [made.names[name] for name in states]
-                read = {*results, *(one for link in made.links for one in link.operands)}
-                operands = [name for name in (*at, *carried) if name in read]
-                chains[key] = _Chain(self.policy, made.links, operands, results), states
+                begins = self._begins(carried, step == steps - 1, biased)
+                chains[key] = self._chain_of_gradients(begins, wanted, parts, (*at, *carried))
             chain, states = chains[key]
             links.update(chain.links)
             given = [at[name][step] if name in at else carried[name] for name in chain.operands]
-            carried = {f"{name}>": behind.new_empty(rows, width) for name in states}
-            chain(given, [*(one[step] for by_gate in into.values() for one in by_gate), *carried.values()])
+            carried = {f"{name}>": of_outputs.new_empty(rows, width) for name in states}
+            chain(given, [*(one[step] for by_gate in of_gates.values() for one in by_gate), *carried.values()])
             clock.lap(1)
             if "h" in wanted:
-                product = products.matmul(call, INPUT, inside[step], w, ("gradient", "w"))
+                product = products.matmul(call, INPUT, of_h[step], w, ("gradient", "w"))
                 carried["product"] = product.contiguous()
                 of_inputs += 1
                 clock.lap(0)
-        self.count_products(INPUT, "mm", of_inputs, size, cell.gates * width, clock.laps[0])
+        self.count_products(INPUT, "mm", of_inputs, rows * width, cell.gates * width, clock.laps[0])
         first: list[Tensor | None] = [carried.get(f"{name}>") for name in cell.states]
-        if needed[0] and (gradient := carried["product"]) is not None:
+        if needed[0]:
+            gradient = carried["product"]
             if first[0] is not None:
-                links[Link("", "add", (), (phase, False))] += 1
+                links[Link("", "add", (), self._of_product(biased))] += 1
                 gradient = self._sum([first[0], gradient])
             first[0] = gradient
-        self.count(links, size, clock.laps[1])
-        return [outside, self._of_weights(call, found["h"][:-1], inside), self._of_bias(inside, biased), *first]
+        self.count(links, rows * width, clock.laps[1])
+        return [of_x, self._of_weights(call, found["h"][:-1], of_h), self._of_bias(of_h, biased), *first]
 
-    def _of_weights(self, call: Call, h: Tensor, inside: Tensor) -> Tensor:
-        """Return the gradient of the weights: a product for each step, and their sum from the last one on."""
-        started, (steps, rows, wide), width = time.perf_counter(), inside.shape, h.shape[2]
-        found = self._of_weights_at_once(h, inside)
+    @staticmethod
+    def _of_product(biased: bool) -> Counted:
+        """Return the row that counts the addition of the gradient by the product to the other one of ``h``."""
+        return Counted(WEIGHT if biased else INPUT)
+
+    def _begins(self, carried: Collection[str], is_last: bool, biased: bool) -> tuple[Begin, ...]:
+        """Return the gradients of the results of a step, in the order in which autograd adds them."""
+        of_h = [("out", AT_BACKWARD), ("h>", AT_LAYER), ("product", self._of_product(biased))]
+        if is_last:
+            of_h = [("h>", AT_BACKWARD), ("out", AT_BACKWARD)]
+        others = (name for name in self.cell.states[1:] if f"{name}>" in carried)
+        return (
+            ("h'", tuple(one for one in of_h if one[0] in {*carried, "out"})),
+            *((f"{name}'", ((f"{name}>", AT_BACKWARD),)) for name in others),
+        )
+
+    def _chain_of_gradients(
+        self, begins: tuple[Begin, ...], wanted: frozenset[str], parts: Iterable[str], names: Iterable[str]
+    ) -> tuple[_Chain, list[str]]:
+        """Return the chain of a step, which reads some of ``names``, and the states whose gradients it computes.
+
+        Its results are the gradients of ``parts``, and then those of these states.
+        """
+        made = gradients(self.cell, begins, wanted)
+        states = [name for name in self.cell.states if name in made.names]
+        results = [made.names[name] for name in (*parts, *states)]
+        read = {*results, *(one for link in made.links for one in link.operands)}
+        return _Chain(self.policy, made.links, [name for name in names if name in read], results), states
+
+    def _of_weights(self, call: Call, h: Tensor, of_h: Tensor) -> Tensor:
+        """Return the gradient of the weights: the sum of the products of all steps, beginning with the last one."""
+        started, (steps, rows, wide), width = time.perf_counter(), of_h.shape, h.shape[2]
+        found = self._of_weights_at_once(h, of_h)
         if found is None:
             parts = (
-                products.matmul(call, WEIGHT, inside[step].t(), h[step], ("gradient", "x"))
+                products.matmul(call, WEIGHT, of_h[step].t(), h[step], ("gradient", "x"))
                 for step in reversed(range(steps))
             )
             found = self._sum(parts)
         seconds = time.perf_counter() - started
         self.count_products(WEIGHT, "mm", steps, wide * width, rows, seconds)
-        self.count(Counter({Link("", "add", (), (INPUT, True)): steps - 1}), wide * width, 0.0)
+        self.count(Counter({Link("", "add", (), AT_BACKWARD): steps - 1}), wide * width, 0.0)
         return found
 
-    def _of_weights_at_once(self, h: Tensor, inside: Tensor) -> Tensor | None:
-        """Compute `_of_weights` in one call of a kernel; None if none supports it."""
-        (steps, rows, wide), width = inside.shape, h.shape[2]
-        element, mac = cast_of(self.policy, "add"), self.policy.weight_gradient
+    def _of_weights_at_once(self, h: Tensor, of_h: Tensor) -> Tensor | None:
+        """Compute the gradient of the weights in one call of a kernel; None if none supports it."""
+        (steps, rows, wide), width = of_h.shape, h.shape[2]
+        element, mac = _cast_of(self.policy, "add"), self.policy.weight_gradient
         assert mac is not None
-        plain = self.policy.gradients == Cast() == self.policy.activations
-        drop = kernels.dropped(element.fmt) if element == Cast(element.fmt) and plain else None
-        if drop is None or not (kernels.reads(mac.a, inside) and kernels.reads(mac.b, h)):
+        # The kernel rounds operands and sums to nearest.
+        nearest = element == Cast(element.fmt) and self.policy.gradients == self.policy.activations == Cast()
+        drop = kernels.dropped(element.fmt) if nearest else None
+        if drop is None or not (kernels.reads(mac.a, of_h) and kernels.reads(mac.b, h)):
             return None
-        if not (is_quiet(inside, mac.a) and is_quiet(h, mac.b)):
+        if not (is_quiet(of_h, mac.a) and is_quiet(h, mac.b)):
             return None
+        # Rows of all steps, beginning with those of the last step.
         at = (torch.arange(steps).flip(0).unsqueeze(1) * rows + torch.arange(rows)).flatten()
-        none = torch.zeros(1, dtype=torch.int64)
-        a = kernels.Patches(inside, none, torch.arange(wide), at * wide)
-        b = kernels.Patches(h.contiguous(), none, at * width, torch.arange(width))
-        parts = rows, drop
-        made = kernels.gemm(mac, a, b, None, (1, wide, width), kernels.Words(), None, torch.float32, parts)
+        single = torch.zeros(1, dtype=torch.int64)
+        a = kernels.Patches(of_h, single, torch.arange(wide), at * wide)
+        b = kernels.Patches(h.contiguous(), single, at * width, torch.arange(width))
+        shape = (1, wide, width)
+        made = kernels.gemm(mac, a, b, None, shape, kernels.Words(), dtype=torch.float32, parts=(rows, drop))
         return made[0] if isinstance(made, Tensor) and is_quiet(made, mac.o) else None
 
-    def _of_bias(self, inside: Tensor, biased: bool) -> Tensor | None:
-        """Return the gradient of the bias: a sum over the rows for each step, and their sum from the last one on."""
+    def _of_bias(self, of_h: Tensor, biased: bool) -> Tensor | None:
+        """Return the gradient of the bias: the sum of the sums over rows of all steps, beginning with the last one."""
         if not biased:
             return None
-        steps, started = len(inside), time.perf_counter()
+        steps, started = len(of_h), time.perf_counter()
 
         def record(where: dict[str, str], counts: dict[str, int], result: Tensor, seconds: float) -> None:
             self.mode.owner.record(where, counts, None, seconds, steps)
 
         site = Site(self.policy, "sum", WEIGHT, self.place, None, lambda: 0, record, lambda _: False, {})
-        found = self._sum(reversed(site.sum(inside, 1, False).unbind()))
-        links = Counter({Link("", "add", (), (WEIGHT, False)): steps - 1})
-        self.count(links, inside.shape[2], time.perf_counter() - started)
+        found = self._sum(reversed(site.sum(of_h, 1, False).unbind()))
+        links = Counter({Link("", "add", (), Counted(WEIGHT)): steps - 1})
+        self.count(links, of_h.shape[2], time.perf_counter() - started)
         return found
 
     def _sum(self, parts: Iterable[Tensor]) -> Tensor:
-        """Add tensors in turn."""
+        """Add tensors one after the other."""
         return functools.reduce(
-            lambda x, y: compute("add", (x, y), cast_of(self.policy, "add"), 0, torch.float32), parts
+            lambda x, y: compute("add", (x, y), _cast_of(self.policy, "add"), 0, torch.float32), parts
         )
 
 
 class _Clock:
-    """Seconds of two kinds of work that alternate."""
+    """Seconds of two alternating kinds of work: products (0) and element-wise operations (1)."""
 
     def __init__(self) -> None:
         self.laps, self._last = [0.0, 0.0], time.perf_counter()
 
     def lap(self, kind: int) -> None:
-        """Count the time since the last call."""
+        """Count the time since the last call for a kind of work."""
         now = time.perf_counter()
         self.laps[kind] += now - self._last
         self._last = now
@@ -303,34 +391,36 @@ class _Recurrence(torch.autograd.Function):
         return results
 
     @staticmethod
-    def backward(ctx: Any, behind: Tensor | None, *last: Tensor | None) -> Any:
+    def backward(ctx: Any, of_outputs: Tensor | None, *of_last: Tensor | None) -> Any:
         """Return the gradients of all inputs."""
         layer, owner, needed = ctx.layer, ctx.layer.mode.owner, ctx.needs_input_grad[4:]
-        gates, w, b, *rest = ctx.saved_tensors
-        states, values = rest[: len(last)], rest[len(last) :]
-        given = [one for one in (behind, *last) if one is not None]
-        plain = behind is not None and all(type(one) is Tensor and elementwise.takes(one) for one in given)
+        _, w, b, *rest = ctx.saved_tensors
+        given = [one for one in (of_outputs, *of_last) if one is not None]
+        plain = of_outputs is not None and all(type(one) is Tensor and elementwise.takes(one) for one in given)
         mode: Any = _get_current_dispatch_mode()
         same = mode is layer.mode and not mode.modules and ctx.policies is owner.policies
         if same and plain and not torch.is_grad_enabled() and not _transforms():
             with torch._C._DisableTorchDispatch():
-                found = dict(zip(ctx.names, values, strict=True))
-                return None, *layer.backward(found, w, b is not None, behind, last, needed)
-        # Torch differentiates its own operations once more.
+                found = dict(zip(ctx.names, rest[len(of_last) :], strict=True))
+                return None, *layer.backward(found, w, b is not None, of_outputs, of_last, needed)
+        return _Recurrence._separate(ctx, of_outputs, *of_last)
+
+    @staticmethod
+    def _separate(ctx: Any, *of_results: Tensor | None) -> Any:
+        """Return the gradients of all inputs by autograd, from separate operations that are computed again."""
+        layer, needed = ctx.layer, ctx.needs_input_grad[1:]
         with torch.enable_grad():
             # Each input has a node of its own, at which this backward pass ends.
-            inputs: list[Any] = [None if one is None else one.view_as(one) for one in (gates, w, b, *states)]
-            with owner, layer.mode.repeated_at(layer.place, ctx.policies):
+            given = ctx.saved_tensors[: len(needed)]
+            inputs: list[Any] = [None if one is None else one.view_as(one) for one in given]
+            with layer.mode.owner, layer.mode.repeated_at(layer.place, ctx.policies):
                 results = _in_torch(layer.cell, *inputs)
-        pairs = [
-            (one, gradient) for one, gradient in zip(results, (behind, *last), strict=True) if gradient is not None
-        ]
-        wanted = [one for one, need in zip(inputs, ctx.needs_input_grad[1:], strict=True) if need]
-        outputs, gradients_of = zip(*pairs, strict=True)
-        made = iter(
-            torch.autograd.grad(outputs, wanted, gradients_of, create_graph=torch.is_grad_enabled(), allow_unused=True)
-        )
-        return None, *(next(made) if need else None for need in ctx.needs_input_grad[1:])
+        pairs = [(one, own) for one, own in zip(results, of_results, strict=True) if own is not None]
+        wanted = [one for one, need in zip(inputs, needed, strict=True) if need]
+        again = torch.is_grad_enabled()
+        outputs, own = zip(*pairs, strict=True)
+        found = iter(torch.autograd.grad(outputs, wanted, own, create_graph=again, allow_unused=True))
+        return None, *(next(found) if need else None for need in needed)
 
 
 def _in_torch(cell: Cell, gates: Tensor, w: Tensor, b: Tensor | None, *states: Tensor) -> list[Tensor]:
@@ -353,6 +443,42 @@ def _transforms() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
+    """Return True for a call of recurrent layers that `layers` computes as a whole."""
+    # In the call for packed sequences, the second argument has the sizes of batches.
+    if len(given) != 9 or not isinstance(given[2], (tuple, list)) or isinstance(given[1], Tensor) != (name != "lstm"):
+        return False
+    x, first, weights, biased, count, _, _, both, _ = given
+    values, owner = [x, *_states(first)], mode.owner
+    mode.note_operands(weights)
+    one_policy = owner.policies.keys() == {"*"} and not owner.stochastic and _supports(owner.policies["*"])
+    in_forward = mode.phase() == "forward" and not owner.values
+    # Compilers, transforms and autocast see separate operations.
+    eager = not (torch.compiler.is_compiling() or torch._C._is_tracing() or _transforms())
+    eager = eager and not torch.is_autocast_enabled("cpu")
+    plain_values = all(type(one) is Tensor and not mode._is_weight(one) for one in values)
+    # Layers with projections have more weights. Gradients of frozen weights would be computed and counted.
+    plain_weights = len(weights) == count * (2 if both else 1) * (4 if biased else 2) and all(
+        type(one) is nn.Parameter and one.is_contiguous() and (one.requires_grad or not torch.is_grad_enabled())
+        for one in weights
+    )
+    real = all(one.dtype == torch.float32 and one.numel() for one in (*values, *weights))
+    return (
+        one_policy
+        and in_forward
+        and eager
+        and plain_values
+        and plain_weights
+        and real
+        and elementwise.takes(*values, *weights)
+    )
+
+
+def _states(first: Any) -> list[Tensor]:
+    """Return the first states of layers: a tensor, or a sequence of them."""
+    return [first] if isinstance(first, Tensor) else list(first)
+
+
 def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
     """Compute a function of torch for recurrent layers; NotImplemented if its operations have to be separate.
 
@@ -361,47 +487,31 @@ def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
     mode : Dispatch
         Dispatch of the running program.
     name : str
-        Of `CELLS`.
+        Name of the function, a key of `CELLS`.
     given : sequence
         Arguments of the function for inputs of one length.
+
+    Returns
+    -------
+    tuple of Tensor
+        Outputs and last states, as of the function.
     """
-    # In packed sequences, the second argument has the sizes of batches.
-    if len(given) != 9 or not isinstance(given[2], (tuple, list)) or isinstance(given[1], Tensor) != (name != "lstm"):
+    if not _is_whole(mode, name, given):
         return NotImplemented
     x, first, weights, biased, count, dropout, training, both, batch_first = given
-    cell, owner = CELLS[name], mode.owner
-    states = [first] if isinstance(first, Tensor) else list(first)
-    mode.note_operands(weights)
-    if owner.values or owner.stochastic or owner.policies.keys() != {"*"} or mode.phase() != "forward":
-        return NotImplemented
-    policy = owner.policies["*"]
-    if not suits(policy):
-        return NotImplemented
     ways, each = 2 if both else 1, 4 if biased else 2
-    plain = all(type(one) is Tensor for one in (x, *states)) and all(type(one) is nn.Parameter for one in weights)
-    tensors = [x, *states, *weights]
-    if not plain or len(weights) != count * ways * each or not elementwise.takes(*tensors) or _transforms():
-        return NotImplemented
-    if any(one.dtype != torch.float32 or not one.numel() for one in tensors) or torch.is_autocast_enabled("cpu"):
-        return NotImplemented
-    if any(not one.requires_grad for one in weights) and torch.is_grad_enabled():
-        return NotImplemented
-    if any(not one.is_contiguous() for one in weights) or any(mode._is_weight(one) for one in (x, *states)):
-        return NotImplemented
-    if torch.compiler.is_compiling() or torch._C._is_tracing():
-        return NotImplemented
     x = x.transpose(0, 1) if batch_first else x
-    by_layer, last = [one.unbind() for one in states], []
+    by_layer, last = [one.unbind() for one in _states(first)], []
     for index in range(count):
         outputs = []
         for way in range(ways):
-            number_of = index * ways + way
-            w_x, w_h, *biases = weights[number_of * each : (number_of + 1) * each]
+            place = index * ways + way
+            w_x, w_h, *biases = weights[place * each : (place + 1) * each]
             b_x, b_h = biases or (None, None)
             gates = F.linear(x, w_x, b_x)
-            layer = Layer(mode, cell, policy, mode.here())
-            given_states = [one[number_of] for one in by_layer]
-            out, *ends = _Recurrence.apply(layer, gates.flip(0) if way else gates, w_h, b_h, *given_states)
+            layer = Layer(mode, CELLS[name], mode.owner.policies["*"], mode.here())
+            states = [one[place] for one in by_layer]
+            out, *ends = _Recurrence.apply(layer, gates.flip(0) if way else gates, w_h, b_h, *states)
             last.append(ends)
             outputs.append(out.flip(0) if way else out)
         x = torch.cat(outputs, -1) if both else outputs[0]
