@@ -221,9 +221,9 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
 
 def _parts(made: Design, kind: str) -> tuple[object, ...]:
     # The executable contains the path of cocotb's libraries, which depends on the environment.
-    sources = (*DRIVER, "blocks.py") if kind == "axi" else DRIVER
-    own = [(HERE / name).read_text() for name in sources] if kind in LIBRARIES else f"{cocotb().libs_dir} {made.bench}"
-    return made.key, kind, own, FLAGS[kind], COMPILE, PREFIX, tools()
+    own = [(HERE / name).read_text() for name in DRIVER] if kind in LIBRARIES else f"{cocotb().libs_dir} {made.bench}"
+    split = [code("halfulp.sim.blocks")] if kind == "axi" else []
+    return made.key, kind, own, *split, FLAGS[kind], COMPILE, PREFIX, tools()
 
 
 FLAGS = {

@@ -22,6 +22,7 @@ from halfulp.tools.paths import machine_errors, scratch, work_root, write_whole
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import versions
+from halfulp.units.instances import INSTANCE
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Module:
     dsp : bool
         Multipliers may become DSP blocks.
     keep : tuple of str
-        Modules with several instances that are synthesised once; see `halfulp.fpga.synth.yosys.Job`.
+        Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.Job`.
     """
 
     verilog: str
@@ -149,12 +150,12 @@ class Module:
 
     @classmethod
     def of_array(cls, component: Any) -> "Module":
-        """Emit the Verilog of a component whose modules with several instances are synthesised once.
+        """Emit the Verilog of a component, and synthesise each module with several instances once.
 
-        All instances of a module have the default values of its parameters: seeds and positions, which change no cost.
+        Instances have the default values of parameters, which are seeds and positions and do not change the cost.
         """
-        text = re.sub(r"^(  \\\S+)  #\(.*\) ", r"\1  ", verilog(component, component.name), flags=re.M)
-        instances = Counter(re.findall(r"^  (\\\S+)  \S+ +\($", text, re.M))
+        text = INSTANCE.sub(lambda one: one[0].replace(f"#({one[2]}) ", "", 1), verilog(component, component.name))
+        instances = Counter(one[1] for one in INSTANCE.finditer(text))
         return cls(text, component.name, keep=tuple(module for module, count in instances.items() if count > 1))
 
     @property
