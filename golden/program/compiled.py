@@ -21,7 +21,7 @@ from .operations import HANDLERS
 from .site import Place, Site
 
 NO_GRAPH = "the whole program: torch.compile has made no graph of it, so that nothing was emulated"
-"""Break in the report of a backend before its first graph."""
+"""Entry of ``Report.breaks`` until torch.compile calls the backend with its first graph."""
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -117,7 +117,7 @@ def _add_keys(module: GraphModule) -> None:
 
 
 def keys_of_run(count: int) -> Tensor:
-    """Return room for the keys of the forward operations of a run, by number; 0 stands for no key."""
+    """Return a tensor for the keys of a run, by the numbers of its operations; 0 stands for a key not yet drawn."""
     return torch.zeros(count, dtype=torch.int64)
 
 

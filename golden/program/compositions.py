@@ -1,4 +1,4 @@
-"""Compositions of torch as separate operations, where torch has none or none that suits an emulated program."""
+"""Compositions: operations of torch that are computed as several others, by torch's functions or by our own."""
 
 import contextlib
 import functools
@@ -24,11 +24,12 @@ def compositions() -> dict[Any, Any]:
 
 
 def _fma(x: Tensor, y: Any, z: Tensor) -> Tensor:
-    """Multiply and add with two roundings."""
+    """Return z + x * y with two roundings."""
     return z + (x if not isinstance(y, Tensor) and y == 1 else x * y)
 
 
 def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Return the gradients of v and g for weights v * (g / norm), with the norms of v at each index of ``dim``."""
     along = (gradient * v).sum([one for one in range(v.dim()) if one != dim], keepdim=True)
     return g / norm * (gradient - v * (along / (norm * norm))), along / norm
 
@@ -36,8 +37,7 @@ def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norm: Tensor, 
 class _Grid:
     """Points of a linear interpolation: places of both neighbours in each dimension, and weights of the second one.
 
-    They are numbers of binary32 as in torch, and not in the arithmetic of a policy, whose formats may be too narrow for
-    places.
+    Both are computed in binary32 as in torch, because the formats of a policy may be too narrow for places.
     """
 
     def __init__(self, x: Tensor, sizes: Sequence[int], outputs: Sequence[int], align: bool, scales: Any) -> None:
@@ -64,7 +64,7 @@ class _Grid:
 def _interpolated(x: Tensor, outputs: Sequence[int], align: bool, scales: Sequence[float | None]) -> Tensor:
     """Interpolate linearly between pixels, in the last dimension first."""
     grid = _Grid(x, x.shape[2:], outputs, align, scales)
-    # Autograd sums the gradients of the corners before it adds those of other uses of x, as in one operation.
+    # With the alias, autograd adds the gradients of the corners to each other before those of other uses of x.
     x = aten.alias(x)
     found = [aten._unsafe_index(x, corner) for corner in grid.corners]
     for weight in reversed(grid.weights):
@@ -75,7 +75,7 @@ def _interpolated(x: Tensor, outputs: Sequence[int], align: bool, scales: Sequen
 def _interpolated_backward(
     gradient: Tensor, outputs: Sequence[int], sizes: Sequence[int], align: bool, *scales: float | None
 ) -> Tensor:
-    """Compute the gradient of pixels with the operations, and in the order, of autograd."""
+    """Return the gradient of the pixels; operations and their order are those of autograd through `_interpolated`."""
     grid, found = _Grid(gradient, sizes[2:], outputs, align, scales), [gradient]
     for weight in grid.weights:
         pairs = ((one, one * weight) for one in found)
@@ -86,7 +86,10 @@ def _interpolated_backward(
 
 
 def in_graphs() -> contextlib.AbstractContextManager[Any]:
-    """Let torch.compile take the interpolation of this module, which it splits before autograd."""
+    """Let torch.compile use the interpolation of this module.
+
+    It decomposes interpolation before autograd, by a function of torch that no table of decompositions replaces.
+    """
     return mock.patch.object(of_torch, "_upsample_linear", _interpolated)
 
 

@@ -71,8 +71,8 @@ class emulate(Program, contextlib.ContextDecorator):
     first element. Compositions, such as softmax or a normalisation, are computed as torch decomposes them, and each
     part is rounded. Data movement, comparisons, random numbers and conversions between types of torch stay as they are.
     Attention and recurrent cells run as separate operations, without fused kernels and oneDNN. Recurrent layers have
-    the bits and the rows of their operations, also where they are computed as a whole; second derivatives through these
-    sum their terms in another order. Other threads are not emulated.
+    the bits and the rows of their operations, also where a whole layer is computed at once; second derivatives of such
+    a layer sum their terms in another order. Other threads are not emulated.
 
     Delayed scaling has a history for each operand of each product in the call of a module, and outside of modules for
     each line of the program and operation. Modules in evaluation mode, and code outside of modules without gradients,
@@ -181,7 +181,7 @@ class _Eager(Dispatch):
         self.parameters: dict[int, int] = {}
         self.repeated: dict[int, int | None] = {}
         self.again: Place | None = None
-        """Place of forward operations that a backward pass computes again."""
+        """Place of the layer whose forward operations a backward pass computes again; None outside of such passes."""
 
     @contextlib.contextmanager
     def tracking(self) -> Iterator[None]:
@@ -303,7 +303,7 @@ class _Eager(Dispatch):
 
     @contextlib.contextmanager
     def repeated_at(self, place: Place, policies: dict[Any, Policy]) -> Iterator[None]:
-        """Compute forward operations of a place again, by the policies that they had, without counting them."""
+        """Compute forward operations of a place again, in the policies of the forward pass, without counting them."""
         owner, before = self.owner, (self.owner.policies, self.owner._report)
         owner.policies, owner._report, self.again = policies, Report(), place
         try:
@@ -334,7 +334,7 @@ class _Eager(Dispatch):
         )
 
     def _delayed(self, site: Site, role: str, values: Tensor, length: int) -> Tensor:
-        """Return the delayed amax of an operand; module and number of the product give its history its name."""
+        """Return the delayed amax of an operand; its history is named by the module and the number of the product."""
         place = site.place
 
         def found() -> tuple[Tensor, str, bool]:

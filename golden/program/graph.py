@@ -228,9 +228,9 @@ class Analysis:
             return mac.o if mac is not None and not node.kwargs else None
         elementwise, functions = policy.elementwise, policy.functions or policy.elementwise
         if base == "sum":
-            given = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+            given = node.args[0].meta["val"].shape  # type: ignore[union-attr]  # an operand is a node
             dims = (node.args[1] if len(node.args) > 1 else None) or range(len(given))
-            sizes = [given[one] for one in dims]  # type: ignore[union-attr]
+            sizes = [given[one] for one in dims]  # type: ignore[union-attr]  # dimensions are integers
             if is_broadcast("backward" if operation.backward else "forward", operation.sums, sizes):
                 return self._format(node.args[0])
             if not all(isinstance(one, int) for one in sizes):

@@ -9,13 +9,17 @@ from torch import Tensor
 from halfulp.golden.nn.draw import mix
 
 REMEMBERED = 1 << 18
-"""Number of operations whose uses are counted."""
+"""Largest number of pairs of operation and operands whose uses are counted."""
 
 
 class Keys:
-    """Keys from a seed, the operation and its operands, and the number of earlier uses of the same operation on them.
+    """Keys from a seed, the operation, its operands, and the number of earlier uses of the operation on equal operands.
 
     Neither the place of an operation nor the order of different operations changes its key.
+
+    Parameters
+    ----------
+    seed : int
     """
 
     def __init__(self, seed: int) -> None:
@@ -31,6 +35,6 @@ class Keys:
         uses = self._uses.pop(checksum, 0)
         self._uses[checksum] = uses + 1
         if len(self._uses) > REMEMBERED:
-            # The first one was used longest ago.
+            # The first entry is the one whose last use is the oldest.
             del self._uses[next(iter(self._uses))]
         return mix(self.seed, checksum, uses) >> 1

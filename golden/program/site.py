@@ -43,7 +43,7 @@ class Place:
     kinds: tuple[type, ...] = ()
     """Classes of the running modules, the outermost one first."""
     key: int | None = None
-    """Key of the random words of the forward product, which round the same operands in its gradients."""
+    """Key of the random words of the forward product; its gradients round the same operands by the same words."""
     factors: tuple[int, int] = (0, 0)
     """Numbers by `address` of the two factors of a product; in its gradients the other operand is the gradient."""
     weight: int | None = None
@@ -75,7 +75,7 @@ class Product:
 
     @property
     def key(self) -> int:
-        """Key of the random words, for the gradients too."""
+        """Key of the random words of the product; a forward product saves it for its gradients."""
         place = self.site.place
         key = self.site.key if place.key is None else place.key
         if self.site.phase != "backward":
@@ -138,7 +138,8 @@ class Site:
     repeated : dict
         Addresses of results in recomputed regions, with the index of each that is a factor of a product.
     delay : callable
-        Returns the largest magnitude of the history of an operand from site, role, operand and length, and adds its.
+        Returns the largest magnitude in the history of an operand, from site, role, operand and length of the history,
+        and adds that of the operand to it.
     """
 
     policy: Policy
@@ -374,7 +375,7 @@ class Site:
 
 
 def is_broadcast(phase: str, sum_phase: str, sizes: Sequence[int]) -> bool:
-    """Return True for the gradient of an operand of size 1 that was broadcast to size 1, which is no sum."""
+    """Return True for sums over dimensions of size 1 in gradients of broadcast operands, which need no arithmetic."""
     return (
         phase == "backward"
         and sum_phase == "input_gradient"
