@@ -51,7 +51,7 @@ def best(model: "Published | Exact", gemm: Gemm) -> Run:
 
 
 def _batch(one: Run, batch: int, at_once: int) -> Run:
-    """Return the run of a batch, ``at_once`` products at a time, from that of one product."""
+    """Return the run of a batch, with ``at_once`` products at a time, from the run of one of them."""
     return Run(one.gemm, one.cores * at_once, one.seconds * -(-batch // at_once), one.transfer * batch)
 
 

@@ -24,7 +24,7 @@ MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
 
 
 WHOLE = 16
-"""Multiply-accumulates of the largest array that is synthesised as one module; a larger one takes minutes."""
+"""Largest number of multiply-accumulates in an array that is synthesised as one module; others would take minutes."""
 
 
 def study(largest: int, progress: Progress = silent, pool: JobPool = LOCAL) -> dict[Built, Cost]:

@@ -180,7 +180,7 @@ class Chain:
         return prepared is not None
 
     def prepared(self, *results: tuple[int, Tensor]) -> "Prepared | None":
-        """Return the call of `run`, for one or more calls; None if no kernel supports it."""
+        """Return a call of the kernel that can be repeated; parameters as for `run`; None if no kernel supports it."""
         shape, first = results[0][1].shape, len(self.operands)
         tensors = [*self.operands, *(tensor for _, tensor in results)]
         if len(tensors) > OPERANDS or len(self._steps) > STEPS or first + len(self._steps) > REGISTERS:
@@ -205,7 +205,17 @@ class Chain:
 
 
 class Prepared:
-    """Call of a chain, which may be repeated on other tensors of the same shapes and strides."""
+    """Call of a chain, which may be repeated on other tensors of the same shapes and strides.
+
+    Parameters
+    ----------
+    function : callable
+        Function of the compiled kernel.
+    call : _Chain
+        Its arguments.
+    alive : object
+        Objects to whose memory the arguments point.
+    """
 
     def __init__(self, function: Any, call: _Chain, alive: Any) -> None:
         self._function, self._call, self._alive = function, call, alive

@@ -89,7 +89,7 @@ class Report:
     def add(
         self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor | None, seconds: float, calls: int = 1
     ) -> None:
-        """Count calls; ``result`` is given if its values are counted."""
+        """Count calls; with ``result``, also its zeros, infinities and NaN."""
         key = tuple(where.get(name, "") for name in _KEY)
         row = self._index.get(key)
         if row is None:

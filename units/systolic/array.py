@@ -83,7 +83,7 @@ class Array(wiring.Component):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Parameters that determine the modules of the elements."""
+        """Parameters that determine the Verilog module of an element."""
         return self.tiling, self.mac.without_source, self.mac.random, self.build
 
     def cycles(self, n: int, k: int, m: int) -> int:
