@@ -164,7 +164,8 @@ struct Packed {
         if (!b.real || b.rows || !dense || call.packs != 1 || call.n > ROWS || size < SMALLEST || size > LARGEST) return {};
         std::shared_ptr<const Packed> packed;
         {
-            const std::lock_guard<std::mutex> lock(mutex);
+            const std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+            if (!lock) return {};
             Slot& slot = slot_of(call);
             wanted = slot.last_use && !slot.packed;
             slot.last_use = ++uses;
@@ -176,12 +177,14 @@ struct Packed {
     }
 
     static void add(const Call& call, std::shared_ptr<const Packed> packed) {
-        const std::lock_guard<std::mutex> lock(mutex);
+        const std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+        if (!lock) return;
         Slot& slot = slot_of(call);
         slot.packed = std::move(packed), slot.last_use = ++uses;
     }
 
 private:
+    // No thread waits for it: in a process that was forked while another thread held it, it stays locked.
     static inline std::mutex mutex;
     static inline Slot slots[SLOTS];
     static inline i64 uses = 0;

@@ -118,8 +118,9 @@ class Call:
 
         def exact() -> Tensor:
             x, y = _reals(a, mac.a), _reals(b, mac.b)
-            if start is None and not (_data(x).any() and _data(y).any()):
-                return torch.zeros(made.shape, dtype=dtype)
+            both = _data(x), _data(y)
+            if start is None and not all(map(torch.any, both)) and all(one.isfinite().all() for one in both):
+                return made.new_zeros(made.shape, dtype=dtype)
             return summed(gathered(x), gathered(y), None if start is None else gathered(_reals(start, mac.o)))
 
         if reals and is_quiet(made, mac.o):

@@ -128,6 +128,8 @@ class Layer:
     cell: Cell
     policy: Policy
     place: Place
+    dropped: bool
+    """True if dropout follows, under whose place the report has additions to the gradient of the outputs."""
 
     def call(self) -> Call:
         """Return the arithmetic of the products; they need no random words."""
@@ -503,7 +505,7 @@ def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
     x = x.transpose(0, 1) if batch_first else x
     by_layer, last = [one.unbind() for one in _states(first)], []
     for index in range(count):
-        outputs = []
+        outputs, drops = [], bool(dropout and training and index < count - 1)
         for way in range(ways):
             place = index * ways + way
             w_x, w_h, *biases = weights[place * each : (place + 1) * each]
@@ -515,7 +517,8 @@ def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
             last.append(ends)
             outputs.append(out.flip(0) if way else out)
         x = torch.cat(outputs, -1) if both else outputs[0]
-        if dropout and training and index < count - 1:
-            x = torch.dropout(x, dropout, True)
+        if drops:
+            # The mask takes the place of the node before it, which therefore is none of the layer.
+            x = torch.dropout(x.view_as(x), dropout, True)
     x = x.transpose(0, 1) if batch_first else x
     return x, *(torch.stack(ends) for ends in zip(*last, strict=True))
