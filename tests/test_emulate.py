@@ -805,3 +805,11 @@ def test_gradients_of_gates_in_one_call_have_bits_and_rows_of_their_parts(number
         torch.equal(one.view(torch.int32), other.view(torch.int32)) for one, other in zip(found, wanted, strict=True)
     )
     assert rows == wanted_rows
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_emulate_refuses_nested_tensors(layout):
+    x = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)], layout=layout)
+    with golden.emulate(BF16), pytest.raises(ValueError, match="nested"):
+        _ = x * 2

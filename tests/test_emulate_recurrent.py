@@ -65,6 +65,7 @@ CASES = [
     ("GRU", "e4m3fn*e4m3fn+fp16.rn, elementwise=bf16.rz, functions=fp16.rn", (6, 5, 2, 4, 3), {}, "outputs", False),
     ("RNN", POLICY, (6, 5, 1, 3, 3), {"batch_first": True}, "all", True),
     ("GRU", POLICY, (6, 5, 1, 4, 3), {}, "ends", True),
+    ("LSTM", POLICY, (3, 4, 2, 3, 2), {"dropout": 0.3}, "all", True),
 ]
 
 

@@ -1377,3 +1377,13 @@ def test_encode_of_permuted_images_matches_copy():
         assert torch.equal(golden.encode(turned, "e5m2"), golden.encode(turned.clone().contiguous(), "e5m2"))
         codes = golden.encode(turned, "posit16")
         assert torch.equal(golden.decode(codes, "posit16"), golden.decode(codes.contiguous(), "posit16"))
+
+
+@pytest.mark.filterwarnings("ignore:halfulp. all numbers")
+def test_counts_have_products_of_zero_and_nan():
+    layer = torch.nn.Linear(4, 3, bias=False)
+    torch.nn.init.constant_(layer.weight, float("nan"))
+    model = nn.convert(torch.nn.Sequential(layer), "bf16*bf16+fxp8.8.rn").model
+    with nn.Counts() as counts:
+        model(torch.zeros(2, 4))
+    assert counts.rows["0", "forward", "result"]["nan_lost"] == 6

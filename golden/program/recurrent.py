@@ -287,7 +287,7 @@ class Layer:
         """Return the gradients of the results of a step, in the order in which autograd adds them."""
         of_h = [("out", AT_BACKWARD), ("h>", AT_LAYER), ("product", self._of_product(biased))]
         if is_last:
-            of_h = [("h>", AT_BACKWARD), ("out", AT_BACKWARD)]
+            of_h = [("h>", AT_BACKWARD), ("out", AT_LAYER if self.dropped else AT_BACKWARD)]
         others = (name for name in self.cell.states[1:] if f"{name}>" in carried)
         return (
             ("h'", tuple(one for one in of_h if one[0] in {*carried, "out"})),
@@ -511,7 +511,7 @@ def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
             w_x, w_h, *biases = weights[place * each : (place + 1) * each]
             b_x, b_h = biases or (None, None)
             gates = F.linear(x, w_x, b_x)
-            layer = Layer(mode, CELLS[name], mode.owner.policies["*"], mode.here())
+            layer = Layer(mode, CELLS[name], mode.owner.policies["*"], mode.here(), drops and not both)
             states = [one[place] for one in by_layer]
             out, *ends = _Recurrence.apply(layer, gates.flip(0) if way else gates, w_h, b_h, *states)
             last.append(ends)
