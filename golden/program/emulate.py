@@ -72,7 +72,8 @@ class emulate(Program, contextlib.ContextDecorator):
     part is rounded. Data movement, comparisons, random numbers and conversions between types of torch stay as they are.
     Attention and recurrent cells run as separate operations, without fused kernels and oneDNN. Recurrent layers have
     the bits and the rows of their operations, also where a whole layer is computed at once; second derivatives of such
-    a layer sum their terms in another order. Other threads are not emulated.
+    a layer, and gradients of weights that several calls in one graph share, sum their terms in another order. Other
+    threads are not emulated.
 
     Delayed scaling has a history for each operand of each product in the call of a module, and outside of modules for
     each line of the program and operation. Modules in evaluation mode, and code outside of modules without gradients,

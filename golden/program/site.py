@@ -1,6 +1,5 @@
 """One operation of an emulated program: its place, phase and arithmetic, and the primitives that compute it."""
 
-import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -154,13 +153,18 @@ class Site:
     delay: Callable[["Site", str, Tensor, int], Tensor] | None = None
     paired: bool = False
     used: int = 0
+    drawn: int | None = None
+    """Key of the random words, once an operation has drawn it."""
     into: Tensor | None = None
     """Operand that an operation in place changes, if it is computed at once."""
 
-    @functools.cached_property
+    @property
     def key(self) -> int:
         """Key of the random words of the operation."""
-        return self.draw()
+        # The lock of cached_property would stay locked in a process that is forked while another thread holds it.
+        if self.drawn is None:
+            self.drawn = self.draw()
+        return self.drawn
 
     def next_key(self, cast: Cast | MacSpec | None) -> int:
         """Return a new key of random words for the roundings of a primitive; 0 if they need none."""
