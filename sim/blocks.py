@@ -6,7 +6,7 @@ Verilator would translate each of them. As a library with the constants as input
 
 import re
 
-from halfulp.units.instances import INSTANCE, MODULE, PARAMETRISED
+from halfulp.tools.instances import INSTANCE, MODULE, PARAMETRISED
 
 
 def split_blocks(verilog: str) -> tuple[str, dict[str, str]]:

@@ -17,12 +17,12 @@ from halfulp.sim.implementation import Implementation
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
+from halfulp.tools.instances import INSTANCE
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.paths import machine_errors, scratch, work_root, write_whole
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import versions
-from halfulp.units.instances import INSTANCE
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Patterns of modules and instances in the Verilog of `halfulp.units.verilog.emit`."""
+"""Patterns of modules and instances in Verilog as Yosys writes it."""
 
 import re
 
