@@ -1,84 +1,585 @@
-"""Register stages between the parts of a unit."""
+"""Register stages in a unit that is described without them.
 
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+The combinational statements of a module become a dataflow graph of operators. `halfulp.hdl.schedule` divides the graph
+into stages, and the module is written again with registers between them. The name of a register is that of its value,
+with the stage.
+"""
 
-from amaranth.hdl import Const, Module, Signal, Value
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-T = TypeVar("T")
+from amaranth.hdl import Cat, Const, Fragment, Module, Shape, Signal, Value
+from amaranth.hdl._ast import Assign, Concat, Operator, Slice, SwitchValue
+from amaranth.hdl._xfrm import ValueTransformer
+
+from .delay import DelayModel
+from .schedule import AFTER, CHAIN, INPUT, LOGIC, NEXT, SINK, STATE, Bit, Graph, Node, chain_arrivals
+
+PIECE = 8
+"""Bits of an adder that are in one stage; an adder of more can be divided between stages."""
+
+COVERS = 4
+"""Sets of inputs that are tried for each lookup table."""
+
+ROUNDS = 4
+"""Schedules that are tried, each with the lookup tables of the one before."""
+
+ZERO, ONE = -1, -2
+"""Constant bits."""
+
+_IDENTITIES = {"&": ONE, "|": ZERO, "^": ZERO}
+"""For each bitwise operator, the constant that leaves the other operand as it is."""
+
+_FOUND: dict[Any, tuple[list[int], float]] = {}
+"""Schedules of graphs that this process has computed."""
 
 
-def stage_places(stages: int, boundaries: int) -> list[int]:
-    """Return the boundaries at which register stages are placed, counted from 0."""
-    return [(2 * stage + 1) * boundaries // (2 * stages) for stage in range(stages)]
+@dataclass(eq=False)
+class Operation:
+    """A node of the graph, as hardware.
+
+    Attributes
+    ----------
+    node : Node
+    name : str
+        Name of the signal that carries it, or of the one that it is a part of.
+    build : callable, optional
+        Returns the value of an operator for a function that returns the values of its operands.
+    value : Value, optional
+        Its value, in its own slot.
+    adder : list of Operation
+        All pieces of the adder that it is a piece of.
+    delayed : dict of int to tuple
+        Registers by slot, each with the places of the bits that it holds.
+    """
+
+    node: Node
+    name: str
+    build: Callable[[Any], Value] | None = None
+    value: Value | None = None
+    named: bool = False
+    wide: list[float | None] = field(default_factory=list)
+    adder: list["Operation"] = field(default_factory=list)
+    sums: Any = None
+    delayed: dict[int, tuple[Value, dict[Bit, int]]] = field(default_factory=dict)
 
 
-class Pipeline:
-    """Register stages at some of the boundaries between parts of a unit.
+class Dataflow:
+    """Dataflow graph of a module without register stages.
 
     Parameters
     ----------
     m : Module
-        Module for the registers, in the domain ``sync``.
-    stages : int
-        Number of register stages, spread evenly. With more stages than boundaries, some boundaries get several, which a
-        synthesis tool can retime.
-    boundaries : sequence of str
-        Names of the boundaries, in dataflow order.
-    enable : Value
-        Clock enable of all registers.
-    reset_less : bool
-        Omit the reset of all registers except those of ``control``.
-    control : Value, optional
-        Value whose registers always have a reset.
+        Its combinational statements assign whole signals, in dataflow order.
+    outputs : iterable of Signal
+    enable : Signal
+        Clock enable, which all stages read in the same cycle.
+    latency : int
+        Cycles from operands to outputs.
+    arrivals : mapping of str to int
+        Cycles after the operands at which some inputs arrive; default: 0.
+    is_result : callable
+        True for the name of a register whose next value, not its present one, is read by the outputs.
+    model : DelayModel
+    dsp : bool
+        Products use multiplier blocks.
     """
 
     def __init__(
         self,
         m: Module,
         *,
-        stages: int,
-        boundaries: Sequence[str],
+        outputs: Iterable[Any],
+        enable: Value,
+        latency: int,
+        model: DelayModel,
+        arrivals: Mapping[str, int] | None = None,
+        is_result: Callable[[str], bool] = lambda name: False,
+        dsp: bool = False,
+    ) -> None:
+        self.enable, self.model, self.dsp, self.latency = enable, model, dsp, latency
+        self.arrivals, self.is_result = arrivals or {}, is_result
+        self.operations: list[Operation] = []
+        self.bits = 0
+        fragment = Fragment.get(m, None)
+        self.steps = [(step, list(step._lhs_signals())) for step in fragment.statements.get("sync", ())]
+        self._group = {id(signal): group for group, (_, signals) in enumerate(self.steps) for signal in signals}
+        self._drivers = {id(item.lhs): item for item in _assignments(fragment.statements.get("comb", ()))}
+        self._of_result: set[int] = set()
+        for _, signals in self.steps:
+            self._of_result |= {id(signal) for signal in signals if is_result(signal.name)}
+        for item in self._drivers.values():
+            if any(id(signal) in self._of_result for signal in item.rhs._rhs_signals()):
+                self._of_result.add(id(item.lhs))
+        self._known: dict[tuple[int, bool], tuple[Any, list[Bit]]] = {}
+        self._after, self._name = False, ""
+        # In the order of statements, so that definitions do not recur deeply.
+        for item in self._drivers.values():
+            self.bits_of(item.lhs)
+        for group, (step, _) in enumerate(self.steps):
+            self._name = next(iter(self.steps[group][1])).name + "_part"
+            self._add(NEXT, 0, group=group, common=_unique(self._read_by(step)))
+        self._after = True
+        for output in outputs:
+            bits = self.bits_of(output)
+            place = self._add(SINK, 0, common=_unique(bits))
+            place.value, place.sums = output, bits
+        self._prune()
+
+    # Graph -------------------------------------------------------------------------------------------------------
+
+    def _add(self, kind: int, width: int, name: str = "", **options: Any) -> Operation:
+        added = Operation(Node(kind, self.bits, width, **options), name or self._name)
+        self.operations.append(added)
+        self.bits += width
+        return added
+
+    def _read_by(self, statement: Any) -> list[Bit]:
+        """Return the bits that a statement about registers reads."""
+        if isinstance(statement, Assign):
+            return self.bits_of(statement.rhs)
+        signals = [signal for signal in statement.test._rhs_signals() if signal is not self.enable]
+        read = [bit for signal in signals for bit in self.bits_of(signal)]
+        for _, statements, _ in statement.cases:
+            for inner in statements:
+                read += self._read_by(inner)
+        return read
+
+    def bits_before(self, value: Value) -> list[Bit]:
+        """Return the bits of a value that a statement about registers reads."""
+        return self._known[id(value), False][1]
+
+    def bits_of(self, value: Value) -> list[Bit]:
+        """Return the bits of a value, and add its operators to the graph."""
+        after = self._after and (not isinstance(value, Signal) or id(value) in self._of_result)
+        key = id(value), after
+        if key not in self._known:
+            # The value is stored too, so that no other one gets its identity.
+            self._known[key] = value, self._bits_of(value)
+        return self._known[key][1]
+
+    def _bits_of(self, value: Value) -> list[Bit]:
+        match value:
+            case Const():
+                return [ONE if value.value >> place & 1 else ZERO for place in range(len(value))]
+            case Signal():
+                return self._signal(value)
+            case Slice():
+                return self.bits_of(value.value)[value.start : value.stop]
+            case Concat():
+                return [bit for part in value.parts for bit in self.bits_of(part)]
+            case SwitchValue():
+                return self._switch(value)
+            case Operator():
+                return self._operator(value)
+        raise TypeError(f"{type(value).__name__} cannot be divided into register stages")
+
+    def _signal(self, signal: Signal) -> list[Bit]:
+        if id(signal) in self._drivers:
+            rhs = self._drivers[id(signal)].rhs
+            outer, self._name = self._name, f"{signal.name}_part"
+            bits = _extended(self.bits_of(rhs), rhs.shape(), len(signal))
+            self._name = outer
+            self._give_name(signal.name, bits)
+            return bits
+        if id(signal) in self._group:
+            kind = AFTER if self._after and self.is_result(signal.name) else STATE
+            added = self._add(kind, len(signal), signal.name, group=self._group[id(signal)])
+        else:
+            added = self._add(INPUT, len(signal), signal.name, slot=self.arrivals.get(signal.name, 0))
+        added.value, added.named = signal, True
+        return _range(added.node)
+
+    def _give_name(self, name: str, bits: Sequence[Bit]) -> None:
+        """Name the operator that a signal carries, if it is one."""
+        places = {bit for bit in bits if bit >= 0}
+        last = self.operations[-1] if self.operations else None
+        if last is not None and not last.named and places:
+            first = last.adder[0] if last.adder else last
+            if min(places) >= first.node.first:
+                for operation in last.adder or [last]:
+                    operation.name, operation.named = name, True
+
+    def _switch(self, value: SwitchValue) -> list[Bit]:
+        test, shape = self.bits_of(value.test), value.shape()
+        cases = [(patterns, self.bits_of(case), case.shape()) for patterns, case in value.cases]
+        columns = list(zip(*(_extended(bits, of, shape.width) for _, bits, of in cases), strict=True))
+
+        def build(read: Any) -> Value:
+            values = [(patterns, read(bits, of)) for patterns, bits, of in cases]
+            return SwitchValue(read(test, value.test.shape()), values)
+
+        is_table = not any(bit >= 0 for column in columns for bit in column)
+        wide = self.model.table(len(_unique(test))) if is_table else None
+        added = self._logic([_unique((*column, *test)) for column in columns], build, wide)
+        return [
+            column[0] if len(set(column)) == 1 else bit for column, bit in zip(columns, _range(added.node), strict=True)
+        ]
+
+    def _logic(self, columns: list[list[Bit]], build: Any, wide: float | None = None) -> Operation:
+        """Add logic whose bits depend on some bits each; ``wide`` is its delay if it is more than a few tables."""
+        added = self._add(LOGIC, len(columns), local=columns)
+        added.build = build
+        model = self.model
+        added.wide = [
+            None if len(column) <= model.widest else model.logic(len(column)) if wide is None else wide
+            for column in columns
+        ]
+        return added
+
+    def _operator(self, value: Operator) -> list[Bit]:
+        operands = [(self.bits_of(operand), operand.shape()) for operand in value.operands]
+        (first, first_shape), (second, second_shape) = operands[0], operands[-1]
+        word, width = value.operator, len(value)
+        if word in ("u", "s"):
+            return first
+
+        def build(read: Any) -> Value:
+            return Operator(word, [read(bits, shape) for bits, shape in operands])
+
+        if word == "~":
+            added = self._logic([_unique([bit]) for bit in first], build)
+        elif word in _IDENTITIES:
+            return self._bitwise(word, [_extended(bits, shape, width) for bits, shape in operands], build)
+        elif word in ("+", "-"):
+            rows = [_extended(bits, shape, width) for bits, shape in operands]
+            if len(rows) == 1:
+                rows.insert(0, [ZERO] * width)
+            inner = value.operands[0]
+            if word == "+" and len(second) == 1 and isinstance(inner, Operator) and inner.operator == "+":
+                # A third summand of one bit is the carry in.
+                x, y = ((self.bits_of(part), part.shape()) for part in inner.operands)
+
+                def build_of_three(read: Any) -> Value:
+                    total: Value = read(*x) + read(*y) + read(second, second_shape)
+                    return total
+
+                return self._sum(_extended(*x, width), _extended(*y, width), False, build_of_three, second)
+            return self._sum(rows[0], rows[1], word == "-", build)
+        elif word == "<" and first_shape.signed and set(second) <= {ZERO}:
+            return first[-1:]
+        else:
+            read = _unique(bit for bits, _ in operands for bit in bits)
+            added = self._logic([read] * width, build, self._delay(word, read, first, second))
+        return _range(added.node)
+
+    def _delay(self, word: str, read: Sequence[Bit], first: Sequence[Bit], second: Sequence[Bit]) -> float | None:
+        """Return the delay of an operator whose bits depend on all operands, unless it is plain logic."""
+        model = self.model
+        if word in ("b", "r|", "r&", "r^", "==", "!="):
+            return None
+        if len(read) <= model.widest:
+            return None
+        if word in ("<", "<=", ">", ">="):
+            return min(model.chain + model.carry * max(len(first), len(second)), 2 * model.logic(len(read)))
+        if word == "*":
+            return model.product(len(first), len(second), dsp=self.dsp)
+        if word in ("<<", ">>"):
+            return model.logic(3) * len(second)
+        raise TypeError(f"the operator {word} cannot be divided into register stages")
+
+    def _bitwise(self, word: str, rows: list[list[Bit]], build: Any) -> list[Bit]:
+        same = _IDENTITIES[word]
+        columns = list(zip(*rows, strict=True))
+        local = [_unique(column) for column in columns]
+        added = self._logic(local, build)
+        found = []
+        for (one, other), bit in zip(columns, _range(added.node), strict=True):
+            if other == same:
+                bit = one
+            elif one == same:
+                bit = other
+            elif word != "^" and {ZERO: ONE, ONE: ZERO}[same] in (one, other):
+                bit = {ZERO: ONE, ONE: ZERO}[same]
+            found.append(bit)
+        return found
+
+    def _sum(self, x: list[Bit], y: list[Bit], subtracts: bool, build: Any, carry: Sequence[Bit] = ()) -> list[Bit]:
+        """Add an adder, in pieces if it is long."""
+        width = len(x)
+        size = PIECE if width > PIECE + PIECE // 2 else width
+        pieces: list[Operation] = []
+        bits: list[Bit] = []
+        for low in range(0, width, size):
+            high = min(low + size, width)
+            is_last = high == width
+            local = [_unique(column) for column in zip(x[low:high], y[low:high], strict=True)]
+            common = [pieces[-1].node.first + size] if pieces else []
+            if not pieces:
+                local[0] = _unique((*local[0], *carry))
+            added = self._add(
+                CHAIN,
+                high - low + (not is_last),
+                local=local,
+                common=common,
+                delays=[self.model.carry, self.model.chain],
+            )
+            added.sums = x[low:high], y[low:high], subtracts, common or carry
+            pieces.append(added)
+            bits += _range(added.node)[: high - low]
+        for piece in pieces:
+            piece.build, piece.adder = build, pieces
+        return bits
+
+    def _prune(self) -> None:
+        """Omit operators that nothing reads."""
+        owner = [operation for operation in self.operations for _ in range(operation.node.width)]
+        live: set[int] = set()
+        for operation in reversed(self.operations):
+            if id(operation) in live or operation.node.kind in (NEXT, SINK):
+                live |= {id(operation), *(id(owner[bit]) for bit in operation.node.inputs)}
+        self.operations = [operation for operation in self.operations if id(operation) in live]
+
+    # Lookup tables -----------------------------------------------------------------------------------------------
+
+    def cover(self, slots: Sequence[int]) -> None:
+        """Choose the inputs of the lookup tables of all logic, for a schedule.
+
+        A table includes operators before it in its slot. The choice is that of mappers with priority cuts
+        (Mishchenko, Cho, Chatterjee, Brayton, ICCAD 2007).
+        """
+        slot_of, arrival = [0] * self.bits, [0.0] * self.bits
+        covers: list[list[frozenset[Bit]]] = [[]] * self.bits
+        for operation, slot in zip(self.operations, slots, strict=True):
+            node = operation.node
+            now = slice(node.first, node.first + node.width)
+            slot_of[now] = [slot] * node.width
+
+            def at(bit: Bit, slot: int = slot) -> float:
+                return arrival[bit] if slot_of[bit] == slot else 0.0
+
+            if node.kind == CHAIN:
+                arrival[now] = chain_arrivals(node, at)
+            elif node.kind == LOGIC:
+                node.leaves, node.delays = [], []
+                for bit, column, wide in zip(_range(node), node.local, operation.wide, strict=True):
+                    if wide is None:
+                        inside = [covers[other] if slot_of[other] == slot else [] for other in column]
+                        covers[bit] = self._covers(column, inside, at)
+                        leaves, delay = sorted(covers[bit][0]), self.model.logic(len(covers[bit][0]))
+                    else:
+                        leaves, delay = column, wide
+                    node.leaves.append(leaves)
+                    node.delays.append(delay)
+                    arrival[bit] = max(map(at, leaves), default=0.0) + delay
+
+    def _covers(
+        self, inputs: Sequence[Bit], inside: Sequence[list[frozenset[Bit]]], at: Callable[[Bit], float]
+    ) -> list[frozenset[Bit]]:
+        """Return the best sets of inputs of a table, each input a bit or the inputs of its own table."""
+
+        def rank(cover: frozenset[Bit]) -> tuple[float, int, list[Bit]]:
+            time = max(map(at, cover), default=0.0) + self.model.logic(len(cover))
+            return time, len(cover), sorted(cover)
+
+        found, plain = {frozenset[Bit]()}, frozenset[Bit]()
+        for bit, covers in zip(inputs, inside, strict=True):
+            plain |= {bit}
+            options = [frozenset((bit,)), *covers]
+            merged = {cover | option for cover in found for option in options}
+            found = {cover for cover in merged if len(cover) <= self.model.widest}
+            if len(found) > 4 * COVERS:
+                found = {plain, *sorted(found, key=rank)[: 4 * COVERS]}
+        return sorted(found, key=rank)[:COVERS]
+
+    # Schedule ----------------------------------------------------------------------------------------------------
+
+    def schedule(self) -> tuple[list[int], float]:
+        """Return the slot of each operation and the largest delay between registers in nanoseconds."""
+        nodes = [operation.node for operation in self.operations]
+        graph = tuple((operation.node.key, tuple(operation.wide)) for operation in self.operations)
+        key = self.latency, self.model, graph
+        if key not in _FOUND:
+            best: tuple[list[int], float] | None = None
+            slots = [0] * len(nodes)
+            for _ in range(ROUNDS if self.latency else 1):
+                self.cover(slots)
+                slots, delay = Graph(nodes, self.latency, self.model.net).schedule()
+                if best is None or delay < best[1]:
+                    best = slots, delay
+            assert best is not None
+            _FOUND[key] = best[0], best[1] + self.model.register
+        return _FOUND[key]
+
+    def slots_of_registers(self, slots: Sequence[int]) -> dict[str, int]:
+        """Return the slot of each register of the module, by its name."""
+        return {
+            signal.name: slot
+            for operation, slot in zip(self.operations, slots, strict=True)
+            if operation.node.kind == NEXT
+            for signal in self.steps[operation.node.group][1]
+        }
+
+
+def _assignments(statements: Iterable[Any]) -> Iterator[Assign]:
+    """Yield all assignments; those under a condition are only read by registers under the same condition."""
+    for statement in statements:
+        if isinstance(statement, Assign):
+            yield statement
+        else:
+            for _, inner, _ in statement.cases:
+                yield from _assignments(inner)
+
+
+def _range(node: Node) -> list[Bit]:
+    return list(range(node.first, node.first + node.width))
+
+
+def _unique(bits: Iterable[Bit]) -> list[Bit]:
+    """Return the bits that are not constant, each once."""
+    return [bit for bit in dict.fromkeys(bits) if bit >= 0]
+
+
+def _extended(bits: list[Bit], shape: Shape, width: int) -> list[Bit]:
+    """Return the bits of a value of a shape, extended or truncated to a width."""
+    filling = bits[-1] if shape.signed and bits else ZERO
+    return [*bits, *[filling] * (width - len(bits))][:width]
+
+
+class Stages:
+    """Module with register stages, made from a dataflow graph and its schedule.
+
+    Parameters
+    ----------
+    flow : Dataflow
+    slots : sequence of int
+        Slot of each operation.
+    enable : Value
+        Clock enable of the registers.
+    reset_less : bool
+        Omit the reset of all registers except those of ``control``.
+    control : Signal, optional
+        Input whose registers always have a reset.
+    """
+
+    def __init__(
+        self,
+        flow: Dataflow,
+        slots: Sequence[int],
+        *,
         enable: Value,
         reset_less: bool = False,
         control: Value | None = None,
     ) -> None:
-        self._m = m
-        self._enable = enable
-        self._reset_less, self._control = reset_less, control
-        self._left = list(boundaries)
-        places = stage_places(stages, len(boundaries))
-        self._depth = {name: places.count(index) for index, name in enumerate(boundaries)}
+        self.m = Module()
+        self._enable, self._reset_less, self._control = enable, reset_less, control
+        self._flow_enable = flow.enable
+        self._slots = {id(operation): slot for operation, slot in zip(flow.operations, slots, strict=True)}
+        self._owner = {bit: operation for operation in flow.operations for bit in _range(operation.node)}
+        self._last: dict[Bit, int] = {}
+        self._users: dict[Bit, int] = {}
+        for operation, slot in zip(flow.operations, slots, strict=True):
+            for bit in operation.node.inputs:
+                self._last[bit] = max(self._last.get(bit, 0), slot)
+                self._users[bit] = self._users.get(bit, 0) + 1
+        for operation, slot in zip(flow.operations, slots, strict=True):
+            if operation.node.kind == SINK:
+                assert operation.value is not None
+                self.m.d.comb += operation.value.eq(self.read(operation.sums, slot))
+            elif operation.node.kind == NEXT:
+                self._step(flow, flow.steps[operation.node.group][0], slot)
+            elif operation.value is None:
+                self._build(operation, slot)
 
-    def stage(self, boundary: str, *values: T) -> Any:
-        """Pass values through the registers of a boundary; later stages must only use the results.
+    def read(self, bits: Sequence[Bit], slot: int, shape: Shape | None = None) -> Value:
+        """Return the value of bits in a slot, as that of a shape."""
+        parts: list[Value] = []
+        place = 0
+        while place < len(bits):
+            end = place + 1
+            if bits[place] < 0:
+                while end < len(bits) and bits[end] < 0:
+                    end += 1
+                number = sum((bit == ONE) << index for index, bit in enumerate(bits[place:end]))
+                parts.append(Const(number, end - place))
+            else:
+                value, places = self._in_slot(self._owner[bits[place]], slot)
+                first = places[bits[place]]
+                while end < len(bits) and places.get(bits[end]) == first + end - place:
+                    end += 1
+                parts.append(value if end - place == len(value) else value[first : first + end - place])
+            place = end
+        whole = parts[0] if len(parts) == 1 else Cat(*parts)
+        if shape is None or shape.signed == whole.shape().signed:
+            return whole
+        return whole.as_signed() if shape.signed else whole.as_unsigned()
 
-        Values are Amaranth values or dataclasses of them; other objects pass unchanged. Boundaries must come in their
-        declared order.
-        """
-        expected = self._left.pop(0)
-        if boundary != expected:
-            raise ValueError(f"expected boundary {expected!r} next, not {boundary!r}")
-        for level in range(self._depth[boundary]):
-            values = tuple(self._register(value, f"{boundary}_{level}") for value in values)
-        return values[0] if len(values) == 1 else values
+    def _in_slot(self, operation: Operation, slot: int) -> tuple[Value, dict[Bit, int]]:
+        """Return a value in a slot, and the place of each of its bits."""
+        if slot == self._slots[id(operation)]:
+            assert operation.value is not None
+            return operation.value, {bit: place for place, bit in enumerate(_range(operation.node))}
+        if slot not in operation.delayed:
+            _, places = self._in_slot(operation, slot - 1)
+            held = [bit for bit in places if self._last.get(bit, -1) >= slot]
+            register = self._register(self.read(held, slot - 1), operation, slot)
+            operation.delayed[slot] = register, {bit: place for place, bit in enumerate(held)}
+        return operation.delayed[slot]
 
-    def _register(self, value: Any, name: str) -> Any:
-        if is_dataclass(value) and not isinstance(value, type):
-            return replace(
-                value,
-                **{
-                    field.name: self._register(getattr(value, field.name), f"{name}_{field.name}")
-                    for field in fields(value)
-                },
-            )
-        if not isinstance(value, Value) or isinstance(value, Const) or len(value) == 0:
-            return value
-        controls = value is self._control
-        register = Signal(value.shape(), name=f"{name}_register", reset_less=self._reset_less and not controls)
-        with self._m.If(self._enable):
-            self._m.d.sync += register.eq(value)
-        if controls:
-            self._control = register
+    def _register(self, value: Value, operation: Operation, slot: int) -> Value:
+        controls = operation.value is self._control
+        name = f"{operation.name}_stage{slot}"
+        register = Signal(len(value), name=name, reset_less=self._reset_less and not controls)
+        with self.m.If(self._enable):
+            self.m.d.sync += register.eq(value)
         return register
+
+    def _build(self, operation: Operation, slot: int) -> None:
+        """Build an operator in its slot; pieces of an adder in one slot are built as one."""
+        assert operation.build is not None
+        run = [operation]
+        for piece in operation.adder[operation.adder.index(operation) + 1 :] if operation.adder else ():
+            if self._slots.get(id(piece)) != slot:
+                break
+            run.append(piece)
+        bits = [bit for piece in run for bit in _range(piece.node)]
+        name = operation.name
+        if len(run) < len(operation.adder):
+            value = self._piece(run, slot)
+            name = f"{name}_from_{PIECE * operation.adder.index(operation)}"
+        else:
+            value = operation.build(lambda bits, shape: self.read(bits, slot, shape))
+        users = [self._users.get(bit, 0) for bit in bits]
+        if operation.named or len(run) > 1 or max(users) > 1 or any(self._last.get(bit, 0) > slot for bit in bits):
+            signal = Signal(len(value), name=name)
+            self.m.d.comb += signal.eq(value)
+            value = signal
+        first = 0
+        for piece in run:
+            count = len(piece.node.local) if piece is not run[-1] else piece.node.width
+            piece.value = value[first : first + count] if operation.adder else value
+            first += count
+
+    def _piece(self, run: Sequence[Operation], slot: int) -> Value:
+        """Return the sum of some pieces of an adder, with the carry out."""
+        x = self.read([bit for piece in run for bit in piece.sums[0]], slot)
+        y = self.read([bit for piece in run for bit in piece.sums[1]], slot)
+        subtracts, common = run[0].sums[2:]
+        carry = self.read(common, slot) if common else Const(int(subtracts), 1)
+        total = Cat(Const(1, 1), x) + Cat(carry, ~y if subtracts else y)
+        return total[1 : len(x) + 2]
+
+    def _step(self, flow: Dataflow, statement: Any, slot: int) -> None:
+        """Write a statement about registers in its slot."""
+        if isinstance(statement, Assign):
+            rhs = statement.rhs
+            self.m.d.sync += statement.lhs.eq(self.read(flow.bits_before(rhs), slot, rhs.shape()))
+            return
+        with self.m.Switch(_Delayed(self, flow, slot).on_value(statement.test)):
+            for patterns, statements, _ in statement.cases:
+                with self.m.Default() if patterns is None else self.m.Case(*patterns):
+                    for inner in statements:
+                        self._step(flow, inner, slot)
+
+
+class _Delayed(ValueTransformer):
+    """Condition of a register, with its signals in a slot; the clock enable is the same in all slots."""
+
+    def __init__(self, stages: Stages, flow: Dataflow, slot: int) -> None:
+        self.stages, self.flow, self.slot = stages, flow, slot
+
+    def on_Signal(self, value: Signal) -> Value:
+        if value is self.flow.enable:
+            return value
+        return self.stages.read(self.flow.bits_before(value), self.slot, value.shape())

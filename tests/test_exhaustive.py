@@ -5,7 +5,6 @@ rounding modes each in turn. HALFULP_EXHAUSTIVE=1 takes all, in most of an hour.
 """
 
 import os
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -48,8 +47,6 @@ TOY_FAMILIES = ("posit5e0", "posit5e1", "posit5", "posit4", "posit3", "fxp2.3", 
 
 class Bundle(Unit):
     """Units side by side with common operands, so that one model replaces dozens."""
-
-    BOUNDARIES: ClassVar = ()
 
     def __init__(self, units):
         self.units = units

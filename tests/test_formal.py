@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from halfulp.hdl import eager
 from halfulp.hdl.formats import RN, RU, RZ, Rounding, parse
 from halfulp.hdl.number import multiply, pack, unpack
-from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.pipeline import Operation, Stages, _Delayed
 from halfulp.sim.formal import claims as claims_module
 from halfulp.sim.formal.claims import KINDS, Claim, claims, examine, simulated
 from halfulp.sim.formal.cli import formal
@@ -88,28 +88,24 @@ def word_one_place_low(patch: pytest.MonkeyPatch) -> None:
 
 
 def skewed(patch: pytest.MonkeyPatch) -> None:
-    """Mutant whose sign skips a register."""
-    right = Pipeline._register
-    patch.setattr(
-        Pipeline, "_register", lambda pipe, value, name: value if "sign" in name else right(pipe, value, name)
-    )
+    """Mutant with a value that skips a register: the first that has one."""
+    right, skipping = Stages._register, dict[Stages, Operation]()
+
+    def register(stages: Stages, value: Value, operation: Operation, slot: int) -> Value:
+        skips = skipping.setdefault(stages, operation) is operation
+        return value if skips else right(stages, value, operation, slot)
+
+    patch.setattr(Stages, "_register", register)
 
 
 def early_word(patch: pytest.MonkeyPatch) -> None:
-    """Mutant whose random word of 3 bits skips a register."""
-    right = Pipeline._register
-    patch.setattr(
-        Pipeline,
-        "_register",
-        lambda pipe, value, name: value if isinstance(value, Value) and len(value) == 3 else right(pipe, value, name),
-    )
+    """Mutant whose random source steps with the operands instead of its own stage."""
+    patch.setattr(_Delayed, "on_Signal", lambda delayed, value: value)
 
 
 def restless(patch: pytest.MonkeyPatch) -> None:
-    def start(unit: Unit, m: Module) -> Pipeline:
-        return Pipeline(m, stages=unit.build.pipeline, boundaries=unit.BOUNDARIES, enable=Const(1, 1))
-
-    patch.setattr(Unit, "start_pipeline", start)
+    right = Unit.staged
+    patch.setattr(Unit, "staged", lambda unit, m: right(unit, m, enable=Const(1, 1)))
 
 
 def forgetful(patch: pytest.MonkeyPatch) -> None:

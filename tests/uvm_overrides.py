@@ -10,7 +10,6 @@ from pyuvm import uvm_factory
 
 from halfulp.hdl.formats import E5M2, E6M5, parse
 from halfulp.hdl.lfsr import source_word
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.uvm.dut import Dut
@@ -99,15 +98,15 @@ class OtherFormat(UnitTest):
 class Restless(Mul):
     """Unit whose registers move in a stall."""
 
-    def start_pipeline(self, m: Module) -> Pipeline:
-        return Pipeline(m, stages=self.build.pipeline, boundaries=self.BOUNDARIES, enable=Const(1, 1))
+    def staged(self, m: Module, **options: Any) -> Module:
+        return super().staged(m, enable=Const(1, 1))
 
 
 class Late(Mul):
     """Unit with one register more than its latency."""
 
-    def start_pipeline(self, m: Module) -> Pipeline:
-        return Pipeline(m, stages=self.build.pipeline + 1, boundaries=self.BOUNDARIES, enable=self.en)
+    def staged(self, m: Module, **options: Any) -> Module:
+        return super().staged(m, latency=self.latency + 1)
 
 
 class Eager(Mac):

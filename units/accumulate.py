@@ -6,11 +6,10 @@ from amaranth.hdl import Module
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, unpack
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating, Travelling
+from .accumulating import Accumulating
 from .base import Options
 
 
@@ -46,7 +45,6 @@ class Accumulate(Accumulating):
     Exact accumulator: Kulisch, Computer Arithmetic and Validity, 2013.
     """
 
-    TERM_BOUNDARIES = ("unpacked",)
     SPEC = SumSpec
 
     def __init__(
@@ -62,7 +60,6 @@ class Accumulate(Accumulating):
         spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, **options)
         super().__init__(spec, operands={"a": spec.a}, build=build)
 
-    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
+    def term(self, m: Module) -> Number:
         """Return the operand."""
-        number, *travelling = pipe.stage("unpacked", unpack(m, self.a.as_value(), self.spec.a, "a"), *travelling)
-        return number, travelling
+        return unpack(m, self.a.as_value(), self.spec.a, "a")

@@ -10,14 +10,10 @@ from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
-from halfulp.hdl.pipeline import Pipeline, stage_places
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from halfulp.hdl.specs.mac import part_of
 
 from .base import Unit
-
-Travelling = tuple[Value, Value, Value, Value, Value | None]
-"""Signals delayed alongside the operands: start value, load, clear, valid, random word."""
 
 
 def sums(spec: AccumulatorSpec) -> list[Sum]:
@@ -48,69 +44,54 @@ class Accumulating(Unit):
     """
 
     stateful = True
-    TERM_BOUNDARIES: Sequence[str] = ()
 
     def __init__(
         self, spec: AccumulatorSpec, *, operands: dict[str, Any], controls: Sequence[str] = (), **more: Any
     ) -> None:
-        exact = ("placed", "read", "normalised", "packed") if spec.quire else ()
-        self.BOUNDARIES = (*self.TERM_BOUNDARIES, *exact)
         flags = {name: unsigned(1) for name in (*controls, "load", "clear")}
         super().__init__(spec, inputs=operands | {"c": spec.o} | flags, outputs={"o": spec.o}, sums=sums(spec), **more)
 
-    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
-        """Return the number to add and the signals delayed with it, after the last of TERM_BOUNDARIES."""
+    def term(self, m: Module) -> Number:
+        """Return the number to add."""
         raise NotImplementedError
 
-    @property
-    def stages_after_sum(self) -> int:
-        """Register stages between the accumulator and the result."""
-        places = stage_places(self.build.pipeline, len(self.BOUNDARIES))
-        return sum(place > len(self.TERM_BOUNDARIES) for place in places)
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        pipe = self.start_pipeline(m)
-        travelling = (self.c.as_value(), self.load, self.clear, self.valid, self.word(m))
-        term, travelling = self.term(m, pipe, travelling)
+    def logic(self, m: Module) -> None:
+        random = self.word(m)
+        term = self.term(m)
         if self.spec.quire is None:
-            code = self._rounded(m, term, travelling)
+            code = self._rounded(m, term, random)
         else:
-            code = self._exact(m, pipe, term, travelling, self.spec.quire)
+            code = self._exact(m, term, random, self.spec.quire)
         m.d.comb += self.o.as_value().eq(code)
-        return m
 
-    def _rounded(self, m: Module, term: Number, travelling: Travelling) -> Value:
-        """Add to the accumulator and round, within one cycle."""
-        start, load, clear, valid, random = travelling
+    def _rounded(self, m: Module, term: Number, random: Value | None) -> Value:
+        """Add to the accumulator and round."""
         fmt = self.spec.o
         accumulator = Signal(fmt.width)
         base = Signal(fmt.width)
-        m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
+        m.d.comb += base.eq(Mux(self.load, self.c.as_value(), Mux(self.clear, 0, accumulator)))
         aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
         total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic)
         ready = truncate(m, total, fmt, self.rounding)
-        with m.If(self.en & valid):
+        with m.If(self.en & self.valid):
             m.d.sync += accumulator.eq(pack(m, ready, fmt, self.rounding, self.saturate, random))
         return accumulator
 
-    def _exact(self, m: Module, pipe: Pipeline, term: Number, travelling: Travelling, register: Quire) -> Value:
+    def _exact(self, m: Module, term: Number, random: Value | None, register: Quire) -> Value:
         """Add to the quire, and round its value for the output."""
         placed = quire.place(m, term, register.quantum, "term")
-        placed, *rest = pipe.stage("placed", placed, *travelling)
-        start, load, clear, valid, random = rest
-        begin = quire.place(m, unpack(m, start, self.spec.o, "start"), register.quantum, "start")
+        begin = quire.place(m, unpack(m, self.c.as_value(), self.spec.o, "start"), register.quantum, "start")
 
         kept = _held(register)
 
         def choose(loaded: Value, before: Value) -> Value:
-            return Mux(load, loaded, Mux(clear, 0, before))
+            return Mux(self.load, loaded, Mux(self.clear, 0, before))
 
         flags = {name: choose(getattr(begin, name), getattr(kept, name)) for name in ("nan", "inf", "sign")}
         base = FixedRaw(Signal(signed(register.width), name="base"), quantum=register.quantum, **flags)
         m.d.comb += base.integer.eq(choose(begin.integer, kept.integer))
         after = quire.step(m, base, placed, register)
-        with m.If(self.en & valid):
+        with m.If(self.en & self.valid):
             m.d.sync += [
                 kept.integer.eq(after.integer),
                 kept.sign.eq(after.sign),
@@ -122,9 +103,7 @@ class Accumulating(Unit):
                 held_random = Signal(len(random))
                 m.d.sync += held_random.eq(random)
                 random = held_random
-        number = quire.read(kept)
-        number, random = pipe.stage("read", number, random)
-        return self.rounded(m, pipe, number, random)
+        return self.rounded(m, quire.read(kept), random)
 
 
 def _held(register: Quire) -> FixedRaw:

@@ -24,7 +24,6 @@ from halfulp.hdl.lines import (
     with_values,
 )
 from halfulp.hdl.number import Number, add, align, multiply
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.reduce import power_of, reduce, scale, unscaled_where
 from halfulp.hdl.specs import Build, PwlSpec
@@ -122,7 +121,6 @@ class PiecewiseLinear(Arithmetic):
         smallest = default_structure(table, spec.rounding)
         self.structure = smallest if build.structure is None else build.structure
         check_structure(self.structure, table, spec.rounding)
-        self.BOUNDARIES = self._boundaries()
         super().__init__(spec, build=build, multiplies=self._multiplies, structure=smallest)
 
     @property
@@ -138,13 +136,6 @@ class PiecewiseLinear(Arithmetic):
         given = {name: getattr(spec, name) for name in ("rounding", "random", "seed", "saturate")}
         return cls(table=table_of(spec), fit=spec, **given, build=build)
 
-    def _boundaries(self) -> tuple[str, ...]:
-        if self.structure == TABLE:
-            return ("looked_up",)
-        reduced = ("reduced",) if self.table.reduction else ()
-        product = ("product", "aligned") if self._in_raw else ()
-        return ("unpacked", *reduced, "selected", *product, "sum", "normalised", "packed")
-
     @property
     def _multiplies(self) -> bool:
         """True if slopes or the reduction need a multiplier rather than a shift or a table."""
@@ -156,34 +147,30 @@ class PiecewiseLinear(Arithmetic):
         """True if the lines are evaluated on raw numbers."""
         return self.table.reduction is None and self.table.fmt.spacing != "uniform"
 
-    def elaborate(self, platform: object) -> Module:
+    def logic(self, m: Module) -> None:
         if self.structure != TABLE:
-            return super().elaborate(platform)
-        m = Module()
-        pipe = self.start_pipeline(m)
+            super().logic(m)
+            return
         t = self.table
         codes = [t.code(code, self.rounding, self.saturate) for code in range(1 << t.fmt.width)]
         value = wire(m, lookup(self.a.as_value(), codes), "looked_up")
-        m.d.comb += self.o.as_value().eq(pipe.stage("looked_up", value))
-        return m
+        m.d.comb += self.o.as_value().eq(value)
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the exact value of the function, with bits below the rounding position merged into sticky."""
         (x,) = operands
         flags, taken = self._specials(m, x)
-        x, bits, flags, taken, random = pipe.stage(
-            "unpacked", replace(x, nan=NEVER, inf=NEVER), self.a.as_value(), flags, taken, random
-        )
+        x = replace(x, nan=NEVER, inf=NEVER)
         value: Number
         if self.table.reduction is not None:
-            value, flags, random = self._reduced(m, pipe, x, flags, taken, random)
+            value = self._reduced(m, x, flags, taken)
         elif isinstance(x, FixedRaw):
             choice, argument = self._choose_fixed(m, x)
-            value, flags, random = self._line(m, pipe, with_values(m, choice, taken), argument, flags, random)
+            value = self._line(m, with_values(m, choice, taken), argument)
         else:
-            choice = self._choose_raw(m, x, bits)
-            value, flags, random = self._raw_line(m, pipe, with_values(m, choice, taken), x, flags, random)
-        return pipe.stage("sum", with_specials(m, value, flags), random)
+            choice = self._choose_raw(m, x, self.a.as_value())
+            value = self._raw_line(m, with_values(m, choice, taken), x)
+        return with_specials(m, value, flags), random
 
     # Specials --------------------------------------------------------------------------------------------------
 
@@ -297,38 +284,29 @@ class PiecewiseLinear(Arithmetic):
 
     # Value of a line -------------------------------------------------------------------------------------------
 
-    def _line(self, m: Module, pipe: Pipeline, choice: Choice, x: FixedRaw, *travelling: Any) -> tuple[Any, ...]:
-        """Return the exact value of a line at a fixed-point number, and the signals delayed with it."""
-        choice, x, *passed = pipe.stage("selected", choice, x, *travelling)
+    def _line(self, m: Module, choice: Choice, x: FixedRaw) -> FixedRaw:
+        """Return the exact value of a line at a fixed-point number."""
         values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
         shifts = isinstance(self.table.slope, PowerSum)
-        return value_of(m, x, choice, min(values), max(values), dsp=self.build.dsp, shifts=shifts), *passed
+        return value_of(m, x, choice, min(values), max(values), dsp=self.build.dsp, shifts=shifts)
 
-    def _raw_line(
-        self, m: Module, pipe: Pipeline, choice: Choice, x: Raw, flags: Flags, random: Value | None
-    ) -> tuple[Number, Flags, Value | None]:
+    def _raw_line(self, m: Module, choice: Choice, x: Raw) -> Number:
         """Return the value of a line at a raw number."""
-        choice, x, flags, random = pipe.stage("selected", choice, x, flags, random)
         slope = as_raw(m, choice.index, choice.slopes, "slope")
         make: Any = as_fixed_raw if self.table.out.spacing == "uniform" else as_raw
         intercept = make(m, choice.index, choice.intercepts, "intercept")
         product = multiply(m, x, slope, dsp=self.build.dsp)
-        product, intercept, flags, random = pipe.stage("product", product, intercept, flags, random)
         aligned = align(m, product, intercept, self.table.out, self.rounding)
-        aligned, flags, random = pipe.stage("aligned", aligned, flags, random)
-        total, random = add(m, aligned, self.table.out, self.rounding, random, LAZY)
-        return total, flags, random
+        total, _ = add(m, aligned, self.table.out, self.rounding, None, LAZY)
+        return total
 
-    def _reduced(
-        self, m: Module, pipe: Pipeline, x: Number, flags: Flags, taken: SpecialValues, random: Value | None
-    ) -> tuple[Number, Flags, Value | None]:
+    def _reduced(self, m: Module, x: Number, flags: Flags, taken: SpecialValues) -> Number:
         """Evaluate the pieces at the reduced argument and undo the reduction."""
         t = self.table
         reduced = reduce(m, x, t, self.rounding, dsp=self.build.dsp)
         if any(taken.values):
             # A special value that replaces the pieces is not scaled.
             reduced = unscaled_where(reduced, taken.where.any())
-        reduced, flags, taken, random = pipe.stage("reduced", reduced, flags, taken, random)
         argument = reduced.argument
         starts = starts_of(t, Fraction(2) ** argument.quantum)
         starts = [start for start in starts if start < 1 << len(argument.integer)]
@@ -338,11 +316,11 @@ class PiecewiseLinear(Arithmetic):
         else:
             choice = by_sign(m, search(m, argument.integer, starts, "piece"), NEVER, [side])
         choice = with_values(m, choice, taken)
-        value, reduced, flags, random = self._line(m, pipe, choice, argument, reduced, flags, random)
+        value = self._line(m, choice, argument)
         if t.reduction == "log2":
-            return fixed.add(m, value, power_of(m, reduced), RN), flags, random
+            return fixed.add(m, value, power_of(m, reduced), RN)
         number = scale(m, value, reduced)
-        return replace(number, sign=number.sign ^ flags.negative), flags, random
+        return replace(number, sign=number.sign ^ flags.negative)
 
 
 def with_specials(m: Module, x: Number, flags: Flags) -> Number:

@@ -7,7 +7,6 @@ from amaranth.hdl import Module, Value
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, negate_if
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import AddSpec, Build
 
 from .base import Arithmetic, Computed, Options
@@ -48,7 +47,6 @@ class Add(Arithmetic):
     Operation and rounding: IEEE 754, 2019, 5.4.1. Stochastic rounding: Ben Ali, Filip and Sentieys, DATE 2024.
     """
 
-    BOUNDARIES = ("unpacked", "aligned", "sum", "normalised", "packed")
     SPEC = AddSpec
 
     def __init__(
@@ -58,10 +56,9 @@ class Add(Arithmetic):
         terms = tuple((fmt,) for fmt in spec.operands.values())
         super().__init__(spec, controls=("subtract",), build=build, sums=[Sum(terms, spec.o, spec.rounding)])
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the sum, exact above the rounding position, with lower bits merged into sticky."""
         a, b = operands
         b = negate_if(b, self.subtract)
-        a, b, random = pipe.stage("unpacked", a, b, random)
-        aligned, random = pipe.stage("aligned", align(m, a, b, self.result, self.rounding), random)
-        return pipe.stage("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))
+        aligned = align(m, a, b, self.result, self.rounding)
+        return add(m, aligned, self.result, self.rounding, random, self.stochastic)

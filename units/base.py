@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, Self, TypedDict
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager
+from halfulp.hdl.delay import ECP5
 from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, truncate, unpack
-from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, LAZY
 
@@ -105,7 +106,6 @@ class Unit(wiring.Component):
     """
 
     SPEC: type[UnitSpec] = UnitSpec
-    BOUNDARIES: Sequence[str] = ()
     spec: Any
     stateful = False
 
@@ -198,24 +198,53 @@ class Unit(wiring.Component):
         """Clock cycles from operands to result; 0 for a combinational unit."""
         return self.build.pipeline + (1 if self.stateful else 0)
 
-    def start_pipeline(self, m: Module) -> Pipeline:
-        """Create the register stages of the unit, for use in ``elaborate``."""
-        enable: Value = self.en if self.clocked else Signal(init=1)
-        return Pipeline(
+    def logic(self, m: Module) -> None:
+        """Add the unit without register stages to a module."""
+        raise NotImplementedError
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self.logic(m)
+        return self.staged(m) if self.build.pipeline else m
+
+    def staged(self, m: Module, *, latency: int | None = None, enable: Value | None = None) -> Module:
+        """Return a copy of a module with register stages."""
+        flow = self._dataflow(m, self.latency if latency is None else latency)
+        slots, _ = flow.schedule()
+        control = self.valid if self.has_valid else None
+        enable = self.en if enable is None else enable
+        return Stages(flow, slots, enable=enable, reset_less=self.build.reset_less, control=control).m
+
+    def _dataflow(self, m: Module, latency: int) -> Dataflow:
+        return Dataflow(
             m,
-            stages=self.build.pipeline,
-            boundaries=self.BOUNDARIES,
-            enable=enable,
-            reset_less=self.build.reset_less,
-            control=self.valid if self.has_valid else None,
+            outputs=[Value.cast(getattr(self, name)) for name in self.outputs],
+            enable=self.en if self.clocked else None,
+            latency=latency,
+            arrivals=self.arrivals,
+            is_result=lambda name: self.stateful and not is_source(name),
+            model=ECP5,
+            dsp=self.build.dsp,
         )
 
-    def rounded(self, m: Module, pipe: Pipeline, number: Number, random: Value | None) -> Value:
-        """Round a number to the code of the result format, through the boundaries ``normalised`` and ``packed``."""
+    @property
+    def arrivals(self) -> dict[str, int]:
+        """Cycles after the operands at which some inputs arrive; 0 for all others."""
+        return {}
+
+    @functools.cached_property
+    def slots(self) -> dict[str, int]:
+        """Register stages between the operands and each register of the unit's state, by its name."""
+        m = Module()
+        self.logic(m)
+        flow = self._dataflow(m, self.latency)
+        slots, _ = flow.schedule()
+        return flow.slots_of_registers(slots)
+
+    def rounded(self, m: Module, number: Number, random: Value | None) -> Value:
+        """Round a number to the code of the result format."""
         fmt, rounding = self.spec.o, self.rounding
-        ready, random = pipe.stage("normalised", truncate(m, number, fmt, rounding), random)
-        code: Value = pipe.stage("packed", pack(m, ready, fmt, rounding, self.saturate, random))
-        return code
+        return pack(m, truncate(m, number, fmt, rounding), fmt, rounding, self.saturate, random)
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         """Return the random word of this cycle, from the port ``name`` or from the source that replaces it."""
@@ -231,7 +260,7 @@ class Unit(wiring.Component):
         """Return the word of a random source; all streams of one source share its registers."""
         key = (m, stream.source, stream.seed)
         if key not in self._built:
-            number = len(self._built)
+            number = sum(module is m for module, _, _ in self._built)
             self._built[key] = source_word(m, stream.source, stream.seed, self.en & self.valid, f"{SOURCE}{number}")
         return self._built[key]
 
@@ -286,17 +315,14 @@ class Arithmetic(Unit):
             **more,
         )
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Compute the exact result of unpacked operands; bits below the rounding position may be merged into sticky.
 
-        The random word passes through the same register stages as the result.
+        The random word is returned unless it is used.
         """
         raise NotImplementedError
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        pipe = self.start_pipeline(m)
+    def logic(self, m: Module) -> None:
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
-        result, random = self.compute(m, pipe, self.word(m), *operands)
-        m.d.comb += self.o.as_value().eq(self.rounded(m, pipe, result, random))
-        return m
+        result, random = self.compute(m, self.word(m), *operands)
+        m.d.comb += self.o.as_value().eq(self.rounded(m, result, random))

@@ -54,7 +54,6 @@ class Compare(Unit):
     IEEE 754, 2019, 5.6 and 9.6; Posit Working Group, 2022, 5.3.
     """
 
-    BOUNDARIES = ("unpacked", "ordered", "packed")
     SPEC = CompareSpec
 
     def __init__(
@@ -66,23 +65,17 @@ class Compare(Unit):
         outputs = flags | {"minimum": spec.o, "maximum": spec.o}
         super().__init__(spec, inputs=spec.operands, outputs=outputs, build=build)
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        pipe = self.start_pipeline(m)
-        codes = [getattr(self, name).as_value() for name in self.operands]
+    def logic(self, m: Module) -> None:
+        code_a, code_b = codes = [getattr(self, name).as_value() for name in self.operands]
         a, b = (unpack(m, code, fmt, name) for code, (name, fmt) in zip(codes, self.operands.items(), strict=True))
         random = self.word(m)
-        code_a, code_b, a, b, random = pipe.stage("unpacked", *codes, a, b, random)
 
         less, equal, unordered, nan = self._relations(m, code_a, code_b, a, b)
         # Equal numbers differ in sign only if both are zero; then the negative zero is the minimum.
         a_first = wire(m, less | (equal & a.sign), "a_first")
         result_a, result_b = (
             self._result(m, code, raw, fmt, random)
-            for code, raw, fmt in zip((code_a, code_b), (a, b), self.operands.values(), strict=True)
-        )
-        less, equal, unordered, nan, a_first, result_a, result_b = pipe.stage(
-            "ordered", less, equal, unordered, nan, a_first, result_a, result_b
+            for code, raw, fmt in zip(codes, (a, b), self.operands.values(), strict=True)
         )
         nan_code = Const(self.result.nan_code, self.result.width)
         results = {
@@ -92,9 +85,8 @@ class Compare(Unit):
             "minimum": Mux(nan, nan_code, Mux(a_first, result_a, result_b)),
             "maximum": Mux(nan, nan_code, Mux(a_first, result_b, result_a)),
         }
-        for (name, _), value in zip(results.items(), pipe.stage("packed", *results.values()), strict=True):
+        for name, value in results.items():
             m.d.comb += Value.cast(getattr(self, name)).eq(value)
-        return m
 
     def _relations(
         self, m: Module, code_a: Value, code_b: Value, a: Number, b: Number

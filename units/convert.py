@@ -6,7 +6,6 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, ConvertSpec
 
 from .base import Arithmetic, Computed, Options
@@ -44,13 +43,12 @@ class Convert(Arithmetic):
     Operation and rounding: IEEE 754, 2019, 5.4.2.
     """
 
-    BOUNDARIES = ("unpacked", "normalised", "packed")
     SPEC = ConvertSpec
 
     def __init__(self, *, a: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
         super().__init__(ConvertSpec.of(a=a, o=o, **options), build=build)
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the operand unchanged."""
         (a,) = operands
-        return pipe.stage("unpacked", a, random)
+        return a, random

@@ -9,7 +9,6 @@ from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, multiply, pack, truncate, unpack
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, DotSpec
 
 from .base import Options, Unit
@@ -67,9 +66,6 @@ class Dot(Unit):
     ) -> None:
         spec = DotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, **options)
         sequential = spec.order == "sequential"
-        self.BOUNDARIES = ("unpacked", *(f"step{index}" for index in range(k)))
-        if not sequential:
-            self.BOUNDARIES = ("unpacked", "products", "placed", "sum", "normalised", "packed")
         operands = {f"{name}{index}": spec.operands[name] for name in "ab" for index in range(k)}
         super().__init__(
             spec,
@@ -88,53 +84,40 @@ class Dot(Unit):
         vectors: list[str | list[str]] = [[f"{operand}{index}" for index in range(self.k)] for operand in "ab"]
         return [*vectors, "c"] if self.spec.c is not None else vectors
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        pipe = self.start_pipeline(m)
+    def logic(self, m: Module) -> None:
         spec = self.spec
         a = [unpack(m, port.as_value(), spec.a, f"a{index}") for index, port in enumerate(self.a)]
         b = [unpack(m, port.as_value(), spec.b, f"b{index}") for index, port in enumerate(self.b)]
         start = Const(spec.o.encode(0), spec.o.width) if spec.c is None else self.c.as_value()
         compute = self._exact if spec.order == "exact" else self._sequential
-        m.d.comb += self.o.as_value().eq(compute(m, pipe, a, b, start))
-        return m
+        m.d.comb += self.o.as_value().eq(compute(m, a, b, start))
 
-    def _exact(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
+    def _exact(self, m: Module, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
         """Add all products exactly on one fixed-point scale, then round once."""
         spec, quantum = self.spec, self.spec.quire.quantum
         base = unpack(m, start, spec.c or spec.o, "start")
         random = self.word(m)
-        random, base, *operands = pipe.stage("unpacked", random, base, *a, *b)
-        products = [
-            multiply(m, x, y, dsp=self.build.dsp) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)
-        ]
-        random, base, *products = pipe.stage("products", random, base, *products)
+        products = [multiply(m, x, y, dsp=self.build.dsp) for x, y in zip(a, b, strict=True)]
         terms = [quire.place(m, product, quantum, f"term{index}") for index, product in enumerate(products)]
         if spec.c is not None:
             terms.append(quire.place(m, base, quantum, "start"))
-        random, *terms = pipe.stage("placed", random, *terms)
-        total, random = pipe.stage("sum", quire.total(m, terms, spec.rounding, from_zero=spec.c is None), random)
-        return self.rounded(m, pipe, total, random)
+        total = quire.total(m, terms, spec.rounding, from_zero=spec.c is None)
+        return self.rounded(m, total, random)
 
-    def _sequential(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
+    def _sequential(self, m: Module, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
         """Multiply and add one pair after the other, rounding after each."""
         spec = self.spec
         words = [self.word(m, f"random{index}") for index in range(spec.k)]
-        code, *rest = pipe.stage("unpacked", start, *a, *b, *words)
-        fmt = spec.c or spec.o
-        for index in range(spec.k):
-            left = spec.k - index
-            x, y, word = rest[0], rest[left], rest[2 * left]
+        code, fmt = start, spec.c or spec.o
+        for index, (x, y, word) in enumerate(zip(a, b, words, strict=True)):
             base = unpack(m, code, fmt, f"sum{index}")
             aligned = align(m, multiply(m, x, y, dsp=self.build.dsp, to=fmt), base, spec.o, spec.rounding)
             total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
             ready = truncate(m, total, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, spec.saturate, word)
-            later = [*rest[1:left], *rest[left + 1 : 2 * left], *rest[2 * left + 1 :]]
             # From the second step on, the base has the result format.
-            code, fmt, *rest = pipe.stage(f"step{index}", code, spec.o, *later)
-        result: Value = code
-        return result
+            fmt = spec.o
+        return code
 
 
 def _sums(spec: DotSpec) -> list[Sum]:

@@ -7,7 +7,6 @@ from amaranth.hdl import Module, Value
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, multiply
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, FmaSpec
 
 from .base import Arithmetic, Computed, Options
@@ -47,7 +46,6 @@ class Fma(Arithmetic):
     Operation and rounding: IEEE 754, 2019, 5.4.1.
     """
 
-    BOUNDARIES = ("unpacked", "product", "aligned", "sum", "normalised", "packed")
     SPEC = FmaSpec
 
     def __init__(
@@ -64,12 +62,9 @@ class Fma(Arithmetic):
         terms = ((spec.a, spec.b), (spec.c,))
         super().__init__(spec, build=build, multiplies=True, sums=[Sum(terms, spec.o, spec.rounding)])
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the product plus c, exact above the rounding position, with lower bits merged into sticky."""
         a, b, c = operands
-        a, b, c, random = pipe.stage("unpacked", a, b, c, random)
-        product, c, random = pipe.stage(
-            "product", multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"]), c, random
-        )
-        aligned, random = pipe.stage("aligned", align(m, product, c, self.result, self.rounding), random)
-        return pipe.stage("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))
+        product = multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"])
+        aligned = align(m, product, c, self.result, self.rounding)
+        return add(m, aligned, self.result, self.rounding, random, self.stochastic)

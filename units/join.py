@@ -51,7 +51,6 @@ class Join(Unit):
 
     def __init__(self, *, a: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
         spec = JoinSpec.of(a=a, o=o, **options)
-        self.BOUNDARIES = ("unpacked", *(f"step{place}" for place in range(spec.a.parts - 1)))
         part, bases = spec.a.part, (spec.a.part, spec.o)[: spec.a.parts - 1]
         super().__init__(
             spec,
@@ -67,19 +66,15 @@ class Join(Unit):
         """Operand of the golden function: the ports of its parts."""
         return [[f"a{place}" for place in range(self.spec.a.parts)]]
 
-    def elaborate(self, platform: object) -> Module:
-        m, spec = Module(), self.spec
-        pipe = self.start_pipeline(m)
+    def logic(self, m: Module) -> None:
+        spec = self.spec
         words = [self.word(m, f"random{place}") for place in range(len(self.a) - 1)]
         parts = [unpack(m, port.as_value(), spec.a.part, f"a{place}") for place, port in enumerate(self.a)]
-        total, *rest = pipe.stage("unpacked", *reversed(parts), *words)
-        for place in range(len(self.a) - 1):
-            left = len(self.a) - 1 - place
-            aligned = align(m, rest[0], total, spec.o, spec.rounding)
-            exact, word = add(m, aligned, spec.o, spec.rounding, rest[left], self.stochastic)
+        total, *rest = reversed(parts)
+        for place, (part, word) in enumerate(zip(rest, words, strict=True)):
+            aligned = align(m, part, total, spec.o, spec.rounding)
+            exact, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
             ready = truncate(m, exact, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, spec.saturate, word)
-            code, *rest = pipe.stage(f"step{place}", code, *rest[1:left], *rest[left + 1 :], None)
             total = unpack(m, code, spec.o, f"sum{place}")
         m.d.comb += self.o.as_value().eq(code)
-        return m

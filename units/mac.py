@@ -6,12 +6,11 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, Format, Rounding
 from halfulp.hdl.number import Number, multiply, pack, truncate, unpack
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating, Travelling
+from .accumulating import Accumulating
 from .base import Options
 
 
@@ -52,7 +51,6 @@ class Mac(Accumulating):
     Validity, 2013.
     """
 
-    TERM_BOUNDARIES = ("unpacked", "product")
     SPEC = MacSpec
 
     def __init__(
@@ -74,24 +72,20 @@ class Mac(Accumulating):
         spec.check_one_step()
         super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)
 
-    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
+    def term(self, m: Module) -> Number:
         """Return the product, rounded if ``product`` is given."""
-        return product_term(self, m, pipe, travelling, Value.cast(self.a), Value.cast(self.b))
+        return product_term(self, m, Value.cast(self.a), Value.cast(self.b))
 
 
-def product_term(
-    unit: Any, m: Module, pipe: Pipeline, travelling: Any, a_code: Value, b_code: Value
-) -> tuple[Number, Any]:
-    """Return the product of two factors in a multiply-accumulate and the values delayed alongside it."""
+def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Number:
+    """Return the product of two factors in a multiply-accumulate."""
     spec = unit.spec
     a = unpack(m, a_code, part_of(spec.a), "a")
     b = unpack(m, b_code, part_of(spec.b), "b")
     word = unit.word(m, "random_product")
-    a, b, word, *travelling = pipe.stage("unpacked", a, b, word, *travelling)
     product = multiply(m, a, b, dsp=unit.build.dsp, to=None if spec.product or spec.quire else spec.o)
     if spec.product is not None:
         ready = truncate(m, product, spec.product, spec.product_rounding)
         code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
         product = unpack(m, code, spec.product, "rounded_product")
-    product, *travelling = pipe.stage("product", product, *travelling)
-    return product, travelling
+    return product

@@ -6,7 +6,6 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, multiply
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, MulSpec
 
 from .base import Arithmetic, Computed, Options
@@ -45,7 +44,6 @@ class Mul(Arithmetic):
     Operation and rounding: IEEE 754, 2019, 5.4.1.
     """
 
-    BOUNDARIES = ("unpacked", "product", "normalised", "packed")
     SPEC = MulSpec
 
     def __init__(
@@ -53,8 +51,7 @@ class Mul(Arithmetic):
     ) -> None:
         super().__init__(MulSpec.of(a=a, b=b, o=o, **options), build=build, multiplies=True)
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the exact product."""
         a, b = operands
-        a, b, random = pipe.stage("unpacked", a, b, random)
-        return pipe.stage("product", multiply(m, a, b, dsp=self.build.dsp), random)
+        return multiply(m, a, b, dsp=self.build.dsp), random

@@ -6,13 +6,12 @@ from amaranth.hdl import Array, Module, Value, unsigned
 
 from halfulp.hdl.formats import EXACT, Format, Rounding
 from halfulp.hdl.number import Number
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, PartMacSpec
 from halfulp.hdl.specs.mac import ports_of
 from halfulp.hdl.specs.quire import CARRY_BITS
 from halfulp.hdl.wire import wire
 
-from .accumulating import Accumulating, Travelling
+from .accumulating import Accumulating
 from .base import Options
 from .mac import product_term
 
@@ -56,7 +55,6 @@ class PartMac(Accumulating):
     Order of the products: Henry, Tang and Heinecke, ARITH 2019.
     """
 
-    TERM_BOUNDARIES = ("unpacked", "product")
     SPEC = PartMacSpec
 
     def __init__(
@@ -86,7 +84,7 @@ class PartMac(Accumulating):
         vectors = [list(ports) if len(ports) > 1 else name for ports in self.factors for name in [*ports][:1]]
         return [*vectors, *(name for name in self.inputs if not any(name in ports for ports in self.factors))]
 
-    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
+    def term(self, m: Module) -> Number:
         """Return the product of the two parts of this step, rounded if ``product`` is given."""
         pairs = self.spec.pairs
         pairs += pairs[-1:] * ((1 << self.spec.step_bits) - len(pairs))
@@ -94,4 +92,4 @@ class PartMac(Accumulating):
             wire(m, Array(Value.cast(ports[pair[side]]) for pair in pairs)[self.step], f"{name}_part")
             for side, (name, ports) in enumerate((("a", self.a_parts), ("b", self.b_parts)))
         )
-        return product_term(self, m, pipe, travelling, *factors)
+        return product_term(self, m, *factors)

@@ -6,11 +6,10 @@ from amaranth.hdl import Module
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, multiply, negate_if, unpack
-from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, QuireSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating, Travelling
+from .accumulating import Accumulating
 from .base import Options
 
 
@@ -52,7 +51,6 @@ class Quire(Accumulating):
     Kulisch, Computer Arithmetic and Validity, 2013; Posit Working Group, 2022, 3.4.
     """
 
-    TERM_BOUNDARIES = ("unpacked", "product")
     SPEC = QuireSpec
 
     def __init__(
@@ -69,12 +67,8 @@ class Quire(Accumulating):
         operands = {"a": spec.a, "b": spec.b}
         super().__init__(spec, operands=operands, controls=("subtract",), build=build, multiplies=True)
 
-    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
+    def term(self, m: Module) -> Number:
         """Return the product, negated if ``subtract`` is 1."""
         a = unpack(m, self.a.as_value(), self.spec.a, "a")
         b = unpack(m, self.b.as_value(), self.spec.b, "b")
-        a, b, minus, *travelling = pipe.stage("unpacked", a, b, self.subtract, *travelling)
-        product, *travelling = pipe.stage(
-            "product", negate_if(multiply(m, a, b, dsp=self.build.dsp), minus), *travelling
-        )
-        return product, travelling
+        return negate_if(multiply(m, a, b, dsp=self.build.dsp), self.subtract)

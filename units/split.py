@@ -53,15 +53,13 @@ class Split(Unit):
     def __init__(self, *, a: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
         spec = SplitSpec.of(a=a, o=o, **options)
         parts = [f"o{place}" for place in range(spec.o.parts)]
-        later = (boundary for place in range(spec.o.parts) for boundary in (f"truncated{place}", f"part{place}"))
-        self.BOUNDARIES = ("unpacked", *later)
         super().__init__(spec, inputs={"a": spec.a}, outputs=dict.fromkeys(parts, spec.o.part), build=build)
         self.o = [getattr(self, name) for name in parts]
 
-    def elaborate(self, platform: object) -> Module:
-        m, spec = Module(), self.spec
-        part, pipe = spec.o.part, self.start_pipeline(m)
-        rest, word = pipe.stage("unpacked", unpack(m, self.a.as_value(), spec.a, "a"), self.word(m))
+    def logic(self, m: Module) -> None:
+        spec, part = self.spec, self.spec.o.part
+        rest = unpack(m, self.a.as_value(), spec.a, "a")
+        word = self.word(m)
         # A remainder cancels all but its own bits, unless the part is the largest number and much less than the rest;
         # then these bits are enough for the parts after it to be the largest too.
         far = spec.o.parts.bit_length() + 2 if spec.a.emax > part.emax else 0
@@ -71,7 +69,6 @@ class Split(Unit):
             last = place == spec.o.parts - 1
             mode = spec.rounding if last else spec.o.leading(spec.rounding)
             ready = truncate(m, rest, part, mode)
-            ready, rest, word, ended, *codes = pipe.stage(f"truncated{place}", ready, rest, word, ended, *codes)
             code = wire(m, pack(m, ready, part, mode, self.saturate, word if last else None), f"code{place}")
             codes.append(Mux(ended, 0, code))
             if not last:
@@ -79,7 +76,5 @@ class Split(Unit):
                 ended = wire(m, ended | rest.nan | rest.inf | taken.nan | taken.inf, f"ended{place}")
                 aligned = raw.align(m, rest, replace(taken, sign=~taken.sign), part.precision + far)
                 rest = raw.add(m, aligned, spec.rounding)
-            rest, word, ended, *codes = pipe.stage(f"part{place}", rest, word, ended, *codes)
         for port, code in zip(self.o, codes, strict=True):
             m.d.comb += port.as_value().eq(code)
-        return m

@@ -55,7 +55,6 @@ class StochasticRounder(Unit):
     Chang et al., DATE 2023.
     """
 
-    BOUNDARIES = ("cut", "packed")
     SPEC = RounderSpec
 
     def __init__(
@@ -87,21 +86,15 @@ class StochasticRounder(Unit):
         """Operands in the order of the golden function: one vector."""
         return [[f"a{lane}" for lane in range(self.lanes)]]
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        pipe = self.start_pipeline(m)
+    def logic(self, m: Module) -> None:
         words = [self.word(m, f"random{lane}") for lane in range(self.lanes)]
         numbers = [unpack(m, port.as_value(), self.wide, f"a{lane}") for lane, port in enumerate(self.a)]
         ready = [truncate(m, number, self.narrow) for number in numbers]
-        # The leading None makes ``stage`` return a tuple even for a single value.
-        _, *held = pipe.stage("cut", None, *ready, *words)
-        lanes = list(zip(held[: self.lanes], held[self.lanes :], strict=True))
+        lanes = list(zip(ready, words, strict=True))
         if self.increment:
             results = [pack(m, number, self.narrow, self.rounding, self.saturate, word) for number, word in lanes]
         else:
             results = [wrapped(number.floor, self.narrow) for number, _ in lanes]
             results += [goes_up(m, number, self.rounding, word) for number, word in lanes]
-        _, *packed = pipe.stage("packed", None, *results)
-        for port, result in zip([*self.o, *self.up], packed, strict=True):
+        for port, result in zip([*self.o, *self.up], results, strict=True):
             m.d.comb += Value.cast(port).eq(result)
-        return m

@@ -29,8 +29,8 @@ class Build:
     Parameters
     ----------
     pipeline : int
-        Register stages, 0 to 64; each adds a cycle of latency. All stages precede a rounded accumulator, whose loop
-        takes one cycle; an exact accumulator can have stages on both sides. For all units and arrays.
+        Register stages, 0 to 64; each adds a cycle of latency. They are placed by a model of delays, before and after
+        an accumulator, whose loop takes one cycle. For all units and arrays.
     dsp : bool
         Use DSP blocks instead of LUTs for products whose factors are long enough. For units with multipliers: ``mul``,
         ``fma``, ``mac``, ``quire``, ``dot``, ``pwl`` (except structure ``table``) and arrays.

@@ -13,7 +13,6 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
-from halfulp.units.base import is_source
 from halfulp.units.stream import Streamed
 
 from .miters import Clocked, Codes, Cycle, Miter, differ, ports_of, stream_ports_of, widths
@@ -99,15 +98,13 @@ class _Plain:
         self.unit = asked.with_build(pipeline=0).component()
         self.clocked = clocked(self.unit) if self.unit.clocked else None
         self.steps = (self.clocked.step,) if self.clocked else ()
-        self.after_sum = getattr(asked.component(), "stages_after_sum", 0)
+        self.slots = asked.component().slots
 
     def results(self, m: Module, i: Miter, given: dict[str, Value], found: Sequence[Cycle], prefix: str) -> Codes:
         """Return results for operands, from the other unit's registers ``prefix + NAME`` in its cycles."""
         if self.clocked is None:
             return i.apply(m, self.unit, given)
-        # Random words are sampled with the operands.
-        cycles = {name: 0 if is_source(name) else -2 - self.after_sum for name in self.clocked.step.registers}
-        before = {name: found[cycle].held[prefix + name] for name, cycle in cycles.items()}
+        before = {name: found[self.slots[name]].held[prefix + name] for name in self.clocked.step.registers}
         step = self.clocked.advance(m, i, before, **given)
         for _ in range(self.unit.latency):
             step = self.clocked.advance(m, i, step.next, **given)

@@ -5,7 +5,6 @@ from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 from halfulp.hdl import quire
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, add, align, unpack
-from halfulp.hdl.pipeline import Pipeline, stage_places
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.wire import wire
 from halfulp.units.accumulating import sums
@@ -45,7 +44,6 @@ class Step(Unit):
     spec: MacSpec
 
     def __init__(self, spec: MacSpec, *, build: Build) -> None:
-        self.BOUNDARIES = boundaries(spec)
         state = unsigned(state_bits(spec))
         super().__init__(
             spec,
@@ -57,30 +55,30 @@ class Step(Unit):
             sums=sums(spec),
         )
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        pipe = self.start_pipeline(m)
-        term, (word,) = product_term(self, m, pipe, [self.word(m)], self.a, self.b)
+    @property
+    def arrivals(self) -> dict[str, int]:
+        return dict.fromkeys(("held", "first"), lag(self.spec, self.build))
+
+    def logic(self, m: Module) -> None:
+        word = self.word(m)
+        term = product_term(self, m, self.a, self.b)
         before = wire(m, Mux(self.first, 0, self.held), "before")
         step = self._rounded if self.spec.quire is None else self._exact
-        m.d.comb += self.o.eq(step(m, pipe, term, before, word))
-        return m
+        m.d.comb += self.o.eq(step(m, term, before, word))
 
-    def _rounded(self, m: Module, pipe: Pipeline, term: Number, before: Value, word: Value | None) -> Value:
+    def _rounded(self, m: Module, term: Number, before: Value, word: Value | None) -> Value:
         fmt, rounding = self.spec.o, self.spec.rounding
         base = unpack(m, before, fmt, "base")
-        aligned, word = pipe.stage("aligned", align(m, term, base, fmt, rounding), word)
-        total, word = pipe.stage("sum", *add(m, aligned, fmt, rounding, word, self.stochastic))
-        return self.rounded(m, pipe, total, word)
+        total, word = add(m, align(m, term, base, fmt, rounding), fmt, rounding, word, self.stochastic)
+        return self.rounded(m, total, word)
 
-    def _exact(self, m: Module, pipe: Pipeline, term: Number, before: Value, word: Value | None) -> Value:
+    def _exact(self, m: Module, term: Number, before: Value, word: Value | None) -> Value:
         register = self.spec.quire
         assert register is not None
-        placed, before, word = pipe.stage("placed", quire.place(m, term, register.quantum, "term"), before, word)
+        placed = quire.place(m, term, register.quantum, "term")
         after = quire.step(m, _held(self.spec, before), placed, register)
         parts = [after.integer, after.nan, after.inf, after.sign, *([] if word is None else [word])]
-        state: Value = pipe.stage("held", Cat(*parts))
-        return state
+        return Cat(*parts)
 
 
 class Read(Unit):
@@ -103,8 +101,6 @@ class Read(Unit):
     ``build.pipeline`` cycles.
     """
 
-    BOUNDARIES = ("read", "normalised", "packed")
-
     def __init__(self, spec: MacSpec, *, build: Build) -> None:
         super().__init__(
             spec,
@@ -115,25 +111,15 @@ class Read(Unit):
             build=build,
         )
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        pipe = self.start_pipeline(m)
+    def logic(self, m: Module) -> None:
         number = quire.read(_held(self.spec, self.held))
         word = self.held[-self.rounding.bits :] if self.rounding.bits else None
-        number, word = pipe.stage("read", number, word)
-        m.d.comb += self.o.as_value().eq(self.rounded(m, pipe, number, word))
-        return m
-
-
-def boundaries(spec: MacSpec) -> tuple[str, ...]:
-    """Return the stage boundaries of a step; the state enters after the first two."""
-    adder = ("placed", "held") if spec.quire else ("aligned", "sum", "normalised", "packed")
-    return ("unpacked", "product", *adder)
+        m.d.comb += self.o.as_value().eq(self.rounded(m, number, word))
 
 
 def lag(spec: MacSpec, build: Build) -> int:
-    """Return the cycles from the operands of a step to the input of its state."""
-    return sum(place < 2 for place in stage_places(build.pipeline, len(boundaries(spec))))
+    """Return the cycles from the operands of a step to the input of its state: a third of all, half if it is exact."""
+    return (build.pipeline + 1) // 3 if spec.quire is None else build.pipeline // 2
 
 
 def state_bits(spec: MacSpec) -> int:

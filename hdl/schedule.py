@@ -1,0 +1,394 @@
+"""Placement of register stages in a dataflow graph.
+
+Nodes of the graph are operators on words, with arrival times by bit. A schedule gives each node a slot, the number of
+register stages between the operands and the node. Its largest delay between registers is the smallest that the latency
+allows. Among such schedules, a minimum cut for each boundary between slots chooses one with few register bits, as the
+scheduler of Google's XLS does.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+INPUT, STATE, AFTER, LOGIC, CHAIN, SINK, NEXT = range(7)
+"""Kinds of nodes: operand; register of the unit, before and after its step; logic; carry chain; result; next value of
+a register."""
+
+STEPS = 14
+"""Steps of the binary search for the smallest delay."""
+
+Bit = int
+"""Number of a bit: of a node's output, or below zero a constant."""
+
+
+@dataclass(eq=False)
+class Node:
+    """Operator of a dataflow graph.
+
+    Attributes
+    ----------
+    kind : int
+    first, width : int
+        Number of its first output bit, and the number of bits.
+    local : list of list of Bit
+        Inputs at each place.
+    common : list of Bit
+        Other inputs; of a `CHAIN`, the carry in.
+    leaves : list of list of Bit
+        For each bit of `LOGIC`, inputs of its lookup table, which may include operators before.
+    delays : list of float
+        Delay from ``leaves``; of a `CHAIN`, that of a bit of carry, and of begin and end.
+    slot : int
+        Slot of an operand.
+    group : int
+        Registers that step together, for `STATE`, `AFTER` and `NEXT`.
+    """
+
+    kind: int
+    first: int
+    width: int
+    local: list[list[Bit]] = field(default_factory=list)
+    common: list[Bit] = field(default_factory=list)
+    delays: list[float] = field(default_factory=list)
+    leaves: list[list[Bit]] = field(default_factory=list)
+    slot: int = 0
+    group: int = -1
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """All that decides its schedule before lookup tables are chosen."""
+        return self.kind, self.width, tuple(map(tuple, self.local)), tuple(self.common), self.slot, self.group
+
+    @property
+    def inputs(self) -> set[Bit]:
+        """Bits that the node reads."""
+        return {bit for bits in (*self.local, self.common) for bit in bits if bit >= 0}
+
+
+class Graph:
+    """Nodes in dataflow order."""
+
+    def __init__(self, nodes: Sequence[Node], latency: int, net: Callable[[int], float]) -> None:
+        self.nodes, self.latency = nodes, latency
+        self.bits = max((node.first + node.width for node in nodes), default=0)
+        self.owner = [0] * self.bits
+        for place, node in enumerate(nodes):
+            self.owner[node.first : node.first + node.width] = [place] * node.width
+        self.read = [sorted(node.inputs) for node in nodes]
+        self.operands = [sorted({self.owner[bit] for bit in read}) for read in self.read]
+        users: list[list[int]] = [[] for _ in range(self.bits)]
+        for place, read in enumerate(self.read):
+            for bit in read:
+                users[bit].append(place)
+        self.buses: list[dict[tuple[int, ...], int]] = [defaultdict(int) for _ in nodes]
+        """For each node, the number of bits with the same users."""
+        for bit, readers in enumerate(users):
+            if readers:
+                self.buses[self.owner[bit]][tuple(readers)] += 1
+        readers = [0] * self.bits
+        for node in nodes:
+            for bits in (*(node.leaves or node.local), node.common if node.kind != LOGIC else []):
+                for bit in bits:
+                    readers[bit] += 1
+        self.net = [net(count) for count in readers]
+        """Additional delay of the net of each bit."""
+        self.groups = 1 + max((node.group for node in nodes), default=-1)
+
+    def earliest(self, limit: float, low: Sequence[int]) -> list[int] | None:
+        """Return the earliest slots for a delay between registers, or None if they exceed the latency."""
+        steps = [0] * self.groups
+        for place, node in enumerate(self.nodes):
+            if node.group >= 0:
+                steps[node.group] = max(steps[node.group], low[place] - (node.kind == AFTER))
+        while True:
+            slots = self._earliest(limit, low, steps)
+            if slots is None:
+                return None
+            later = steps[:]
+            for place, node in enumerate(self.nodes):
+                if node.kind == NEXT:
+                    later[node.group] = max(later[node.group], slots[place])
+            if later == steps:
+                return slots
+            steps = later
+
+    def _earliest(self, limit: float, low: Sequence[int], steps: Sequence[int]) -> list[int] | None:
+        slots, arrival = [0] * len(self.nodes), [0.0] * self.bits
+        for place, node in enumerate(self.nodes):
+            if node.kind in (STATE, AFTER):
+                slots[place] = steps[node.group] + (node.kind == AFTER)
+            elif node.kind == INPUT:
+                slots[place] = node.slot
+            else:
+                slot = max([low[place], *(slots[operand] for operand in self.operands[place])])
+                if node.kind == NEXT:
+                    slot = max(slot, steps[node.group])
+                found = self.arrivals(node, slot, slots, arrival)
+                if max(found, default=0.0) > limit:
+                    slot += 1
+                    found = self.arrivals(node, slot, slots, arrival)
+                    if max(found, default=0.0) > limit:
+                        return None
+                slots[place] = slot
+                arrival[node.first : node.first + node.width] = found[: node.width]
+            if slots[place] > self.latency:
+                return None
+        return slots
+
+    def arrivals(self, node: Node, slot: int, slots: Sequence[int], arrival: Sequence[float]) -> list[float]:
+        """Return the arrival time of each output bit of a node in a slot; of a sink, that of its input."""
+        owner, net = self.owner, self.net
+
+        def at(bit: Bit) -> float:
+            return arrival[bit] + net[bit] if slots[owner[bit]] == slot else net[bit]
+
+        if node.kind == LOGIC:
+            tables = zip(node.leaves, node.delays, strict=True)
+            return [max(map(at, leaves), default=0.0) + delay for leaves, delay in tables]
+        if node.kind == CHAIN:
+            return chain_arrivals(node, at)
+        return [max(map(at, node.common), default=0.0)]
+
+    def latest(self, limit: float, high: Sequence[int]) -> list[int]:
+        """Return the latest slots for a delay between registers, which must suffice."""
+        steps = [self.latency] * self.groups
+        for place, node in enumerate(self.nodes):
+            if node.group >= 0:
+                steps[node.group] = min(steps[node.group], high[place] - (node.kind == AFTER))
+        while True:
+            slots = self._latest(limit, high, steps)
+            sooner = steps[:]
+            for place, node in enumerate(self.nodes):
+                if node.kind in (STATE, AFTER):
+                    sooner[node.group] = min(sooner[node.group], slots[place] - (node.kind == AFTER))
+            if sooner == steps:
+                for place, node in enumerate(self.nodes):
+                    if node.group >= 0:
+                        slots[place] = steps[node.group] + (node.kind == AFTER)
+                return slots
+            steps = sooner
+
+    def _latest(self, limit: float, high: Sequence[int], steps: Sequence[int]) -> list[int]:
+        count = len(self.nodes)
+        slots, least = [0] * count, [self.latency] * count
+        tail = [0.0] * self.bits
+        for place in reversed(range(count)):
+            node = self.nodes[place]
+            if node.kind == INPUT:
+                slots[place] = node.slot
+                continue
+            slot = min(least[place], high[place])
+            if node.kind == NEXT:
+                slot = min(slot, steps[node.group])
+            now = slice(node.first, node.first + node.width)
+            if slot < least[place]:
+                tail[now] = [0.0] * node.width
+            if node.kind in (STATE, AFTER):
+                slots[place] = slot
+                continue
+            found = self.tails(node, tail[now])
+            if max((time for _, time in found), default=0.0) > limit:
+                slot -= 1
+                found = self.tails(node, [0.0] * node.width)
+            slots[place] = slot
+            for bit, time in found:
+                if bit < 0:
+                    continue
+                operand = self.owner[bit]
+                if slot < least[operand]:
+                    least[operand] = slot
+                    first = self.nodes[operand].first
+                    tail[first : first + self.nodes[operand].width] = [0.0] * self.nodes[operand].width
+                if slot == least[operand]:
+                    tail[bit] = max(tail[bit], time)
+        return slots
+
+    def tails(self, node: Node, tail: Sequence[float]) -> list[tuple[Bit, float]]:
+        """Return the time from each input bit to the end of the slot, given those of the output bits."""
+        net = self.net
+        if node.kind == LOGIC:
+            found = [(bit, 0.0) for bit in node.inputs]
+            local = zip(node.leaves, node.delays, tail, strict=True)
+            return found + [(bit, net[bit] + delay + time) for bits, delay, time in local for bit in bits]
+        if node.kind != CHAIN:
+            return [(bit, net[bit]) for bit in node.common]
+        carry, entry = node.delays
+        leave = entry / 2
+        count = len(node.local)
+        # Time from the carry into a place to the end of the slot.
+        after = tail[count] if node.width > count else 0.0
+        found = []
+        for place in reversed(range(count)):
+            own = max(tail[place] + entry, after + entry - leave + carry)
+            found += [(bit, own + net[bit]) for bit in node.local[place]]
+            after = max(tail[place] + leave, after + carry)
+        return found + [(bit, after + net[bit]) for bit in node.common]
+
+    def delay(self, slots: Sequence[int]) -> float:
+        """Return the largest delay between registers of a schedule."""
+        arrival, most = [0.0] * self.bits, 0.0
+        for node, slot in zip(self.nodes, slots, strict=True):
+            if node.kind not in (INPUT, STATE, AFTER):
+                found = self.arrivals(node, slot, slots, arrival)
+                arrival[node.first : node.first + node.width] = found[: node.width]
+                most = max([most, *found])
+        return most
+
+    def schedule(self) -> tuple[list[int], float]:
+        """Return the slot of each node and the largest delay between registers."""
+        least = self._least()
+        low, high = 0.0, 1.0
+        while (found := self.earliest(high, least)) is None:
+            low, high = high, 2 * high
+        high = min(high, self.delay(found))
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            if self.earliest(middle, least) is None:
+                low = middle
+            else:
+                high = middle
+        return self._fewest_registers(high), high
+
+    def _least(self) -> list[int]:
+        """Return the lower bounds of all slots; results are in the last one."""
+        return [self.latency if node.kind == SINK else 0 for node in self.nodes]
+
+    def _fewest_registers(self, limit: float) -> list[int]:
+        """Return the slots of a schedule with few register bits for a delay between registers."""
+        low, high = self._least(), [self.latency] * len(self.nodes)
+        for boundary in range(1, self.latency + 1):
+            early = self.earliest(limit, low)
+            assert early is not None
+            late = self.latest(limit, high)
+            before = self._cut(boundary, early, late)
+            for place, is_before in enumerate(before):
+                if is_before:
+                    high[place] = min(high[place], boundary - 1)
+                else:
+                    low[place] = max(low[place], boundary)
+        return high
+
+    def _cut(self, boundary: int, early: Sequence[int], late: Sequence[int]) -> list[bool]:
+        """Return the nodes before a boundary, such that the fewest bits cross it."""
+        count = len(self.nodes)
+        flow = Flow()
+        source, sink = flow.node(), flow.node()
+        vertex = [0] * count
+        groups: dict[int, int] = {}
+        for place, node in enumerate(self.nodes):
+            if node.kind == INPUT:
+                vertex[place] = source if node.slot < boundary else sink
+            elif late[place] < boundary:
+                vertex[place] = source
+            elif early[place] >= boundary:
+                vertex[place] = sink
+            elif node.group >= 0 and node.kind != AFTER:
+                # Registers and their next states are in one slot.
+                vertex[place] = groups.setdefault(node.group, -1)
+                if vertex[place] < 0:
+                    vertex[place] = groups[node.group] = flow.node()
+            else:
+                vertex[place] = flow.node()
+        for place in range(count):
+            for operand in self.operands[place]:
+                if vertex[place] != vertex[operand] and vertex[operand] != source and vertex[place] != sink:
+                    flow.edge(vertex[place], vertex[operand], FOREVER)
+        for place in range(count):
+            own = vertex[place]
+            if own == sink:
+                continue
+            for users, bits in self.buses[place].items():
+                ends = {vertex[user] for user in users} - {own, source}
+                if ends == {sink}:
+                    flow.edge(own, sink, bits)
+                elif ends:
+                    bus = flow.node()
+                    flow.edge(own, bus, bits)
+                    for end in ends:
+                        flow.edge(bus, end, FOREVER)
+        reached = flow.minimum_cut(source, sink)
+        return [reached[own] for own in vertex]
+
+
+def chain_arrivals(node: Node, at: Callable[[Bit], float]) -> list[float]:
+    """Return the arrival time of each output bit of a carry chain, given those of its inputs."""
+    carry, entry = node.delays
+    leave = entry / 2
+    chain = max(map(at, node.common), default=0.0)
+    found = []
+    for bits in node.local:
+        own = max(map(at, bits)) + entry if bits else leave
+        found.append(max(own, chain + leave))
+        chain = max(chain, own - leave) + carry
+    return [*found, chain][: node.width]
+
+
+FOREVER = 1 << 40
+
+
+class Flow:
+    """Flow network (Dinic, Soviet Math. Doklady 11, 1970)."""
+
+    def __init__(self) -> None:
+        self.edges: list[list[int]] = []
+        self.to: list[int] = []
+        self.room: list[int] = []
+
+    def node(self) -> int:
+        self.edges.append([])
+        return len(self.edges) - 1
+
+    def edge(self, start: int, end: int, room: int) -> None:
+        for tail, head, space in ((start, end, room), (end, start, 0)):
+            self.edges[tail].append(len(self.to))
+            self.to.append(head)
+            self.room.append(space)
+
+    def minimum_cut(self, source: int, sink: int) -> list[bool]:
+        """Return the nodes on the side of the source of a minimum cut."""
+        while True:
+            level = self._levels(source)
+            if level[sink] < 0:
+                return [place >= 0 for place in level]
+            self._augment(source, sink, level)
+
+    def _levels(self, source: int) -> list[int]:
+        level = [-1] * len(self.edges)
+        level[source] = 0
+        queue = [source]
+        for node in queue:
+            for edge in self.edges[node]:
+                end = self.to[edge]
+                if self.room[edge] and level[end] < 0:
+                    level[end] = level[node] + 1
+                    queue.append(end)
+        return level
+
+    def _augment(self, source: int, sink: int, level: list[int]) -> None:
+        """Saturate the paths of a level graph."""
+        tried = [0] * len(self.edges)
+        path: list[int] = []
+        node = source
+        while True:
+            if node == sink:
+                room = min(self.room[edge] for edge in path)
+                for edge in path:
+                    self.room[edge] -= room
+                    self.room[edge ^ 1] += room
+                full = next(place for place, edge in enumerate(path) if not self.room[edge])
+                node = self.to[path[full] ^ 1]
+                del path[full:]
+                continue
+            while tried[node] < len(self.edges[node]):
+                edge = self.edges[node][tried[node]]
+                if self.room[edge] and level[self.to[edge]] == level[node] + 1:
+                    path.append(edge)
+                    node = self.to[edge]
+                    break
+                tried[node] += 1
+            else:
+                if not path:
+                    return
+                level[node] = -1
+                node = self.to[path.pop() ^ 1]

@@ -1,0 +1,100 @@
+"""Register stages: schedules of small graphs against all schedules, and of units by the delay model."""
+
+import itertools
+import random
+
+import networkx
+import pytest
+from amaranth.hdl import Module
+
+from halfulp.hdl.delay import ECP5
+from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, SINK, Flow, Graph, Node
+from halfulp.sim.implementation import Implementation
+
+
+def graph_of(rng: random.Random, latency: int) -> Graph:
+    """Return a random graph of two operands, some logic and carry chains, and one result."""
+    nodes = [Node(INPUT, 0, 2), Node(INPUT, 2, 2)]
+    bits = 4
+    for _ in range(rng.randrange(2, 6)):
+        local = [[rng.randrange(bits) for _ in range(2)] for _ in range(2)]
+        if rng.random() < 0.5:
+            delays = [rng.choice((0.5, 1.0, 1.5)) for _ in local]
+            nodes.append(Node(LOGIC, bits, 2, local=local, leaves=local, delays=delays))
+        else:
+            nodes.append(Node(CHAIN, bits, 2, local=local, delays=[0.1, 1.2]))
+        bits += 2
+    nodes.append(Node(SINK, bits, 0, common=[bits - 1, bits - 2]))
+    return Graph(nodes, latency, lambda readers: 0.0)
+
+
+def registers(graph: Graph, slots: list[int]) -> int:
+    """Return the register bits of a schedule."""
+    return sum(
+        bits * (max(slots[user] for user in users) - slots[place])
+        if len(users) == 1
+        else bits * max(slots[user] - slots[place] for user in users)
+        for place, buses in enumerate(graph.buses)
+        for users, bits in buses.items()
+    )
+
+
+def all_slots(graph: Graph) -> list[list[int]]:
+    """Return all schedules of a graph."""
+    middle = len(graph.nodes) - 3
+    found = []
+    for chosen in itertools.product(range(graph.latency + 1), repeat=middle):
+        slots = [0, 0, *chosen, graph.latency]
+        if all(slots[place] >= slots[other] for place in range(len(slots)) for other in graph.operands[place]):
+            found.append(slots)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_schedule_has_the_smallest_delay(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = graph_of(rng, rng.randrange(1, 4))
+    slots, delay = graph.schedule()
+    every = all_slots(graph)
+    least = min(map(graph.delay, every))
+    assert slots in every
+    assert graph.delay(slots) <= delay
+    assert delay == pytest.approx(least, abs=1e-2)
+    if graph.latency == 1:
+        assert registers(graph, slots) == min(
+            registers(graph, other) for other in every if graph.delay(other) <= delay + 1e-9
+        )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_minimum_cut_agrees_with_networkx(seed: int) -> None:
+    rng = random.Random(seed)
+    flow, other = Flow(), networkx.DiGraph()
+    other.add_nodes_from(flow.node() for _ in range(8))
+    room = {(a, b): rng.randrange(1, 9) for a in range(8) for b in range(8) if a != b and rng.random() < 0.4}
+    for (a, b), bits in room.items():
+        flow.edge(a, b, bits)
+        other.add_edge(a, b, capacity=bits)
+    reached = flow.minimum_cut(0, 7)
+    assert reached[0]
+    assert not reached[7]
+    crossing = sum(bits for (a, b), bits in room.items() if reached[a] and not reached[b])
+    assert crossing == networkx.minimum_cut_value(other, 0, 7)
+
+
+@pytest.mark.parametrize("text", ["fma e5m2*e5m2+e5m2", "mul fp16*fp16", "add posit8+posit8", "dot3 int8*int8=fp32"])
+def test_delay_falls_with_each_stage(text: str) -> None:
+    delays = []
+    for stages in range(9):
+        unit = Implementation.parse(text, pipeline=stages).component()
+        m = Module()
+        unit.logic(m)
+        delays.append(unit._dataflow(m, unit.latency).schedule()[1])
+    assert all(later <= earlier * 1.001 for earlier, later in itertools.pairwise(delays))
+    assert delays[8] < delays[0] / 3
+
+
+def test_logic_of_more_inputs_is_slower() -> None:
+    delays = [ECP5.logic(inputs) for inputs in range(1, 70)]
+    assert delays == sorted(delays)
+    assert delays[0] == 0
