@@ -12,6 +12,7 @@ import click
 
 from halfulp.boards.targets import Target, check_route
 from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.build import MAX_PIPELINE
 from halfulp.sim.implementation import implementations
 from halfulp.sim.options import unit_options
 from halfulp.tools.commands import Parsed, Refused, also_written, publish, report_folder, requests, scheduled, written
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from .report.coreport import Record
 
 
+def _stages(text: str) -> range:
+    """Parse numbers of register stages such as ``0..8``."""
+    first, dots, last = text.partition("..")
+    if not (dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last) <= MAX_PIPELINE):
+        raise ValueError(f"invalid --explore {text!r}: expected numbers of stages up to {MAX_PIPELINE}, such as 0..8")
+    return range(int(first), int(last) + 1)
+
+
 _target = target_option(help="device of `halfulp list targets`; default: vu9p")
 
 
@@ -32,6 +41,9 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
 @unit_options
 @_target
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
+@click.option(
+    "--explore", metavar="A..B", type=Parsed(_stages), help="place and route with A to B register stages (ecp5-85k)"
+)
 @click.option(
     "--flow",
     type=click.Choice(["yosys", "vivado"]),
@@ -47,6 +59,7 @@ def synth(
     fmt: str | None,
     target: Target,
     route: bool,
+    explore: range | None,
     flow: str,
     clock: float | None,
     pool: JobPool,
@@ -59,13 +72,15 @@ def synth(
     """
     vivado = flow == "vivado"
     with requests():
-        if route:
+        if route or explore:
             check_route(target)
         asked = implementations(unit, fmt, **options)
         for one in asked:
             one.component()
-        if vivado and route:
+        if vivado and (route or explore):
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
+        if explore and (len(asked) > 1 or asked[0].build.pipeline):
+            raise ValueError("--explore compares the numbers of stages of one unit; omit --pipeline and name one unit")
         if clock is not None and not vivado:
             raise ValueError("--clock needs Vivado; add --flow vivado")
         if vivado:
@@ -73,6 +88,14 @@ def synth(
 
             clock = DEFAULT_CLOCK if clock is None else clock
             check(target, clock)
+    if explore:
+        from .report.explore import explore as explored
+
+        with pool, Bar("synth") as bar:
+            words = asked[0].command("synth", "--target", target.name, "--explore", f"{explore[0]}..{explore[-1]}")
+            found = explored(asked[0], explore, target, words, bar, pool)
+        publish(found, output)
+        return
     # pandas takes long to load.
     from .report.resources import implement_units, measure_units, table
 

@@ -18,6 +18,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from halfulp.boards.targets import FAMILIES, TARGETS, target_of
+from halfulp.fpga.report import explore
 from halfulp.fpga.report.records import DEVICES
 from halfulp.fpga.report.resources import measure_units
 from halfulp.fpga.synth import measure as synth
@@ -203,6 +204,18 @@ def test_route_places_unit_once(build, monkeypatch, compiled):
     assert measure_units([request], ECP5, route=True) == {name: cost}
     with pytest.raises(ToolError, match="Place and route of mul_e2m1fn_e2m1fn_e2m1fn_rn_registered could not be start"):
         frequencies([replace(registered, dsp=True)], ECP5)
+
+
+def test_explore_compares_numbers_of_stages(monkeypatch):
+    cost = Cost(lut=50, luts=(), ff=0, carry=4, mux=0, dsp=0, bram=0, uram=0, memory=0, path=3, fmax=100.0)
+    costs = [cost, replace(cost, ff=9, fmax=90.0), replace(cost, ff=20, fmax=200.0)]
+    monkeypatch.setattr(explore, "measure_units", lambda units, *rest, **more: dict(zip(units, costs, strict=True)))
+    report = explore.explore(short("mac", "e5m2"), range(3), ECP5, "halfulp synth")
+    frame = report.tables["explore"].frame
+    assert frame["latency"].tolist() == [1, 2, 3]
+    # One stage costs a cycle and is not faster.
+    assert frame["Pareto"].tolist() == ["yes", "no", "yes"]
+    assert report.plots["explore"]() is not None
 
 
 def test_registered_wrapper_delays_two_cycles():
