@@ -9,7 +9,7 @@ from math import log, log2
 
 @dataclass(frozen=True)
 class DelayModel:
-    """Delays of a device family in nanoseconds.
+    """Delays of a device family in picoseconds.
 
     Attributes
     ----------
@@ -17,19 +17,19 @@ class DelayModel:
         Family of devices.
     inputs, widest : int
         Inputs of a lookup table, and of the widest function of several tables and the multiplexers next to them.
-    level : float
+    level : int
         A lookup table and the net in front of it.
-    wide : float
+    wide : int
         Multiplexer that combines two lookup tables to one of one input more.
-    chain : float
+    chain : int
         Begin and end of a carry chain, with the net in front of it.
-    carry : float
+    carry : int
         A bit of a carry chain.
-    fanout : float
+    fanout : int
         Each doubling of the readers of a net.
-    dsp : float
+    dsp : int
         A multiplier block.
-    register : float
+    register : int
         Clock to output, and setup, of a register.
     fitted : bool
         The constants were fitted to results of place and route.
@@ -40,35 +40,35 @@ class DelayModel:
     name: str
     inputs: int
     widest: int
-    level: float
-    wide: float
-    chain: float
-    carry: float
-    fanout: float
-    dsp: float
-    register: float
+    level: int
+    wide: int
+    chain: int
+    carry: int
+    fanout: int
+    dsp: int
+    register: int
     fitted: bool
     source: str
 
-    def logic(self, inputs: int) -> float:
+    def logic(self, inputs: int) -> int:
         """Return the delay of a function of some inputs: one lookup table, or a tree; inverters are free."""
         if inputs <= 1:
-            return 0.0
+            return 0
         if inputs <= self.widest:
             return self.level + self.wide * max(inputs - self.inputs, 0)
-        return self.level * (0.4 + log(inputs, self.inputs + 1))
+        return round(self.level * (0.4 + log(inputs, self.inputs + 1)))
 
-    def table(self, inputs: int) -> float:
+    def table(self, inputs: int) -> int:
         """Return the delay of a table of constants."""
         if inputs <= self.widest:
             return self.logic(inputs)
-        return self.level * (1 + (inputs - self.inputs) / 2)
+        return self.level + self.level * (inputs - self.inputs) // 2
 
-    def net(self, readers: int) -> float:
+    def net(self, readers: int) -> int:
         """Return the additional delay of a net with several readers."""
-        return self.fanout * log2(readers) if readers > 1 else 0.0
+        return round(self.fanout * log2(readers)) if readers > 1 else 0
 
-    def product(self, first: int, second: int, *, dsp: bool) -> float:
+    def product(self, first: int, second: int, *, dsp: bool) -> int:
         """Return the delay of a product of two widths that is one operator."""
         if dsp:
             return self.dsp
@@ -79,13 +79,13 @@ ECP5 = DelayModel(
     name="ecp5",
     inputs=4,
     widest=5,
-    level=1.1,
-    wide=0.20,
-    chain=1.90,
-    carry=0.036,
-    fanout=0.06,
-    dsp=5.0,
-    register=0.7,
+    level=1100,
+    wide=200,
+    chain=1900,
+    carry=36,
+    fanout=60,
+    dsp=5000,
+    register=700,
     fitted=False,
     source="",
 )

@@ -31,7 +31,7 @@ ZERO, ONE = -1, -2
 _IDENTITIES = {"&": ONE, "|": ZERO, "^": ZERO}
 """For each bitwise operator, the constant that leaves the other operand as it is."""
 
-_FOUND: dict[Any, tuple[list[int], float]] = {}
+_FOUND: dict[Any, tuple[list[int], int]] = {}
 """Schedules of graphs that this process has computed."""
 
 
@@ -59,7 +59,7 @@ class Operation:
     build: Callable[[Any], Value] | None = None
     value: Value | None = None
     named: bool = False
-    wide: list[float | None] = field(default_factory=list)
+    wide: list[int | None] = field(default_factory=list)
     adder: list["Operation"] = field(default_factory=list)
     sums: Any = None
     delayed: dict[int, tuple[Value, dict[Bit, int]]] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class Dataflow:
             column[0] if len(set(column)) == 1 else bit for column, bit in zip(columns, _range(added.node), strict=True)
         ]
 
-    def _logic(self, columns: list[list[Bit]], build: Any, wide: float | None = None) -> Operation:
+    def _logic(self, columns: list[list[Bit]], build: Any, wide: int | None = None) -> Operation:
         """Add logic whose bits depend on some bits each; ``wide`` is its delay if it is more than a few tables."""
         added = self._add(LOGIC, len(columns), local=columns)
         added.build = build
@@ -264,7 +264,7 @@ class Dataflow:
             added = self._logic([read] * width, build, self._delay(word, read, first, second))
         return _range(added.node)
 
-    def _delay(self, word: str, read: Sequence[Bit], first: Sequence[Bit], second: Sequence[Bit]) -> float | None:
+    def _delay(self, word: str, read: Sequence[Bit], first: Sequence[Bit], second: Sequence[Bit]) -> int | None:
         """Return the delay of an operator whose bits depend on all operands, unless it is plain logic."""
         model = self.model
         if word in ("b", "r|", "r&", "r^", "==", "!="):
@@ -339,15 +339,15 @@ class Dataflow:
         A table includes operators before it in its slot. The choice is that of mappers with priority cuts
         (Mishchenko, Cho, Chatterjee, Brayton, ICCAD 2007).
         """
-        slot_of, arrival = [0] * self.bits, [0.0] * self.bits
+        slot_of, arrival = [0] * self.bits, [0] * self.bits
         covers: list[list[frozenset[Bit]]] = [[]] * self.bits
         for operation, slot in zip(self.operations, slots, strict=True):
             node = operation.node
             now = slice(node.first, node.first + node.width)
             slot_of[now] = [slot] * node.width
 
-            def at(bit: Bit, slot: int = slot) -> float:
-                return arrival[bit] if slot_of[bit] == slot else 0.0
+            def at(bit: Bit, slot: int = slot) -> int:
+                return arrival[bit] if slot_of[bit] == slot else 0
 
             if node.kind == CHAIN:
                 arrival[now] = chain_arrivals(node, at)
@@ -362,15 +362,15 @@ class Dataflow:
                         leaves, delay = column, wide
                     node.leaves.append(leaves)
                     node.delays.append(delay)
-                    arrival[bit] = max(map(at, leaves), default=0.0) + delay
+                    arrival[bit] = max(map(at, leaves), default=0) + delay
 
     def _covers(
-        self, inputs: Sequence[Bit], inside: Sequence[list[frozenset[Bit]]], at: Callable[[Bit], float]
+        self, inputs: Sequence[Bit], inside: Sequence[list[frozenset[Bit]]], at: Callable[[Bit], int]
     ) -> list[frozenset[Bit]]:
         """Return the best sets of inputs of a table, each input a bit or the inputs of its own table."""
 
-        def rank(cover: frozenset[Bit]) -> tuple[float, int, list[Bit]]:
-            time = max(map(at, cover), default=0.0) + self.model.logic(len(cover))
+        def rank(cover: frozenset[Bit]) -> tuple[int, int, list[Bit]]:
+            time = max(map(at, cover), default=0) + self.model.logic(len(cover))
             return time, len(cover), sorted(cover)
 
         found, plain = {frozenset[Bit]()}, frozenset[Bit]()
@@ -385,13 +385,13 @@ class Dataflow:
 
     # Schedule ----------------------------------------------------------------------------------------------------
 
-    def schedule(self) -> tuple[list[int], float]:
-        """Return the slot of each operation and the largest delay between registers in nanoseconds."""
+    def schedule(self) -> tuple[list[int], int]:
+        """Return the slot of each operation and the largest delay between registers in picoseconds."""
         nodes = [operation.node for operation in self.operations]
         graph = tuple((operation.node.key, tuple(operation.wide)) for operation in self.operations)
         key = self.latency, self.model, graph
         if key not in _FOUND:
-            best: tuple[list[int], float] | None = None
+            best: tuple[list[int], int] | None = None
             slots = [0] * len(nodes)
             for _ in range(ROUNDS if self.latency else 1):
                 self.cover(slots)

@@ -15,8 +15,8 @@ INPUT, STATE, AFTER, LOGIC, CHAIN, SINK, NEXT = range(7)
 """Kinds of nodes: operand; register of the unit, before and after its step; logic; carry chain; result; next value of
 a register."""
 
-STEPS = 14
-"""Steps of the binary search for the smallest delay."""
+STEP = 5
+"""Accuracy of the smallest delay in picoseconds. All delays are integers, so that sums in any order are equal."""
 
 Bit = int
 """Number of a bit: of a node's output, or below zero a constant."""
@@ -37,7 +37,7 @@ class Node:
         Other inputs; of a `CHAIN`, the carry in.
     leaves : list of list of Bit
         For each bit of `LOGIC`, inputs of its lookup table, which may include operators before.
-    delays : list of float
+    delays : list of int
         Delay from ``leaves``; of a `CHAIN`, that of a bit of carry, and of begin and end.
     slot : int
         Slot of an operand.
@@ -50,7 +50,7 @@ class Node:
     width: int
     local: list[list[Bit]] = field(default_factory=list)
     common: list[Bit] = field(default_factory=list)
-    delays: list[float] = field(default_factory=list)
+    delays: list[int] = field(default_factory=list)
     leaves: list[list[Bit]] = field(default_factory=list)
     slot: int = 0
     group: int = -1
@@ -69,7 +69,7 @@ class Node:
 class Graph:
     """Nodes in dataflow order."""
 
-    def __init__(self, nodes: Sequence[Node], latency: int, net: Callable[[int], float]) -> None:
+    def __init__(self, nodes: Sequence[Node], latency: int, net: Callable[[int], int]) -> None:
         self.nodes, self.latency = nodes, latency
         self.bits = max((node.first + node.width for node in nodes), default=0)
         self.owner = [0] * self.bits
@@ -95,7 +95,7 @@ class Graph:
         """Additional delay of the net of each bit."""
         self.groups = 1 + max((node.group for node in nodes), default=-1)
 
-    def earliest(self, limit: float, low: Sequence[int]) -> list[int] | None:
+    def earliest(self, limit: int, low: Sequence[int]) -> list[int] | None:
         """Return the earliest slots for a delay between registers, or None if they exceed the latency."""
         steps = [0] * self.groups
         for place, node in enumerate(self.nodes):
@@ -113,8 +113,8 @@ class Graph:
                 return slots
             steps = later
 
-    def _earliest(self, limit: float, low: Sequence[int], steps: Sequence[int]) -> list[int] | None:
-        slots, arrival = [0] * len(self.nodes), [0.0] * self.bits
+    def _earliest(self, limit: int, low: Sequence[int], steps: Sequence[int]) -> list[int] | None:
+        slots, arrival = [0] * len(self.nodes), [0] * self.bits
         for place, node in enumerate(self.nodes):
             if node.kind in (STATE, AFTER):
                 slots[place] = steps[node.group] + (node.kind == AFTER)
@@ -125,10 +125,10 @@ class Graph:
                 if node.kind == NEXT:
                     slot = max(slot, steps[node.group])
                 found = self.arrivals(node, slot, slots, arrival)
-                if max(found, default=0.0) > limit:
+                if max(found, default=0) > limit:
                     slot += 1
                     found = self.arrivals(node, slot, slots, arrival)
-                    if max(found, default=0.0) > limit:
+                    if max(found, default=0) > limit:
                         return None
                 slots[place] = slot
                 arrival[node.first : node.first + node.width] = found[: node.width]
@@ -136,21 +136,21 @@ class Graph:
                 return None
         return slots
 
-    def arrivals(self, node: Node, slot: int, slots: Sequence[int], arrival: Sequence[float]) -> list[float]:
+    def arrivals(self, node: Node, slot: int, slots: Sequence[int], arrival: Sequence[int]) -> list[int]:
         """Return the arrival time of each output bit of a node in a slot; of a sink, that of its input."""
         owner, net = self.owner, self.net
 
-        def at(bit: Bit) -> float:
+        def at(bit: Bit) -> int:
             return arrival[bit] + net[bit] if slots[owner[bit]] == slot else net[bit]
 
         if node.kind == LOGIC:
             tables = zip(node.leaves, node.delays, strict=True)
-            return [max(map(at, leaves), default=0.0) + delay for leaves, delay in tables]
+            return [max(map(at, leaves), default=0) + delay for leaves, delay in tables]
         if node.kind == CHAIN:
             return chain_arrivals(node, at)
-        return [max(map(at, node.common), default=0.0)]
+        return [max(map(at, node.common), default=0)]
 
-    def latest(self, limit: float, high: Sequence[int]) -> list[int]:
+    def latest(self, limit: int, high: Sequence[int]) -> list[int]:
         """Return the latest slots for a delay between registers, which must suffice."""
         steps = [self.latency] * self.groups
         for place, node in enumerate(self.nodes):
@@ -169,10 +169,10 @@ class Graph:
                 return slots
             steps = sooner
 
-    def _latest(self, limit: float, high: Sequence[int], steps: Sequence[int]) -> list[int]:
+    def _latest(self, limit: int, high: Sequence[int], steps: Sequence[int]) -> list[int]:
         count = len(self.nodes)
         slots, least = [0] * count, [self.latency] * count
-        tail = [0.0] * self.bits
+        tail = [0] * self.bits
         for place in reversed(range(count)):
             node = self.nodes[place]
             if node.kind == INPUT:
@@ -183,14 +183,14 @@ class Graph:
                 slot = min(slot, steps[node.group])
             now = slice(node.first, node.first + node.width)
             if slot < least[place]:
-                tail[now] = [0.0] * node.width
+                tail[now] = [0] * node.width
             if node.kind in (STATE, AFTER):
                 slots[place] = slot
                 continue
             found = self.tails(node, tail[now])
-            if max((time for _, time in found), default=0.0) > limit:
+            if max((time for _, time in found), default=0) > limit:
                 slot -= 1
-                found = self.tails(node, [0.0] * node.width)
+                found = self.tails(node, [0] * node.width)
             slots[place] = slot
             for bit, time in found:
                 if bit < 0:
@@ -199,25 +199,25 @@ class Graph:
                 if slot < least[operand]:
                     least[operand] = slot
                     first = self.nodes[operand].first
-                    tail[first : first + self.nodes[operand].width] = [0.0] * self.nodes[operand].width
+                    tail[first : first + self.nodes[operand].width] = [0] * self.nodes[operand].width
                 if slot == least[operand]:
                     tail[bit] = max(tail[bit], time)
         return slots
 
-    def tails(self, node: Node, tail: Sequence[float]) -> list[tuple[Bit, float]]:
+    def tails(self, node: Node, tail: Sequence[int]) -> list[tuple[Bit, int]]:
         """Return the time from each input bit to the end of the slot, given those of the output bits."""
         net = self.net
         if node.kind == LOGIC:
-            found = [(bit, 0.0) for bit in node.inputs]
+            found = [(bit, 0) for bit in node.inputs]
             local = zip(node.leaves, node.delays, tail, strict=True)
             return found + [(bit, net[bit] + delay + time) for bits, delay, time in local for bit in bits]
         if node.kind != CHAIN:
             return [(bit, net[bit]) for bit in node.common]
         carry, entry = node.delays
-        leave = entry / 2
+        leave = entry // 2
         count = len(node.local)
         # Time from the carry into a place to the end of the slot.
-        after = tail[count] if node.width > count else 0.0
+        after = tail[count] if node.width > count else 0
         found = []
         for place in reversed(range(count)):
             own = max(tail[place] + entry, after + entry - leave + carry)
@@ -225,9 +225,9 @@ class Graph:
             after = max(tail[place] + leave, after + carry)
         return found + [(bit, after + net[bit]) for bit in node.common]
 
-    def delay(self, slots: Sequence[int]) -> float:
+    def delay(self, slots: Sequence[int]) -> int:
         """Return the largest delay between registers of a schedule."""
-        arrival, most = [0.0] * self.bits, 0.0
+        arrival, most = [0] * self.bits, 0
         for node, slot in zip(self.nodes, slots, strict=True):
             if node.kind not in (INPUT, STATE, AFTER):
                 found = self.arrivals(node, slot, slots, arrival)
@@ -235,15 +235,15 @@ class Graph:
                 most = max([most, *found])
         return most
 
-    def schedule(self) -> tuple[list[int], float]:
+    def schedule(self) -> tuple[list[int], int]:
         """Return the slot of each node and the largest delay between registers."""
         least = self._least()
-        low, high = 0.0, 1.0
+        low, high = 0, STEP
         while (found := self.earliest(high, least)) is None:
             low, high = high, 2 * high
         high = min(high, self.delay(found))
-        for _ in range(STEPS):
-            middle = (low + high) / 2
+        while high - low > STEP:
+            middle = (low + high) // 2
             if self.earliest(middle, least) is None:
                 low = middle
             else:
@@ -254,7 +254,7 @@ class Graph:
         """Return the lower bounds of all slots; results are in the last one."""
         return [self.latency if node.kind == SINK else 0 for node in self.nodes]
 
-    def _fewest_registers(self, limit: float) -> list[int]:
+    def _fewest_registers(self, limit: int) -> list[int]:
         """Return the slots of a schedule with few register bits for a delay between registers."""
         low, high = self._least(), [self.latency] * len(self.nodes)
         for boundary in range(1, self.latency + 1):
@@ -311,18 +311,22 @@ class Graph:
         return [reached[own] for own in vertex]
 
 
-def chain_arrivals(node: Node, at: Callable[[Bit], float]) -> list[float]:
+def chain_arrivals(node: Node, at: Callable[[Bit], int]) -> list[int]:
     """Return the arrival time of each output bit of a carry chain, given those of its inputs."""
     carry, entry = node.delays
-    leave = entry / 2
-    chain = max(map(at, node.common), default=0.0)
+    leave = entry // 2
+    # Constant bits have no delay.
+    chain = max(map(at, node.common), default=CONSTANT)
     found = []
     for bits in node.local:
-        own = max(map(at, bits)) + entry if bits else leave
-        found.append(max(own, chain + leave))
+        own = max(map(at, bits), default=CONSTANT) + entry
+        found.append(max(own, chain + leave, 0))
         chain = max(chain, own - leave) + carry
-    return [*found, chain][: node.width]
+    return [*found, max(chain, 0)][: node.width]
 
+
+CONSTANT = -(1 << 40)
+"""Arrival time of a constant."""
 
 FOREVER = 1 << 40
 
