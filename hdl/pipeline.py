@@ -478,6 +478,8 @@ class Stages:
                 assert operation.value is not None
                 self.m.d.comb += operation.value.eq(self.read(operation.sums, slot))
             elif operation.node.kind == NEXT:
+                # Registers of the values that the statement reads must not be under its condition.
+                self.read(operation.node.common, slot)
                 self._step(flow, flow.steps[operation.node.group][0], slot)
             elif operation.value is None:
                 self._build(operation, slot)
