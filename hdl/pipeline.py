@@ -5,13 +5,16 @@ into stages, and the module is written again with registers between them. The na
 with the stage.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Fragment, Module, Shape, Signal, Value
 from amaranth.hdl._ast import Assign, Concat, Operator, Slice, SwitchValue
 from amaranth.hdl._xfrm import ValueTransformer
+from amaranth.sim._pyeval import eval_value
 
 from .delay import DelayModel
 from .schedule import AFTER, CHAIN, INPUT, LOGIC, NEXT, SINK, STATE, Bit, Graph, Node, chain_arrivals
@@ -46,10 +49,14 @@ class Operation:
         Name of the signal that carries it, or of the one that it is a part of.
     build : callable, optional
         Returns the value of an operator for a function that returns the values of its operands.
+    rows : list of list of Bit
+        Operands of ``build``, or what a statement or a result reads.
     value : Value, optional
         Its value, in its own slot.
     adder : list of Operation
         All pieces of the adder that it is a piece of.
+    reads_result : bool
+        It depends on an accumulator after its step.
     delayed : dict of int to tuple
         Registers by slot, each with the places of the bits that it holds.
     """
@@ -57,8 +64,10 @@ class Operation:
     node: Node
     name: str
     build: Callable[[Any], Value] | None = None
+    rows: list[list[Bit]] = field(default_factory=list)
     value: Value | None = None
     named: bool = False
+    reads_result: bool = False
     wide: list[int | None] = field(default_factory=list)
     adder: list["Operation"] = field(default_factory=list)
     sums: Any = None
@@ -119,28 +128,31 @@ class Dataflow:
             self.bits_of(item.lhs)
         for group, (step, _) in enumerate(self.steps):
             self._name = next(iter(self.steps[group][1])).name + "_part"
-            self._add(NEXT, 0, group=group, common=_unique(self._read_by(step)))
+            self._add(NEXT, 0, self._read_by(step), group=group)
         self._after = True
         for output in outputs:
             bits = self.bits_of(output)
-            place = self._add(SINK, 0, common=_unique(bits))
-            place.value, place.sums = output, bits
+            place = self._add(SINK, 0, [bits])
+            place.value = output
         self._prune()
 
     # Graph -------------------------------------------------------------------------------------------------------
 
-    def _add(self, kind: int, width: int, name: str = "", **options: Any) -> Operation:
-        added = Operation(Node(kind, self.bits, width, **options), name or self._name)
+    def _add(
+        self, kind: int, width: int, rows: Sequence[list[Bit]] = (), *, name: str = "", **options: Any
+    ) -> Operation:
+        if kind in (NEXT, SINK):
+            options["common"] = _unique(bit for row in rows for bit in row)
+        added = Operation(Node(kind, self.bits, width, **options), name or self._name, rows=list(rows))
         self.operations.append(added)
         self.bits += width
         return added
 
-    def _read_by(self, statement: Any) -> list[Bit]:
+    def _read_by(self, statement: Any) -> list[list[Bit]]:
         """Return the bits that a statement about registers reads."""
         if isinstance(statement, Assign):
-            return self.bits_of(statement.rhs)
-        signals = [signal for signal in statement.test._rhs_signals() if signal is not self.enable]
-        read = [bit for signal in signals for bit in self.bits_of(signal)]
+            return [self.bits_of(statement.rhs)]
+        read = [self.bits_of(signal) for signal in statement.test._rhs_signals() if signal is not self.enable]
         for _, statements, _ in statement.cases:
             for inner in statements:
                 read += self._read_by(inner)
@@ -185,9 +197,9 @@ class Dataflow:
             return bits
         if id(signal) in self._group:
             kind = AFTER if self._after and self.is_result(signal.name) else STATE
-            added = self._add(kind, len(signal), signal.name, group=self._group[id(signal)])
+            added = self._add(kind, len(signal), name=signal.name, group=self._group[id(signal)])
         else:
-            added = self._add(INPUT, len(signal), signal.name, slot=self.arrivals.get(signal.name, 0))
+            added = self._add(INPUT, len(signal), name=signal.name, slot=self.arrivals.get(signal.name, 0))
         added.value, added.named = signal, True
         return _range(added.node)
 
@@ -212,14 +224,17 @@ class Dataflow:
 
         is_table = not any(bit >= 0 for column in columns for bit in column)
         wide = self.model.table(len(_unique(test))) if is_table else None
-        added = self._logic([_unique((*column, *test)) for column in columns], build, wide)
+        rows = [test, *(bits for _, bits, _ in cases)]
+        added = self._logic([_unique((*column, *test)) for column in columns], rows, build, wide)
         return [
             column[0] if len(set(column)) == 1 else bit for column, bit in zip(columns, _range(added.node), strict=True)
         ]
 
-    def _logic(self, columns: list[list[Bit]], build: Any, wide: int | None = None) -> Operation:
+    def _logic(
+        self, columns: list[list[Bit]], rows: Sequence[list[Bit]], build: Any, wide: int | None = None
+    ) -> Operation:
         """Add logic whose bits depend on some bits each; ``wide`` is its delay if it is more than a few tables."""
-        added = self._add(LOGIC, len(columns), local=columns)
+        added = self._add(LOGIC, len(columns), rows, local=columns)
         added.build = build
         model = self.model
         added.wide = [
@@ -238,8 +253,9 @@ class Dataflow:
         def build(read: Any) -> Value:
             return Operator(word, [read(bits, shape) for bits, shape in operands])
 
+        rows = [bits for bits, _ in operands]
         if word == "~":
-            added = self._logic([_unique([bit]) for bit in first], build)
+            added = self._logic([_unique([bit]) for bit in first], rows, build)
         elif word in _IDENTITIES:
             return self._bitwise(word, [_extended(bits, shape, width) for bits, shape in operands], build)
         elif word in ("+", "-"):
@@ -261,7 +277,7 @@ class Dataflow:
             return first[-1:]
         else:
             read = _unique(bit for bits, _ in operands for bit in bits)
-            added = self._logic([read] * width, build, self._delay(word, read, first, second))
+            added = self._logic([read] * width, rows, build, self._delay(word, read, first, second))
         return _range(added.node)
 
     def _delay(self, word: str, read: Sequence[Bit], first: Sequence[Bit], second: Sequence[Bit]) -> int | None:
@@ -283,7 +299,7 @@ class Dataflow:
         same = _IDENTITIES[word]
         columns = list(zip(*rows, strict=True))
         local = [_unique(column) for column in columns]
-        added = self._logic(local, build)
+        added = self._logic(local, rows, build)
         found = []
         for (one, other), bit in zip(columns, _range(added.node), strict=True):
             if other == same:
@@ -311,6 +327,7 @@ class Dataflow:
             added = self._add(
                 CHAIN,
                 high - low + (not is_last),
+                [] if pieces else [x, y, list(carry)],
                 local=local,
                 common=common,
                 delays=[self.model.carry, self.model.chain],
@@ -448,9 +465,14 @@ class Stages:
     enable : Value
         Clock enable of the registers.
     reset_less : bool
-        Omit the reset of all registers except those of ``control``.
+        Omit the reset of all registers except those of ``control`` and of values that depend on an accumulator.
     control : Signal, optional
         Input whose registers always have a reset.
+
+    Notes
+    -----
+    A register of a value that depends on an accumulator has after reset what that value is for an accumulator after
+    reset, so that outputs are +0 until the first result is due. All other registers are 0 after reset.
     """
 
     def __init__(
@@ -467,22 +489,30 @@ class Stages:
         self._flow_enable = flow.enable
         self._slots = {id(operation): slot for operation, slot in zip(flow.operations, slots, strict=True)}
         self._owner = {bit: operation for operation in flow.operations for bit in _range(operation.node)}
+        self._reset = _Reset()
         self._last: dict[Bit, int] = {}
-        self._users: dict[Bit, int] = {}
+        self._reads: dict[int, int] = {}
         for operation, slot in zip(flow.operations, slots, strict=True):
             for bit in operation.node.inputs:
                 self._last[bit] = max(self._last.get(bit, 0), slot)
-                self._users[bit] = self._users.get(bit, 0) + 1
+            for row in operation.rows:
+                for before, bit in itertools.pairwise((ZERO, *row)):
+                    owner = self._owner.get(bit)
+                    if owner and (bit != before + 1 or owner is not self._owner.get(before)):
+                        self._reads[id(owner)] = self._reads.get(id(owner), 0) + 1
         for operation, slot in zip(flow.operations, slots, strict=True):
             if operation.node.kind == SINK:
                 assert operation.value is not None
-                self.m.d.comb += operation.value.eq(self.read(operation.sums, slot))
+                self.m.d.comb += operation.value.eq(self.read(operation.rows[0], slot))
             elif operation.node.kind == NEXT:
                 # Registers of the values that the statement reads must not be under its condition.
                 self.read(operation.node.common, slot)
                 self._step(flow, flow.steps[operation.node.group][0], slot)
-            elif operation.value is None:
-                self._build(operation, slot)
+            else:
+                if operation.node.kind == AFTER or any(self._owner[bit].reads_result for bit in operation.node.inputs):
+                    operation.reads_result = True
+                if operation.value is None:
+                    self._build(operation, slot)
 
     def read(self, bits: Sequence[Bit], slot: int, shape: Shape | None = None) -> Value:
         """Return the value of bits in a slot, as that of a shape."""
@@ -522,7 +552,9 @@ class Stages:
     def _register(self, value: Value, operation: Operation, slot: int) -> Value:
         controls = operation.value is self._control
         name = f"{operation.name}_stage{slot}"
-        register = Signal(len(value), name=name, reset_less=self._reset_less and not controls)
+        reset_less = self._reset_less and not controls and not operation.reads_result
+        init = self._reset.value(value) if operation.reads_result else 0
+        register = Signal(len(value), name=name, init=init, reset_less=reset_less)
         with self.m.If(self._enable):
             self.m.d.sync += register.eq(value)
         return register
@@ -542,10 +574,11 @@ class Stages:
             name = f"{name}_from_{PIECE * operation.adder.index(operation)}"
         else:
             value = operation.build(lambda bits, shape: self.read(bits, slot, shape))
-        users = [self._users.get(bit, 0) for bit in bits]
-        if operation.named or len(run) > 1 or max(users) > 1 or any(self._last.get(bit, 0) > slot for bit in bits):
+        is_read_again = self._reads.get(id(operation), 0) > 1 or any(self._last.get(bit, 0) > slot for bit in bits)
+        if operation.named or len(run) > 1 or is_read_again:
             signal = Signal(len(value), name=name)
             self.m.d.comb += signal.eq(value)
+            self._reset.drivers[id(signal)] = value
             value = signal
         first = 0
         for piece in run:
@@ -573,6 +606,33 @@ class Stages:
                 with self.m.Default() if patterns is None else self.m.Case(*patterns):
                     for inner in statements:
                         self._step(flow, inner, slot)
+
+
+class _Reset:
+    """Signals after a reset, as Amaranth's simulator reads them; operands are 0.
+
+    Attributes
+    ----------
+    drivers : dict of int to Value
+        Expressions of combinational signals, by the identity of the signal.
+    """
+
+    def __init__(self) -> None:
+        self.drivers: dict[int, Value] = {}
+        self.slots: dict[int, SimpleNamespace] = {}
+
+    def get_signal(self, signal: Signal) -> int:
+        """Return the key of a signal in ``slots``."""
+        key = id(signal)
+        if key not in self.slots:
+            driver = self.drivers.get(key)
+            self.slots[key] = SimpleNamespace(curr=signal.init if driver is None else self.value(driver))
+        return key
+
+    def value(self, value: Value) -> int:
+        """Return the bits of an expression after a reset."""
+        found: int = eval_value(self, value)
+        return found & (1 << len(value)) - 1
 
 
 class _Delayed(ValueTransformer):

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from halfulp.hdl import eager
 from halfulp.hdl.formats import RN, RU, RZ, Rounding, parse
 from halfulp.hdl.number import multiply, pack, unpack
-from halfulp.hdl.pipeline import Operation, Stages, _Delayed
+from halfulp.hdl.pipeline import Operation, Stages, _Delayed, _Reset
 from halfulp.sim.formal import claims as claims_module
 from halfulp.sim.formal.claims import KINDS, Claim, claims, examine, simulated
 from halfulp.sim.formal.cli import formal
@@ -115,6 +115,11 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("halfulp.units.accumulating.Signal", signal)
 
 
+def zeroed(patch: pytest.MonkeyPatch) -> None:
+    """Mutant whose registers after an accumulator are 0 after a reset."""
+    patch.setattr(_Reset, "value", lambda reset, value: 0)
+
+
 class Faulty(Streamed):
     """Copy of the stream wrapper with a mistake named by its parameter."""
 
@@ -161,6 +166,7 @@ CASES: list[tuple[str, str, Patch]] = [
     ("pipelined", "quire e2m1 --pipeline 1", skewed),
     ("pipelined", "mac e2m1 --round sr3 --random lfsr5 --pipeline 1", early_word),
     ("reset", "mac e2m1 --pipeline 1", forgetful),
+    ("reset", "quire posit4 --pipeline 3", zeroed),
     ("stream waits", "mul e2m1 --pipeline 2", stream("moves")),
     ("stream order", "mul e2m1 --pipeline 2", stream("loses")),
     ("stream reset", "mul e2m1 --pipeline 2", stream("remembers")),

@@ -2,14 +2,57 @@
 
 import itertools
 import random
+from typing import Any
 
 import networkx
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Value
+from amaranth.sim import Simulator
 
 from halfulp.hdl.delay import ECP5
 from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, SINK, STEP, Flow, Graph, Node
 from halfulp.sim.implementation import Implementation
+from halfulp.sim.ports import Ports
+
+
+def results(text: str, stages: int, inputs: list[dict[str, int]]) -> list[int]:
+    """Return the results of a unit with register stages, one for each cycle of inputs."""
+    unit = Implementation.parse(text, pipeline=stages).component()
+    found = []
+
+    async def drive(context: Any) -> None:
+        for given in [*inputs, *[{"valid": 0}] * unit.latency]:
+            for name, code in given.items():
+                context.set(Value.cast(getattr(unit, name)), code)
+            found.append(context.get(Value.cast(unit.o)))
+            await context.tick()
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    return found[unit.latency :]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mac fxp1.2*fxp1.2+exact=fxp3.1.sr2",
+        "mac fxp1.2*fxp1.2+exact=fxp3.1.sr2@lfsr5",
+        "mac e2m1*e2m1+e3m2.sr3@lfsr5",
+        "quire posit4*posit4=posit4",
+    ],
+)
+def test_idle_cycles_change_no_sum(text: str, stages: int) -> None:
+    rng = random.Random(stages)
+    unit = Implementation.parse(text).component()
+    inputs = [
+        {port.name: rng.randrange(1 << port.width) for port in Ports.of(unit.inputs)}
+        | {"load": rng.random() < 0.2, "clear": rng.random() < 0.1, "valid": rng.random() < 0.5}
+        for _ in range(200)
+    ]
+    assert results(text, stages, inputs) == results(text, 0, inputs)
 
 
 def graph_of(rng: random.Random, latency: int) -> Graph:

@@ -123,7 +123,8 @@ def _of_text(asked: Implementation) -> list[Claim]:
     found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
     found += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
     registered = asked.with_build(pipeline=asked.build.pipeline or 1)
-    found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *STREAMS)]
+    of_state = ("reset",) if registered.component().stateful else ()
+    found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]
     return list(dict.fromkeys([*known, *found]))
 
 
@@ -156,8 +157,7 @@ def _structures(fmt: str) -> Iterator[Claim]:
         for stages in (1, 3):
             asked = short(unit, fmt, to=to, pipeline=stages, rounding="sr4" if stages == 3 else None)
             yield from (Claim(kind, asked) for kind in ("pipelined", "stalls"))
-        if unit == "mac":
-            yield Claim("reset", short(unit, fmt, pipeline=2))
+    yield from (Claim("reset", short(unit, fmt, pipeline=stages)) for unit, stages in (("mac", 2), ("quire", 3)))
 
 
 def _exists(asked: Implementation) -> bool:
