@@ -101,7 +101,7 @@ def graph_of(rng: random.Random, latency: int) -> Graph:
         else:
             nodes.append(Node(CHAIN, bits, width, local=local, delays=[100, 1200]))
         bits += width
-    nodes.append(Node(SINK, bits, 0, common=[*range(max(4, bits - 12), bits)]))
+    nodes.append(Node(SINK, bits, 0, common=[*range(max(4, bits - rng.choice((4, 12))), bits)]))
     return Graph(nodes, latency, lambda readers: 0)
 
 

@@ -44,8 +44,8 @@ class Build:
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
         to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. For ``pwl``.
     reset_less : bool
-        Data registers of the stages have no reset; registers of ``valid``, random sources and accumulators keep theirs.
-        For units and arrays with ``pipeline``.
+        Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
+        from them keep theirs. For units and arrays with ``pipeline``.
 
     Raises
     ------
