@@ -33,6 +33,10 @@ PLOTS = {
         "halfulp report pwl tanh --fmt fxp3.6 --pieces 2,4,8",
         "A function as line segments, and the error of each number of segments.",
     ),
+    "explore": (
+        "halfulp synth mul e5m2 --explore 0..4 --target ecp5-85k",
+        "Clock and registers against lookup tables, for each number of register stages of a unit.",
+    ),
     "match-lenet5-u55c": (
         "halfulp match lenet5 --model published",
         "Time of a training step against the size of systolic arrays.",

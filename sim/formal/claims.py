@@ -157,7 +157,9 @@ def _structures(fmt: str) -> Iterator[Claim]:
         for stages in (1, 3):
             asked = short(unit, fmt, to=to, pipeline=stages, rounding="sr4" if stages == 3 else None)
             yield from (Claim(kind, asked) for kind in ("pipelined", "stalls"))
-    yield from (Claim("reset", short(unit, fmt, pipeline=stages)) for unit, stages in (("mac", 2), ("quire", 3)))
+    yield Claim("reset", short("mac", fmt, pipeline=2))
+    if parse(fmt).decode(0) == 0:  # Sums of a quire start from code 0.
+        yield Claim("reset", short("quire", fmt, pipeline=3))
 
 
 def _exists(asked: Implementation) -> bool:
