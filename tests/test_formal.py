@@ -120,6 +120,18 @@ def zeroed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Reset, "value", lambda reset, value: 0)
 
 
+def held_through_reset(patch: pytest.MonkeyPatch) -> None:
+    """Mutant whose registers after an accumulator have no reset."""
+    right = Stages._register
+
+    def register(stages: Stages, value: Value, operation: Operation, slot: int) -> Value:
+        made: Any = right(stages, value, operation, slot)
+        made._reset_less |= operation.reads_result
+        return made
+
+    patch.setattr(Stages, "_register", register)
+
+
 class Faulty(Streamed):
     """Copy of the stream wrapper with a mistake named by its parameter."""
 
@@ -167,6 +179,7 @@ CASES: list[tuple[str, str, Patch]] = [
     ("pipelined", "mac e2m1 --round sr3 --random lfsr5 --pipeline 1", early_word),
     ("reset", "mac e2m1 --pipeline 1", forgetful),
     ("reset", "quire posit4 --pipeline 3", zeroed),
+    ("reset", "quire posit4 --pipeline 3 --reset-less", held_through_reset),
     ("stream waits", "mul e2m1 --pipeline 2", stream("moves")),
     ("stream order", "mul e2m1 --pipeline 2", stream("loses")),
     ("stream reset", "mul e2m1 --pipeline 2", stream("remembers")),
