@@ -80,31 +80,43 @@ def pipelined(asked: Implementation) -> Miter:
     starts from the accumulator value before the operands were added and from the random source at their arrival.
     """
     built = asked.component()
-    unit, plain = clocked(built), _Plain(asked)
+    unit = clocked(built)
+    plain = _Plain(asked, unit)
     cycles = range(built.latency + 1)
 
     def wrong(m: Module, i: Miter) -> Value:
         found = unit.run(m, i, unit.held(i), cycles)
         first = {name: i[f"{name}@0"] for name in unit.inputs if name not in unit.fixed}
-        return differ(found[-1].outputs, plain.results(m, i, first, found, ""))
+        return differ(found[-1].outputs, plain.results(m, i, first, found))
 
-    return Miter(unit.free(cycles), wrong, (unit.step, *plain.steps))
+    return Miter(unit.free(cycles) | plain.free, wrong, (unit.step, *plain.steps))
 
 
 class _Plain:
-    """Unit without register stages, as the reference of one with stages."""
+    """Unit without register stages, as the reference of one with stages.
 
-    def __init__(self, asked: Implementation) -> None:
-        self.unit = asked.with_build(pipeline=0).component()
+    The other one's registers are ``prefix + NAME``. Any value is right for registers without effect, which it omits.
+    """
+
+    def __init__(self, asked: Implementation, other: Clocked, prefix: str = "") -> None:
+        self.unit, self.prefix = asked.with_build(pipeline=0).component(), prefix
         self.clocked = clocked(self.unit) if self.unit.clocked else None
         self.steps = (self.clocked.step,) if self.clocked else ()
         self.slots = asked.component().slots
+        registers = self.clocked.step.registers if self.clocked else {}
+        omitted = {name: width for name, width in registers.items() if prefix + name not in other.step.registers}
+        self.free = {f"omitted@{name}": width for name, width in omitted.items()}
 
-    def results(self, m: Module, i: Miter, given: dict[str, Value], found: Sequence[Cycle], prefix: str) -> Codes:
-        """Return results for operands, from the other unit's registers ``prefix + NAME`` in its cycles."""
+    def results(self, m: Module, i: Miter, given: dict[str, Value], found: Sequence[Cycle]) -> Codes:
+        """Return results for operands, from the other unit's registers in its cycles."""
         if self.clocked is None:
             return i.apply(m, self.unit, given)
-        before = {name: found[self.slots[name]].held[prefix + name] for name in self.clocked.step.registers}
+        before = {
+            name: i[omitted]
+            if (omitted := f"omitted@{name}") in self.free
+            else found[self.slots[name]].held[self.prefix + name]
+            for name in self.clocked.step.registers
+        }
         step = self.clocked.advance(m, i, before, **given)
         for _ in range(self.unit.latency):
             step = self.clocked.advance(m, i, step.next, **given)
@@ -156,7 +168,8 @@ def stream_is_in_order(asked: Implementation) -> Miter:
     `stream_waits`.
     """
     unit = asked.component()
-    stream, plain = _stream(asked), _Plain(asked)
+    stream = _stream(asked)
+    plain = _Plain(asked, stream, "unit.")
     cycles = range(unit.latency + 1)
 
     def wrong(m: Module, i: Miter) -> Value:
@@ -164,11 +177,11 @@ def stream_is_in_order(asked: Implementation) -> Miter:
         given: dict[str, Value] = {"valid": Const(1, 1)}
         for port, low in Ports.of(unit.inputs).slices():
             given[port.name] = i["i__payload@0"][low : low + port.width]
-        due = Cat(*plain.results(m, i, given, found, "unit.").values())
+        due = Cat(*plain.results(m, i, given, found).values())
         last, taken = found[-1].outputs, i["i__valid@0"]
         return (last["o__valid"] != taken) | (taken & (last["o__payload"] != due))
 
-    return Miter(stream.free(cycles), wrong, (stream.step, *plain.steps))
+    return Miter(stream.free(cycles) | plain.free, wrong, (stream.step, *plain.steps))
 
 
 def stream_starts_empty(asked: Implementation) -> Miter:
