@@ -89,3 +89,6 @@ ECP5 = DelayModel(
     fitted=False,
     source="",
 )
+
+MODELS = {model.name: model for model in (ECP5,)}
+"""Delay models by family of devices."""

@@ -419,6 +419,25 @@ class Dataflow:
             _FOUND[key] = best[0], best[1] + self.model.register
         return _FOUND[key]
 
+    def earliest_result(self, limit: int) -> tuple[int | None, int]:
+        """Return the latency of the results for a delay between registers, and a delay that is possible.
+
+        The latency is an estimate, because lookup tables depend on the places of registers; it is None if no latency up
+        to that of the graph suffices.
+        """
+        nodes = [operation.node for operation in self.operations]
+        slots, best = [0] * len(nodes), 0
+        for _ in range(ROUNDS):
+            self.cover(slots)
+            graph = Graph(nodes, self.latency, self.model.net)
+            free = [0] * len(nodes)
+            early = graph.earliest(limit - self.model.register, free)
+            if early is not None:
+                return max(slot for node, slot in zip(nodes, early, strict=True) if node.kind == SINK), limit
+            slots, delay = graph.smallest_delay(free)
+            best = min(best or delay, delay)
+        return None, best + self.model.register
+
     def slots_of_registers(self, slots: Sequence[int]) -> dict[str, int]:
         """Return the slot of each register of the module, by its name."""
         return {

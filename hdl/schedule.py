@@ -237,18 +237,23 @@ class Graph:
 
     def schedule(self) -> tuple[list[int], int]:
         """Return the slot of each node and the largest delay between registers."""
-        least = self._least()
+        _, delay = self.smallest_delay(self._least())
+        return self._fewest_registers(delay), delay
+
+    def smallest_delay(self, least: Sequence[int]) -> tuple[list[int], int]:
+        """Return the earliest slots for the smallest delay between registers, and that delay."""
         low, high = 0, STEP
         while (found := self.earliest(high, least)) is None:
             low, high = high, 2 * high
         high = min(high, self.delay(found))
         while high - low > STEP:
             middle = (low + high) // 2
-            if self.earliest(middle, least) is None:
+            slots = self.earliest(middle, least)
+            if slots is None:
                 low = middle
             else:
-                high = middle
-        return self._fewest_registers(high), high
+                high, found = middle, slots
+        return found, high
 
     def _least(self) -> list[int]:
         """Return the lower bounds of all slots; results are in the last one."""

@@ -20,6 +20,9 @@ FIELDS = {
 BUILD = tuple(item.name for item in fields(Build))
 """Options that set fields of a build."""
 
+STRUCTURES = ("dsp", "stochastic", "structure")
+"""Those that have an effect on some units only."""
+
 DEFAULT_FORMAT = "e5m2"
 """Default format of the short form."""
 
@@ -52,11 +55,19 @@ class Implementation:
     def component(self) -> Any:
         """Create the component.
 
-        Raises ValueError or TypeError if a field of the build has no effect, or a function cannot be fitted.
+        Raises ValueError or TypeError if a field of the build has no effect, a function cannot be fitted, or no number of
+        register stages meets the clock.
         """
         from halfulp.units.catalogue import component
 
-        return component(self.spec, self.build)
+        unit = component(self.spec, self.build)
+        unit.check_clock()
+        return unit
+
+    @property
+    def without_stages(self) -> Self:
+        """The same unit without register stages."""
+        return replace(self, build=self.build.with_stages(0))
 
     def with_spec(self, **changes: Any) -> Self:
         """Return a copy with other fields of the description."""
@@ -162,7 +173,7 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
 
 def _built(unit: str, fmt: str, own: dict[str, Any], build: dict[str, Any]) -> Implementation:
     """Create the implementation of a unit with only the fields of the build that have an effect."""
-    for name in BUILD[1:]:
+    for name in STRUCTURES:
         if build[name] is not None:
             try:
                 short(unit, fmt, **own, **{name: build[name]}).component()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.specs.build import TARGETS
 
 from .implementation import DEFAULT_FORMAT
 
@@ -42,12 +43,28 @@ _UNIT_OPTIONS = (
     click.option("--carry", metavar="N", type=int, help="carry guard bits of exact accumulators; default: 31"),
 )
 
+_CLOCK_OPTIONS = {
+    "clock": click.option("--clock", metavar="MHZ", type=float, help="as few register stages as meet a clock in MHz"),
+    "target": click.option(
+        "--target",
+        type=click.Choice(TARGETS),
+        metavar="FAMILY",
+        help=f"delays that place register stages: {', '.join(TARGETS)}; default: xcup with --clock, else ecp5",
+    ),
+}
+"""Options of a unit that some commands have with a meaning for their tools too."""
+
 
 def unit_options(function: Function, **unit: Any) -> Function:
-    """Add the arguments UNIT (with click attributes such as ``default``) and FMT, and the options of a unit."""
+    """Add the arguments UNIT (with click attributes such as ``default``) and FMT, and the options of a unit.
+
+    A command that declares ``--clock`` or ``--target`` itself keeps its own.
+    """
+    own = {parameter.name for parameter in getattr(function, "__click_params__", ())}
+    options = [*_UNIT_OPTIONS, *(option for name, option in _CLOCK_OPTIONS.items() if name not in own)]
     default = "" if "default" in unit else f" (default: {DEFAULT_FORMAT})"
     text = f'UNIT is a name, with FMT{default} and options, or a text such as "mac e5m2*e5m2+e6m5.sr10".'
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{text}"
-    for option in reversed((click.argument("unit", **unit), click.argument("fmt", required=False), *_UNIT_OPTIONS)):
+    for option in reversed((click.argument("unit", **unit), click.argument("fmt", required=False), *options)):
         function = option(function)
     return function

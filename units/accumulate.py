@@ -38,7 +38,7 @@ class Accumulate(Accumulating):
 
     Latency
     -------
-    ``build.pipeline + 1`` cycles from operand to result; one step per cycle.
+    ``stages + 1`` cycles from operand to result; one step per cycle.
 
     Source
     ------

@@ -101,7 +101,7 @@ class PiecewiseLinear(Arithmetic):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

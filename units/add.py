@@ -40,7 +40,7 @@ class Add(Arithmetic):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

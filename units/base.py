@@ -16,17 +16,20 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager
-from halfulp.hdl.delay import ECP5
+from halfulp.hdl.delay import MODELS
 from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, truncate, unpack
 from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.hdl.specs.build import EAGER, LAZY
+from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE
 
 Computed = tuple[Number, Value | None]
 """An exact result and the random word that rounds it."""
+
+_STAGES: dict[Any, int] = {}
+"""Register stages of units with a clock that this process has computed."""
 
 SOURCE = "random"
 """Prefix of the names of registers of internal random sources; a number follows."""
@@ -81,7 +84,7 @@ class Unit(wiring.Component):
     random : In(rounding.bits)
         Random word of stochastic rounding, sampled with the operands. Absent if the unit has an internal source.
     en : In(1, init=1)
-        Clock enable of all registers. Absent without registers.
+        Clock enable of all registers. Absent without registers, unless ``build`` has a clock.
     valid : In(1, init=1)
         Operands are present in this cycle. Absent without state and internal random source.
 
@@ -144,7 +147,7 @@ class Unit(wiring.Component):
         self.name = module_name(name, self.build)
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in outputs.items()}
-        if self.clocked:
+        if self._has_enable:
             members["en"] = In(1, init=1)
         if self.has_valid:
             members["valid"] = In(1, init=1)
@@ -184,9 +187,13 @@ class Unit(wiring.Component):
         return self.stateful or bool(self.sources)
 
     @property
+    def _has_enable(self) -> bool:
+        return self.build.has_stages or self.has_valid
+
+    @property
     def clocked(self) -> bool:
         """True if the unit has registers."""
-        return self.build.pipeline > 0 or self.has_valid
+        return self.stages > 0 or self.has_valid
 
     @property
     def arguments(self) -> list[str | list[str]]:
@@ -196,7 +203,62 @@ class Unit(wiring.Component):
     @property
     def latency(self) -> int:
         """Clock cycles from operands to result; 0 for a combinational unit."""
-        return self.build.pipeline + (1 if self.stateful else 0)
+        return self._latency_of(self.stages)
+
+    def _latency_of(self, stages: int) -> int:
+        return stages + (1 if self.stateful else 0)
+
+    @property
+    def stages(self) -> int:
+        """Register stages: those of the build, or with a clock as few as meet it by the delay model of the target.
+
+        The first use with a clock takes seconds.
+
+        Raises
+        ------
+        ValueError
+            If no number of stages meets the clock.
+        """
+        if self.build.clock is None:
+            return self.build.pipeline
+        key = type(self), self.spec, self.build
+        if key not in _STAGES:
+            _STAGES[key] = self._fewest_stages(self.build.clock)
+        return _STAGES[key]
+
+    def _fewest_stages(self, clock: float) -> int:
+        """Return the smallest number of stages that meets a clock."""
+        limit = int(1e6 / clock)
+        delays: dict[int, int] = {}
+
+        def meets(stages: int) -> bool:
+            if stages not in delays:
+                delays[stages] = self._flow(stages).schedule()[1]
+            return delays[stages] <= limit
+
+        latency, delay = self._flow(MAX_PIPELINE).earliest_result(limit)
+        if latency is not None:
+            stages = max(latency - self._latency_of(0), 0)
+            while stages < MAX_PIPELINE and not meets(stages):
+                stages += 1
+            while stages and meets(stages - 1):
+                stages -= 1
+            if meets(stages):
+                return stages
+            delay = min(delays.values())
+        raise ValueError(
+            f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, its best clock with up to "
+            f"{MAX_PIPELINE} register stages is {1e6 / delay:.0f} MHz"
+        )
+
+    def check_clock(self) -> None:
+        """Raise ValueError if no number of register stages meets the clock of the build."""
+        _ = self.stages
+
+    @functools.cached_property
+    def model_mhz(self) -> float:
+        """Clock in MHz by the delay model of the target, between registers at all ports."""
+        return 1e6 / self._flow(self.stages).schedule()[1]
 
     def logic(self, m: Module) -> None:
         """Add the unit without register stages to a module."""
@@ -205,39 +267,42 @@ class Unit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self.logic(m)
-        return self.staged(m) if self.build.pipeline else m
+        return self.staged(m) if self.stages else m
 
     def staged(self, m: Module, *, latency: int | None = None, enable: Value | None = None) -> Module:
         """Return a copy of a module with register stages."""
-        flow = self._dataflow(m, self.latency if latency is None else latency)
+        flow = self._dataflow(m, self.stages, latency)
         slots, _ = flow.schedule()
         control = self.valid if self.has_valid else None
         enable = self.en if enable is None else enable
         return Stages(flow, slots, enable=enable, reset_less=self.build.reset_less, control=control).m
 
-    def _dataflow(self, m: Module, latency: int) -> Dataflow:
+    def _dataflow(self, m: Module, stages: int, latency: int | None = None) -> Dataflow:
         return Dataflow(
             m,
             outputs=[Value.cast(getattr(self, name)) for name in self.outputs],
-            enable=self.en if self.clocked else None,
-            latency=latency,
-            arrivals=self.arrivals,
+            enable=self.en if self._has_enable else None,
+            latency=self._latency_of(stages) if latency is None else latency,
+            arrivals=self.arrivals(stages),
             is_result=lambda name: self.stateful and not is_source(name),
-            model=ECP5,
+            model=MODELS[self.build.family],
             dsp=self.build.dsp,
         )
 
-    @property
-    def arrivals(self) -> dict[str, int]:
-        """Cycles after the operands at which some inputs arrive; 0 for all others."""
+    def _flow(self, stages: int) -> Dataflow:
+        """Return the graph of operators of the unit, for a number of register stages."""
+        m = Module()
+        self.logic(m)
+        return self._dataflow(m, stages)
+
+    def arrivals(self, stages: int) -> dict[str, int]:
+        """Return cycles after the operands at which some inputs arrive; 0 for all others."""
         return {}
 
     @functools.cached_property
     def slots(self) -> dict[str, int]:
         """Register stages between the operands and each register of the unit's state, by its name."""
-        m = Module()
-        self.logic(m)
-        flow = self._dataflow(m, self.latency)
+        flow = self._flow(self.stages)
         slots, _ = flow.schedule()
         return flow.slots_of_registers(slots)
 
@@ -285,7 +350,7 @@ def check_build(
         raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
     stochastic = [one for one in sums if one.has_structures]
     effects = {"dsp": multiplies, "stochastic": bool(stochastic), "structure": structure is not None}
-    effects |= {"reset_less": build.pipeline > 0}
+    effects |= {"reset_less": build.has_stages, "target": build.has_stages}
     build.check_effect(name, {field for field, has in effects.items() if has})
     if build.stochastic == EAGER:
         for refusal in filter(None, (one.refusal for one in stochastic)):

@@ -47,7 +47,7 @@ class Compare(Unit):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

@@ -36,7 +36,7 @@ class Convert(Arithmetic):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

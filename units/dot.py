@@ -43,7 +43,7 @@ class Dot(Unit):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

@@ -39,7 +39,7 @@ class Fma(Arithmetic):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

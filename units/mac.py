@@ -43,7 +43,7 @@ class Mac(Accumulating):
 
     Latency
     -------
-    ``build.pipeline + 1`` cycles from operands to result; one step per cycle.
+    ``stages + 1`` cycles from operands to result; one step per cycle.
 
     Source
     ------

@@ -37,7 +37,7 @@ class Mul(Arithmetic):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

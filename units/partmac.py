@@ -48,7 +48,7 @@ class PartMac(Accumulating):
 
     Latency
     -------
-    ``build.pipeline + 1`` cycles from operands to result; one step per cycle.
+    ``stages + 1`` cycles from operands to result; one step per cycle.
 
     Source
     ------

@@ -44,7 +44,7 @@ class Quire(Accumulating):
 
     Latency
     -------
-    ``build.pipeline + 1`` cycles from operands to result; one step per cycle.
+    ``stages + 1`` cycles from operands to result; one step per cycle.
 
     Source
     ------

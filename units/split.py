@@ -41,7 +41,7 @@ class Split(Unit):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

@@ -48,7 +48,7 @@ class StochasticRounder(Unit):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
 
     Source
     ------

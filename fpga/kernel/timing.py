@@ -94,7 +94,7 @@ class Timing:
         if not isinstance(array, Chain):
             raise TypeError(f"a timing model needs a kernel around a Chain, not a {type(array).__name__}")
         return cls(
-            array.tiling, kernel.chunk, array.build.pipeline, array.spacing, array._distance, kernel.bytes, memory
+            array.tiling, kernel.chunk, array.stages, array.spacing, array._distance, kernel.bytes, memory
         )
 
     def resized(self, tiling: Tiling) -> "Timing":

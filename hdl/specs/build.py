@@ -1,7 +1,8 @@
 """Hardware structure of a unit, which changes no result bit."""
 
+import math
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 
@@ -14,11 +15,15 @@ LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
 """Structures of a piecewise-linear function."""
 
+ECP5, XC7, XCUP = TARGETS = ("ecp5", "xc7", "xcup")
+"""Device families with a delay model."""
+
 _NEEDS = {
     "dsp": "units with multipliers use DSP blocks",
     "stochastic": "floating-point adders with stochastic rounding have two structures",
     "structure": "piecewise-linear functions have structures",
     "reset_less": "units with register stages have data registers",
+    "target": "register stages are placed by its delays; add pipeline or clock",
 }
 
 
@@ -31,6 +36,12 @@ class Build:
     pipeline : int
         Register stages, 0 to 64; each adds a cycle of latency. They are placed by a model of delays, before and after
         an accumulator, whose loop takes one cycle. For all units and arrays.
+    clock : float, optional
+        Clock in MHz, in place of ``pipeline``: as few register stages as meet it by the model of delays, at most 64.
+        The unit has the port ``en`` even if it needs no stage. For all units and arrays.
+    target : str, optional
+        Family of devices whose delays place the stages: ``ecp5``, ``xc7`` or ``xcup`` (UltraScale+). Default: ``xcup``
+        for a clock, ``ecp5`` for a number of stages.
     dsp : bool
         Use DSP blocks instead of LUTs for products whose factors are long enough. For units with multipliers: ``mul``,
         ``fma``, ``mac``, ``quire``, ``dot``, ``pwl`` (except structure ``table``) and arrays.
@@ -45,16 +56,16 @@ class Build:
         to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. For ``pwl``.
     reset_less : bool
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
-        from them keep theirs. For units and arrays with ``pipeline``.
+        from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.
 
     Raises
     ------
     TypeError, ValueError
-        If a field has the wrong type or is out of range.
+        If a field has the wrong type or is out of range, or both ``pipeline`` and ``clock`` are given.
 
     Notes
     -----
-    ``str()`` is the suffix of module names, such as ``eager_p3``; it is empty for the default build.
+    ``str()`` is the suffix of module names, such as ``eager_p3`` or ``c300_xcup``; it is empty for the default build.
     """
 
     pipeline: int = 0
@@ -62,18 +73,56 @@ class Build:
     stochastic: str | None = None
     structure: str | None = None
     reset_less: bool = False
+    clock: float | None = None
+    target: str | None = None
 
     def __post_init__(self) -> None:
         check_int("pipeline", self.pipeline, "build", 0, MAX_PIPELINE)
         check_bool("dsp", self.dsp, "build")
         check_bool("reset_less", self.reset_less, "build")
-        for field, known in (("stochastic", STOCHASTIC), ("structure", STRUCTURES)):
+        for field, known in (("stochastic", STOCHASTIC), ("structure", STRUCTURES), ("target", TARGETS)):
             value = getattr(self, field)
             if value is None:
                 continue
             if not isinstance(value, str):
                 raise TypeError(f"{field} of a build must be a string, not {type(value).__name__}")
             check_one_of(field, value, known)
+        if self.clock is not None:
+            self._check_clock(self.clock)
+        if self.target == self._default_target:
+            object.__setattr__(self, "target", None)
+
+    def _check_clock(self, clock: float) -> None:
+        if isinstance(clock, bool) or not isinstance(clock, (int, float)):
+            raise TypeError(f"clock of a build must be a number of MHz, not {type(clock).__name__}")
+        if not (math.isfinite(clock) and clock > 0):
+            raise ValueError(f"clock of a build is {clock:g} MHz; expected a positive number")
+        if self.pipeline:
+            raise ValueError(f"a build has either pipeline or clock, not both pipeline {self.pipeline} and {self._mhz} MHz")
+
+    @property
+    def has_stages(self) -> bool:
+        """True if a unit may have register stages."""
+        return self.pipeline > 0 or self.clock is not None
+
+    @property
+    def family(self) -> str:
+        """Family of devices whose delays place the stages."""
+        return self.target or self._default_target
+
+    def with_stages(self, stages: int) -> "Build":
+        """Return the build with a number of register stages in place of a clock."""
+        reset_less = self.reset_less and stages > 0
+        target = self.family if stages else None
+        return replace(self, pipeline=stages, clock=None, target=target, reset_less=reset_less)
+
+    @property
+    def _default_target(self) -> str:
+        return ECP5 if self.clock is None else XCUP
+
+    @property
+    def _mhz(self) -> str:
+        return repr(self.clock).removesuffix(".0")
 
     def check_effect(self, unit: str, fields: Collection[str]) -> None:
         """Raise ValueError if a field is set that has no effect on a unit; ``fields`` are those with an effect."""
@@ -89,10 +138,11 @@ class Build:
             value = getattr(self, item.name)
             if value != item.default:
                 option = f"--{item.name.replace('_', '-')}"
-                words += [option] if value is True else [option, str(value)]
+                words += [option] if value is True else [option, self._mhz if item.name == "clock" else str(value)]
         return words
 
     def __str__(self) -> str:
-        stages = self.pipeline and f"p{self.pipeline}"
-        parts = [self.structure, self.stochastic, self.dsp and "dsp", stages, self.reset_less and "reset_less"]
+        stages = f"p{self.pipeline}" if self.pipeline else self.clock and f"c{self._mhz}_{self.family}"
+        target = self.clock is None and self.target
+        parts = [self.structure, self.stochastic, self.dsp and "dsp", stages, target, self.reset_less and "reset_less"]
         return "_".join(part for part in parts if part)

@@ -119,10 +119,10 @@ def _of_text(asked: Implementation) -> list[Claim]:
     a = asked.spec.operands["a"]
     known = [claim for claim in ([] if isinstance(a, Compound) else _claims(str(a))) if claim.asked.spec == asked.spec]
     # Different structures have different register stages, so only units without stages are comparable.
-    plain = asked.with_build(pipeline=0)
+    plain = asked.without_stages
     found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
     found += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
-    registered = asked.with_build(pipeline=asked.build.pipeline or 1)
+    registered = asked if asked.component().stages else plain.with_build(pipeline=1)
     of_state = ("reset",) if registered.component().stateful else ()
     found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]
     return list(dict.fromkeys([*known, *found]))

@@ -99,7 +99,7 @@ class _Plain:
     """
 
     def __init__(self, asked: Implementation, other: Clocked, prefix: str = "") -> None:
-        self.unit, self.prefix = asked.with_build(pipeline=0).component(), prefix
+        self.unit, self.prefix = asked.without_stages.component(), prefix
         self.clocked = clocked(self.unit) if self.unit.clocked else None
         self.steps = (self.clocked.step,) if self.clocked else ()
         self.slots = asked.component().slots

@@ -91,7 +91,7 @@ class TileDut(Dut):
     def describe(self, unit: Any) -> str:
         depth = f", {unit.tiling.depth} vectors a row" if unit.tiling.depth > 1 else ""
         depth += f", {unit.tiling.rows} rows an element" if unit.tiling.rows > 1 else ""
-        return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.build.pipeline} register stages"
+        return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.stages} register stages"
 
 
 def ports_of(array: Any, stream: str) -> Ports:

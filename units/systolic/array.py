@@ -1,5 +1,6 @@
 """Common base of systolic arrays: streams, draining of finished tiles, seeds of random sources."""
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.accumulating import sums
-from halfulp.units.base import check_build, module_name, word_of
+from halfulp.units.base import Unit, check_build, module_name, word_of
 from halfulp.units.shared import add_part
 
 K_BITS = 32
@@ -85,6 +86,20 @@ class Array(wiring.Component):
     def key(self) -> tuple[object, ...]:
         """Parameters that determine the Verilog module of an element."""
         return self.tiling, self.mac.without_source, self.mac.random, self.build
+
+    @property
+    def stages(self) -> int:
+        """Register stages of each multiply-accumulate; see `halfulp.units.base.Unit.stages`."""
+        return self.build.pipeline if self.build.clock is None else self._part(self.build).stages
+
+    @functools.cached_property
+    def part_build(self) -> Build:
+        """Build of the multiply-accumulates: the number of their register stages in place of a clock."""
+        return self.build if self.build.clock is None else self.build.with_stages(self.stages)
+
+    def _part(self, build: Build) -> Unit:
+        """Return the unit that each element has."""
+        raise NotImplementedError
 
     def cycles(self, n: int, k: int, m: int) -> int:
         """Return the clock cycles of a product of (n, k) and (k, m) by an idle array.

@@ -1,5 +1,6 @@
 """One-dimensional systolic array with several accumulators per multiply-accumulate."""
 
+import functools
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
@@ -85,13 +86,25 @@ class Chain(Array):
         shape = f"_d{depth}" + (f"_r{rows}" if rows != 1 else "")
         super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", shape=shape, build=build)
         self.depth, self.rows = depth, rows
-        self.spacing = self.build.pipeline - lag(self.mac, self.build) + 2
+
+    @property
+    def spacing(self) -> int:
         """Minimum number of cycles between two uses of an accumulator: read, add, write."""
+        return self.stages - lag(self.mac, self.stages) + 2
+
+    def _part(self, build: Build) -> Step:
+        return Step(self.mac.without_source, build=build)
+
+    @functools.cached_property
+    def _read(self) -> Build:
+        """Build of the units that round exact accumulators, with a number of register stages."""
+        build = Build(pipeline=self.build.pipeline, clock=self.build.clock, target=self.build.target)
+        return build if build.clock is None else build.with_stages(Read(self.mac, build=build).stages)
 
     @property
     def _reading(self) -> int:
         """Register stages that round exact accumulators; 0 for rounded ones."""
-        return self.build.pipeline if self.mac.quire else 0
+        return self._read.pipeline if self.mac.quire else 0
 
     @property
     def _distance(self) -> int:
@@ -103,7 +116,7 @@ class Chain(Array):
             step = max(tile.vectors * self.rows, self.tiling.height, self.spacing)
             # A tile overwrites the results of the previous one, which must have been drained.
             last = max(first + (k - 1) * step, free)
-            drained = last + tile.vectors * self.rows + self.build.pipeline + 1
+            drained = last + tile.vectors * self.rows + self.stages + 1
             free = drained + self.tiling.height * tile.vectors
             first = last + step
         return free + self._distance + 1
@@ -111,7 +124,7 @@ class Chain(Array):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.drain = drain = Drain(
-            tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self.build.pipeline + 2
+            tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self.stages + 2
         )
         head = Signal(_link(self), name="head")
         self._issue(m, drain, head, loaded=self._load(m, head))
@@ -202,7 +215,7 @@ class Chain(Array):
         for lane in range(self.m):
             code = link.results[lane * width : (lane + 1) * width]
             if self.mac.quire:
-                read = Read(self.mac, build=Build(pipeline=self._reading))
+                read = Read(self.mac, build=self._read)
                 add_part(m, platform, f"read{lane}", read, read.spec, read.build)
                 m.d.comb += read.held.eq(code)
                 code = read.o.as_value()
@@ -267,7 +280,7 @@ class Element(wiring.Component):
     def __init__(self, chain: Chain, seeds: list[int]) -> None:
         self.name = f"element_{chain.name}"
         self.mac, self.m, self.rows, self.depth = chain.mac, chain.m, chain.rows, chain.depth * chain.rows
-        self.sources, self.build = Sources(chain.mac, seeds), chain.build
+        self.sources, self.chain = Sources(chain.mac, seeds), chain
         self.layout = _link(chain)
         states = {"seeds": In(len(self.sources.seeds))} if self.mac.words else {}
         # Fields of these ports would have wires in Verilog for each element.
@@ -276,7 +289,7 @@ class Element(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self.steps = [Step(self.mac.without_source, build=self.build) for _ in range(self.m)]
+        self.steps = [self.chain._part(self.chain.part_build) for _ in range(self.m)]
         incoming, outgoing = (data.View(self.layout, port) for port in (self.i, self.o))
         now: Any = Signal(self.layout, name="now")
         m.d.sync += now.eq(self.i)
@@ -290,7 +303,7 @@ class Element(wiring.Component):
         with m.If(incoming.valid & incoming.swap):
             m.d.sync += Cat(*held_a).eq(Cat(*next_a))
         a = word_at(Cat(*held_a), now.slot, len(now.a)) if self.rows > 1 else held_a[0]
-        latency, before_state = self.steps[0].latency, lag(self.steps[0].spec, self.steps[0].build)
+        latency, before_state = self.steps[0].latency, lag(self.mac, self.steps[0].stages)
         # Control flags of a vector in each cycle of the multiply-accumulates; the first entry is the cycle before.
         flags = [Cat(source.valid, source.first, source.last, source.address) for source in (incoming, now)]
         for stage in range(latency):

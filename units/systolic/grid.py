@@ -63,9 +63,12 @@ class Grid(Array):
     ) -> None:
         super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", build=build)
 
+    def _part(self, build: Build) -> Mac:
+        return Mac.of(self.mac.without_source, build)
+
     @property
     def _latency(self) -> int:
-        return self.build.pipeline + 1
+        return self.stages + 1
 
     @property
     def _distance(self) -> int:
@@ -236,7 +239,7 @@ class Element(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        mac = Mac.of(self.grid.mac.without_source, self.grid.build)
+        mac = self.grid._part(self.grid.part_build)
         add_part(m, platform, "mac", mac, mac.spec, mac.build)
         right, down, _ = _layouts(self.grid)
         left, above = data.View(right, self.left), data.View(down, self.above)

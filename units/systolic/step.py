@@ -38,7 +38,7 @@ class Step(Unit):
 
     Latency
     -------
-    ``build.pipeline`` cycles from the operands to the next state.
+    ``stages`` cycles from the operands to the next state.
     """
 
     spec: MacSpec
@@ -55,9 +55,8 @@ class Step(Unit):
             sums=sums(spec),
         )
 
-    @property
-    def arrivals(self) -> dict[str, int]:
-        return dict.fromkeys(("held", "first"), lag(self.spec, self.build))
+    def arrivals(self, stages: int) -> dict[str, int]:
+        return dict.fromkeys(("held", "first"), lag(self.spec, stages))
 
     def logic(self, m: Module) -> None:
         word = self.word(m)
@@ -98,7 +97,7 @@ class Read(Unit):
 
     Latency
     -------
-    ``build.pipeline`` cycles.
+    ``stages`` cycles.
     """
 
     def __init__(self, spec: MacSpec, *, build: Build) -> None:
@@ -117,9 +116,9 @@ class Read(Unit):
         m.d.comb += self.o.as_value().eq(self.rounded(m, number, word))
 
 
-def lag(spec: MacSpec, build: Build) -> int:
+def lag(spec: MacSpec, stages: int) -> int:
     """Return the cycles from the operands of a step to the input of its state: a third of all, half if it is exact."""
-    return (build.pipeline + 1) // 3 if spec.quire is None else build.pipeline // 2
+    return (stages + 1) // 3 if spec.quire is None else stages // 2
 
 
 def state_bits(spec: MacSpec) -> int:
