@@ -174,11 +174,16 @@ TARGETS = {
 
 
 def target_of(name: str | Target) -> Target:
-    """Return the device of a name, or the given device; TypeError for another type, ValueError for an unknown name."""
+    """Return the device of a name, the first one of a family, or the given device.
+
+    Raises TypeError for another type, and ValueError for an unknown name.
+    """
     if isinstance(name, Target):
         return name
     if not isinstance(name, str):
         raise TypeError(f"target must be a Target or its name, not {type(name).__name__}")
+    if name in FAMILIES:
+        return next(target for target in TARGETS.values() if target.family.name == name)
     if name not in TARGETS:
         raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]

@@ -20,7 +20,7 @@ from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
 
-from .vendor.cli import DEFAULT_CLOCK, target_option
+from .vendor.cli import DEFAULT_CLOCK, clock_option, stages_of, target_option
 
 if TYPE_CHECKING:
     from .report.coreport import Record
@@ -51,7 +51,7 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
     metavar="TOOL",
     help="yosys, or vivado, which also routes; default: yosys",
 )
-@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of Vivado; default: {DEFAULT_CLOCK}")
+@clock_option(f"place and route is told it; default of Vivado: {DEFAULT_CLOCK}")
 @scheduled
 @also_written
 def synth(
@@ -74,15 +74,15 @@ def synth(
     with requests():
         if route or explore:
             check_route(target)
-        asked = implementations(unit, fmt, **options)
-        for one in asked:
-            one.component()
         if vivado and (route or explore):
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
-        if explore and (len(asked) > 1 or asked[0].build.pipeline):
-            raise ValueError("--explore compares the numbers of stages of one unit; omit --pipeline and name one unit")
-        if clock is not None and not vivado:
-            raise ValueError("--clock needs Vivado; add --flow vivado")
+        asked = implementations(unit, fmt, **options, **stages_of(clock, target, options, told=route or vivado))
+        if explore and (len(asked) > 1 or asked[0].build.has_stages):
+            raise ValueError(
+                "--explore compares the numbers of stages of one unit; omit --pipeline and --clock, and name one unit"
+            )
+        for one in asked:
+            one.component()
         if vivado:
             from .vendor.vivado import check
 
@@ -100,11 +100,11 @@ def synth(
     from .report.resources import implement_units, measure_units, table
 
     with pool, Bar("synth") as bar:
-        if clock is not None:
+        if vivado and clock is not None:
             costs = implement_units(asked, target, bar, clock_mhz=clock, pool=pool)
         else:
-            costs = measure_units(asked, target, bar, route=route, pool=pool)
-    publish(Report({"synth": table(costs, target, clock_mhz=clock)}), output)
+            costs = measure_units(asked, target, bar, route=route, clock_mhz=clock, pool=pool)
+    publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), output)
 
 
 def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:

@@ -90,5 +90,42 @@ ECP5 = DelayModel(
     source="",
 )
 
-MODELS = {model.name: model for model in (ECP5,)}
+# A lookup table of 0.10 ns (0.035 to 0.148) and a net of 0.25 ns. A chain: lookup table 0.05, begin 0.115, end 0.116,
+# net 0.25. A bit: an eighth of 0.015 in a CARRY8 and 0.026 between two. A register: 0.093, 0.058 to its input, setup.
+XCUP = DelayModel(
+    name="xcup",
+    inputs=6,
+    widest=7,
+    level=350,
+    wide=100,
+    chain=530,
+    carry=5,
+    fanout=20,
+    dsp=2800,
+    register=180,
+    fitted=False,
+    source="Cells: FloPoCo, VirtexUltrascalePlus.hpp, from timing reports of Vivado for xcvu3p-2. Registers, and nets "
+    "of 0.19 to 0.27 ns: a report of Vivado 2021.2 for xczu3eg-1, github.com/gussmith23/lakeroad-evaluation. DSP: an "
+    "assumption, half of that of 7 series.",
+)
+
+# A lookup table of 0.124 ns and a net of 0.5 ns. A chain: lookup table and begin 0.532, end 0.222, net 0.5. A bit: a
+# quarter of 0.114. A register: 0.518, and setup.
+XC7 = DelayModel(
+    name="xc7",
+    inputs=6,
+    widest=7,
+    level=624,
+    wide=250,
+    chain=1254,
+    carry=29,
+    fanout=40,
+    dsp=5700,
+    register=600,
+    fitted=False,
+    source="FloPoCo, Zynq7000.hpp, from timing reports of Vivado for xc7z020-1. The same carry chains: Project X-Ray, "
+    "prjxray-db, artix7/timings/slicel.sdf. DSP, with its first adder: DSP_L.sdf there.",
+)
+
+MODELS = {model.name: model for model in (ECP5, XC7, XCUP)}
 """Delay models by family of devices."""

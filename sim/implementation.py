@@ -55,8 +55,8 @@ class Implementation:
     def component(self) -> Any:
         """Create the component.
 
-        Raises ValueError or TypeError if a field of the build has no effect, a function cannot be fitted, or no number of
-        register stages meets the clock.
+        Raises ValueError or TypeError if a field of the build has no effect, a function cannot be fitted, or no number
+        of register stages meets the clock.
         """
         from halfulp.units.catalogue import component
 

@@ -58,7 +58,8 @@ def test_kernel_model_cycles_match_simulation(number, tmp_path):
 def test_kernel_timing_needs_no_kernel_object(text):
     mac = MacSpec.parse(text)
     for n, m, depth, pipeline in ((1, 1, 32, 0), (3, 2, 4, 2), (8, 8, 32, 0)):
-        assert timing(mac, n, m, RAM, depth, pipeline) == Timing.of(kernel(mac, n, m, depth, pipeline), RAM)
+        build = Build(pipeline)
+        assert timing(mac, n, m, RAM, depth, build) == Timing.of(kernel(mac, n, m, depth, build), RAM)
 
 
 def test_kernel_model_extrapolates_large_products():
@@ -76,11 +77,13 @@ def test_kernel_model_step_is_slowest_of_its_limits():
     """The limits: vectors, elements of a, spacing of the accumulator, beats, and outstanding requests."""
 
     def step(n, m, vectors, memory=RAM, pipeline=0, mac="e5m2*e5m2+e6m5.rn"):
-        return timing(MacSpec.parse(mac), n, m, memory, 32, pipeline).step(vectors)
+        return timing(MacSpec.parse(mac), n, m, memory, 32, Build(pipeline)).step(vectors)
 
     assert step(1, 1, 32) == 32
     assert step(8, 1, 4) == 8
-    assert step(1, 1, 1, pipeline=5) == kernel(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 1, 1, 32, 5).array.spacing == 5
+    assert (
+        step(1, 1, 1, pipeline=5) == kernel(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 1, 1, 32, Build(5)).array.spacing == 5
+    )
     # A vector of three elements arrives in three parts; 64 elements of four bytes are four beats.
     assert step(1, 3, 4) == 12
     assert step(1, 64, 32, mac="fp32*fp32+fp32.rn") == 128

@@ -341,7 +341,7 @@ def emitted(*words):
 
 def test_emit_writes_flow_that_runs(tmp_path, recorder):
     out = tmp_path / "deep" / "out"
-    words = ("mac", "e5m2", "--target", "vu9p", "--flow", "vivado", "--clock", 400, "-o", out)
+    words = ("mac", "e5m2", "--target", "vu9p", "--flow", "vivado", "--clock", 400, "--pipeline", 0, "-o", out)
     assert emitted(*words) == (0, "")
     assert sorted(path.name for path in out.iterdir()) == [
         "flow.tcl", "mac_e5m2_e5m2_e6m5_rn.v", "mac_e5m2_e5m2_e6m5_rn.xdc",
@@ -371,13 +371,14 @@ def test_emit_fills_empty_folder(tmp_path):
     ("words", "keyword"),
     [
         ("--target vu9p", "--target"),
-        ("--clock 100", "--clock"),
+        ("--clock 9000", "9000 MHz"),
+        ("--clock 100 --pipeline 1", "pipeline"),
         ("--flow vivado -o new", DEVICES),
-        ("--flow vivado -o new --target vu0", "not vu0"),
+        ("--flow vivado -o new --target ecp5-85k", "not ecp5-85k"),
         ("--flow vivado --target vu9p", "-o"),
         ("--flow vivado --target vu9p -o file", "file is a file"),
         ("--flow vivado --target vu9p -o .", "is not empty"),
-        ("--flow vivado --target vu9p -o new --clock 0", "out of range"),
+        ("--flow vivado --target vu9p -o new --clock 0 --pipeline 0", "out of range"),
         ("--flow vivado --target vu9p -o new --k 3", "no --k"),
     ],
 )
@@ -488,8 +489,9 @@ def test_synth_reports_missing_vivado(tmp_path, monkeypatch):
     [
         ("vivado --route --target ecp5-85k", "--route"),
         ("vivado --target ecp5-85k", "not support ecp5-85k"),
-        ("vivado --clock 0", "out of range"),
-        ("yosys --clock 100", "--clock"),
+        ("vivado --clock 0 --pipeline 0", "out of range"),
+        ("yosys --clock 100 --pipeline 2", "pipeline"),
+        ("yosys --clock 100 --explore 0..2 --target ecp5-85k", "--clock"),
         ("yosys --scheduler here", "scheduler"),
     ],
 )

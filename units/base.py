@@ -6,6 +6,7 @@ Amaranth's warning about them.
 """
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -247,8 +248,8 @@ class Unit(wiring.Component):
                 return stages
             delay = min(delays.values())
         raise ValueError(
-            f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, its best clock with up to "
-            f"{MAX_PIPELINE} register stages is {1e6 / delay:.0f} MHz"
+            f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, the best clock with up to "
+            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / delay) / 10:.1f} MHz"
         )
 
     def check_clock(self) -> None:

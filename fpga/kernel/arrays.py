@@ -32,22 +32,22 @@ def with_source(mac: MacSpec) -> MacSpec:
 
 
 @functools.cache
-def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, rows: int = 1) -> Any:
+def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, build: Build = Build(), rows: int = 1) -> Any:
     """Build a chain of n elements with m multiply-accumulates each."""
-    return Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, build=Build(pipeline))
+    return Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, build=build)
 
 
 def kernel(
-    mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None, *, rows: int = 1
+    mac: MacSpec, n: int, m: int, depth: int = DEPTH, build: Build = Build(), name: str | None = None, *, rows: int = 1
 ) -> Any:
     """Build a kernel around a chain of n elements with m multiply-accumulates each."""
-    return Kernel(array=array(mac, n, m, depth, pipeline, rows), name=name)
+    return Kernel(array=array(mac, n, m, depth, build, rows), name=name)
 
 
 @functools.cache
-def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pipeline: int = 0) -> Timing:
+def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, build: Build = Build()) -> Timing:
     """Derive the timing of a kernel from that of the smallest one, because a large one takes long to build."""
-    small = Timing.of(kernel(mac, 1, 1, depth, pipeline), memory)
+    small = Timing.of(kernel(mac, 1, 1, depth, build), memory)
     return small.resized(replace(small.tiling, n=n, m=m))
 
 
@@ -58,8 +58,8 @@ def cores_cost_model(
     pool: JobPool = LOCAL,
     *,
     depth: int = DEPTH,
-    pipeline: int = 0,
+    build: Build = Build(),
     rows: int = 1,
 ) -> CostModel:
     """Return the cost model of kernels around chains on a device."""
-    return cost_model(lambda n, m: kernel(mac, n, m, depth, pipeline, rows=rows), target, progress, pool)
+    return cost_model(lambda n, m: kernel(mac, n, m, depth, build, rows=rows), target, progress, pool)

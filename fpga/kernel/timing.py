@@ -93,9 +93,7 @@ class Timing:
         array = kernel.array
         if not isinstance(array, Chain):
             raise TypeError(f"a timing model needs a kernel around a Chain, not a {type(array).__name__}")
-        return cls(
-            array.tiling, kernel.chunk, array.stages, array.spacing, array._distance, kernel.bytes, memory
-        )
+        return cls(array.tiling, kernel.chunk, array.stages, array.spacing, array._distance, kernel.bytes, memory)
 
     def resized(self, tiling: Tiling) -> "Timing":
         """Return the timing model with another tiling."""

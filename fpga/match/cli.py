@@ -8,7 +8,7 @@ import click
 
 from halfulp.boards.targets import Target
 from halfulp.fpga.vendor.cli import target_option
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import Build, MacSpec
 from halfulp.tools.commands import (
     Parsed,
     Refused,
@@ -108,8 +108,10 @@ def match(
 @_board
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors per row of a tile; default: 32")
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
-@click.option("--pipeline", default=0, metavar="N", type=int, help="number of register stages; default: 0")
-@click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
+@click.option("--pipeline", metavar="N", type=int, help="number of register stages; default: 0, or as --clock needs")
+@click.option(
+    "--clock", metavar="MHZ", type=float, help="clock of the kernels, which chooses the stages; default: the board's"
+)
 @target_option(help="device of the flow of the bare array; default: vu9p")
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
@@ -121,7 +123,7 @@ def tile(
     board: "Board",
     depth: int,
     rows: int,
-    pipeline: int,
+    pipeline: int | None,
     clock: float | None,
     target: Target,
     measure: bool,
@@ -139,7 +141,9 @@ def tile(
     from halfulp.fpga.vendor.vivado import check
 
     with requests():
-        design = Design(board, with_source(mac), n, m, cores, depth, rows, pipeline, clock, target)
+        by_clock = clock is not None and pipeline is None
+        build = Build(clock=clock, target=board.target.family.name) if by_clock else Build(pipeline or 0)
+        design = Design(board, with_source(mac), n, m, cores, depth, rows, build, clock, target)
         check(target, design.clock)
         with Bar("tile") as bar:
             cells = design.measured(bar) if measure else design.cells(bar)

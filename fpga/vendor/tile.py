@@ -8,7 +8,7 @@ from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel
 from halfulp.fpga.kernel.cost_model import resources
 from halfulp.fpga.synth.measure import Module, measure_modules
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import Build, MacSpec
 from halfulp.sim.build import verilog
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -40,8 +40,8 @@ class Design:
         Maximum number of vectors per row of a tile.
     rows : int
         Rows of a tile per element.
-    pipeline : int
-        Register stages per multiply-accumulate.
+    build : Build
+        Register stages of each multiply-accumulate.
     mhz : float, optional
         Clock of the kernels; default: the board's.
     bare : Target
@@ -61,7 +61,7 @@ class Design:
     cores: int
     depth: int
     rows: int = 1
-    pipeline: int = 0
+    build: Build = Build()
     mhz: float | None = None
     bare: Target = TARGETS["vu9p"]
 
@@ -84,17 +84,18 @@ class Design:
 
     def array(self) -> object:
         """Build the array of a core."""
-        return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
+        return array(self.mac, self.n, self.m, self.depth, self.build, self.rows)
 
     def cells(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
         """Estimate the resources of a core by the cost model."""
-        shape = {"depth": self.depth, "pipeline": self.pipeline, "rows": self.rows}
-        costs = cores_cost_model(self.mac, self.board.target, progress, pool, **shape)
+        costs = cores_cost_model(
+            self.mac, self.board.target, progress, pool, depth=self.depth, build=self.build, rows=self.rows
+        )
         return costs.cells(self.n, self.m)
 
     def kernel(self) -> Any:
         """Build the kernel around the array of a core."""
-        return kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL, rows=self.rows)
+        return kernel(self.mac, self.n, self.m, self.depth, self.build, KERNEL, rows=self.rows)
 
     def measured(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
         """Measure the resources of a core by synthesis of each distinct module."""

@@ -98,7 +98,9 @@ class Build:
         if not (math.isfinite(clock) and clock > 0):
             raise ValueError(f"clock of a build is {clock:g} MHz; expected a positive number")
         if self.pipeline:
-            raise ValueError(f"a build has either pipeline or clock, not both pipeline {self.pipeline} and {self._mhz} MHz")
+            raise ValueError(
+                f"a build has either pipeline or clock, not both pipeline {self.pipeline} and {self._mhz} MHz"
+            )
 
     @property
     def has_stages(self) -> bool:
