@@ -78,7 +78,7 @@ def test_unit_of_a_clock_passes_its_bench(text: str, clock: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "clock"), [("mac e5m2*e5m2+e6m5", 200), ("mul e2m1*e2m1", 900), ("pwl tanh(e5m2)>e5m2 pieces=4", 800)]
+    ("text", "clock"), [("mac e2m1*e2m1+e2m1", 200), ("mul e2m1*e2m1", 900), ("pwl tanh(e5m2)>e5m2 pieces=4", 800)]
 )
 def test_clock_out_of_reach_names_the_best_one(text: str, clock: float) -> None:
     with pytest.raises(ValueError, match=rf"cannot run at {clock} MHz.* is \d+\.\d MHz$") as refusal:
@@ -88,7 +88,7 @@ def test_clock_out_of_reach_names_the_best_one(text: str, clock: float) -> None:
 
 
 @pytest.mark.parametrize(("mac", "clock"), [("e2m1*e2m1+e3m2.rn", 35), ("e2m1*e2m1+exact=e2m1.rn", 60)])
-@pytest.mark.parametrize("array", [Chain, Grid])
+@pytest.mark.parametrize("array", [pytest.param(Chain, marks=pytest.mark.slow), Grid])
 def test_array_of_a_clock_has_the_stages_of_its_parts(array: type, mac: str, clock: float) -> None:
     built = array(mac=mac, n=1, m=2, build=Build(clock=clock, target="ecp5"))
     fixed = array(mac=mac, n=1, m=2, build=Build(pipeline=built.stages))
