@@ -78,7 +78,12 @@ def test_unit_of_a_clock_passes_its_bench(text: str, clock: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "clock"), [("mac e2m1*e2m1+e2m1", 200), ("mul e2m1*e2m1", 900), ("pwl tanh(e5m2)>e5m2 pieces=4", 800)]
+    ("text", "clock"),
+    [
+        pytest.param("mac e2m1*e2m1+e2m1", 200, marks=pytest.mark.slow),
+        ("mul e2m1*e2m1", 900),
+        ("pwl tanh(e5m2)>e5m2 pieces=4", 800),
+    ],
 )
 def test_clock_out_of_reach_names_the_best_one(text: str, clock: float) -> None:
     with pytest.raises(ValueError, match=rf"cannot run at {clock} MHz.* is \d+\.\d MHz$") as refusal:
