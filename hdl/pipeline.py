@@ -262,6 +262,8 @@ class Dataflow:
             rows = [_extended(bits, shape, width) for bits, shape in operands]
             if len(rows) == 1:
                 rows.insert(0, [ZERO] * width)
+            if set(rows[1]) <= {ZERO}:
+                return rows[0]
             inner = value.operands[0]
             if word == "+" and len(second) == 1 and isinstance(inner, Operator) and inner.operator == "+":
                 # A third summand of one bit is the carry in.

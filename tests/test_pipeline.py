@@ -7,11 +7,12 @@ from typing import Any
 
 import networkx
 import pytest
-from amaranth.hdl import Fragment, Module, Value
+from amaranth.hdl import Const, Fragment, Module, Signal, Value
 from amaranth.hdl._ast import Assign, Concat, Operator, Slice, Switch, SwitchValue
 from amaranth.sim import Simulator
 
 from halfulp.hdl.delay import ECP5
+from halfulp.hdl.pipeline import Dataflow
 from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, SINK, STEP, Flow, Graph, Node
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
@@ -173,3 +174,10 @@ def test_logic_of_more_inputs_is_slower() -> None:
     delays = [ECP5.logic(inputs) for inputs in range(1, 70)]
     assert delays == sorted(delays)
     assert delays[0] == 0
+
+
+def test_sum_with_zero_has_no_delay() -> None:
+    a, o, m = Signal(8), Signal(8), Module()
+    m.d.comb += o.eq(a + Const(0, 3))
+    flow = Dataflow(m, outputs=[o], enable=Const(1, 1), latency=0, model=ECP5)
+    assert flow.schedule()[1] == ECP5.register
