@@ -248,6 +248,35 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     publish(Report({"tiles": table(found, kernels)}), report_folder(output))
 
 
+@report.command()
+@click.argument("units", nargs=-1, metavar="[UNIT]...")
+@click.option(
+    "--stages",
+    default=8,
+    metavar="N",
+    type=click.IntRange(1, MAX_PIPELINE),
+    help="measure each unit with up to N register stages; default: 8",
+)
+@click.option("--count", default=5, metavar="N", type=click.IntRange(1), help="clocks of each unit; default: 5")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
+@scheduled
+@written
+def clocks(units: tuple[str, ...], stages: int, count: int, seed: int, pool: JobPool, output: Path | None) -> None:
+    """Compare stages for a clock with place and route (ECP5).
+
+    UNIT is a text; default: ten units. Clocks are drawn between those of neighbouring numbers of register stages. The
+    delay model takes the stages for each, and place and route tells the clocks with them and with one stage fewer.
+    """
+    from .report.clocks import UNITS, study, tables
+
+    with requests():
+        for unit in units:
+            implementations(unit)[0].component()
+    with pool, Bar("report clocks") as bar, requests():
+        found = study(units or UNITS, stages=stages, count=count, seed=seed, progress=bar, pool=pool)
+    publish(Report(tables(*found)), report_folder(output))
+
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 

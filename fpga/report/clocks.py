@@ -1,0 +1,173 @@
+"""Experiment: clocks between those of neighbouring latencies, and the register stages that the delay model takes."""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga.synth.measure import Module, module_of
+from halfulp.fpga.synth.route import frequencies
+from halfulp.sim.implementation import Implementation
+from halfulp.tools.jobs import LOCAL, JobPool
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+
+TARGET = TARGETS["ecp5-85k"]
+"""Device that nextpnr places and routes for."""
+
+UNITS = (
+    *("fma fp16*fp16+fp16.rn", "fma bf16*bf16+bf16.rn", "add fp16+fp16.rn", "add fp32+fp32.rn", "mul bf16*bf16.rn"),
+    *("mul fp16*fp16.rn", "mul fp32*fp32.rn", "mul posit16*posit16.rn", "dot8 e4m3fn*e4m3fn=fp32.rn"),
+    "pwl tanh(fxp4.12) pieces=8",
+)
+"""Texts of the default units."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A clock between the measured ones of two neighbouring numbers of register stages.
+
+    Attributes
+    ----------
+    unit : str
+        Text of the unit.
+    mhz : float
+    needed : int
+        The larger one of the two numbers of stages.
+    stages : int or None
+        Number of stages by the delay model; None if it says that no number meets the clock.
+    reached, fewer : float or None
+        Clocks in MHz after place and route for this clock, with ``stages`` and with one stage fewer.
+    """
+
+    unit: str
+    mhz: float
+    needed: int
+    stages: int | None
+    reached: float | None = None
+    fewer: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """True if place and route reaches the clock with the stages of the model."""
+        return self.reached is not None and self.reached >= self.mhz
+
+    @property
+    def is_least(self) -> bool:
+        """True if the clock is not reached with one stage fewer."""
+        return self.stages == 0 or (self.fewer is not None and self.fewer < self.mhz)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Clocks of a unit in MHz by number of register stages, from 0: after place and route, and by the delay model."""
+
+    unit: str
+    routed: tuple[float, ...]
+    model: tuple[float, ...]
+
+
+def study(
+    units: Sequence[str] = UNITS,
+    *,
+    stages: int = 8,
+    count: int = 5,
+    seed: int = 0,
+    progress: Progress = silent,
+    pool: JobPool = LOCAL,
+) -> tuple[list[Measured], list[Drawn]]:
+    """Measure units with 0 to ``stages`` stages, and ``count`` clocks of each; the cache keeps finished results."""
+    plain = [_plain(unit, number) for unit in units for number in range(stages + 1)]
+    progress.total("clocks by stages", len(plain))
+    routed = frequencies((module_of(one, registered=True) for one in plain), TARGET, progress, pool)
+    model = [one.component().model_mhz for one in plain]
+    places = range(0, len(plain), stages + 1)
+    measured = [
+        Measured(unit, tuple(routed[place : place + stages + 1]), tuple(model[place : place + stages + 1]))
+        for unit, place in zip(units, places, strict=True)
+    ]
+    drawn = [one for own in measured for one in _draw(own, count, random.Random(f"{seed} {own.unit}"))]
+    modules = [module for one in drawn for module in _modules(one)]
+    progress.total("drawn clocks", len(modules))
+    found = iter(frequencies(modules, TARGET, progress, pool))
+    return measured, [_with_results(one, found) for one in drawn]
+
+
+def _plain(unit: str, stages: int) -> Implementation:
+    return Implementation.parse(unit, pipeline=stages)
+
+
+def _draw(own: Measured, count: int, rng: random.Random) -> Iterator[Drawn]:
+    """Draw clocks between neighbouring numbers of stages, each pair once before any pair twice."""
+    rising = [stage for stage, (low, high) in enumerate(itertools.pairwise(own.routed), start=1) if low < high]
+    if not rising:
+        raise ValueError(f"no register stage makes {own.unit} faster; measure more stages")
+    pairs = [pair for _ in range(-(-count // len(rising))) for pair in rng.sample(rising, len(rising))]
+    for needed in pairs[:count]:
+        mhz = round(rng.uniform(own.routed[needed - 1], own.routed[needed]), 2)
+        yield Drawn(own.unit, mhz, needed, _stages(own.unit, mhz))
+
+
+def _stages(unit: str, mhz: float) -> int | None:
+    """Return the number of stages by the delay model."""
+    try:
+        stages: int = Implementation.parse(unit, clock=mhz, target=TARGET.family.name).component().stages
+    except ValueError:
+        return None
+    return stages
+
+
+def _tried(one: Drawn) -> list[int]:
+    """Return the numbers of stages that are measured for a drawn clock: that of the model, and one fewer."""
+    return [] if one.stages is None else [one.stages, one.stages - 1][: one.stages + 1]
+
+
+def _modules(one: Drawn) -> list[Module]:
+    return [replace(module_of(_plain(one.unit, stages), registered=True), mhz=one.mhz) for stages in _tried(one)]
+
+
+def _with_results(one: Drawn, found: Iterator[float]) -> Drawn:
+    reached, fewer, *_ = [*(next(found) for _ in _tried(one)), None, None]
+    return replace(one, reached=reached, fewer=fewer)
+
+
+def tables(measured: Sequence[Measured], drawn: Sequence[Drawn]) -> dict[str, Table]:
+    """Return the table of drawn clocks, and that of measured clocks by number of stages."""
+    count = len(drawn)
+    notes = [
+        f"Place and route for the clock reaches it in {sum(one.is_met for one in drawn)} of {count}, and does not with "
+        f"one stage fewer in {sum(one.is_least for one in drawn)} of {count}.",
+        "Between: the clock is drawn between those of this number of stages and of one stage more. Model: stages by "
+        "the delay model. Met, fewer: clock of nextpnr with the stages of the model, and with one stage fewer.",
+    ]
+    rows = [
+        {
+            "unit": one.unit,
+            "MHz": one.mhz,
+            "between": one.needed - 1,
+            "model": one.stages,
+            "met": one.reached,
+            "fewer": one.fewer,
+        }
+        for one in drawn
+    ]
+    frame = pd.DataFrame(rows).astype({"model": "Int64"})
+    clocks = Table(
+        f"Register stages for a clock on {TARGET.name}", frame, dict.fromkeys(("MHz", "met", "fewer"), ".1f"), notes
+    )
+    by_stages = pd.DataFrame(
+        [
+            {"unit": own.unit, "stages": stages, "MHz": routed, "model MHz": model, "model / MHz": model / routed}
+            for own in measured
+            for stages, (routed, model) in enumerate(zip(own.routed, own.model, strict=True))
+        ]
+    )
+    formats = {"MHz": ".1f", "model MHz": ".1f", "model / MHz": ".2f"}
+    fit = f"The mean error of the delay model is {100 * (by_stages['model / MHz'] - 1).abs().mean():.1f} %."
+    return {
+        "clocks": clocks,
+        "clocks-stages": Table(f"Clock by register stages on {TARGET.name}", by_stages, formats, [fit]),
+    }

@@ -1,0 +1,79 @@
+"""Report of clocks: draws between neighbouring latencies, and verdicts of place and route."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from halfulp.fpga.cli import report
+from halfulp.fpga.report import clocks
+from halfulp.fpga.report.clocks import Drawn, study, tables
+from halfulp.fpga.synth.measure import Module
+
+UNIT = "mul e2m1*e2m1.rn"
+
+
+@pytest.fixture
+def routed(monkeypatch: pytest.MonkeyPatch) -> list[Module]:
+    """Replace place and route by 30 MHz per stage more than 30, and return its modules."""
+    asked: list[Module] = []
+
+    def frequencies(modules: Iterable[Module], *_: Any) -> list[float]:
+        found = list(modules)
+        asked.extend(found)
+        return [
+            30.0 * (1 + sum(f"_p{stages}" in one.top for stages in range(1, 9) for _ in range(stages))) for one in found
+        ]
+
+    monkeypatch.setattr(clocks, "frequencies", frequencies)
+    monkeypatch.setattr(clocks, "module_of", lambda unit, **_: Module("", f"unit_{unit.build}"))
+    return asked
+
+
+def test_clocks_are_drawn_between_neighbouring_stages(routed: list[Module]) -> None:
+    measured, drawn = study([UNIT], stages=4, count=6)
+    assert measured[0].routed == (30, 60, 90, 120, 150)
+    assert [30 * one.needed < one.mhz < 30 * one.needed + 30 for one in drawn] == [True] * 6
+    assert {one.needed for one in drawn[:4]} == {1, 2, 3, 4}
+    assert drawn == study([UNIT], stages=4, count=6)[1] != study([UNIT], stages=4, count=6, seed=1)[1]
+
+
+def test_place_and_route_is_told_each_clock(routed: list[Module]) -> None:
+    _, drawn = study([UNIT], stages=2, count=2)
+    tried = [one.mhz for one in drawn for _ in range(1 + bool(one.stages))]
+    assert [one.mhz for one in routed] == [None] * 3 + tried
+    for one in drawn:
+        assert one.stages is not None
+        assert one.reached == 30 * (one.stages + 1)
+        assert one.fewer == (30 * one.stages if one.stages else None)
+
+
+@pytest.mark.parametrize(
+    ("stages", "reached", "fewer", "is_met", "is_least"),
+    [(2, 101, 99, True, True), (2, 99, 90, False, True), (2, 120, 101, True, False), (0, 101, None, True, True)]
+    + [(None, None, None, False, False)],
+)
+def test_verdicts_of_a_drawn_clock(
+    stages: int | None, reached: float | None, fewer: float | None, is_met: bool, is_least: bool
+) -> None:
+    one = Drawn(UNIT, 100, 2, stages, reached, fewer)
+    assert (one.is_met, one.is_least) == (is_met, is_least)
+    found = tables([clocks.Measured(UNIT, (50.0,), (55.0,))], [one])
+    assert (
+        f"reaches it in {int(is_met)} of 1, and does not with one stage fewer in {int(is_least)} of 1"
+        in (found["clocks"].notes[0])
+    )
+    assert "error of the delay model is 10.0 %" in found["clocks-stages"].notes[0]
+
+
+def test_report_clocks_rejects_unknown_units() -> None:
+    answer = CliRunner().invoke(report, ["clocks", "mul e1m1*e1m1"])
+    assert answer.exit_code == 2
+    assert "exponent" in answer.output
+
+
+def test_report_clocks_rejects_units_that_no_stage_makes_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "frequencies", lambda modules, *_: [50.0 for _ in modules])
+    with pytest.raises(ValueError, match="more stages"):
+        study([UNIT], stages=1)
