@@ -3,7 +3,7 @@
 Scales are constants; only raw numbers are shifted by signals.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -40,6 +40,11 @@ class FixedRaw:
     nan: Value = field(default_factory=never)
     inf: Value = field(default_factory=never)
     negated: Value = field(default_factory=never)
+
+
+def parts(number: FixedRaw) -> dict[str, Value]:
+    """Return the parts of a number that are values, by name."""
+    return {item.name: getattr(number, item.name) for item in fields(number) if item.name != "quantum"}
 
 
 @dataclass(frozen=True)

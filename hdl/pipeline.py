@@ -114,7 +114,12 @@ class Dataflow:
         fragment = Fragment.get(m, None)
         self.steps = [(step, list(step._lhs_signals())) for step in fragment.statements.get("sync", ())]
         self._group = {id(signal): group for group, (_, signals) in enumerate(self.steps) for signal in signals}
-        self._drivers = {id(item.lhs): item for item in _assignments(fragment.statements.get("comb", ()))}
+        self._drivers: dict[int, Assign] = {}
+        self._names: dict[int, str] = {}
+        for path, inner in _fragments(fragment):
+            for item in _assignments(inner.statements.get("comb", ())):
+                self._drivers[id(item.lhs)] = item
+                self._names[id(item.lhs)] = "_".join((*path, item.lhs.name))
         self._of_result: set[int] = set()
         for _, signals in self.steps:
             self._of_result |= {id(signal) for signal in signals if is_result(signal.name)}
@@ -190,10 +195,11 @@ class Dataflow:
     def _signal(self, signal: Signal) -> list[Bit]:
         if id(signal) in self._drivers:
             rhs = self._drivers[id(signal)].rhs
-            outer, self._name = self._name, f"{signal.name}_part"
+            name = self._names[id(signal)]
+            outer, self._name = self._name, f"{name}_part"
             bits = _extended(self.bits_of(rhs), rhs.shape(), len(signal))
             self._name = outer
-            self._give_name(signal.name, bits)
+            self._give_name(name, bits)
             return bits
         if id(signal) in self._group:
             kind = AFTER if self._after and self.is_result(signal.name) else STATE
@@ -448,6 +454,13 @@ class Dataflow:
             if operation.node.kind == NEXT
             for signal in self.steps[operation.node.group][1]
         }
+
+
+def _fragments(fragment: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield a fragment and all of its submodules, each after its path of names."""
+    yield path, fragment
+    for inner, name, _ in fragment.subfragments:
+        yield from _fragments(inner, (*path, name))
 
 
 def _assignments(statements: Iterable[Any]) -> Iterator[Assign]:

@@ -8,7 +8,7 @@ Amaranth's warning about them.
 import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Self, TypedDict
 
@@ -25,6 +25,8 @@ from halfulp.hdl.number import Number, pack, truncate, unpack
 from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE
+
+from .shared import Logic, Sharing, add_part
 
 Computed = tuple[Number, Value | None]
 """An exact result and the random word that rounds it."""
@@ -112,6 +114,7 @@ class Unit(wiring.Component):
     SPEC: type[UnitSpec] = UnitSpec
     spec: Any
     stateful = False
+    _platform: object = None
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         unit = super().__new__(cls)
@@ -142,6 +145,7 @@ class Unit(wiring.Component):
         self.stochastic = self.build.stochastic or LAZY
         self.words = spec.words if words is None else words
         self._built: dict[tuple[Module, Source, int], Value] = {}
+        self._parts: dict[tuple[Module, str], Logic] = {}
         self.sources = {port: stream for port, stream in spec.streams.items() if port in self.words}
         self.inputs = inputs | {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
         self.outputs = outputs
@@ -267,6 +271,8 @@ class Unit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # Register stages are placed inside parts too, so that parts that were equal differ.
+        self._platform = None if self.build.pipeline else platform
         self.logic(m)
         return self.staged(m) if self.stages else m
 
@@ -311,6 +317,28 @@ class Unit(wiring.Component):
         """Round a number to the code of the result format."""
         fmt, rounding = self.spec.o, self.rounding
         return pack(m, truncate(m, number, fmt, rounding), fmt, rounding, self.saturate, random)
+
+    def part(
+        self, m: Module, name: str, kind: str, function: Callable[..., Mapping[str, Value]], **operands: Value
+    ) -> dict[str, Value]:
+        """Add combinational logic that the unit contains several times, and return its results.
+
+        Parameters
+        ----------
+        m : Module
+        name : str
+            Name of this part.
+        kind : str
+            Name of all parts of this logic, which are one module in Verilog.
+        function, **operands
+            See `Logic`.
+        """
+        known = self._parts.get((m, kind)) if isinstance(self._platform, Sharing) else None
+        logic = Logic(kind, function, operands) if known is None else known.again()
+        self._parts[m, kind] = logic
+        add_part(m, self._platform, name, logic, self.spec, self.build, kind)
+        m.d.comb += [getattr(logic, port).eq(value) for port, value in operands.items()]
+        return logic.results
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         """Return the random word of this cycle, from the port ``name`` or from the source that replaces it."""

@@ -1,12 +1,12 @@
 """Dot products of k pairs."""
 
-from collections.abc import Sequence
 from typing import Unpack
 
 from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
+from halfulp.hdl.fixed import FixedRaw, parts
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, multiply, pack, truncate, unpack
 from halfulp.hdl.specs import Build, DotSpec
@@ -86,35 +86,48 @@ class Dot(Unit):
 
     def logic(self, m: Module) -> None:
         spec = self.spec
-        a = [unpack(m, port.as_value(), spec.a, f"a{index}") for index, port in enumerate(self.a)]
-        b = [unpack(m, port.as_value(), spec.b, f"b{index}") for index, port in enumerate(self.b)]
         start = Const(spec.o.encode(0), spec.o.width) if spec.c is None else self.c.as_value()
         compute = self._exact if spec.order == "exact" else self._sequential
-        m.d.comb += self.o.as_value().eq(compute(m, a, b, start))
+        m.d.comb += self.o.as_value().eq(compute(m, start))
 
-    def _exact(self, m: Module, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
+    def _product(self, m: Module, a: Value, b: Value, to: Format | None = None) -> Number:
+        x, y = unpack(m, a, self.spec.a, "a"), unpack(m, b, self.spec.b, "b")
+        return multiply(m, x, y, dsp=self.build.dsp, to=to)
+
+    def _exact(self, m: Module, start: Value) -> Value:
         """Add all products exactly on one fixed-point scale, then round once."""
         spec, quantum = self.spec, self.spec.quire.quantum
-        base = unpack(m, start, spec.c or spec.o, "start")
         random = self.word(m)
-        products = [multiply(m, x, y, dsp=self.build.dsp) for x, y in zip(a, b, strict=True)]
-        terms = [quire.place(m, product, quantum, f"term{index}") for index, product in enumerate(products)]
+
+        def term(m: Module, a: Value, b: Value) -> dict[str, Value]:
+            return parts(quire.place(m, self._product(m, a, b), quantum, "fixed"))
+
+        terms = []
+        for index, (a, b) in enumerate(zip(self.a, self.b, strict=True)):
+            found = self.part(m, f"term{index}", "term", term, a=a.as_value(), b=b.as_value())
+            terms.append(FixedRaw(**found, quantum=quantum))
         if spec.c is not None:
-            terms.append(quire.place(m, base, quantum, "start"))
+            terms.append(quire.place(m, unpack(m, start, spec.c, "start"), quantum, "start"))
         total = quire.total(m, terms, spec.rounding, from_zero=spec.c is None)
         return self.rounded(m, total, random)
 
-    def _sequential(self, m: Module, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
+    def _sequential(self, m: Module, start: Value) -> Value:
         """Multiply and add one pair after the other, rounding after each."""
         spec = self.spec
         words = [self.word(m, f"random{index}") for index in range(spec.k)]
         code, fmt = start, spec.c or spec.o
-        for index, (x, y, word) in enumerate(zip(a, b, words, strict=True)):
-            base = unpack(m, code, fmt, f"sum{index}")
-            aligned = align(m, multiply(m, x, y, dsp=self.build.dsp, to=fmt), base, spec.o, spec.rounding)
-            total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
+
+        def step(m: Module, a: Value, b: Value, base: Value, random: Value | None = None) -> dict[str, Value]:
+            product, held = self._product(m, a, b, fmt), unpack(m, base, fmt, "base")
+            aligned = align(m, product, held, spec.o, spec.rounding)
+            total, random = add(m, aligned, spec.o, spec.rounding, random, self.stochastic)
             ready = truncate(m, total, spec.o, spec.rounding)
-            code = pack(m, ready, spec.o, spec.rounding, spec.saturate, word)
+            return {"o": pack(m, ready, spec.o, spec.rounding, spec.saturate, random)}
+
+        for index, (a, b, word) in enumerate(zip(self.a, self.b, words, strict=True)):
+            operands = {"a": a.as_value(), "b": b.as_value(), "base": code}
+            operands |= {} if word is None else {"random": word}
+            code = self.part(m, f"step{index}", "step" if fmt == spec.o else "first_step", step, **operands)["o"]
             # From the second step on, the base has the result format.
             fmt = spec.o
         return code

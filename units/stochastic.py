@@ -87,14 +87,14 @@ class StochasticRounder(Unit):
         return [[f"a{lane}" for lane in range(self.lanes)]]
 
     def logic(self, m: Module) -> None:
-        words = [self.word(m, f"random{lane}") for lane in range(self.lanes)]
-        numbers = [unpack(m, port.as_value(), self.wide, f"a{lane}") for lane, port in enumerate(self.a)]
-        ready = [truncate(m, number, self.narrow) for number in numbers]
-        lanes = list(zip(ready, words, strict=True))
-        if self.increment:
-            results = [pack(m, number, self.narrow, self.rounding, self.saturate, word) for number, word in lanes]
-        else:
-            results = [wrapped(number.floor, self.narrow) for number, _ in lanes]
-            results += [goes_up(m, number, self.rounding, word) for number, word in lanes]
-        for port, result in zip([*self.o, *self.up], results, strict=True):
-            m.d.comb += Value.cast(port).eq(result)
+        def lane(m: Module, a: Value, random: Value | None = None) -> dict[str, Value]:
+            ready = truncate(m, unpack(m, a, self.wide, "a"), self.narrow)
+            if self.increment:
+                return {"o": pack(m, ready, self.narrow, self.rounding, self.saturate, random)}
+            return {"o": wrapped(ready.floor, self.narrow), "up": goes_up(m, ready, self.rounding, random)}
+
+        for index, a in enumerate(self.a):
+            word = self.word(m, f"random{index}")
+            operands = {"a": a.as_value()} | ({} if word is None else {"random": word})
+            for port, result in self.part(m, f"lane{index}", "lane", lane, **operands).items():
+                m.d.comb += Value.cast(getattr(self, f"{port}{index}")).eq(result)
