@@ -253,6 +253,15 @@ def test_verilog_of_functions_and_arrays_passes_lint(design: Any, tmp_path: Path
     lint(path, design.name)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["dot{} e2m1*e2m1+fp16", "dot{} e2m1*e2m1+e3m2.sr3 order=sequential", "sru fxp4.4>fxp2.2.sr2@plateau2 lanes={}"],
+)
+def test_unit_verilog_has_each_part_once(text: str) -> None:
+    few, more = (emit(component(text.format(count))) for count in (3, 6))
+    assert few.count("\nmodule ") == more.count("\nmodule ") > 1
+
+
 @pytest.mark.parametrize("kind", [Chain, Grid])
 def test_array_verilog_has_each_part_once(kind: Any) -> None:
     """Lines grow by less than a tenth of those of a multiply-accumulate for each further one; seeds are parameters."""
