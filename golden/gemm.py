@@ -116,6 +116,7 @@ def gemm(
     given random words only.
     """
     spec = MacSpec.parse(mac)
+    spec.check_one_sum()
     rounding = Rounding.parse(operand_rounding)
     if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
         if rounding.bits:

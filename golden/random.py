@@ -63,9 +63,13 @@ def words(
 def of_stream(stream: Stream, steps: int, bits: int, states: Tensor | None = None) -> Tensor:
     """Return the random words of one rounder, which may share its source with others.
 
-    ``bits`` is at most 32. ``states`` are those of many sources, in place of the stream's seed. The result has shape
+    ``bits`` is at most 32. ``states`` are those of many sources, in place of the stream's seeds. The result has shape
     (steps,), or (..., steps) for states of shape (...).
     """
+    if states is None and stream.others:
+        states = states_of(stream.source, (stream.seed, *stream.others))
+        in_turn = of_stream(stream, -(-steps // len(states)), bits, states)
+        return in_turn.mT.flatten()[:steps]
     if states is None:
         states = states_of(stream.source, stream.seed)
     zeros, places = stream.bits_of(bits)

@@ -72,7 +72,8 @@ def steps(
 ) -> Tensor:
     """Return the codes of one accumulator after each of its steps since reset.
 
-    Independent sums are computed in parallel: the n-th steps of all sums together.
+    Independent sums are computed in parallel: the n-th steps of all sums together. With ``spec.interleave`` n, step k
+    belongs to the accumulator k mod n of n.
 
     Parameters
     ----------
@@ -100,18 +101,19 @@ def steps(
     # All start values are checked here, because steps use only some of them.
     start = codes_of("start", start, spec.o.width)
     random = random_of("random", random, spec.rounding)
-    begins = load | clear
-    begins[:1] = True
+    # The steps of each accumulator are consecutive in this order.
+    order = torch.argsort(torch.arange(len(load), device=load.device) % spec.interleave, stable=True)
+    begins = (load | clear)[order] | (order < spec.interleave)
     first = torch.nonzero(begins).flatten()
     length = torch.diff(first, append=torch.tensor([len(load)], device=first.device))
     result = torch.zeros(len(load), dtype=torch.int64, device=load.device)
     accumulator = Accumulator(spec)
-    held = accumulator.load(torch.where(load[first], start[first], 0))
+    held = accumulator.load(torch.where(load[order[first]], start[order[first]], 0))
     # An empty sequence computes one empty step, which checks the operands.
     for n in range(int(length.max()) if len(load) else 1):
         running = length > n
         first, length, held = first[running], length[running], held[running]
-        at = first + n
+        at = order[first + n]
         word = None if random is None else random[at]
         terms = term(spec, **{name: None if column is None else column[at] for name, column in operands.items()})
         held = accumulator.step(held, terms, word)

@@ -91,6 +91,9 @@ class Dataflow:
     is_result : callable
         True for the name of a register whose next value, not its present one, is read by the outputs.
     model : DelayModel
+    interval : callable
+        Number of operands from one use of a register to the next, by its name: its next value may be up to
+        ``interval(name) - 1`` stages later. Default: 1.
     dsp : bool
         Products use multiplier blocks.
     """
@@ -105,10 +108,11 @@ class Dataflow:
         model: DelayModel,
         arrivals: Mapping[str, int] | None = None,
         is_result: Callable[[str], bool] = lambda name: False,
+        interval: Callable[[str], int] = lambda name: 1,
         dsp: bool = False,
     ) -> None:
         self.enable, self.model, self.dsp, self.latency = enable, model, dsp, latency
-        self.arrivals, self.is_result = arrivals or {}, is_result
+        self.arrivals, self.is_result, self.interval = arrivals or {}, is_result, interval
         self.operations: list[Operation] = []
         self.bits = 0
         fragment = Fragment.get(m, None)
@@ -203,7 +207,8 @@ class Dataflow:
             return bits
         if id(signal) in self._group:
             kind = AFTER if self._after and self.is_result(signal.name) else STATE
-            added = self._add(kind, len(signal), name=signal.name, group=self._group[id(signal)])
+            slack = self.interval(signal.name) - 1 if kind == STATE else 0
+            added = self._add(kind, len(signal), name=signal.name, group=self._group[id(signal)], slack=slack)
         else:
             added = self._add(INPUT, len(signal), name=signal.name, slot=self.arrivals.get(signal.name, 0))
         added.value, added.named = signal, True
@@ -447,13 +452,14 @@ class Dataflow:
         return None, best + self.model.register
 
     def slots_of_registers(self, slots: Sequence[int]) -> dict[str, int]:
-        """Return the slot of each register of the module, by its name."""
-        return {
-            signal.name: slot
-            for operation, slot in zip(self.operations, slots, strict=True)
-            if operation.node.kind == NEXT
-            for signal in self.steps[operation.node.group][1]
-        }
+        """Return the slot in which each register of the module is read, or else written, by its name."""
+        found: dict[str, int] = {}
+        for kind in (NEXT, STATE):
+            for operation, slot in zip(self.operations, slots, strict=True):
+                if operation.node.kind == kind:
+                    signals = self.steps[operation.node.group][1] if kind == NEXT else [operation]
+                    found |= dict.fromkeys((signal.name for signal in signals), slot)
+        return found
 
 
 def _fragments(fragment: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -43,6 +43,8 @@ class Node:
         Slot of an operand.
     group : int
         Registers that step together, for `STATE`, `AFTER` and `NEXT`.
+    slack : int
+        Largest number of slots by which the next value of a `STATE` may be later.
     """
 
     kind: int
@@ -54,11 +56,13 @@ class Node:
     leaves: list[list[Bit]] = field(default_factory=list)
     slot: int = 0
     group: int = -1
+    slack: int = 0
 
     @property
     def key(self) -> tuple[Any, ...]:
         """All that decides its schedule before lookup tables are chosen."""
-        return self.kind, self.width, tuple(map(tuple, self.local)), tuple(self.common), self.slot, self.group
+        local, common = tuple(map(tuple, self.local)), tuple(self.common)
+        return self.kind, self.width, local, common, self.slot, self.group, self.slack
 
     @property
     def inputs(self) -> set[Bit]:
@@ -117,7 +121,7 @@ class Graph:
         slots, arrival = [0] * len(self.nodes), [0] * self.bits
         for place, node in enumerate(self.nodes):
             if node.kind in (STATE, AFTER):
-                slots[place] = steps[node.group] + (node.kind == AFTER)
+                slots[place] = max(low[place], steps[node.group] + (node.kind == AFTER) - node.slack)
             elif node.kind == INPUT:
                 slots[place] = node.slot
             else:
@@ -155,16 +159,16 @@ class Graph:
         steps = [self.latency] * self.groups
         for place, node in enumerate(self.nodes):
             if node.group >= 0:
-                steps[node.group] = min(steps[node.group], high[place] - (node.kind == AFTER))
+                steps[node.group] = min(steps[node.group], high[place] - (node.kind == AFTER) + node.slack)
         while True:
             slots = self._latest(limit, high, steps)
             sooner = steps[:]
             for place, node in enumerate(self.nodes):
                 if node.kind in (STATE, AFTER):
-                    sooner[node.group] = min(sooner[node.group], slots[place] - (node.kind == AFTER))
+                    sooner[node.group] = min(sooner[node.group], slots[place] - (node.kind == AFTER) + node.slack)
             if sooner == steps:
                 for place, node in enumerate(self.nodes):
-                    if node.group >= 0:
+                    if node.group >= 0 and not node.slack:
                         slots[place] = steps[node.group] + (node.kind == AFTER)
                 return slots
             steps = sooner
@@ -262,6 +266,31 @@ class Graph:
     def _fewest_registers(self, limit: int) -> list[int]:
         """Return the slots of a schedule with few register bits for a delay between registers."""
         low, high = self._least(), [self.latency] * len(self.nodes)
+        loops = {node.group for node in self.nodes if node.slack}
+        steps = [place for place, node in enumerate(self.nodes) if node.kind == NEXT and node.group in loops]
+        if not steps:
+            return self._cuts(limit, low, high)
+        # A cut knows no distance between a register and its next value, so the slots of next values are given.
+        early, late = self.earliest(limit, low), self.latest(limit, high)
+        assert early is not None
+        found = []
+        for more in range(max(late[place] - early[place] for place in steps) + 1):
+            low, high = self._least(), [self.latency] * len(self.nodes)
+            for place in steps:
+                low[place] = high[place] = min(early[place] + more, late[place])
+            found.append(self._cuts(limit, low, high))
+        return min(found, key=self.register_bits)
+
+    def register_bits(self, slots: Sequence[int]) -> int:
+        """Return the number of register bits of a schedule."""
+        return sum(
+            bits * (max(slots[user] for user in users) - slot)
+            for buses, slot in zip(self.buses, slots, strict=True)
+            for users, bits in buses.items()
+        )
+
+    def _cuts(self, limit: int, low: list[int], high: list[int]) -> list[int]:
+        """Return the slots of a schedule with few register bits, between bounds that are narrowed."""
         for boundary in range(1, self.latency + 1):
             early = self.earliest(limit, low)
             assert early is not None
@@ -288,7 +317,7 @@ class Graph:
                 vertex[place] = source
             elif early[place] >= boundary:
                 vertex[place] = sink
-            elif node.group >= 0 and node.kind != AFTER:
+            elif node.group >= 0 and node.kind != AFTER and not node.slack:
                 # Registers and their next states are in one slot.
                 vertex[place] = groups.setdefault(node.group, -1)
                 if vertex[place] < 0:

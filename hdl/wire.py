@@ -48,6 +48,17 @@ def shifted_up(value: Value, places: int) -> Value:
     return shifted.as_signed() if value.shape().signed else shifted
 
 
+def modulo_counter(m: Module, count: int, go: Value) -> tuple[Value, Value]:
+    """Count modulo ``count`` on ``go``; return the counter and the condition that it is at its last value."""
+    if count == 1:
+        return Const(0, 1), Const(1, 1)
+    turn = Signal(range(count))
+    last = turn == count - 1
+    with m.If(go):
+        m.d.sync += turn.eq(Mux(last, 0, turn + 1))
+    return turn, last
+
+
 def carry_out(x: Value, y: Value) -> Value:
     """Return the carry out of the sum of two values of one width.
 

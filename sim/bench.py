@@ -111,7 +111,8 @@ def plan(
     steps = None
     if stateful:
         longest = LOOP_CHAIN // share
-        steps = chains(inputs, result_formats(unit), min(longest, max(limit or longest, 256)), seed + 1)
+        count = min(longest, max(limit or longest, 256))
+        steps = chains(inputs, result_formats(unit), count, seed + 1, unit.spec.interleave)
     return Plan(vectors, plain, vectors.take(few), steps)
 
 

@@ -12,7 +12,7 @@ FIELDS = {
     name: name
     for name in (
         *("acc", "product", "rounding", "random", "saturate", "b", "c", "k", "order", "carry", "lanes", "sharing"),
-        *("increment", "pieces", "error", "breakpoints", "slopes", "terms"),
+        *("increment", "interleave", "pieces", "error", "breakpoints", "slopes", "terms"),
     )
 } | {"random_seed": "seed", "to": "o", "fn": "function"}
 """Options of the short form, with the field of a description that each sets."""

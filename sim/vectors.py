@@ -151,11 +151,12 @@ def _results(unit: Any, codes: dict[str, Codes], words: Codes) -> Codes:
     return results["o" if "o" in results else "maximum"]
 
 
-def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[str, Codes]:
+def chains(inputs: Ports, results: list[Format], count: int, seed: int, interleave: int = 1) -> dict[str, Codes]:
     """Choose chained steps for a unit with state: sums of several steps, ended by load or clear.
 
     The first steps add to the reset state. Most operands are around one, so that sums neither overflow nor underflow
-    soon. Some steps subtract the previous product, some operands are special values, and load often has a corner case.
+    soon. Some steps subtract the previous product of their sum, which is ``interleave`` steps before, some operands are
+    special values, and load often has a corner case.
     """
     rng = np.random.default_rng(seed)
     grids = {name: Grid.of(fmt) for name, fmt in inputs.formats.items()}
@@ -166,10 +167,10 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
             codes[name] = np.where(calm, codes[name], rng.choice(grid.corner_codes(), count))
         else:
             codes[name] = np.where(calm, grid.middling(rng, count), codes[name])
-    undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) > 0))
+    undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) >= interleave))
     for name, column in codes.items():
         if not is_random(name) and name not in (*STATE, "c"):
-            column[undone] = column[undone - 1]
+            column[undone] = column[undone - interleave]
     # Subtract the last products: with the subtract control, or by negating one operand of each term.
     if "subtract" in codes:
         codes["subtract"][undone] ^= np.uint64(1)
@@ -181,7 +182,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     codes["load"] = load.astype(np.uint64)
     # If both are set, load has priority.
     codes["clear"] = (rng.random(count) < np.where(load, 0.3, 0.03)).astype(np.uint64)
-    codes["load"][:16] = codes["clear"][:16] = 0
+    codes["load"][: 16 * interleave] = codes["clear"][: 16 * interleave] = 0
     return codes
 
 

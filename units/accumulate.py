@@ -23,7 +23,7 @@ class Accumulate(Accumulating):
 
     Parameters
     ----------
-    a, acc, o, carry
+    a, acc, o, carry, interleave
         Fields of `SumSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
@@ -54,10 +54,11 @@ class Accumulate(Accumulating):
         acc: Format | str,
         o: Format | str | None = None,
         carry: int = CARRY_BITS,
+        interleave: int = 1,
         build: Build = Build(),
         **options: Unpack[Options],
     ) -> None:
-        spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, **options)
+        spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, interleave=interleave, **options)
         super().__init__(spec, operands={"a": spec.a}, build=build)
 
     def term(self, m: Module) -> Number:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Array, Module, Mux, Signal, Value, signed, unsigned
 
 from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
@@ -12,8 +12,12 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from halfulp.hdl.specs.mac import part_of
+from halfulp.hdl.wire import modulo_counter, wire
 
-from .base import Unit
+from .base import Unit, is_source
+
+TURN = "turn"
+"""Name of the register that counts the sums that take turns."""
 
 
 def sums(spec: AccumulatorSpec) -> list[Sum]:
@@ -41,6 +45,12 @@ class Accumulating(Unit):
         Start this step from +0; ``load`` has priority.
     o : Out(o)
         Accumulator, +0 after reset. An exact accumulator is rounded to it and has no -0.
+
+    Notes
+    -----
+    With ``interleave`` n, n sums take turns: the k-th accepted operand since the reset belongs to sum k mod n. ``load``
+    and ``clear`` start the sum in turn, and ``o`` is its result. A sum is used again n operands later, so its loop may
+    take up to n cycles, with up to n - 1 of the register stages.
     """
 
     stateful = True
@@ -50,6 +60,9 @@ class Accumulating(Unit):
     ) -> None:
         flags = {name: unsigned(1) for name in (*controls, "load", "clear")}
         super().__init__(spec, inputs=operands | {"c": spec.o} | flags, outputs={"o": spec.o}, sums=sums(spec), **more)
+
+    def interval(self, register: str) -> int:
+        return 1 if is_source(register) or register == TURN else int(self.spec.interleave)
 
     def term(self, m: Module) -> Number:
         """Return the number to add."""
@@ -67,14 +80,14 @@ class Accumulating(Unit):
     def _rounded(self, m: Module, term: Number, random: Value | None) -> Value:
         """Add to the accumulator and round."""
         fmt = self.spec.o
-        accumulator = Signal(fmt.width)
+        sums = _Sums(m, self.spec.interleave, self.en & self.valid)
+        accumulator, held = sums.register(Signal(fmt.width, name="accumulator"))
         base = Signal(fmt.width)
-        m.d.comb += base.eq(Mux(self.load, self.c.as_value(), Mux(self.clear, 0, accumulator)))
+        m.d.comb += base.eq(Mux(self.load, self.c.as_value(), Mux(self.clear, 0, held)))
         aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
         total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic)
         ready = truncate(m, total, fmt, self.rounding)
-        with m.If(self.en & self.valid):
-            m.d.sync += accumulator.eq(pack(m, ready, fmt, self.rounding, self.saturate, random))
+        sums.step([(accumulator, pack(m, ready, fmt, self.rounding, self.saturate, random))])
         return accumulator
 
     def _exact(self, m: Module, term: Number, random: Value | None, register: Quire) -> Value:
@@ -82,32 +95,71 @@ class Accumulating(Unit):
         placed = quire.place(m, term, register.quantum, "term")
         begin = quire.place(m, unpack(m, self.c.as_value(), self.spec.o, "start"), register.quantum, "start")
 
-        kept = _held(register)
+        sums = _Sums(m, self.spec.interleave, self.en & self.valid)
+        result, held = sums.quire(register)
 
         def choose(loaded: Value, before: Value) -> Value:
             return Mux(self.load, loaded, Mux(self.clear, 0, before))
 
-        flags = {name: choose(getattr(begin, name), getattr(kept, name)) for name in ("nan", "inf", "sign")}
+        flags = {name: choose(getattr(begin, name), getattr(held, name)) for name in ("nan", "inf", "sign")}
         base = FixedRaw(Signal(signed(register.width), name="base"), quantum=register.quantum, **flags)
-        m.d.comb += base.integer.eq(choose(begin.integer, kept.integer))
+        m.d.comb += base.integer.eq(choose(begin.integer, held.integer))
         after = quire.step(m, base, placed, register)
-        with m.If(self.en & self.valid):
-            m.d.sync += [
-                kept.integer.eq(after.integer),
-                kept.sign.eq(after.sign),
-                kept.nan.eq(after.nan),
-                kept.inf.eq(after.inf),
-            ]
-            if random is not None:
-                # A step that is not valid changes nothing, including the random word that rounds the last one.
-                held_random = Signal(len(random))
-                m.d.sync += held_random.eq(random)
-                random = held_random
-        return self.rounded(m, quire.read(kept), random)
+        next_values = [(getattr(result, name), getattr(after, name)) for name in ("integer", "sign", "nan", "inf")]
+        if random is not None:
+            # A step that is not valid changes nothing, including the random word that rounds the last one.
+            held_random = Signal(len(random))
+            next_values.append((held_random, random))
+            random = held_random
+        sums.step(next_values)
+        return self.rounded(m, quire.read(result), random)
 
 
-def _held(register: Quire) -> FixedRaw:
-    """Create the registers of a quire, zero after reset; the sign is that of an infinity."""
-    names = {"nan": "held_nan_register", "inf": "held_inf_register", "sign": "held_inf_sign"}
-    flags = {flag: Signal(name=name) for flag, name in names.items()}
-    return FixedRaw(Signal(signed(register.width), name="held"), quantum=register.quantum, **flags)
+class _Sums:
+    """Registers of the sums that take turns on an accumulator.
+
+    Parameters
+    ----------
+    m : Module
+    count : int
+        Number of sums.
+    accepted : Value
+        A step is done in this cycle.
+    """
+
+    def __init__(self, m: Module, count: int, accepted: Value) -> None:
+        self.m, self.count, self.accepted = m, count, accepted
+        self.turn, _ = modulo_counter(m, count, accepted)
+        self._of_each: dict[str, list[Signal]] = {}
+
+    def register(self, result: Signal) -> tuple[Signal, Value]:
+        """Return the register of the last result, and the value of the sum in turn; one sum is in that register."""
+        if self.count == 1:
+            return result, result
+        each = [Signal.like(result, name=f"{result.name}_{turn}") for turn in range(self.count)]
+        self._of_each[result.name] = each
+        return result, wire(self.m, Array(each)[self.turn], f"{result.name}_in_turn")
+
+    def quire(self, register: Quire) -> tuple[FixedRaw, FixedRaw]:
+        """Return the registers of the last result and the values of the sum in turn; the sign is of an infinity."""
+        names = {"nan": "held_nan_register", "inf": "held_inf_register", "sign": "held_inf_sign"}
+        integer = self.register(Signal(signed(register.width), name="held"))
+        flags = {flag: self.register(Signal(name=name)) for flag, name in names.items()}
+        result, held = (
+            FixedRaw(integer[side], quantum=register.quantum, **{flag: both[side] for flag, both in flags.items()})
+            for side in (0, 1)
+        )
+        return result, held
+
+    def step(self, next_values: Sequence[tuple[Any, Value]]) -> None:
+        """Write the results of a step to the registers, and to those of the sum in turn."""
+        with self.m.If(self.accepted):
+            self.m.d.sync += [register.eq(value) for register, value in next_values]
+            with self.m.Switch(self.turn):
+                for turn in range(self.count if self._of_each else 0):
+                    with self.m.Case(turn):
+                        self.m.d.sync += [
+                            self._of_each[register.name][turn].eq(value)
+                            for register, value in next_values
+                            if register.name in self._of_each
+                        ]

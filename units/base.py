@@ -292,6 +292,7 @@ class Unit(wiring.Component):
             latency=self._latency_of(stages) if latency is None else latency,
             arrivals=self.arrivals(stages),
             is_result=lambda name: self.stateful and not is_source(name),
+            interval=self.interval,
             model=MODELS[self.build.family],
             dsp=self.build.dsp,
         )
@@ -301,6 +302,10 @@ class Unit(wiring.Component):
         m = Module()
         self.logic(m)
         return self._dataflow(m, stages)
+
+    def interval(self, register: str) -> int:
+        """Return the number of operands from one use of a register of the state to the next."""
+        return 1
 
     def arrivals(self, stages: int) -> dict[str, int]:
         """Return cycles after the operands at which some inputs arrive; 0 for all others."""
@@ -355,7 +360,8 @@ class Unit(wiring.Component):
         key = (m, stream.source, stream.seed)
         if key not in self._built:
             number = sum(module is m for module, _, _ in self._built)
-            self._built[key] = source_word(m, stream.source, stream.seed, self.en & self.valid, f"{SOURCE}{number}")
+            seeds = [stream.seed, *stream.others]
+            self._built[key] = source_word(m, stream.source, seeds, self.en & self.valid, f"{SOURCE}{number}")
         return self._built[key]
 
 

@@ -25,7 +25,7 @@ class Mac(Accumulating):
 
     Parameters
     ----------
-    a, b, acc, o, carry, product, product_rounding
+    a, b, acc, o, carry, interleave, product, product_rounding
         Fields of `MacSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
@@ -61,13 +61,22 @@ class Mac(Accumulating):
         acc: Format | str,
         o: Format | str | None = None,
         carry: int = CARRY_BITS,
+        interleave: int = 1,
         product: Format | str | None = None,
         product_rounding: Rounding | str = EXACT,
         build: Build = Build(),
         **options: Unpack[Options],
     ) -> None:
         spec = MacSpec.of(
-            a=a, b=b, acc=acc, o=o, carry=carry, product=product, product_rounding=product_rounding, **options
+            a=a,
+            b=b,
+            acc=acc,
+            o=o,
+            carry=carry,
+            interleave=interleave,
+            product=product,
+            product_rounding=product_rounding,
+            **options,
         )
         spec.check_one_step()
         super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)

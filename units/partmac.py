@@ -26,7 +26,7 @@ class PartMac(Accumulating):
 
     Parameters
     ----------
-    a, b, acc, o, carry, product, product_rounding
+    a, b, acc, o, carry, interleave, product, product_rounding
         Fields of `PartMacSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
@@ -65,13 +65,22 @@ class PartMac(Accumulating):
         acc: Format | str,
         o: Format | str | None = None,
         carry: int = CARRY_BITS,
+        interleave: int = 1,
         product: Format | str | None = None,
         product_rounding: Rounding | str = EXACT,
         build: Build = Build(),
         **options: Unpack[Options],
     ) -> None:
         spec = PartMacSpec.of(
-            a=a, b=b, acc=acc, o=o, carry=carry, product=product, product_rounding=product_rounding, **options
+            a=a,
+            b=b,
+            acc=acc,
+            o=o,
+            carry=carry,
+            interleave=interleave,
+            product=product,
+            product_rounding=product_rounding,
+            **options,
         )
         self.factors = [ports_of(name, fmt) for name, fmt in spec.operands.items()]
         operands = {name: fmt for ports in self.factors for name, fmt in ports.items()}

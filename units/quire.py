@@ -60,10 +60,11 @@ class Quire(Accumulating):
         b: Format | str,
         o: Format | str,
         carry: int = CARRY_BITS,
+        interleave: int = 1,
         build: Build = Build(),
         **options: Unpack[Options],
     ) -> None:
-        spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, **options)
+        spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, interleave=interleave, **options)
         operands = {"a": spec.a, "b": spec.b}
         super().__init__(spec, operands=operands, controls=("subtract",), build=build, multiplies=True)
 

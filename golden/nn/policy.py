@@ -230,7 +230,11 @@ def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mac(given: object) -> MacSpec | None:
-    return None if given is None or given == FLOAT else MacSpec.parse(given)  # type: ignore[arg-type]  # parse() checks
+    if given is None or given == FLOAT:
+        return None
+    spec = MacSpec.parse(given)  # type: ignore[arg-type]  # parse() checks
+    spec.check_one_sum()
+    return spec
 
 
 def _text(mac: MacSpec | None) -> str:

@@ -160,6 +160,8 @@ class Stream:
         Number of places by which each word is rotated up.
     complemented : bool
         True if each word is complemented. All words of a plateau source stay equally frequent, as after a rotation.
+    others : tuple of int
+        States of further sources of the same kind. All sources give words in turn, the one with ``seed`` first.
 
     Rounders that share a source with different rotations and complements get different words of the same distribution
     in each step, at the cost of inverters only.
@@ -169,6 +171,7 @@ class Stream:
     seed: int
     rotation: int = 0
     complemented: bool = False
+    others: tuple[int, ...] = ()
 
     def bits_of(self, bits: int) -> tuple[int, list[int]]:
         """Return the parts of a word of ``bits`` bits: the number of zeros below, and positions in the source's word.

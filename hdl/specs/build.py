@@ -35,7 +35,7 @@ class Build:
     ----------
     pipeline : int
         Register stages, 0 to 64; each adds a cycle of latency. They are placed by a model of delays, before and after
-        an accumulator, whose loop takes one cycle. For all units and arrays.
+        an accumulator, and in its loop if several sums take turns on it. For all units and arrays.
     clock : float, optional
         Clock in MHz, in place of ``pipeline``: as few register stages as meet it by the model of delays, at most 64.
         The unit has the port ``en`` even if it needs no stage. For all units and arrays.

@@ -14,17 +14,25 @@ from .quire import CARRY_BITS, MAX_CARRY, Quire
 from .ranges import ValueRange
 from .unit import UnitSpec
 
+MAX_INTERLEAVE = 64
+"""Maximum number of sums in turn on one accumulator."""
+
 EXACT_SUM = "exact"
 """Name of an exact accumulator: a quire."""
 
 
 class AccumulatorSpec(UnitSpec):
-    """Base class of accumulators, rounded or exact."""
+    """Base class of accumulators, rounded or exact.
+
+    With ``interleave`` n, the accumulator holds n sums: the k-th accepted operand belongs to sum k mod n. Sum i has the
+    bits of a unit without ``interleave`` whose source starts at ``random.seeds(n, seed)[i]``.
+    """
 
     acc: Any
     a: Format
     o: Format
     carry: int
+    interleave: int
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
@@ -40,6 +48,7 @@ class AccumulatorSpec(UnitSpec):
         if held.decode(0) != 0:
             raise ValueError(f"an accumulator starts from code 0, which must be zero: in {held} it is {held.text(0)}")
         check_int("carry", self.carry, "quire", 1, MAX_CARRY)
+        check_int("interleave", self.interleave, "accumulator", 1, MAX_INTERLEAVE)
         if isinstance(self.acc, Format):
             if self.o not in (None, self.acc):
                 raise ValueError(
@@ -96,7 +105,7 @@ class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator
     ----------
     a : Format
         Operand format.
-    acc, o, carry
+    acc, o, carry, interleave
         As in `MacSpec`.
     """
 
@@ -104,6 +113,7 @@ class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator
     acc: Format | Literal["exact"]
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
+    interleave: int = 1
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
@@ -128,6 +138,8 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
         Format of results and start values; default: the accumulator's, or that of ``a`` if it is exact.
     carry : int
         Carry guard bits of the quire; see `QuireSpec`.
+    interleave : int
+        Number of sums in turn, 1 to 64; see `AccumulatorSpec`.
 
     Raises
     ------
@@ -154,6 +166,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     product_rounding: Rounding = EXACT
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
+    interleave: int = 1
 
     def check(self) -> None:
         super().check()
@@ -205,6 +218,14 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     def of_parts(self) -> "MacSpec":
         """Multiply-accumulate of one step of a product."""
         return MacSpec(**(vars(self) | {"a": part_of(self.a), "b": part_of(self.b)}))
+
+    def check_one_sum(self) -> None:
+        """Raise ValueError if several sums are in turn, for products of matrices, which have an order of their own."""
+        if self.interleave > 1:
+            raise ValueError(
+                f"interleave={self.interleave} is the order of sums in a unit; products of matrices and arrays have "
+                f"their own order, so omit it"
+            )
 
     def check_one_step(self) -> None:
         """Raise ValueError if a product takes several steps, for units that compute it in one."""
@@ -264,12 +285,15 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
         Carry guard bits: fewer than 2^carry terms cannot overflow the register. After an overflow the sum stays
         infinite until it restarts: an infinity of its sign in a float, NaR in a posit, the end of the range in fixed
         point.
+    interleave : int
+        Number of sums in turn, 1 to 64; see `AccumulatorSpec`.
     """
 
     a: Format
     b: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
+    interleave: int = 1
 
     acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # a constant, not a field
 

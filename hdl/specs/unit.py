@@ -18,8 +18,9 @@ from .ranges import ValueRange
 UNITS: dict[str, type["UnitSpec"]] = {}
 """Description class of each unit by name; each subclass with a form adds itself."""
 
-_NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing")
-"""Fields that golden functions do not take, because they concern the random source or the shape of tensors."""
+_NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing", "interleave")
+"""Fields that functions of the golden model do not take, because they concern the random source, the shape of tensors,
+or the order of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +204,12 @@ class UnitSpec:
         """Random words from the internal source, by port name."""
         if self.random is None:
             return {}
-        dealt = lanes(self.random, len(self.words), self.seed, getattr(self, "sharing", "own"))
+        count, sharing = len(self.words), getattr(self, "sharing", "own")
+        seeds = self.random.seeds(getattr(self, "interleave", 1), self.seed)
+        first, *others = (lanes(self.random, count, seed, sharing) for seed in seeds)
+        dealt = (
+            replace(own, others=tuple(one.seed for one in more)) for own, *more in zip(first, *others, strict=True)
+        )
         return dict(zip(self.words, dealt, strict=True))
 
     @property

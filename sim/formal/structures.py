@@ -6,6 +6,7 @@ This is an induction over time without a bound: with ``n`` register stages, a re
 and a stalled cycle changes nothing.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,12 +27,15 @@ def clocked(unit: Any) -> Clocked:
 
 def _with_effect(registers: Codes) -> Codes:
     """Mask registers without effect: the sum of an infinite quire, and all but the flag of a quire that is NaN."""
-    if "held" not in registers:
-        return registers
     never = Const(0, 1)
-    nan, inf = (registers.get(f"held_{flag}_register", never) for flag in ("nan", "inf"))
-    effects = {"held": ~nan & ~inf, "held_inf_sign": ~nan & inf, "held_inf_register": ~nan}
-    return {name: Mux(effects[name], value, 0) if name in effects else value for name, value in registers.items()}
+    found = dict(registers)
+    # Sums that take turns have a number.
+    for turn in {name.removeprefix("held") for name in registers if re.fullmatch(r"held(_\d+)?", name)}:
+        nan, inf = (registers.get(f"held_{flag}_register{turn}", never) for flag in ("nan", "inf"))
+        effects = {"held": ~nan & ~inf, "held_inf_sign": ~nan & inf, "held_inf_register": ~nan}
+        known = {f"{name}{turn}": effect for name, effect in effects.items() if f"{name}{turn}" in registers}
+        found |= {name: Mux(effect, registers[name], 0) for name, effect in known.items()}
+    return found
 
 
 def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:

@@ -26,6 +26,12 @@ from .model import Change, Made, make, run_changes, unit_ports
 STEPS = 16
 """Number of steps of a sum, or of operations of a unit without accumulator, between two resets."""
 
+
+def _steps(unit: Any) -> int:
+    """Return the number of operations between two resets: all steps of the sums that take turns."""
+    return STEPS * (unit.spec.interleave if unit.stateful else 1)
+
+
 CHUNK = 1 << 17
 """Number of cycles per call of the model."""
 
@@ -93,7 +99,8 @@ def campaign(
     """Inject faults into a unit and measure the errors of its results.
 
     Operands are numbers around one. The result of a unit with an accumulator is a sum of 16 steps, with a bit flip in
-    one of them; that of another unit is the worst result from the cycle of the bit flip on.
+    one of them, or the worst of the sums that take turns; that of another unit is the worst result from the cycle of
+    the bit flip on.
 
     Parameters
     ----------
@@ -178,7 +185,7 @@ def _effect(
 
 def _length(unit: Any) -> int:
     """Return the number of cycles between two resets: the reset, the steps, and the latency."""
-    return 1 + STEPS + int(unit.latency)
+    return 1 + _steps(unit) + int(unit.latency)
 
 
 def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
@@ -194,7 +201,7 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
             feeds[port.name] = words(rng, total, port.width)
         else:
             feeds[port.name] = np.zeros(total, dtype=np.uint64)
-    working = (place >= 1) & (place <= STEPS)
+    working = (place >= 1) & (place <= _steps(unit))
     levels = {"rst": place == 0, "en": np.ones(total), "valid": working, "clear": place == 1}
     return feeds | {name: np.ascontiguousarray(level, dtype=np.uint64) for name, level in levels.items()}
 
@@ -202,7 +209,7 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
 def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Codes:
     """Return the fault number of each cycle: one bit flip per sequence, while registers hold data."""
     at = np.zeros((count, _length(unit)), dtype=np.uint64)
-    at[np.arange(count), rng.integers(2, 1 + STEPS, count)] = number
+    at[np.arange(count), rng.integers(2, 1 + _steps(unit), count)] = number
     return at.reshape(-1)
 
 
@@ -210,20 +217,21 @@ def _worst(
     unit: Any, right: Columns, bad: Columns, count: int, once: bool
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Return which results are lost, and the errors of the others: per sequence or per step."""
-    length, latency = _length(unit), int(unit.latency)
-    lost = np.zeros((count, STEPS), dtype=bool)
-    ulps = np.zeros((count, STEPS))
+    length, latency, steps = _length(unit), int(unit.latency), _steps(unit)
+    lost = np.zeros((count, steps), dtype=bool)
+    ulps = np.zeros((count, steps))
     # The result of the step in cycle n appears after edge n + latency - 1, or in cycle n without latency.
     low = max(latency, 1)
     for name, shape in unit.outputs.items():
         if not isinstance(shape, Format):
             continue
-        x, y = (codes[name].reshape(count, length)[:, low : low + STEPS] for codes in (right, bad))
+        x, y = (codes[name].reshape(count, length)[:, low : low + steps] for codes in (right, bad))
         more, distance = distances(shape, x, y)
         lost |= more
         ulps = np.maximum(ulps, distance)
     if unit.stateful:
-        return lost[:, -1], ulps[:, -1]
+        sums = steps // STEPS
+        return np.asarray(lost[:, -sums:].any(axis=1)), np.asarray(ulps[:, -sums:].max(axis=1))
     if once:
         return np.asarray(lost.any(axis=1)), np.asarray(ulps.max(axis=1))
     return lost.reshape(-1), ulps.reshape(-1)

@@ -225,7 +225,7 @@ class ChainSequence(VectorSequence):
 
     def vectors(self) -> Columns:
         self.check(self.unit, self.config("limit"))
-        return chains(self.inputs, self.results, max(self.count, 256), self.seed + 1)
+        return chains(self.inputs, self.results, max(self.count, 256), self.seed + 1, self.unit.spec.interleave)
 
     async def body(self) -> None:
         steps = self.vectors()

@@ -13,6 +13,7 @@ from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.wire import modulo_counter
 from halfulp.units.accumulating import sums
 from halfulp.units.base import Unit, check_build, module_name, word_of
 from halfulp.units.shared import add_part
@@ -55,6 +56,7 @@ class Array(wiring.Component):
     ) -> None:
         self.mac = MacSpec.parse(mac)
         self.mac.check_one_step()
+        self.mac.check_one_sum()
         if self.mac.words and self.mac.random is None:
             raise ValueError(
                 f"each multiply-accumulate of an array needs a random source of its own: give {self.mac} a source, "
@@ -144,7 +146,7 @@ class Words(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.d.comb += self.word.eq(source_word(m, self.source, self.start, self.step, "random"))
+        m.d.comb += self.word.eq(source_word(m, self.source, [self.start], self.step, "random"))
         return m
 
 
@@ -300,17 +302,6 @@ class Drain(wiring.Component):
 def index_shape(count: int) -> Any:
     """Return the shape of an index below ``count``: at least one bit, because Verilog has no zero-width signals."""
     return range(max(count, 2))
-
-
-def modulo_counter(m: Module, count: int, go: Value) -> tuple[Value, Value]:
-    """Count modulo ``count`` on ``go``; return the counter and the condition that it is at its last value."""
-    if count == 1:
-        return Const(0, 1), Const(1, 1)
-    turn = Signal(range(count))
-    last = turn == count - 1
-    with m.If(go):
-        m.d.sync += turn.eq(Mux(last, 0, turn + 1))
-    return turn, last
 
 
 def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:

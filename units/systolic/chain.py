@@ -9,10 +9,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.specs import Build, MacSpec, Tiling
-from halfulp.hdl.wire import word_at
+from halfulp.hdl.wire import modulo_counter, word_at
 from halfulp.units.shared import add_part
 
-from .array import K_BITS, Array, Drain, Sources, delayed, index_shape, modulo_counter
+from .array import K_BITS, Array, Drain, Sources, delayed, index_shape
 from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
