@@ -249,7 +249,7 @@ class Impatient(Convert):
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         stream = self.sources[name]
-        return source_word(m, stream.source, stream.seed, Const(1, 1), name)[: self.words[name]]
+        return source_word(m, stream.source, [stream.seed], Const(1, 1), name)[: self.words[name]]
 
 
 @pytest.mark.parametrize("pipeline", [0, 2])

@@ -37,7 +37,7 @@ class Sources(Unit):
     def elaborate(self, platform):
         m = Module()
         for source in self.kinds:
-            word = source_word(m, source, seed_of(source), self.en & self.valid & ~self.idle, str(source))
+            word = source_word(m, source, [seed_of(source)], self.en & self.valid & ~self.idle, str(source))
             m.d.comb += Value.cast(getattr(self, str(source))).eq(word)
         return m
 

@@ -155,11 +155,12 @@ class _Sums:
         """Write the results of a step to the registers, and to those of the sum in turn."""
         with self.m.If(self.accepted):
             self.m.d.sync += [register.eq(value) for register, value in next_values]
-            with self.m.Switch(self.turn):
-                for turn in range(self.count if self._of_each else 0):
-                    with self.m.Case(turn):
-                        self.m.d.sync += [
-                            self._of_each[register.name][turn].eq(value)
-                            for register, value in next_values
-                            if register.name in self._of_each
-                        ]
+            if self._of_each:
+                with self.m.Switch(self.turn):
+                    for turn in range(self.count):
+                        with self.m.Case(turn):
+                            self.m.d.sync += [
+                                self._of_each[register.name][turn].eq(value)
+                                for register, value in next_values
+                                if register.name in self._of_each
+                            ]

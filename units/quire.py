@@ -26,8 +26,8 @@ class Quire(Accumulating):
 
     Parameters
     ----------
-    Fields of `QuireSpec`; formats may be texts.
-        As of `QuireSpec`; formats may be texts.
+    a, b, o, carry, interleave
+        Fields of `QuireSpec`; formats may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
