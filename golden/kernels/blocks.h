@@ -216,27 +216,6 @@ private:
     }
 };
 
-// Adds a vector of numbers of binary32, whose NaN is 0x7FC00000, to rounded ones as `Call` describes it; the first vector
-// is the first total. If 2(24 - drop) + 2 <= 24, both roundings to nearest of a sum give the nearest number
-// (Figueroa, SIGNUM Newsletter 30(3), 1995).
-template <int COUNT>
-inline void add_rounded(float* to, const float* more, int drop, bool first) {
-    using F = Lanes<32>::F;
-    using U = Lanes<32>::U;
-    const u32 low = (u32(1) << drop) - 1;
-    const auto rounded = [&](U word) { return (word + (low >> 1) + (word >> drop & 1)) & ~low; };
-    F x{}, y{};
-    std::memcpy(&y, more, COUNT * sizeof(float));
-    y = (F)rounded((U)y);
-    if (!first) {
-        std::memcpy(&x, to, COUNT * sizeof(float));
-        const F total = x + y;
-        const U invalid = (U)(total != total);
-        y = (F)((invalid & 0x7FC00000u) | (rounded((U)total) & ~invalid));
-    }
-    std::memcpy(to, &y, COUNT * sizeof(float));
-}
-
 template <class P>
 struct Blocks {
     using V = typename P::V;
@@ -366,6 +345,7 @@ private:
         Aligned<Block> blocks(task.end - task.first);
         Aligned<Scalar> panel(DEPTH * columns);
         Aligned<float> totals(call.part ? (task.end - task.first) * rows * columns : 0);
+        if (call.part) std::fill_n(totals.data, (task.end - task.first) * rows * columns, -0.0f);
         for (i64 index = task.first; index < task.end; ++index)
             begin(*new (blocks.data + index - task.first) Block, sharing[size_t(index / row_blocks)],
                   index % row_blocks * rows, left);
@@ -382,19 +362,21 @@ private:
                 add<VERDICT>(blocks.data[index], a.columns.data() + first, right, steps);
             if (call.part && (first + steps) % part == 0)
                 for (i64 index = 0; index < task.end - task.first; ++index)
-                    add_sums(blocks.data[index], totals.data + index * rows * columns, first + steps == part);
+                    add_sums(blocks.data[index], totals.data + index * rows * columns);
         }
         for (i64 index = 0; index < task.end - task.first; ++index)
             store(blocks.data[index], left, call.part ? totals.data + index * rows * columns : nullptr);
     }
 
     // Adds the sums of a block to its totals, and begins new ones.
-    void add_sums(Block& block, float* totals, bool first) const {
+    void add_sums(Block& block, float* totals) const {
         for (int row = 0; row < rows; ++row)
             for (int vector = 0; vector < vectors; ++vector, totals += lanes) {
-                float reals[lanes];
-                P::write_reals(block.sum[row][vector], call.k == part ? totals : reals);
-                if (call.k != part) add_rounded<lanes>(totals, reals, int(call.drop), first);
+                VectorF32 x{}, y{};
+                P::write_reals(block.sum[row][vector], reinterpret_cast<float*>(&x));
+                std::memcpy(&y, totals, lanes * sizeof(float));
+                if (call.k != part) x = rounded_sum(x, y, int(call.drop));
+                std::memcpy(totals, &x, lanes * sizeof(float));
                 block.sum[row][vector] = V{};
             }
     }

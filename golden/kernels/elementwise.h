@@ -334,14 +334,15 @@ inline void run_step(const ChainStep& step, const Target* targets, double* regis
     }
 }
 
-// Sum of two dense tensors of binary32 in a format with its range, at least two bits less, and rounding to nearest.
+// Sum of two dense tensors of binary32 that `rounded_sum` computes: in a format with its range and at most 11 bits of
+// precision, rounded to nearest.
 inline bool is_narrow_sum(const Chain& chain) {
     constexpr double infinite = std::numeric_limits<double>::infinity();
     if (chain.dims != 1 || chain.operands != 3 || chain.results != 1 || chain.steps != 3) return false;
     for (i64 index = 0; index < 3; ++index) {
         const ChainStep& step = chain.step[index];
         const Target& to = chain.targets[step.target];
-        const bool fits = to.mode == RN && to.subnormals && to.signed_zero && to.drop >= 31 && to.smallest == 0x1p-126;
+        const bool fits = to.mode == RN && to.subnormals && to.signed_zero && to.drop >= 42 && to.smallest == 0x1p-126;
         const bool overflows = to.plus_inf == infinite && to.plus_over == infinite && to.minus_over == -infinite;
         if (chain.operand[index].type != BINARY32 || chain.operand[index].strides[0] != 1) return false;
         if (!fits || !overflows || step.target != chain.step[0].target || step.words >= 0) return false;
@@ -350,27 +351,18 @@ inline bool is_narrow_sum(const Chain& chain) {
     return chain.result[0] == 4;
 }
 
-// Computes elements of such a sum in binary32 lanes, rounded to odd there as in `Sum`.
 inline void add_narrow(const Chain& chain, i64 first, i64 count) {
-    using V = Lanes<32>::F;
-    using U = Lanes<32>::U;
-    constexpr i64 lanes = Lanes<32>::count;
     const int drop = int(chain.targets[chain.step[0].target].drop) - 29;
-    const U low = all<U>((u32(1) << drop) - 1), nan = all<U>(Word<32>::nan);
-    const auto rounded = [&](U word) { return (word + increment<32, RN>(word, low, word >> drop & 1, U{})) & ~low; };
     const auto* left = static_cast<const float*>(chain.operand[0].data) + first;
     const auto* right = static_cast<const float*>(chain.operand[1].data) + first;
     auto* out = static_cast<float*>(chain.operand[2].data) + first;
-    for (i64 at = 0; at < count; at += lanes) {
-        const size_t bytes = size_t(std::min(lanes, count - at)) * sizeof(float);
-        V x{}, y{};
+    for (i64 at = 0; at < count; at += Lanes<32>::count) {
+        const size_t bytes = size_t(std::min<i64>(Lanes<32>::count, count - at)) * sizeof(float);
+        VectorF32 x{}, y{};
         std::memcpy(&x, left + at, bytes);
         std::memcpy(&y, right + at, bytes);
-        const V a = (V)rounded((U)x), b = (V)rounded((U)y), total = a + b;
-        const U found = rounded((U)total | (differs<32>((total - a) - b) & 1));
-        const U invalid = (U)(x != x) | (U)(y != y) | (U)(total != total);
-        const U sum = (nan & invalid) | (found & ~invalid);
-        std::memcpy(out + at, &sum, bytes);
+        x = rounded_sum(x, y, drop);
+        std::memcpy(out + at, &x, bytes);
     }
 }
 
@@ -381,7 +373,7 @@ inline void run_chain(const Chain& chain) {
     const i64 tasks = (count + TASK - 1) / TASK;
     const bool narrow = is_narrow_sum(chain);
     run_parallel(tasks, chain.threads, [&](i64 task) {
-        const Machine machine(FE_TOWARDZERO);
+        const Machine machine(narrow ? FE_TONEAREST : FE_TOWARDZERO);
         alignas(64) double registers[REGISTERS * BLOCK];
         const i64 end = (task + 1) * TASK < count ? (task + 1) * TASK : count, loads = chain.operands - chain.results;
         if (narrow) return add_narrow(chain, task * TASK, end - task * TASK);

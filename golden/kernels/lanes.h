@@ -76,6 +76,20 @@ inline V interleaved(V x, V y, int half, std::integer_sequence<int, PLACE...>) {
                 : __builtin_shufflevector(x, y, (PLACE % 2 * count + PLACE / 2)...);
 }
 
+// Sum of numbers of binary32, rounded to nearest, ties to even, without the last `drop` bits, as both numbers are before.
+// The processor rounds to nearest, too: if 2(24 - drop) + 2 <= 24, two roundings of a sum give its nearest number
+// (Figueroa, SIGNUM Newsletter 30(3), 1995).
+inline VectorF32 rounded_sum(VectorF32 x, VectorF32 y, int drop) {
+    const u32 low = (u32(1) << drop) - 1;
+    const auto rounded = [&](VectorF32 number) {
+        const VectorU32 word = (VectorU32)number;
+        return (word + (low >> 1) + (word >> drop & 1)) & ~low;
+    };
+    const VectorF32 total = (VectorF32)rounded(x) + (VectorF32)rounded(y);
+    const VectorU32 invalid = (VectorU32)(x != x) | (VectorU32)(y != y) | (VectorU32)(total != total);
+    return (VectorF32)((invalid & 0x7FC00000u) | (rounded(total) & ~invalid));
+}
+
 // Returns true if a comparison holds in some lane.
 template <class Mask>
 inline bool any_lane(Mask holds) {
