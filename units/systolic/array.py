@@ -1,6 +1,7 @@
 """Common base of systolic arrays: streams, draining of finished tiles, seeds of random sources."""
 
 import functools
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -113,8 +114,9 @@ class Array(wiring.Component):
             check_int(name, size, "matrix product", 1)
         return self._cycles(n, k, m)
 
+    @abstractmethod
     def _cycles(self, n: int, k: int, m: int) -> int:
-        raise NotImplementedError
+        """Return the result of `cycles` for sizes of at least 1."""
 
 
 class Words(wiring.Component):
@@ -166,13 +168,16 @@ class Sources:
         self._streams = [replace(mac, seed=seed).streams for seed in seeds]
 
     @property
-    def seeds(self) -> Const:
-        """States of all sources after reset, first source in the low bits; no bits without random words."""
+    def ports(self) -> dict[str, Const]:
+        """Constant for port ``seeds`` of the module: states of all sources after reset, first source in the low bits.
+
+        Without random words there is no such port.
+        """
         value = width = 0
         for own in (own for streams in self._streams for own in streams.values()):
             value |= own.seed << width
             width += own.source.state_bits
-        return Const(value, width)
+        return {"seeds": Const(value, width)} if width else {}
 
     def connect(
         self, m: Module, platform: object, name: str, lane: int, mac: Any, *, seeds: Value, step: Value

@@ -133,8 +133,8 @@ class Chain(Array):
         rows = index_shape(self.n)
         for row in range(self.n):
             element = Element(self, self.seeds[row * self.m : (row + 1) * self.m])
-            seeds = {"seeds": element.sources.seeds} if self.mac.words else {}
-            add_part(m, platform, f"element{row}", element, self.key, row=Const(row, rows), **seeds)
+            constants = {"row": Const(row, rows), **element.sources.ports}
+            add_part(m, platform, f"element{row}", element, self.key, **constants)
             m.d.comb += element.i.eq(link)
             link = element.o
         self._collect(m, platform, drain, data.View(_link(self), link))
@@ -274,7 +274,7 @@ class Element(wiring.Component):
     row : In
         Position of the element in the chain, a constant.
     seeds : In
-        States of the random sources after reset, a constant. Absent without random words.
+        The constant of `Sources.ports`, if there is one.
     """
 
     def __init__(self, chain: Chain, seeds: list[int]) -> None:
@@ -282,7 +282,7 @@ class Element(wiring.Component):
         self.mac, self.m, self.rows, self.depth = chain.mac, chain.m, chain.rows, chain.depth * chain.rows
         self.sources, self.chain = Sources(chain.mac, seeds), chain
         self.layout = _link(chain)
-        states = {"seeds": In(len(self.sources.seeds))} if self.mac.words else {}
+        states = {name: In(len(value)) for name, value in self.sources.ports.items()}
         # Fields of these ports would have wires in Verilog for each element.
         link = self.layout.size
         super().__init__({"i": In(link), "o": Out(link), "row": In(index_shape(chain.n)), **states})

@@ -96,8 +96,8 @@ class Grid(Array):
         passed: Value = Const(0, self.m * self.mac.o.width)
         for row, code in enumerate(self.a.payload):
             line = Row(self, self.seeds[row * self.m : (row + 1) * self.m])
-            seeds = {"seeds": line.sources.seeds} if self.mac.words else {}
-            add_part(m, platform, f"row{row}", line, self.key, row=Const(row, index_shape(self.n)), **seeds)
+            constants = {"row": Const(row, index_shape(self.n)), **line.sources.ports}
+            add_part(m, platform, f"row{row}", line, self.key, **constants)
             m.d.comb += [
                 line.left.eq(delayed(m, Cat(Value.cast(code), go, flags), row, f"a{row}")),
                 line.above.eq(down),
@@ -163,7 +163,7 @@ class Row(wiring.Component):
     row : In
         Position of the row in the grid, a constant.
     seeds : In
-        States of the random sources after reset, a constant. Absent without random words.
+        The constant of `Sources.ports`, if there is one.
     left : In
         Port ``left`` of the first element.
     above, below, result_above, result_below
@@ -174,7 +174,7 @@ class Row(wiring.Component):
         self.name = f"row_{grid.name}"
         self.grid, self.sources = grid, Sources(grid.mac, seeds)
         right, down, result = _layouts(grid)
-        states = {"seeds": In(len(self.sources.seeds))} if grid.mac.words else {}
+        states = {name: In(len(value)) for name, value in self.sources.ports.items()}
         columns = {"above": In(down.size * grid.m), "result_above": In(result * grid.m)}
         columns |= {"below": Out(down.size * grid.m), "result_below": Out(result * grid.m)}
         super().__init__({"row": In(index_shape(grid.n)), "left": In(right.size), **columns, **states})
