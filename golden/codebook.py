@@ -68,7 +68,7 @@ def _tables(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Te
         parities += [entry.odd for entry in padded]
     last = torch.tensor([len(side) - 1 for side in fmt.rounding_tables], device=device)
     tables = _limbs(magnitudes, width), _limbs(gaps, width), torch.tensor(parities)
-    return *(table.to(device) for table in tables), last  # type: ignore[return-value]
+    return *(table.to(device) for table in tables), last  # type: ignore[return-value]  # two tables and a number
 
 
 def truncate(x: Raw, o: Codebook, places: int) -> Truncated:

@@ -29,7 +29,7 @@ class _AfterAmaranth(MetaPathFinder):
                 execute(module)
                 importlib.import_module("halfulp.hdl.shape")
 
-            spec.loader.exec_module = execute_and_shape  # type: ignore[method-assign]
+            spec.loader.exec_module = execute_and_shape  # type: ignore[method-assign]  # the way to run code after an import
         return spec
 
 

@@ -69,7 +69,7 @@ class FormatView(ValueCastable):
                 )
             return self._bits.eq(other._bits)
         if isinstance(other, (int, float, Fraction)):
-            return self._bits.eq(self.fmt.const(other).as_value())  # type: ignore[attr-defined]
+            return self._bits.eq(self.fmt.const(other).as_value())  # type: ignore[attr-defined]  # of FormatShape
         raise TypeError(
             f"a signal of {self.fmt} takes a value of that format or a number; assign raw bits to as_value()"
         )
@@ -82,7 +82,7 @@ class FormatView(ValueCastable):
     def __ne__(self, other: object) -> Any:
         return ~(self == other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # how Python marks unhashable objects
 
     def __repr__(self) -> str:
         return f"{self.fmt}({self._bits!r})"
@@ -106,7 +106,7 @@ class FormatConst(FormatView):
             return (self.fmt, self.code) == (other.fmt, other.code)
         return super().__eq__(other)
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # constants are hashable, views are not
         return hash((self.fmt, self.code))
 
     def __repr__(self) -> str:

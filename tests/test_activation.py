@@ -403,14 +403,14 @@ def segmented(**parameters: Any) -> Segmented:
     ],
 )
 def test_segmented_module_gives_same_bits_in_compiled_model(backend: str, parameters: dict[str, Any]) -> None:
-    torch._dynamo.reset()  # type: ignore[no-untyped-call]
+    torch._dynamo.reset()  # type: ignore[no-untyped-call]  # torch has no types of it
     found = []
     for compiled in (False, True):
         model = segmented(**parameters)
         run = torch.compile(model, backend=backend, fullgraph=True) if compiled else model
         x = torch.linspace(-2, 2, 500, requires_grad=True)
         for _ in range(2):
-            run(x).sum().backward()  # type: ignore[no-untyped-call]
+            run(x).sum().backward()  # type: ignore[no-untyped-call]  # torch has no types of it
         assert x.grad is not None
         found += [run(x).detach(), x.grad]
     assert torch.equal(found[0], found[2])
@@ -454,7 +454,7 @@ def test_segmented_module_matches_unit_and_has_gradient() -> None:
     codes = [table.fmt.encode(value, saturate=True) for value in x.tolist()]
     wanted = [float(table.out.decode(exact.pwl(code, table=table))) for code in codes]
     assert found.tolist() == wanted
-    found.sum().backward()  # type: ignore[no-untyped-call]
+    found.sum().backward()  # type: ignore[no-untyped-call]  # torch has no types of it
     own = [float(table.pieces[table_index(table, code)].slope) for code in codes]
     assert x.grad is not None
     assert x.grad.tolist() == own

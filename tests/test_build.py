@@ -41,7 +41,7 @@ def test_build_prints_as_a_suffix(made: Build, text: str) -> None:
 )
 def test_build_rejects_fields_out_of_range(field: str, value: object, error: type[Exception], word: str) -> None:
     with pytest.raises(error, match=word):
-        Build(**{field: value})  # type: ignore[arg-type]
+        Build(**{field: value})  # type: ignore[arg-type]  # the wrong type
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_build_rejects_fields_out_of_range(field: str, value: object, error: typ
 )
 def test_unit_rejects_field_without_effect(make: object, field: str) -> None:
     with pytest.raises(ValueError, match=re.escape("has no effect on")) as refusal:
-        make()  # type: ignore[operator]
+        make()  # type: ignore[operator]  # a function
     assert str(refusal.value).startswith(field)
 
 
 def test_unit_rejects_non_build() -> None:
     with pytest.raises(TypeError, match="Build"):
-        Mul(**SMALL, build=3)  # type: ignore[arg-type]
+        Mul(**SMALL, build=3)  # type: ignore[arg-type]  # the wrong type
 
 
 def test_default_structure_changes_neither_build_nor_name() -> None:

@@ -561,7 +561,7 @@ def test_sweep_saves_state_on_ctrl_c(tmp_path: Path) -> None:
     for _ in range(2):
         with running("sweep", "mac", "e5m2", build=build) as process:
             saved = save_times(build)
-            out, err = interrupt(process, lambda known=saved: bool(save_times(build) - known))  # type: ignore[misc]
+            out, err = interrupt(process, lambda known=saved: bool(save_times(build) - known))  # type: ignore[misc]  # a default binds the name
             assert (process.returncode, out) == (130, "")
         assert err.startswith("halfulp: stopped; ")
         assert err.endswith("% is done and saved; the same command resumes the sweep\n")

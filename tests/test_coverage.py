@@ -82,7 +82,7 @@ def test_truncation_matches_description(text: str) -> None:
         factors = fmt.decode(a), fmt.decode(b)
         if not all(isinstance(factor, Fraction) and factor for factor in factors):
             continue
-        size, end = abs(factors[0] * factors[1]), o.lowest if sign else o.largest  # type: ignore[operator]
+        size, end = abs(factors[0] * factors[1]), o.lowest if sign else o.largest  # type: ignore[operator]  # both are fractions
         last = grid.code_of(end)
         after = abs(end) + Fraction(2) ** int(grid.last_place(np.array([grid.emax]))[0])
         if beyond:

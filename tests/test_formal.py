@@ -348,7 +348,7 @@ def test_examine_ends_its_tools_when_closed() -> None:
     running = examine([Claim("commutes", asked(f"mul {fmt}")) for fmt in ("e2m1", "fp16", "bf16")])
     next(running)
     began = time.monotonic()
-    running.close()  # type: ignore[attr-defined]
+    running.close()  # type: ignore[attr-defined]  # a generator
     assert time.monotonic() - began < 10
 
 

@@ -181,7 +181,7 @@ def test_directed_vectors_of_own_family_reach_ties_and_ends() -> None:
     ties = ends = 0
     for x, y in zip(found["a"].tolist(), found["c"].tolist(), strict=True):
         if isinstance(NUMBERS[x], Fraction) and isinstance(NUMBERS[y], Fraction):
-            total = abs(NUMBERS[x] + NUMBERS[y])  # type: ignore[operator]
+            total = abs(NUMBERS[x] + NUMBERS[y])  # type: ignore[operator]  # both are fractions
             ties += 0 < total < FMT.largest and test_sim_vectors.is_tie(FMT, total)
             ends += total > FMT.largest
     assert ties > 80

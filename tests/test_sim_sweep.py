@@ -125,10 +125,10 @@ def test_sweep_finds_single_wrong_pair(monkeypatch: pytest.MonkeyPatch, small_ch
     def flip(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
         code = pack(m, x, o, rounding, saturate, random)
         # 0.0004272461 * 20480 is the only product with this significand and these exponents in this order.
-        return code ^ Mux(flip.unit.a.as_value() == 0x0F, flip.unit.b.as_value() == 0x75, 0)  # type: ignore[attr-defined]
+        return code ^ Mux(flip.unit.a.as_value() == 0x0F, flip.unit.b.as_value() == 0x75, 0)  # type: ignore[attr-defined]  # set below
 
     unit = Wrong(a=E5M2, b=E5M2, o=E5M2)
-    flip.unit = unit  # type: ignore[attr-defined]
+    flip.unit = unit  # type: ignore[attr-defined]  # read above
     monkeypatch.setattr("halfulp.units.base.pack", flip)
     result = sweep(unit, restart=True)
     assert not result.passed

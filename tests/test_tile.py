@@ -24,7 +24,7 @@ from halfulp.fpga.vendor.tile import Design
 from halfulp.hdl.specs import MacSpec
 from halfulp.units.verilog import emit
 from tests.test_host import pyxrt
-from tests.test_vivado import REPORTED, recorder, run  # noqa: F401
+from tests.test_vivado import REPORTED, recorder, run  # noqa: F401  # a fixture
 from tests.test_xrt import linked
 
 MAC = "e5m2*e5m2+e6m5.sr10"
@@ -100,7 +100,7 @@ def test_tile_kernel_xml_matches_verilog(folder):
     assert all(end <= argument.offset for end, argument in zip(ends, ARGUMENTS[1:], strict=False))
 
 
-def test_tile_packages_kernel(folder, recorder, tmp_path):  # noqa: F811
+def test_tile_packages_kernel(folder, recorder, tmp_path):  # noqa: F811  # a fixture
     """All ports of the module belong to interfaces, and the packaged core is a kernel."""
     answer = subprocess.run(
         ["vivado", "-mode", "batch", "-nojournal", "-nolog", "-source", folder / "package.tcl"],
@@ -113,7 +113,7 @@ def test_tile_packages_kernel(folder, recorder, tmp_path):  # noqa: F811
     assert "package_xo -force -kernel_name halfulp_gemm" in recorder.read_text()
 
 
-def test_tile_bare_array_has_vivado_flow(folder, recorder):  # noqa: F811
+def test_tile_bare_array_has_vivado_flow(folder, recorder):  # noqa: F811  # a fixture
     assert run(folder / "tile") == REPORTED
     text = recorder.read_text()
     assert f"-top {array(SPEC, 2, 3, 4).name} -part xcvu9p-flga2104-2L-e -mode out_of_context" in text

@@ -465,7 +465,7 @@ def test_random_operations_meet_constraint(made: Callable[..., Any]) -> None:
     ConfigDB().set(None, "*", "limit", 16)
     impossible = RandomSequence("sequence")
     impossible.sequencer = sequencer
-    impossible.constraint = lambda codes: np.zeros(len(codes["a"]), dtype=bool)  # type: ignore[method-assign]
+    impossible.constraint = lambda codes: np.zeros(len(codes["a"]), dtype=bool)  # type: ignore[method-assign]  # replaced
     with pytest.raises(ValueError, match=r"only 0 of .* the constraint"):
         impossible.vectors()
 
@@ -477,7 +477,7 @@ def test_biased_pairs_have_close_exponents(made: Callable[..., Any]) -> None:
     def near(bias: float) -> float:
         sequence = RandomSequence("sequence")
         sequence.sequencer = sequencer
-        sequence.bias = bias  # type: ignore[misc]
+        sequence.bias = bias  # type: ignore[misc]  # replaced
         codes = sequence.vectors()
         a, b = ((codes[name] >> np.uint64(7) & np.uint64(0xFF)).astype(np.int64) for name in "ab")
         return float(np.mean(np.abs(a - b) < 12))

@@ -181,7 +181,7 @@ def test_reset_less_stages_change_no_result(text: str) -> None:
     ("make", "kind", "word"),
     [
         (lambda: emit(Counter(), "1 bad;name"), ValueError, "1 bad;name"),
-        (lambda: emit(Counter(), 3), TypeError, "int"),  # type: ignore[arg-type]
+        (lambda: emit(Counter(), 3), TypeError, "int"),  # type: ignore[arg-type]  # the wrong type
         (lambda: emit(3), TypeError, "int"),
         (lambda: emit(Counter(), reset="low"), ValueError, "sync-low"),
         (lambda: emit(component("mul e5m2*e5m2"), reset="async"), ValueError, "no reset"),

@@ -12,7 +12,7 @@ import pytest
 from halfulp.boards.catalogue import BOARDS
 from halfulp.fpga.kernel.layout import CONTROL, MASTERS
 from halfulp.fpga.vendor.xrt import kernel_xml, link_cfg, makefile, package_tcl, places
-from tests.test_vivado import recorder  # noqa: F401
+from tests.test_vivado import recorder  # noqa: F401  # a fixture
 
 NAME = "gemm"
 
@@ -141,7 +141,7 @@ def run(folder):
     )
 
 
-def test_package_script_builds_kernel(packaged, recorder):  # noqa: F811
+def test_package_script_builds_kernel(packaged, recorder):  # noqa: F811  # a fixture
     answer = run(packaged)
     assert answer.returncode == 0, answer.stderr
     assert (packaged / "gemm.xo").is_file()
@@ -170,7 +170,7 @@ def test_package_script_builds_kernel(packaged, recorder):  # noqa: F811
         ("gemm.v", None, None, "gemm.v' does not exist"),
     ],
 )
-def test_broken_package_script_fails(file, right, wrong, sentence, packaged, recorder):  # noqa: F811
+def test_broken_package_script_fails(file, right, wrong, sentence, packaged, recorder):  # noqa: F811  # a fixture
     path = packaged / file
     if right is None:
         path.unlink()

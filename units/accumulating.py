@@ -1,5 +1,6 @@
 """Common base of units with an accumulator."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,9 +65,9 @@ class Accumulating(Unit):
     def interval(self, register: str) -> int:
         return 1 if is_source(register) or register == TURN else int(self.spec.interleave)
 
+    @abstractmethod
     def term(self, m: Module) -> Number:
         """Return the number to add."""
-        raise NotImplementedError
 
     def logic(self, m: Module) -> None:
         random = self.word(m)

@@ -8,6 +8,7 @@ Amaranth's warning about them.
 import functools
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Self, TypedDict
@@ -59,7 +60,7 @@ class Options(TypedDict, total=False):
     saturate: bool
 
 
-class Unit(wiring.Component):
+class Unit(wiring.Component, ABC):
     """Base class of all units.
 
     Parameters
@@ -111,7 +112,7 @@ class Unit(wiring.Component):
         result, or a field of ``build`` has no effect on the unit.
     """
 
-    SPEC: type[UnitSpec] = UnitSpec
+    SPEC: type[UnitSpec]
     spec: Any
     stateful = False
     _platform: object = None
@@ -265,9 +266,9 @@ class Unit(wiring.Component):
         """Clock in MHz by the delay model of the target, between registers at all ports."""
         return 1e6 / self._flow(self.stages).schedule()[1]
 
+    @abstractmethod
     def logic(self, m: Module) -> None:
         """Add the unit without register stages to a module."""
-        raise NotImplementedError
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -415,12 +416,12 @@ class Arithmetic(Unit):
             **more,
         )
 
+    @abstractmethod
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Compute the exact result of unpacked operands; bits below the rounding position may be merged into sticky.
 
         The random word is returned unless it is used.
         """
-        raise NotImplementedError
 
     def logic(self, m: Module) -> None:
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]

@@ -660,8 +660,8 @@ def quantize(x: Tensor, forward: str, backward: str, use: Use) -> Tensor:
     return rounded
 
 
-def padded(x: Tensor, padding: tuple[int, int, int, int], mode: str) -> Tensor:
+def padded(x: Tensor, padding: Sequence[int], mode: str) -> Tensor:
     """Pad images left, right, above and below, as `torch.nn.Conv2d` does."""
     if not any(padding):
         return x
-    return F.pad(x, padding, mode="constant" if mode == "zeros" else mode)
+    return F.pad(x, list(padding), mode="constant" if mode == "zeros" else mode)

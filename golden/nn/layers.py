@@ -149,12 +149,12 @@ class Conv2d(Computed, nn.Conv2d):
         if self._plain:
             return super().forward(input)
         return conv2d(
-            padded(input, tuple(self._reversed_padding_repeated_twice), self.padding_mode),  # type: ignore[arg-type]
+            padded(input, self._reversed_padding_repeated_twice, self.padding_mode),
             self.weight,
             self.bias,
             self.use(input),
             stride=self.stride,  # type: ignore[arg-type]  # torch converts ints to tuples
-            dilation=self.dilation,  # type: ignore[arg-type]
+            dilation=self.dilation,  # type: ignore[arg-type]  # like stride
             groups=self.groups,
         )
 

@@ -5,6 +5,7 @@ import functools
 import math
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -172,21 +173,21 @@ class Dispatch(TorchDispatchMode):
         self.composition = ""
         """Name of the composition whose parts are running."""
 
+    @abstractmethod
     def place(self) -> Place:
         """Return the place of the running operation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def phase(self) -> str:
         """Return the phase of the running operation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, operation: str, operands: list[Tensor]) -> int:
         """Return a new key of random words for the running operation on real operands."""
-        raise NotImplementedError
 
+    @abstractmethod
     def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:
         """Return the site of the running operation; ``draw`` returns a new key of random words."""
-        raise NotImplementedError
 
     def note_place(self, place: Place) -> None:
         """Note the place of the running operation for its backward pass."""

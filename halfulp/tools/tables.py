@@ -109,7 +109,7 @@ _FIT_LINE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
 def _text(value: object, spec: str) -> str:
     if isinstance(value, str):
         return value
-    return "" if pd.isna(value) else format(value, spec)  # type: ignore[call-overload]
+    return "" if pd.isna(value) else format(value, spec)  # type: ignore[call-overload]  # values of a table are plain
 
 
 _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {

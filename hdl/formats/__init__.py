@@ -3,7 +3,7 @@
 from . import families
 from .base import Format, decimal_text
 from .catalogue import NAMED, parse
-from .families import *  # noqa: F403
+from .families import *  # noqa: F403  # families.py lists the names
 from .families import Fixed, Float, Posit
 from .floating import ML_DTYPES
 from .rounding import EXACT, RA, RD, RH, RN, RO, RU, RZ, Rounding, stochastic

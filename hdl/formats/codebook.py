@@ -243,11 +243,11 @@ class Codebook(Format):
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
     @cached_property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         return len(self.values).bit_length() - 1
 
     @property
-    def rounds(self) -> RoundedUnit:  # type: ignore[override]
+    def rounds(self) -> RoundedUnit:  # type: ignore[override]  # a property for an attribute of Format
         return "magnitude" if self.order == ORDERS[0] else "floor"
 
     @cached_property
@@ -255,15 +255,15 @@ class Codebook(Format):
         return sorted(Fraction(value) for value in self.values if math.isfinite(value))
 
     @cached_property
-    def has_nan(self) -> bool:  # type: ignore[override]
+    def has_nan(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return any(value != value for value in self.values)
 
     @cached_property
-    def has_inf(self) -> bool:  # type: ignore[override]
+    def has_inf(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return math.inf in self.values or -math.inf in self.values
 
     @cached_property
-    def has_negative_zero(self) -> bool:  # type: ignore[override]
+    def has_negative_zero(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return any(isinstance(value, float) and value == 0 for value in self.values)
 
     @cached_property
@@ -271,21 +271,21 @@ class Codebook(Format):
         return self._finite[0]
 
     @cached_property
-    def largest(self) -> Fraction:  # type: ignore[override]
+    def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return self._finite[-1]
 
     @cached_property
-    def smallest(self) -> Fraction:  # type: ignore[override]
+    def smallest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return min(abs(value) for value in self._finite if value)
 
     @cached_property
-    def quantum(self) -> int:  # type: ignore[override]
+    def quantum(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Exponent of the last place of the finest number, or of the threshold."""
         numbers = [abs(value) for value in (*self._finite, self.threshold) if value]
         return min(floor_log2(value) - significand_bits(value) + 1 for value in numbers)
 
     @cached_property
-    def precision(self) -> int:  # type: ignore[override]
+    def precision(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Maximum significand bits."""
         return max(significand_bits(value) for value in self._finite)
 
@@ -330,7 +330,7 @@ class Codebook(Format):
         return found[0], found[1]
 
     @cached_property
-    def nan_code(self) -> int:  # type: ignore[override]
+    def nan_code(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Code of NaN, or of the number that NaN becomes."""
         if self.has_nan:
             return next(code for code, value in enumerate(self.values) if value != value)

@@ -91,28 +91,28 @@ class Compound(Format):
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Width of a code."""
         return self.parts * self.part.width
 
     @property
-    def flushes(self) -> bool:  # type: ignore[override]
+    def flushes(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.part.flushes
 
     @property
-    def has_nan(self) -> bool:  # type: ignore[override]
+    def has_nan(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.part.has_nan
 
     @property
-    def has_inf(self) -> bool:  # type: ignore[override]
+    def has_inf(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.part.has_inf
 
     @property
-    def has_negative_zero(self) -> bool:  # type: ignore[override]
+    def has_negative_zero(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.part.has_negative_zero
 
     @property
-    def precision(self) -> int:  # type: ignore[override]
+    def precision(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Maximum significand bits of a sum, whose parts may be far apart."""
         return floor_log2(self.largest) - self.quantum + 1
 
@@ -127,21 +127,21 @@ class Compound(Format):
         return max(self.part.precision_at(scale), min(held, scale - floor_log2(self.smallest) + 1))
 
     @property
-    def quantum(self) -> int:  # type: ignore[override]
+    def quantum(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         return self.part.quantum
 
     @property
-    def largest(self) -> Fraction:  # type: ignore[override]
+    def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return self.parts * self.part.largest
 
     @property
-    def smallest(self) -> Fraction:  # type: ignore[override]
+    def smallest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return self.part.smallest
 
     # Codes -----------------------------------------------------------------------------------------------------
 
     @property
-    def nan_code(self) -> int:  # type: ignore[override]
+    def nan_code(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Code whose first part is the NaN of its format."""
         return self.code_of([self.part.nan_code])
 

@@ -102,11 +102,11 @@ class Fixed(Format):
     nan_code = 0
 
     @property
-    def code_order(self) -> CodeOrder:  # type: ignore[override]
+    def code_order(self) -> CodeOrder:  # type: ignore[override]  # a property for an attribute of Format
         return "two's complement" if self.signed else "unsigned"
 
     @property
-    def wraps(self) -> bool:  # type: ignore[override]
+    def wraps(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.overflow == "wrap"
 
     def precision_at(self, scale: int) -> int:
@@ -114,16 +114,16 @@ class Fixed(Format):
         return scale - self.quantum + 1 if held else 0
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         return self.int_bits + self.frac_bits
 
     @property
-    def precision(self) -> int:  # type: ignore[override]
+    def precision(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Maximum significand bits from the first to the last one; the lowest number alone needs only one."""
         return max(self.width - self.signed, 1)
 
     @property
-    def quantum(self) -> int:  # type: ignore[override]
+    def quantum(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         return -self.frac_bits
 
     @property
@@ -137,7 +137,7 @@ class Fixed(Format):
         return (1 << (self.width - self.signed)) - 1
 
     @property
-    def smallest(self) -> Fraction:  # type: ignore[override]
+    def smallest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return Fraction(2) ** self.quantum
 
     @property
@@ -145,7 +145,7 @@ class Fixed(Format):
         return self.lowest_integer * self.smallest
 
     @property
-    def largest(self) -> Fraction:  # type: ignore[override]
+    def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return self.largest_integer * self.smallest
 
     def check_wraps(self, saturate: bool) -> None:

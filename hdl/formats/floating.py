@@ -151,21 +151,21 @@ class Float(Format):
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Width of a code: sign, exponent and mantissa bits."""
         return 1 + self.exp + self.man
 
     @property
-    def precision(self) -> int:  # type: ignore[override]
+    def precision(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Bits of a normal significand, hidden bit included."""
         return self.man + 1
 
     @property
-    def flushes(self) -> bool:  # type: ignore[override]
+    def flushes(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return not self.subnormals
 
     @property
-    def floor_exponent(self) -> int | None:  # type: ignore[override]
+    def floor_exponent(self) -> int | None:  # type: ignore[override]  # a property for an attribute of Format
         """Exponent of the smallest normal number, whose last place subnormals share; None without subnormals."""
         return self.emin if self.subnormals else None
 
@@ -180,7 +180,7 @@ class Float(Format):
         return 1 - self.bias
 
     @property
-    def quantum(self) -> int:  # type: ignore[override]
+    def quantum(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Exponent of the last place of subnormal numbers and of the smallest normal number."""
         return self.emin - self.man
 
@@ -190,15 +190,15 @@ class Float(Format):
         return (self.max_code >> self.man) - self.bias
 
     @property
-    def has_inf(self) -> bool:  # type: ignore[override]
+    def has_inf(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.specials == "ieee"
 
     @property
-    def has_nan(self) -> bool:  # type: ignore[override]
+    def has_nan(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.specials != "finite"
 
     @property
-    def has_negative_zero(self) -> bool:  # type: ignore[override]
+    def has_negative_zero(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
         return self.specials != "fnuz"
 
     # Codes -----------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Float(Format):
         return self.max_code + 1 if self.has_inf else None
 
     @property
-    def nan_code(self) -> int:  # type: ignore[override]
+    def nan_code(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Code of a NaN result: the canonical quiet NaN, or -0 in formats without NaN, as in ml_dtypes."""
         if self.specials == "ieee":
             return self.max_code + 1 + (1 << (self.man - 1))
@@ -236,13 +236,13 @@ class Float(Format):
         return code | self.sign_code if negative else code
 
     @property
-    def largest(self) -> Fraction:  # type: ignore[override]
+    def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         value = self.decode(self.max_code)
         assert isinstance(value, Fraction)
         return value
 
     @property
-    def smallest(self) -> Fraction:  # type: ignore[override]
+    def smallest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return Fraction(2) ** (self.quantum if self.subnormals else self.emin)
 
     def fields(self) -> dict[str, int]:

@@ -84,7 +84,7 @@ class Posit(Tapered):
         return max(self.width - 3 - self.es, 0)
 
     @property
-    def quantum(self) -> int:  # type: ignore[override]
+    def quantum(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Exponent of the smallest positive number; every number is a multiple of it."""
         return -self.max_scale
 
@@ -99,7 +99,7 @@ class Posit(Tapered):
         return rest - self.es + 1
 
     @property
-    def regimes(self) -> range:  # type: ignore[override]
+    def regimes(self) -> range:  # type: ignore[override]  # a property for an attribute of Format
         """Regimes k: negative for runs of zeros, 0 or more for runs of ones."""
         return range(-(self.width - 2), self.width - 1)
 

@@ -57,7 +57,7 @@ class Takum(Tapered):
         return max(self.width - HEAD, 0)
 
     @property
-    def quantum(self) -> int:  # type: ignore[override]
+    def quantum(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Exponent of the last place of the smallest positive number; every number is a multiple of it."""
         return floor_log2(self.smallest) - max(self.width - FULL_WIDTH, 0)
 
@@ -70,7 +70,7 @@ class Takum(Tapered):
         return rest + 1 if rest >= 0 else int(string % (1 << -rest) == 0)
 
     @property
-    def regimes(self) -> range:  # type: ignore[override]
+    def regimes(self) -> range:  # type: ignore[override]  # a property for an attribute of Format
         """Bits r of the characteristic for exponents of 0 or more, and -1 - r for negative exponents."""
         return range(-MAX_REGIME - 1, MAX_REGIME + 1)
 

@@ -66,20 +66,20 @@ class Tapered(Format):
         """Return the unbounded code string of a magnitude, with the binary point after the last bit of a code."""
 
     @property
-    def precision(self) -> int:  # type: ignore[override]
+    def precision(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         """Bits of the longest significand, hidden bit included."""
         return self.fraction_bits + 1
 
     @property
-    def smallest(self) -> Fraction:  # type: ignore[override]
+    def smallest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return Fraction(self.decode(1))
 
     @property
-    def largest(self) -> Fraction:  # type: ignore[override]
+    def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return Fraction(self.decode(self.max_code))
 
     @property
-    def nan_code(self) -> int:  # type: ignore[override]
+    def nan_code(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
         return 1 << (self.width - 1)
 
     @property

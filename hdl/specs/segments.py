@@ -246,7 +246,7 @@ class Segments:
                 found[key] = value
             else:
                 found[key] = int(value) if key == "fraction" else Fraction(value)
-        return cls(pieces=tuple(pieces), **found)  # type: ignore[arg-type]
+        return cls(pieces=tuple(pieces), **found)  # type: ignore[arg-type]  # the constructor checks them
 
     @cached_property
     def digest(self) -> str:

@@ -1,6 +1,7 @@
 """Descriptions of units: immutable data that determines all result bits, with a text form."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
@@ -190,9 +191,9 @@ class UnitSpec:
         """Check the fields of the subclass; raise TypeError or ValueError."""
 
     @property
+    @abstractmethod
     def results(self) -> tuple[ValueRange, str] | None:
         """Range of the exact results and their description in errors; None if they are not known yet."""
-        raise NotImplementedError
 
     @property
     def words(self) -> dict[str, int]:

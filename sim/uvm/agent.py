@@ -1,6 +1,7 @@
 """Agents with drivers and monitors on both sides of a unit; a passive agent has only a monitor."""
 
 import random
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -101,9 +102,9 @@ class Monitor(uvm_monitor):
     def after_reset(self) -> None:
         """Discard the state from before the reset."""
 
+    @abstractmethod
     def look(self) -> None:
         """Observe one cycle."""
-        raise NotImplementedError
 
     def publish(self, side: Word, word: int) -> None:
         """Publish the operation of a packed word."""

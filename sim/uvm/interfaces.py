@@ -4,6 +4,7 @@ Drivers change pins at the falling edge of the clock, and monitors read them a q
 see the levels at the rising edge, driven by a driver or by registers of a surrounding design.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -75,9 +76,9 @@ def _level(handle: Any) -> bool:
 class Watch:
     """Checker of the results of every cycle since reset."""
 
+    @abstractmethod
     def see(self) -> Seen:
         """Return the results and violated rules of this cycle."""
-        raise NotImplementedError
 
     def explain(self, expected: Sequence[int]) -> Broken | None:
         """Return a cause of wrong results other than arithmetic; ``expected`` are all words since reset."""
@@ -139,24 +140,24 @@ class Interface:
 
     def offer(self, word: int | None, noise: int = 0) -> None:
         """Drive operands, or noise without operands if ``word`` is None."""
-        raise NotImplementedError
+        raise NotImplementedError  # a Sink has no operands
 
     def grant(self, granted: bool) -> None:
         """Accept results or apply back-pressure."""
-        raise NotImplementedError
+        raise NotImplementedError  # a Source has no results
 
     @property
     def taken(self) -> bool:
         """True if the coming edge accepts operands."""
-        raise NotImplementedError
+        raise NotImplementedError  # a Sink has no operands
 
     def watch(self) -> Watch:
         """Create a checker of the results, from reset."""
-        raise NotImplementedError
+        raise NotImplementedError  # a Source has no results
 
+    @abstractmethod
     def handshakes(self) -> Handshakes:
         """Return the levels of the handshake signals in this cycle."""
-        raise NotImplementedError
 
 
 class Pins(Interface):

@@ -1,6 +1,7 @@
 """Sequences of operations, with vectors from the bench, in random order and with random gaps."""
 
 import random
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import cocotb
@@ -84,9 +85,9 @@ class VectorSequence(Sequence):
 
     storms: ClassVar[bool] = True
 
+    @abstractmethod
     def vectors(self) -> Columns:
         """Return the codes of each input."""
-        raise NotImplementedError
 
     async def body(self) -> None:
         await self.send(self.vectors())

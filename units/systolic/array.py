@@ -100,9 +100,9 @@ class Array(wiring.Component):
         """Build of the multiply-accumulates: the number of their register stages in place of a clock."""
         return self.build if self.build.clock is None else self.build.with_stages(self.stages)
 
+    @abstractmethod
     def _part(self, build: Build) -> Unit:
         """Return the unit that each element has."""
-        raise NotImplementedError
 
     def cycles(self, n: int, k: int, m: int) -> int:
         """Return the clock cycles of a product of (n, k) and (k, m) by an idle array.
