@@ -51,7 +51,7 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
     metavar="TOOL",
     help="yosys, or vivado, which also routes; default: yosys",
 )
-@clock_option(f"place and route is told it; default of Vivado: {DEFAULT_CLOCK}")
+@clock_option(f"the target of place and route; default of Vivado: {DEFAULT_CLOCK}")
 @scheduled
 @also_written
 def synth(
@@ -76,7 +76,7 @@ def synth(
             check_route(target)
         if vivado and (route or explore):
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
-        asked = implementations(unit, fmt, **options, **stages_of(clock, target, options, told=route or vivado))
+        asked = implementations(unit, fmt, **options, **stages_of(clock, target, options, routed=route or vivado))
         if explore and (len(asked) > 1 or asked[0].build.has_stages):
             raise ValueError(
                 "--explore compares the numbers of stages of one unit; omit --pipeline and --clock, and name one unit"
@@ -265,7 +265,7 @@ def clocks(units: tuple[str, ...], stages: int, count: int, seed: int, pool: Job
     """Compare stages for a clock with place and route (ECP5).
 
     UNIT is a text; default: ten units. Clocks are drawn between those of neighbouring numbers of register stages. The
-    delay model takes the stages for each, and place and route tells the clocks with them and with one stage fewer.
+    delay model takes the stages for each, and place and route measures the clocks with them and with one stage fewer.
     """
     from .report.clocks import UNITS, study, tables
 

@@ -20,6 +20,10 @@ SMALL = {"a": "e5m2", "b": "e5m2", "o": "e5m2"}
         (Build(dsp=True, stochastic="eager", pipeline=1), "eager_dsp_p1"),
         (Build(structure="address"), "address"),
         (Build(pipeline=2, reset_less=True), "p2_reset_less"),
+        (Build(clock=300), "c300_xcup"),
+        (Build(clock=133.5, target="ecp5", dsp=True), "dsp_c133.5_ecp5"),
+        (Build(pipeline=2, target="xc7"), "p2_xc7"),
+        (Build(pipeline=2, target="ecp5"), "p2"),
     ],
 )
 def test_build_prints_as_a_suffix(made: Build, text: str) -> None:
@@ -32,6 +36,12 @@ def test_build_prints_as_a_suffix(made: Build, text: str) -> None:
         ("pipeline", -1, ValueError, "range"),
         ("pipeline", 65, ValueError, "range"),
         ("pipeline", True, TypeError, "int"),
+        ("clock", 0, ValueError, "positive"),
+        ("clock", float("nan"), ValueError, "positive"),
+        ("clock", "300", TypeError, "number"),
+        ("clock", True, TypeError, "number"),
+        ("target", "vu9p", ValueError, "xcup"),
+        ("target", 5, TypeError, "string"),
         ("dsp", 1, TypeError, "bool"),
         ("reset_less", 1, TypeError, "bool"),
         ("stochastic", "soon", ValueError, "eager"),
@@ -59,12 +69,24 @@ def test_build_rejects_fields_out_of_range(field: str, value: object, error: typ
         (lambda: StochasticRounder(a="int16", o="int8", build=Build(dsp=True)), "dsp"),
         (lambda: Chain(mac="e5m2*e5m2+e6m5.rn", n=1, m=1, build=Build(structure="table")), "structure"),
         (lambda: build("pwl", "fxp3.2", fn="relu", pieces=1, dsp=True), "dsp"),
+        (lambda: Mul(**SMALL, build=Build(target="xcup")), "target"),
+        (lambda: Chain(mac="e5m2*e5m2+e6m5.rn", n=1, m=1, build=Build(target="xcup")), "target"),
     ],
 )
 def test_unit_rejects_field_without_effect(make: object, field: str) -> None:
     with pytest.raises(ValueError, match=re.escape("has no effect on")) as refusal:
         make()  # type: ignore[operator]  # a function
     assert str(refusal.value).startswith(field)
+
+
+def test_build_rejects_both_pipeline_and_clock() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        Build(pipeline=1, clock=100)
+
+
+def test_build_without_its_default_target_is_the_same() -> None:
+    assert Build(clock=300, target="xcup") == Build(clock=300) != Build(clock=300, target="xc7")
+    assert Build(pipeline=2, target="ecp5") == Build(pipeline=2) != Build(pipeline=2, target="xc7")
 
 
 def test_unit_rejects_non_build() -> None:

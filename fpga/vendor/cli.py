@@ -21,18 +21,18 @@ target_option = partial(click.option, "--target", default=DEFAULT_TARGET, metava
 """Option for a device."""
 
 
-def clock_option(told: str) -> Any:
+def clock_option(more: str) -> Any:
     """Return the option for a clock, which also chooses the number of register stages; see `stages_of`."""
-    text = f"clock in MHz, met by as few register stages as possible, or by --pipeline; {told}"
+    text = f"clock in MHz, met by as few register stages as possible, or by --pipeline; {more}"
     return click.option("--clock", metavar="MHZ", type=float, help=text)
 
 
-def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, told: bool) -> dict[str, Any]:
+def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, routed: bool) -> dict[str, Any]:
     """Return the options of a build for a clock on a device.
 
-    With ``--pipeline`` the number of stages is given, and the clock is only for the tools that are told it.
+    With ``--pipeline`` the number of stages is given, and the clock is only a constraint of place and route.
     """
-    if clock is None or (told and options["pipeline"] is not None):
+    if clock is None or (routed and options["pipeline"] is not None):
         return {}
     return {"clock": clock, "target": target.family.name}
 
@@ -66,7 +66,7 @@ def emit(
 
     with requests():
         device = target or TARGETS[DEFAULT_TARGET]
-        stages = stages_of(clock, device, options, told=flow is not None)
+        stages = stages_of(clock, device, options, routed=flow is not None)
         asked = implementation(unit, fmt, **options, **stages)
         built = asked.component()
         if prefix or name is not None:
