@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from halfulp.boards.targets import FAMILIES, target_of
 from halfulp.hdl.delay import MODELS
 from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.build import TARGETS
@@ -140,3 +141,16 @@ def test_mul_of_a_clock_equals_that_of_its_default_target() -> None:
         Mul(a="e3m2", b="e3m2", o="e3m2", build=Build(clock=300, target=target)) for target in (None, "xcup")
     )
     assert first.name == second.name == "mul_e3m2_e3m2_e3m2_rn_c300_xcup"
+
+
+def test_sums_in_turn_reach_a_higher_clock() -> None:
+    text = "mac fxp1.2*fxp1.2+fxp3.2"
+    with pytest.raises(ValueError, match="cannot run"):
+        Implementation.parse(text, clock=150, target="ecp5").component()
+    unit = Implementation.parse(f"{text} interleave=4", clock=150, target="ecp5").component()
+    assert unit.model_mhz >= 150
+
+
+def test_family_names_its_first_device() -> None:
+    assert [target_of(family).name for family in TARGETS] == ["ecp5-85k", "artix100t", "vu9p"]
+    assert set(TARGETS) == set(MODELS) == set(FAMILIES)

@@ -273,9 +273,10 @@ class Unit(wiring.Component, ABC):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # Register stages are placed inside parts too, so that parts that were equal differ.
-        self._platform = None if self.build.pipeline else platform
+        stages = self.stages
+        self._platform = None if stages else platform
         self.logic(m)
-        return self.staged(m) if self.stages else m
+        return self.staged(m) if stages else m
 
     def staged(self, m: Module, *, latency: int | None = None, enable: Value | None = None) -> Module:
         """Return a copy of a module with register stages."""
@@ -301,6 +302,7 @@ class Unit(wiring.Component, ABC):
     def _flow(self, stages: int) -> Dataflow:
         """Return the graph of operators of the unit, for a number of register stages."""
         m = Module()
+        self._platform = None
         self.logic(m)
         return self._dataflow(m, stages)
 
