@@ -1,5 +1,6 @@
 """Unpacking and rounding of floating-point codes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
@@ -52,7 +53,8 @@ class Truncated:
     """Number truncated at the last place of a floating-point format.
 
     The code of its truncated magnitude is ``(field << man) + kept``. The hidden bit of ``kept`` adds the difference of
-    one between the exponent fields of normal and subnormal numbers.
+    one between the exponent fields of normal and subnormal numbers. With ``anticipated`` leading zeros, it can be zero
+    in normal numbers, whose field is then that of the code.
     """
 
     sign: Value
@@ -65,6 +67,21 @@ class Truncated:
     zero: Value
     highest: int
     up: Value | None
+    anticipated: bool = False
+
+    def exponent_reaches(self, code: int) -> Value:
+        """Return True if the exponent field of the code is at least ``code``."""
+        carry = self.kept[-1]
+        if self.anticipated:
+            return Mux(carry, self.field >= code - 1, self.field >= code)
+        return carry & (self.field >= code - 1)
+
+    def exponent_is(self, code: int) -> Value:
+        """Return True if the exponent field of the code is ``code``."""
+        carry = self.kept[-1]
+        if self.anticipated:
+            return Mux(carry, self.field == code - 1, self.field == code)
+        return carry & (self.field == code - 1)
 
 
 def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
@@ -72,6 +89,8 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
 
     Without subnormals every number is normalised: rounding assumes an unbounded exponent, and tiny results are flushed.
     """
+    if x.zeros is not None:
+        return _truncate_anticipated(m, x, o, rounding)
     can_be_subnormal = o.subnormals and x.emin < o.emin
     # Places that the number can shift up before it is subnormal in o; if negative, it must shift down.
     room = wire(m, x.exponent + (x.base - o.emin), "room")
@@ -122,6 +141,62 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
     )
 
 
+def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
+    """Truncate a number with anticipated leading zeros: one shifter normalises it or shifts it to the last place.
+
+    The shift may be one place short; then the first bit is zero, and the second one takes its place. The first bit
+    before this correction is the difference of one between ``field`` and the exponent field of the code.
+    """
+    assert x.zeros is not None
+    can_be_subnormal = o.subnormals and x.emin < o.emin
+    # Numbers of an exponent that is not above o.emin are subnormal with any leading zero.
+    exclusive = o.subnormals and x.emin <= o.emin
+    count = wire(m, _total(x.zeros, exclusive=exclusive), "anticipated_zeros")
+    seen = rounding.places if x.up is None else 0
+    keep = o.precision + seen + 1
+    # The number starts at the lowest place that rounding tells from others, and all shifts are up.
+    down = min(o.emin - x.emin, keep) if can_be_subnormal else 0
+    room = wire(m, x.exponent + (x.base - o.emin), "room")
+    normal_field = wire(m, room - count, "normal_field")
+    up, field, more = count + down, normal_field, Const(1, 1)
+    if o.subnormals and x.quantum < o.emin:
+        subnormal = normal_field[-1]
+        room_up = wire(m, room + down, "room_up")
+        room_up = room_up & ~room_up[-1].replicate(len(room_up)) if down < o.emin - x.emin else room_up
+        up = Mux(subnormal, room_up, up)
+        field = Mux(subnormal, 0, normal_field)
+        more = ~subnormal & normal_field.any()
+    up = wire(m, up[: (down + (1 << len(count)) - 1).bit_length()], "shift_up")
+    if o.subnormals:
+        field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
+    missing = max(keep - len(x.significand) - down, 0)
+    shifted, below = shift_left_sticky(m, Cat(Const(0, missing), x.significand, Const(0, down)), up, "shifted_up", keep)
+    correct = wire(m, ~shifted[-1] & more, "shift_up_by_one")
+    corrected = wire(m, Mux(correct, Cat(Const(0, 1), shifted[:-2]), shifted[:-1]), "corrected")
+    discarded = keep - o.precision
+    return Truncated(
+        sign=x.sign,
+        field=wire(m, field, "field"),
+        kept=wire(m, Cat(corrected[discarded:], shifted[-1]), "kept"),
+        discarded=wire(m, corrected[:discarded], "discarded"),
+        sticky=wire(m, x.sticky | below, "sticky"),
+        nan=x.nan,
+        inf=x.inf,
+        zero=x.zero,
+        highest=x.emax,
+        up=x.up,
+        anticipated=True,
+    )
+
+
+def _total(counts: Sequence[Value], *, exclusive: bool) -> Value:
+    """Return the sum of counts, or a number that is zero only with the sum if all but one must be zero."""
+    total: Value = Const(0, 0)
+    for count in counts:
+        total = total | count if exclusive else total + count if len(total) else count
+    return total
+
+
 def _places_down(room: Value, most: int, width: int) -> Value:
     """Return -room if it is positive, else zero, in the fewest bits that can shift out ``width`` places.
 
@@ -164,8 +239,12 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
     # In a format without subnormals the field is negative below the smallest normal number.
     tiny = NEVER
     if not o.subnormals:
-        rounds_to_smallest = (x.field == -1) & x.kept.all() & up
-        tiny = x.zero | ((x.field < 0) & ~rounds_to_smallest)
+        if x.anticipated:
+            below, just_below = ~x.exponent_reaches(1), x.exponent_is(0) & x.kept[:-1].all()
+        else:
+            below, just_below = x.field < 0, (x.field == -1) & x.kept.all()
+        rounds_to_smallest = just_below & up
+        tiny = x.zero | (below & ~rounds_to_smallest)
     nan = x.nan
     if o.specials in ("fn", "fnuz"):
         nan, infinite = nan | infinite, NEVER
@@ -188,12 +267,11 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
 def _reaches(x: Truncated, o: Float, code: int) -> Value:
     """Return True if the code of the truncated number is at least ``code``.
 
-    The exponent field of the code is ``x.field`` plus the hidden bit, which is zero only in the lowest field.
+    The exponent field of the code is ``x.field`` plus the first bit of ``x.kept``.
     """
     field, rest = divmod(code, 1 << o.man)
     hidden, mantissa = x.kept[o.man], x.kept[: o.man]
     if field == 0:
         return hidden | (x.field > 0) | (mantissa >= rest)
     reached = mantissa >= rest if rest else Const(1, 1)
-    above = hidden & (x.field >= field)
-    return above | (hidden & (x.field == field - 1) & reached)
+    return x.exponent_reaches(field + 1) | (x.exponent_is(field) & reached)

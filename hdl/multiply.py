@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .product import product
-from .raw import Raw
+from .raw import Raw, leading_zeros_of
 from .wire import extended, lookup, wire
 
 INPUTS = 6
@@ -35,18 +35,20 @@ class Magnitude:
     emax: int
     leading: str
     most_zeros: int | None = None
+    zeros: tuple[Value, ...] | None = None
 
 
-def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None, fast: bool = False) -> Raw:
     """Return the exact product: multiply significands and add exponents.
 
     With ``dsp``, the product is a plain multiplication. ``floor`` is the lowest exponent of a number that will be
     added; a product that can be lower keeps its leading zeros, because the sum needs a leading-zero count anyway.
+    With ``fast``, leading zeros are counted in the factors, beside the multiplication.
     """
     lengths = len(x.significand), len(y.significand)
-    is_small = {x.leading, y.leading} <= {"one", "floor"} and min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
-    if dsp or not is_small or (floor is not None and _lowest(x, y) < floor):
-        magnitude = _any(m, x, y, dsp)
+    small = {x.leading, y.leading} <= {"one", "floor"} and is_small(*lengths)
+    if dsp or not small or (floor is not None and _lowest(x, y) < floor):
+        magnitude = _any(m, x, y, dsp, fast)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
     else:
@@ -62,13 +64,18 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
     )
 
 
-def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
+def is_small(*lengths: int) -> bool:
+    """Return True if significands of these widths are multiplied by tables or normalised first."""
+    return min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
+
+
+def _any(m: Module, x: Raw, y: Raw, dsp: bool, fast: bool) -> Magnitude:
     """Return exponent and significand of a product that keeps the leading zeros of both factors."""
     # With 1 <= f < 2 for each significand, 1 <= product < 4, which needs one more bit before the point. A
     # significand of one bit is 0 or 1 and needs none.
     grows = min(len(x.significand), len(y.significand)) > 1
     width = len(x.significand) + len(y.significand) - (0 if grows else 1)
-    significand = product(m, x.significand, y.significand, "partial_product", dsp=dsp)[:width]
+    significand = product(m, x.significand, y.significand, "partial_product", dsp=dsp, fast=fast)[:width]
     most_zeros = None
     if x.leading == y.leading == "one":
         leading = "two" if grows else "one"
@@ -77,6 +84,9 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
         # Above the lowest exponent at most one factor is subnormal.
         if {x.leading, y.leading} <= {"one", "floor"}:
             most_zeros = max(len(number.significand) for number in (x, y) if number.leading == "floor")
+    zeros = None
+    if fast and {x.leading, y.leading} <= {"one", "floor"}:
+        zeros = tuple(leading_zeros_of(m, number, f"{name}_leading_zeros") for number, name in ((x, "x"), (y, "y")))
     return Magnitude(
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
         significand=wire(m, significand, "product_significand"),
@@ -85,6 +95,7 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
         emax=x.emax + y.emax + grows,
         leading=leading,
         most_zeros=most_zeros,
+        zeros=zeros,
     )
 
 

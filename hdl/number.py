@@ -57,12 +57,15 @@ def negate_if(x: Number, condition: Value) -> Number:
     return replace(x, sign=x.sign ^ condition)
 
 
-def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = None) -> Number:
-    """Return the exact product, made of LUTs or DSP blocks; a number of the format ``to`` may be added to it."""
+def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = None, fast: bool = False) -> Number:
+    """Return the exact product, made of LUTs or DSP blocks; a number of the format ``to`` may be added to it.
+
+    ``fast`` chooses structures for speed, here and in `align` and `add`; it needs floats.
+    """
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.multiply(m, x, y, dsp=dsp)
     floor = None if to is None else to.floor_exponent
-    return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor)
+    return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor, fast=fast)
 
 
 Aligned = raw.Aligned | fixed.Pair

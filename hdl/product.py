@@ -4,29 +4,52 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .wire import extended, shifted_up, wire
 
+LONGEST_CHAIN = 7
+"""Maximum bits of a factor whose rows are one chain in a fast product."""
 
-def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
+
+def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool = False) -> Value:
     """Return ``x * y``, signed or not, as a chain of adder rows; DSP blocks and tiny products use the plain operator.
 
     Two bits of the shorter factor select a multiple of the longer one, -2 to 2 times. It is added to the upper bits of
     the previous row; the lower ones are final. Each sum bit is a function of six inputs and a carry, which is one LUT
     of an FPGA, and there are half as many rows as bits. (Radix-4 Booth recoding: MacSorley, Proc. IRE 49(1), 1961.)
+    With ``fast``, there are several chains of rows, whose results are added in a tree.
     """
     if len(x) < len(y):
         x, y = y, x
     if dsp or len(x) < 4 or len(y) < 3:
         return x * y
-    # The longer factor and its double, with room for either sign.
-    width = len(x) + 2
-    times_one, times_two = extended(x, width), extended(shifted_up(x, 1), width)
     # A signed factor ends with a pair of bits, the upper of negative weight; an unsigned one ends with a single bit.
     # The first row adds a bit that is left over at the low end.
     y_signed = y.shape().signed
     start = (len(y) - (not y_signed)) % 2
+    whole = (_tree if fast else _rows)(m, x, y, start, Const(0, 1), name, 0)[: len(x) + len(y)]
+    return whole.as_signed() if x.shape().signed or y_signed else whole
+
+
+def _tree(m: Module, x: Value, y: Value, start: int, below: Value, name: str, low: int) -> Value:
+    """Return the signed sum of the rows of `_rows`, in parallel chains whose results are added."""
+    if len(y) <= LONGEST_CHAIN:
+        return _rows(m, x, y, start, below, name, low).as_signed()
+    half = start + -(-(len(y) - start) // 4) * 2
+    lower = _tree(m, x, y[:half], start, below, name, low)
+    upper = _tree(m, x, y[half:], 0, y[half - 1], name, low + half)
+    total = wire(m, (lower >> half) + upper, f"{name}_from_{low}")
+    return Cat(lower[:half], total).as_signed()
+
+
+def _rows(m: Module, x: Value, y: Value, start: int, below: Value, name: str, low: int) -> Value:
+    """Return the product of ``x`` and the bits of ``y`` from the place ``low``, above the bit ``below``, as one chain.
+
+    With ``start``, the first bit of ``y`` is a row of its own.
+    """
+    # The longer factor and its double, with room for either sign.
+    width = len(x) + 2
+    times_one, times_two = extended(x, width), extended(shifted_up(x, 1), width)
     begun = x[:] & y[0].replicate(len(x)) if start else Const(0, 1)
     final = [begun[:start]]
     rest = extended(begun[start:].as_signed() if start and x.shape().signed else begun[start:], width)
-    below: Value = Const(0, 1)
     for place in range(start, len(y), 2):
         one = y[place]
         is_last = place == len(y) - 1
@@ -39,9 +62,8 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
         else:
             # The negative of a multiple is its inverse plus one, which enters as carry from the bit below.
             total = (Cat(Const(1, 1), rest) + Cat(two, multiple))[1:]
-        total = wire(m, total[:width], f"{name}_row_{place}")
+        total = wire(m, total[:width], f"{name}_row_{low + place}")
         final.append(total[:2])
         rest = extended(total[2:].as_signed(), width)
         below = two
-    whole = Cat(*final, rest)[: len(x) + len(y)]
-    return whole.as_signed() if x.shape().signed or y_signed else whole
+    return Cat(*final, rest)

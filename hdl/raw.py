@@ -42,6 +42,10 @@ class Raw:
         Rounding decision, if it has already been made.
     most_zeros : int, optional
         Maximum number of leading zeros above the exponent ``emin``, if ``leading`` is ``any``.
+    zeros : tuple of Value, optional
+        Anticipated counts of leading zeros, which are ready before the significand. A nonzero number has as many
+        leading zeros as their sum, or one more. The counts of a product are those of its factors; two of them are
+        nonzero only at the exponent ``emin``.
     """
 
     sign: Value
@@ -59,6 +63,7 @@ class Raw:
     tail: int = field(default=0, kw_only=True)
     up: Value | None = field(default=None, kw_only=True)
     most_zeros: int | None = field(default=None, kw_only=True)
+    zeros: tuple[Value, ...] | None = field(default=None, kw_only=True)
 
     @property
     def quantum(self) -> int:

@@ -22,6 +22,7 @@ _UNIT_OPTIONS = (
     click.option("--increment", flag_value=True, default=None, hidden=True),
     click.option("--no-increment", "increment", flag_value=False, default=None, help="output the rounding carry (sru)"),
     click.option("--stochastic", metavar="KIND", help="lazy or eager stochastic rounding; default: lazy"),
+    click.option("--goal", metavar="GOAL", help="structures for area or speed; default: area"),
     click.option("--dsp/--no-dsp", default=None, help="map products to DSP blocks"),
     click.option("--random", metavar="SOURCE", help="random words: lfsrN or plateauN; default: input ports"),
     click.option("--random-seed", metavar="N", type=int, help="reset state of that source; default: 1"),

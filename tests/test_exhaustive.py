@@ -285,6 +285,38 @@ def test_fma_subtracts_subnormal_from_product():
     assert checks == len(modes) * len(found) > 2000
 
 
+FAST = [
+    ("mul", "e3m4", {"targets": ["e3m4", "e3m3", "e2m2-ftz", "e5m7", "e4m2fn", "e3m3fnuz"]}),
+    ("mul", "e2m4", {"b": "e3m2", "targets": ["e2m4fn", "e2m4fnuz", "e6m3", "e2m1-ftz"]}),
+    ("mul", "e3m4-ftz", {"targets": ["e3m4-ftz", "e3m4", "e2m6"]}),
+    ("mul", "e4m3", {"targets": ["e4m3", "e5m2", "e3m3"], "dsp": True}),
+    ("mul", "e3m4", {"targets": ["e3m4", "e3m3fn"], "saturate": True}),
+    ("mul", "e4m0fn", {"b": "e3m4", "targets": ["e4m0fn", "e3m3"]}),
+]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("turn", "name", "fmt", "options"), [(turn, *case) for turn, case in enumerate(FAST)])
+def test_structures_for_speed_match_golden(turn, name, fmt, options):
+    checks, failed = mismatches(name, fmt, modes=some_of(MODES, turn), goal="speed", **options)
+    assert not failed
+    assert checks > 0
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("name", "fmt"), [("mul", "fp16"), ("mul", "bf16"), ("mul", "fp32")])
+def test_wide_structures_for_speed_match_golden(name, fmt):
+    count = 50_000
+    o = parse(fmt)
+
+    def directed_and_random(inputs):
+        return sampled(inputs, [o], count, np.random.default_rng(1))
+
+    checks, failed = mismatches(name, fmt, modes=WIDE_MODES, columns_of=directed_and_random, goal="speed")
+    assert not failed
+    assert checks >= count * len(WIDE_MODES)
+
+
 @pytest.mark.parametrize("stochastic", ["lazy", "eager"])
 @pytest.mark.parametrize(
     ("name", "fmt", "targets", "mode", "options"),

@@ -294,6 +294,11 @@ def test_mac_of_description(text):
         ),
         (lambda: mac(rounding="sr3", build=Build(stochastic=1)), TypeError, "stochastic"),
         (lambda: mac(build=Build(dsp="yes")), TypeError, "dsp"),
+        (lambda: Mul(a="fp16", b="fp16", o="fp16", build=Build(goal="size")), ValueError, "goal"),
+        (lambda: Mul(a="fp16", b="fp16", o="fp16", build=Build(goal=None)), TypeError, "goal"),
+        (lambda: Mul(a="e5m2", b="e5m2", o="e5m2", build=Build(goal="speed")), ValueError, "no effect"),
+        (lambda: Mul(a="fp16", b="fp16", o="posit8", build=Build(goal="speed")), ValueError, "no effect"),
+        (lambda: build("compare", "fp16", goal="speed"), ValueError, "no effect"),
         (
             lambda: build("mul", "e5m2", stochastic="lazy"),
             ValueError,

@@ -19,13 +19,13 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager
 from halfulp.hdl.delay import MODELS
-from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats import Float, Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, truncate, unpack
 from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE
+from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE, SPEED
 
 from .shared import Logic, Sharing, add_part
 
@@ -82,6 +82,8 @@ class Unit(wiring.Component, ABC):
         Sums that the unit rounds; each may have lazy and eager stochastic rounding.
     structure : str, optional
         Default of ``build.structure``; None if the unit has only one structure.
+    goals : bool
+        The unit has structures for speed.
 
     Members
     -------
@@ -102,6 +104,8 @@ class Unit(wiring.Component, ABC):
         Register stages and structure; fields that name a default structure are None.
     stochastic : str
         Structure of stochastic rounding, ``lazy`` or ``eager``.
+    fast : bool
+        True for the structures of the goal ``speed``.
     stateful : bool
         True if results depend on earlier operands.
 
@@ -139,11 +143,13 @@ class Unit(wiring.Component, ABC):
         multiplies: bool = False,
         sums: Sequence[eager.Sum] = (),
         structure: str | None = None,
+        goals: bool = False,
     ) -> None:
         name = spec.name if name is None else name
         self.spec, self.rounding, self.saturate = spec, spec.rounding, spec.saturate
-        self.build = check_build(build, name, multiplies=multiplies, sums=sums, structure=structure)
+        self.build = check_build(build, name, multiplies=multiplies, sums=sums, structure=structure, goals=goals)
         self.stochastic = self.build.stochastic or LAZY
+        self.fast = self.build.goal == SPEED
         self.words = spec.words if words is None else words
         self._built: dict[tuple[Module, Source, int], Value] = {}
         self._parts: dict[tuple[Module, str], Logic] = {}
@@ -381,14 +387,20 @@ def is_source(register: str) -> bool:
 
 
 def check_build(
-    build: Build, name: str, *, multiplies: bool = False, sums: Sequence[eager.Sum] = (), structure: str | None = None
+    build: Build,
+    name: str,
+    *,
+    multiplies: bool = False,
+    sums: Sequence[eager.Sum] = (),
+    structure: str | None = None,
+    goals: bool = False,
 ) -> Build:
     """Return ``build`` without fields that name a default structure; raise an error if a field has no effect."""
     if not isinstance(build, Build):
         raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
     stochastic = [one for one in sums if one.has_structures]
     effects = {"dsp": multiplies, "stochastic": bool(stochastic), "structure": structure is not None}
-    effects |= {"reset_less": build.has_stages, "target": build.has_stages}
+    effects |= {"reset_less": build.has_stages, "target": build.has_stages, "goal": goals}
     build.check_effect(name, {field for field, has in effects.items() if has})
     if build.stochastic == EAGER:
         for refusal in filter(None, (one.refusal for one in stochastic)):
@@ -396,6 +408,11 @@ def check_build(
     if build.stochastic == LAZY:
         build = replace(build, stochastic=None)
     return replace(build, structure=None) if build.structure == structure else build
+
+
+def has_only_floats(spec: UnitSpec) -> bool:
+    """Return True if all operands and the result of a unit are floats."""
+    return all(isinstance(fmt, Float) for fmt in (*spec.operands.values(), spec.result))
 
 
 def module_name(name: str, build: Build) -> str:

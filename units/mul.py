@@ -5,10 +5,11 @@ from typing import Unpack
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import Format
+from halfulp.hdl.multiply import is_small
 from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.specs import Build, MulSpec
 
-from .base import Arithmetic, Computed, Options
+from .base import Arithmetic, Computed, Options, has_only_floats
 
 
 class Mul(Arithmetic):
@@ -49,9 +50,11 @@ class Mul(Arithmetic):
     def __init__(
         self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
-        super().__init__(MulSpec.of(a=a, b=b, o=o, **options), build=build, multiplies=True)
+        spec = MulSpec.of(a=a, b=b, o=o, **options)
+        goals = has_only_floats(spec) and (build.dsp or not is_small(spec.a.precision, spec.b.precision))
+        super().__init__(spec, build=build, multiplies=True, goals=goals)
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the exact product."""
         a, b = operands
-        return multiply(m, a, b, dsp=self.build.dsp), random
+        return multiply(m, a, b, dsp=self.build.dsp, fast=self.fast), random

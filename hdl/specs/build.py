@@ -12,6 +12,9 @@ MAX_PIPELINE = 64
 LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 """Structures of stochastic rounding in a floating-point adder."""
 
+AREA, SPEED = GOALS = ("area", "speed")
+"""Goals that choose structures of floating-point units."""
+
 COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
 """Structures of a piecewise-linear function."""
 
@@ -22,6 +25,7 @@ _NEEDS = {
     "dsp": "units with multipliers use DSP blocks",
     "stochastic": "floating-point adders with stochastic rounding have two structures",
     "structure": "piecewise-linear functions have structures",
+    "goal": "products of floats of more than 4 significand bits have structures for speed",
     "reset_less": "units with register stages have data registers",
     "target": "register stages are placed by its delays; add pipeline or clock",
 }
@@ -54,6 +58,10 @@ class Build:
         Structure of a piecewise-linear function. ``comparators`` compares the operand with the starts of pieces;
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
         to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. For ``pwl``.
+    goal : str
+        ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are counted before the
+        result is known, and rows of products are added in a tree. For ``mul`` of floats, except products of up to 4
+        significand bits without DSP blocks, which are tables.
     reset_less : bool
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
         from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.
@@ -72,6 +80,7 @@ class Build:
     dsp: bool = False
     stochastic: str | None = None
     structure: str | None = None
+    goal: str = AREA
     reset_less: bool = False
     clock: float | None = None
     target: str | None = None
@@ -80,9 +89,10 @@ class Build:
         check_int("pipeline", self.pipeline, "build", 0, MAX_PIPELINE)
         check_bool("dsp", self.dsp, "build")
         check_bool("reset_less", self.reset_less, "build")
-        for field, known in (("stochastic", STOCHASTIC), ("structure", STRUCTURES), ("target", TARGETS)):
+        texts = (("stochastic", STOCHASTIC), ("structure", STRUCTURES), ("target", TARGETS), ("goal", GOALS))
+        for field, known in texts:
             value = getattr(self, field)
-            if value is None:
+            if value is None and field != "goal":
                 continue
             if not isinstance(value, str):
                 raise TypeError(f"{field} of a build must be a string, not {type(value).__name__}")
@@ -145,6 +155,7 @@ class Build:
 
     def __str__(self) -> str:
         stages = f"p{self.pipeline}" if self.pipeline else self.clock and f"c{self._mhz}_{self.family}"
-        target = self.clock is None and self.target
-        parts = [self.structure, self.stochastic, self.dsp and "dsp", stages, target, self.reset_less and "reset_less"]
+        target, goal = self.clock is None and self.target, self.goal != AREA and self.goal
+        dsp, reset_less = self.dsp and "dsp", self.reset_less and "reset_less"
+        parts = [self.structure, goal, self.stochastic, dsp, stages, target, reset_less]
         return "_".join(part for part in parts if part)

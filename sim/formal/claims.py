@@ -52,6 +52,7 @@ KINDS = {
         "lazy and eager stochastic rounding agree", partial(structures.equal, stochastic=("lazy", "eager"))
     ),
     "DSP is LUT": Kind("products for DSP blocks and for LUTs agree", partial(structures.equal, dsp=(False, True))),
+    "speed is area": Kind("structures for speed and for area agree", partial(structures.equal, goal=("area", "speed"))),
     "pipelined": Kind("register stages change no result", structures.pipelined),
     "stalls": Kind("no register changes while the clock enable is low", structures.held),
     "reset": Kind("after a reset, outputs are +0 until the first result is due", structures.after_reset),
@@ -122,6 +123,7 @@ def _of_text(asked: Implementation) -> list[Claim]:
     plain = asked.without_stages
     found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
     found += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
+    found += [Claim("speed is area", plain)] if _exists(plain.with_build(goal="speed")) else []
     registered = asked if asked.component().stages else plain.with_build(pipeline=1)
     of_state = ("reset",) if registered.component().stateful else ()
     found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]
@@ -152,6 +154,8 @@ def _structures(fmt: str) -> Iterator[Claim]:
     eager = [short(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
     yield from (Claim("lazy is eager", one.with_build(stochastic=None)) for one in eager if _exists(one))
     yield from (Claim("DSP is LUT", short(unit, fmt)) for unit in ("mul", "fma", "mac"))
+    plain = [short(unit, fmt) for unit in ("mul", "add", "fma")]
+    yield from (Claim("speed is area", one) for one in plain if _exists(one.with_build(goal="speed")))
     for unit in ("mul", "add", "fma", "convert", "mac"):
         to = None if unit != "convert" else "e4m3fn" if fmt == "e5m2" else "e5m2"
         for stages in (1, 3):
