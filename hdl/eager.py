@@ -77,11 +77,11 @@ def _emin(term: tuple[Format, ...], has_floor: bool) -> int:
     return total - sum(fmt.precision - 1 for fmt in term if fmt.floor_exponent is not None)
 
 
-def add(m: Module, z: raw.Aligned, o: Format, rounding: Rounding, random: Value) -> raw.Raw:
+def add(m: Module, z: raw.Aligned, o: Format, rounding: Rounding, random: Value, *, fast: bool) -> raw.Raw:
     """Add aligned numbers and decide the rounding to ``o``: the second half of a sum."""
     assert z.width <= o.precision
     assert o.floor_exponent is None or z.emin >= o.floor_exponent
-    exact = raw.add(m, z, rounding)
+    exact = raw.add(m, z, rounding, fast=fast, floor=o.floor_exponent)
     # The first one of the sum is in the top place after a carry, in the next place, or lower. An addition excludes the
     # last case, a subtraction the first.
     top = len(exact.significand) - 1

@@ -54,12 +54,13 @@ class Truncated:
 
     The code of its truncated magnitude is ``(field << man) + kept``. The hidden bit of ``kept`` adds the difference of
     one between the exponent fields of normal and subnormal numbers. With ``anticipated`` leading zeros, it can be zero
-    in normal numbers, whose field is then that of the code.
+    in normal numbers, whose field is then that of the code. ``last`` is the last bit of the truncated significand.
     """
 
     sign: Value
     field: Value
     kept: Value
+    last: Value
     discarded: Value
     sticky: Value
     nan: Value
@@ -127,10 +128,12 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
         sticky = sticky | lost
     discarded = len(shifted) - o.precision
+    field, kept = wire(m, field, "field"), wire(m, shifted[discarded:], "kept")
     return Truncated(
         sign=x.sign,
-        field=wire(m, field, "field"),
-        kept=wire(m, shifted[discarded:], "kept"),
+        field=field,
+        kept=kept,
+        last=kept[0],
         discarded=wire(m, shifted[:discarded], "discarded"),
         sticky=wire(m, sticky, "sticky"),
         nan=x.nan,
@@ -159,7 +162,9 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
     room = wire(m, x.exponent + (x.base - o.emin), "room")
     normal_field = wire(m, room - count, "normal_field")
     up, field, more = count + down, normal_field, Const(1, 1)
-    if o.subnormals and x.quantum < o.emin:
+    if x.limited:
+        more = room != count
+    elif o.subnormals and x.quantum < o.emin:
         subnormal = normal_field[-1]
         room_up = wire(m, room + down, "room_up")
         room_up = room_up & ~room_up[-1].replicate(len(room_up)) if down < o.emin - x.emin else room_up
@@ -172,12 +177,13 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
     missing = max(keep - len(x.significand) - down, 0)
     shifted, below = shift_left_sticky(m, Cat(Const(0, missing), x.significand, Const(0, down)), up, "shifted_up", keep)
     correct = wire(m, ~shifted[-1] & more, "shift_up_by_one")
-    corrected = wire(m, Mux(correct, Cat(Const(0, 1), shifted[:-2]), shifted[:-1]), "corrected")
+    corrected = wire(m, Mux(correct, Cat(Const(0, 1), shifted[:-1]), shifted), "corrected")
     discarded = keep - o.precision
     return Truncated(
         sign=x.sign,
         field=wire(m, field, "field"),
-        kept=wire(m, Cat(corrected[discarded:], shifted[-1]), "kept"),
+        kept=wire(m, Cat(corrected[discarded:-1], shifted[-1]), "kept"),
+        last=corrected[discarded],
         discarded=wire(m, corrected[:discarded], "discarded"),
         sticky=wire(m, x.sticky | below, "sticky"),
         nan=x.nan,
@@ -219,7 +225,7 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
     """
     up = x.up
     if up is None:
-        up = round_up(rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random)
+        up = round_up(rounding, negative=x.sign, last=x.last, discarded=x.discarded, sticky=x.sticky, random=random)
         up = wire(m, up, "round_up")
     infinite, largest, stays, becomes_nan = x.inf, NEVER, NEVER, NEVER
     if x.highest >= o.emax:

@@ -38,17 +38,20 @@ class Magnitude:
     zeros: tuple[Value, ...] | None = None
 
 
-def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None, fast: bool = False) -> Raw:
+def multiply(
+    m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None, fast: bool = False, counted: bool = False
+) -> Raw:
     """Return the exact product: multiply significands and add exponents.
 
     With ``dsp``, the product is a plain multiplication. ``floor`` is the lowest exponent of a number that will be
     added; a product that can be lower keeps its leading zeros, because the sum needs a leading-zero count anyway.
-    With ``fast``, leading zeros are counted in the factors, beside the multiplication.
+    With ``fast``, rows are added in a tree, and with ``counted``, leading zeros are counted in the factors, beside the
+    multiplication.
     """
     lengths = len(x.significand), len(y.significand)
     small = {x.leading, y.leading} <= {"one", "floor"} and is_small(*lengths)
     if dsp or not small or (floor is not None and _lowest(x, y) < floor):
-        magnitude = _any(m, x, y, dsp, fast)
+        magnitude = _any(m, x, y, dsp, fast, counted)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
     else:
@@ -69,7 +72,7 @@ def is_small(*lengths: int) -> bool:
     return min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
 
 
-def _any(m: Module, x: Raw, y: Raw, dsp: bool, fast: bool) -> Magnitude:
+def _any(m: Module, x: Raw, y: Raw, dsp: bool, fast: bool, counted: bool) -> Magnitude:
     """Return exponent and significand of a product that keeps the leading zeros of both factors."""
     # With 1 <= f < 2 for each significand, 1 <= product < 4, which needs one more bit before the point. A
     # significand of one bit is 0 or 1 and needs none.
@@ -85,7 +88,7 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool, fast: bool) -> Magnitude:
         if {x.leading, y.leading} <= {"one", "floor"}:
             most_zeros = max(len(number.significand) for number in (x, y) if number.leading == "floor")
     zeros = None
-    if fast and {x.leading, y.leading} <= {"one", "floor"}:
+    if counted and {x.leading, y.leading} <= {"one", "floor"}:
         zeros = tuple(leading_zeros_of(m, number, f"{name}_leading_zeros") for number, name in ((x, "x"), (y, "y")))
     return Magnitude(
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),

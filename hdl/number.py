@@ -65,13 +65,15 @@ def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = 
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.multiply(m, x, y, dsp=dsp)
     floor = None if to is None else to.floor_exponent
-    return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor, fast=fast)
+    return multiply_raw(
+        m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor, fast=fast, counted=fast and to is None
+    )
 
 
 Aligned = raw.Aligned | fixed.Pair
 
 
-def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Aligned:
+def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding, *, fast: bool = False) -> Aligned:
     """Bring two numbers to one scale: the first half of a sum that is rounded to ``o``."""
     if isinstance(o, Fixed):
         return fixed.Pair(*_on_scale_of(m, x, y, o, rounding))
@@ -80,22 +82,29 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Ali
     if isinstance(x, PositAsFixed) and isinstance(y, PositAsFixed) and posit_as_fixed.adds(x, y, o, rounding):
         return posit_as_fixed.Pair(x.as_fixed, y.as_fixed)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
-    return raw.align(m, x, y, o.window + rounding.places, o.floor_exponent)
+    return raw.align(m, x, y, o.window + rounding.places, o.floor_exponent, fast=fast)
 
 
 def add(
-    m: Module, z: Aligned, o: Format, rounding: Rounding, random: Value | None, stochastic: str
+    m: Module,
+    z: Aligned,
+    o: Format,
+    rounding: Rounding,
+    random: Value | None,
+    stochastic: str,
+    *,
+    fast: bool = False,
 ) -> tuple[Number, Value | None]:
     """Add aligned numbers: the second half of a sum. Also return the random word if it is not used yet."""
     if stochastic == EAGER:
         assert isinstance(z, raw.Aligned)
         assert random is not None
-        return eager.add(m, z, o, rounding, random), None
+        return eager.add(m, z, o, rounding, random, fast=fast), None
     if isinstance(z, posit_as_fixed.Pair):
         return posit_as_fixed.add(m, z, rounding), random
     if isinstance(z, fixed.Pair):
         return fixed.add(m, z.x, z.y, rounding), random
-    return raw.add(m, z, rounding), random
+    return raw.add(m, z, rounding, fast=fast, floor=o.floor_exponent), random
 
 
 def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Rounding
-from .wire import leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
+from .wire import NEVER, leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Raw:
         Anticipated counts of leading zeros, which are ready before the significand. A nonzero number has as many
         leading zeros as their sum, or one more. The counts of a product are those of its factors; two of them are
         nonzero only at the exponent ``emin``.
+    limited : bool
+        True if ``zeros`` stop at the exponent of subnormal results.
     """
 
     sign: Value
@@ -64,6 +66,7 @@ class Raw:
     up: Value | None = field(default=None, kw_only=True)
     most_zeros: int | None = field(default=None, kw_only=True)
     zeros: tuple[Value, ...] | None = field(default=None, kw_only=True)
+    limited: bool = field(default=False, kw_only=True)
 
     @property
     def quantum(self) -> int:
@@ -191,11 +194,12 @@ class Aligned:
     by_exponent: bool
 
 
-def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Aligned:
+def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None, *, fast: bool = False) -> Aligned:
     """Order two magnitudes and shift the smaller one: the first half of a sum.
 
     Rounding needs the first ``keep`` bits of the sum; lower bits may be merged into the sticky bit. With a ``floor``,
-    it needs at most ``keep`` bits from that exponent down.
+    it needs at most ``keep`` bits from that exponent down. With ``fast``, exponents are subtracted both ways, beside
+    the comparison.
     """
     by_exponent = floor is not None and _is_ordered_by_exponent(x, y, floor)
     o = order(m, x, y, by_exponent=by_exponent)
@@ -210,7 +214,10 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Ali
     window = min(max(width, keep) + 1, width + farthest)
     pad = Const(0, window - width)
     exponent = wire(m, Mux(x_less, o.y_exponent, o.x_exponent), "big_exponent")
-    distance = exponent - Mux(x_less, o.x_exponent, o.y_exponent)
+    if fast:
+        distance = Mux(x_less, o.y_exponent - o.x_exponent, o.x_exponent - o.y_exponent)
+    else:
+        distance = exponent - Mux(x_less, o.x_exponent, o.y_exponent)
     distance = wire(m, distance[: len(exponent)], "distance")
     small = wire(m, Mux(x_less, o.x_significand, o.y_significand), "small_unaligned")
     small, sticky = shift_right_sticky(m, small, distance, "small_shifted", below=window - width)
@@ -227,7 +234,8 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Ali
         inf=wire(m, x.inf | y.inf, "sum_inf"),
         inf_sign=wire(m, Mux(x.inf, x.sign, y.sign), "inf_sign"),
         base=o.base,
-        emin=min(x.emin, y.emin),
+        # Of floats ordered by exponent, y has the higher lowest exponent, also if it is zero.
+        emin=y.emin if fast and by_exponent else min(x.emin, y.emin),
         emax=max(x.emax, y.emax),
         width=width,
         # A difference loses more than one place only if exponents differ by at most one, and then it is exact.
@@ -246,22 +254,43 @@ def _is_ordered_by_exponent(x: Raw, y: Raw, floor: int) -> bool:
     return x.most_zeros is not None and y.leading in ("one", "floor") and x.emin < y.emin <= floor
 
 
-def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
+def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor: int | None = None) -> Raw:
     """Add aligned magnitudes: the second half of a sum. An exactly cancelled sum is -0 under ``rd``, otherwise +0.
 
-    The window holds the floor of a difference, so that sticky bits below it have the same meaning as in a sum.
+    The window holds the floor of a difference, so that sticky bits below it have the same meaning as in a sum. With
+    ``fast``, leading zeros are anticipated, at most as many as lead down to the exponent ``floor`` of subnormals; and
+    if a difference can be negative, a compound adder gives the sum with and without a carry, selected by sticky and
+    sign.
     """
     width = len(z.big) + 1
     small = Cat(z.small, Const(0, 1)) ^ z.subtract.replicate(width)
     carry_in = z.subtract & ~z.sticky
-    total = wire(m, (Cat(Const(1, 1), z.big) + Cat(carry_in, small))[1 : width + 1], "sum_significand")
+    compound = fast and z.by_exponent
+    if fast:
+        small = wire(m, small, "small_inverted")
+    without_carry, carry = (z.big + small)[:width], Const(1, 1) if compound else carry_in
+    total = wire(m, (Cat(Const(1, 1), z.big) + Cat(carry, small))[1 : width + 1], "sum_significand")
     # If all bits above the tail are zero, so is the tail.
     zero = ~total[z.tail :].any()
-    sign = z.sign
+    sign, zeros, limited = z.sign, None, False
+    if fast:
+        ones = wire(m, _anticipated(z.big, small[:-1], z.subtract), "anticipated_ones")
+        zero = ~ones.any()
+        limited = floor is not None and z.emin + 1 >= floor
+        if limited:
+            # A one where the exponent is that of subnormal numbers ends the count.
+            room = wire(m, z.exponent + (z.base + 1 - floor), "sum_room")
+            ones = wire(m, ones | Cat(room == place for place in reversed(range(width))), "limited_ones")
+        zeros = (leading_zeros(m, ones, "sum_leading_zeros"),)
     if z.by_exponent:
-        negative = wire(m, z.subtract & total[-1], "sum_negative")
-        # The magnitude of a negative floor is its inverse, plus one if no sticky bit is below.
-        total = (total ^ negative.replicate(width)) + (negative & ~z.sticky)
+        if fast:
+            without_carry = wire(m, without_carry, "sum_without_carry")
+            negative = wire(m, z.subtract & Mux(z.sticky, without_carry[-1], total[-1]), "sum_negative")
+            total = Mux(carry_in & ~negative, total, without_carry ^ negative.replicate(width))
+        else:
+            negative = wire(m, z.subtract & total[-1], "sum_negative")
+            # The magnitude of a negative floor is its inverse, plus one if no sticky bit is below.
+            total = (total ^ negative.replicate(width)) + (negative & ~z.sticky)
         total = wire(m, total[:width], "sum_magnitude")
         zero, sign = zero & ~z.sticky, sign ^ negative
     zero = wire(m, zero, "sum_zero")
@@ -280,4 +309,24 @@ def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
         leading="any",
         zero_at_floor=False,
         tail=z.tail,
+        zeros=zeros,
+        limited=limited,
     )
+
+
+def _anticipated(big: Value, small: Value, subtract: Value) -> Value:
+    """Return a word whose first one is that of a sum or one place above it; it is zero if the sum is zero.
+
+    The sum is ``big + small``, or the magnitude of ``big + small + 1`` with ``subtract``; ``small`` is then inverted.
+    Each bit is a function of three neighbouring bits of both. (Schmookler and Nowka, ARITH 2001.)
+    """
+    x, y = (Cat(filling, value, filling) for value, filling in ((big, Const(0, 1)), (small, subtract)))
+    # Bits of the word, from the place of the carry down, with the places above and below.
+    differ, both, none = (
+        Cat(word, filling) for word, filling in ((x ^ y, subtract), (x & y, NEVER), (~(x | y), ~subtract))
+    )
+    above, both_below, none_below = differ[2:], both[:-2], none[:-2]
+    both, none = both[1:-1], none[1:-1]
+    first = (both & ~none_below) | (none & ~both_below)
+    later = (none & ~none_below) | (both & ~both_below)
+    return (above & first) | (~above & later)

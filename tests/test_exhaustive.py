@@ -292,10 +292,20 @@ FAST = [
     ("mul", "e4m3", {"targets": ["e4m3", "e5m2", "e3m3"], "dsp": True}),
     ("mul", "e3m4", {"targets": ["e3m4", "e3m3fn"], "saturate": True}),
     ("mul", "e4m0fn", {"b": "e3m4", "targets": ["e4m0fn", "e3m3"]}),
+    ("add", "e3m2", {"targets": ["e3m2", "e3m3", "e2m2-ftz", "e5m1", "e4m2fn", "e3m2fnuz"]}),
+    ("fma", "e2m1", {"targets": ["e2m1", "e3m3", "e2m2-ftz", "e3m0fn"]}),
+    ("add", "e2m2", {"b": "e3m1", "targets": ["e2m3", "e4m4", "e3m1-ftz"]}),
+    ("fma", "e2m1", {"b": "e3m0fn", "c": "e2m2", "targets": ["e2m2-ftz", "e2m1", "e4m1fnuz"]}),
+    ("add", "e5m2", {"targets": ["e5m2", "e4m3fn"]}),
+    ("fma", "e3m1", {"c": "e3m2"}),
+    ("add", "e3m0fn", {"targets": ["e3m0fn", "e3m1"]}),
+    ("fma", "e2m1-ftz", {"c": "e3m1-ftz", "targets": ["e3m1-ftz", "e3m1"]}),
+    ("add", "e3m2-ftz", {"targets": ["e3m2-ftz", "e3m3", "e2m2"]}),
+    ("fma", "e2m1", {"dsp": True}),
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("turn", "name", "fmt", "options"), [(turn, *case) for turn, case in enumerate(FAST)])
 def test_structures_for_speed_match_golden(turn, name, fmt, options):
     checks, failed = mismatches(name, fmt, modes=some_of(MODES, turn), goal="speed", **options)
@@ -303,8 +313,10 @@ def test_structures_for_speed_match_golden(turn, name, fmt, options):
     assert checks > 0
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize(("name", "fmt"), [("mul", "fp16"), ("mul", "bf16"), ("mul", "fp32")])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "fmt"), [(name, fmt) for fmt in ("fp16", "bf16", "fp32") for name in ("mul", "add", "fma")]
+)
 def test_wide_structures_for_speed_match_golden(name, fmt):
     count = 50_000
     o = parse(fmt)
@@ -329,6 +341,8 @@ def test_wide_structures_for_speed_match_golden(name, fmt):
             ("add", "e2m1fn", ["e3m2fnuz", "e3m1"], "sr7", {"b": "e3m1"}),
             ("fma", "e2m1", ["e3m3", "e4m5-ftz"], "sr5", {"b": "e2m0fn", "c": "e3m2"}),
             ("fma", "e2m1-ftz", ["e3m3"], "sr4", {"c": "e3m3"}),
+            ("add", "e3m2", ["e3m2", "e3m3"], "sr4", {"goal": "speed"}),
+            ("fma", "e2m1", ["e3m3"], "sr5", {"b": "e2m0fn", "c": "e3m2", "goal": "speed"}),
         ],
     ),
 )

@@ -9,7 +9,7 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, negate_if
 from halfulp.hdl.specs import AddSpec, Build
 
-from .base import Arithmetic, Computed, Options
+from .base import Arithmetic, Computed, Options, has_only_floats
 
 
 class Add(Arithmetic):
@@ -54,11 +54,12 @@ class Add(Arithmetic):
     ) -> None:
         spec = AddSpec.of(a=a, b=b, o=o, **options)
         terms = tuple((fmt,) for fmt in spec.operands.values())
-        super().__init__(spec, controls=("subtract",), build=build, sums=[Sum(terms, spec.o, spec.rounding)])
+        sums = [Sum(terms, spec.o, spec.rounding)]
+        super().__init__(spec, controls=("subtract",), build=build, sums=sums, goals=has_only_floats(spec))
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the sum, exact above the rounding position, with lower bits merged into sticky."""
         a, b = operands
         b = negate_if(b, self.subtract)
-        aligned = align(m, a, b, self.result, self.rounding)
-        return add(m, aligned, self.result, self.rounding, random, self.stochastic)
+        aligned = align(m, a, b, self.result, self.rounding, fast=self.fast)
+        return add(m, aligned, self.result, self.rounding, random, self.stochastic, fast=self.fast)

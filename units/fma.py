@@ -9,7 +9,7 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.specs import Build, FmaSpec
 
-from .base import Arithmetic, Computed, Options
+from .base import Arithmetic, Computed, Options, has_only_floats
 
 
 class Fma(Arithmetic):
@@ -60,11 +60,12 @@ class Fma(Arithmetic):
     ) -> None:
         spec = FmaSpec.of(a=a, b=b, c=c, o=o, **options)
         terms = ((spec.a, spec.b), (spec.c,))
-        super().__init__(spec, build=build, multiplies=True, sums=[Sum(terms, spec.o, spec.rounding)])
+        sums = [Sum(terms, spec.o, spec.rounding)]
+        super().__init__(spec, build=build, multiplies=True, sums=sums, goals=has_only_floats(spec))
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the product plus c, exact above the rounding position, with lower bits merged into sticky."""
         a, b, c = operands
-        product = multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"])
-        aligned = align(m, product, c, self.result, self.rounding)
-        return add(m, aligned, self.result, self.rounding, random, self.stochastic)
+        product = multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"], fast=self.fast)
+        aligned = align(m, product, c, self.result, self.rounding, fast=self.fast)
+        return add(m, aligned, self.result, self.rounding, random, self.stochastic, fast=self.fast)

@@ -25,7 +25,7 @@ _NEEDS = {
     "dsp": "units with multipliers use DSP blocks",
     "stochastic": "floating-point adders with stochastic rounding have two structures",
     "structure": "piecewise-linear functions have structures",
-    "goal": "products of floats of more than 4 significand bits have structures for speed",
+    "goal": "add, fma and mul of floats have structures for speed, a mul from 5 significand bits or with dsp",
     "reset_less": "units with register stages have data registers",
     "target": "register stages are placed by its delays; add pipeline or clock",
 }
@@ -59,9 +59,10 @@ class Build:
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
         to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. For ``pwl``.
     goal : str
-        ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are counted before the
-        result is known, and rows of products are added in a tree. For ``mul`` of floats, except products of up to 4
-        significand bits without DSP blocks, which are tables.
+        ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
+        the product or the sum, rows of products are added in a tree, and a compound adder gives both signs of a sum.
+        For ``add``, ``fma`` and ``mul`` of floats, except a ``mul`` of up to 4 significand bits without DSP blocks,
+        whose product is a table.
     reset_less : bool
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
         from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.
