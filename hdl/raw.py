@@ -276,8 +276,8 @@ def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor:
     if fast:
         ones = wire(m, _anticipated(z.big, small[:-1], z.subtract), "anticipated_ones")
         zero = ~ones.any()
-        limited = floor is not None and z.emin + 1 >= floor
-        if limited:
+        if floor is not None and z.emin + 1 >= floor:
+            limited = True
             # A one where the exponent is that of subnormal numbers ends the count.
             room = wire(m, z.exponent + (z.base + 1 - floor), "sum_room")
             ones = wire(m, ones | Cat(room == place for place in reversed(range(width))), "limited_ones")
