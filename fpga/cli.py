@@ -51,7 +51,7 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
     metavar="TOOL",
     help="yosys, or vivado, which also routes; default: yosys",
 )
-@clock_option(f"the target of place and route; default of Vivado: {DEFAULT_CLOCK}")
+@clock_option("Vivado")
 @scheduled
 @also_written
 def synth(
@@ -255,7 +255,7 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     default=8,
     metavar="N",
     type=click.IntRange(1, MAX_PIPELINE),
-    help="measure each unit with up to N register stages; default: 8",
+    help="measure up to N register stages; default: 8",
 )
 @click.option("--count", default=5, metavar="N", type=click.IntRange(1), help="clocks of each unit; default: 5")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")

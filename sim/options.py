@@ -46,12 +46,12 @@ _UNIT_OPTIONS = (
 )
 
 _CLOCK_OPTIONS = {
-    "clock": click.option("--clock", metavar="MHZ", type=float, help="as few register stages as meet a clock in MHz"),
+    "clock": click.option("--clock", metavar="MHZ", type=float, help="take as few register stages as meet a clock"),
     "target": click.option(
         "--target",
         type=click.Choice(TARGETS),
         metavar="FAMILY",
-        help=f"delays that place register stages: {', '.join(TARGETS)}; default: xcup with --clock, else ecp5",
+        help="ecp5, xc7 or xcup, whose delays place register stages",
     ),
 }
 """Options of a unit that some commands have with a meaning for their tools too."""

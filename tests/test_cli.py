@@ -171,7 +171,7 @@ def test_round_option_names_every_mode() -> None:
 
 
 def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
-    reports = [("report", name) for name in ("accuracy", "adders", "pwl", "sru", "tiles", "study.toml")]
+    reports = [("report", name) for name in ("accuracy", "adders", "clocks", "pwl", "sru", "tiles", "study.toml")]
     for words in ((), *((command,) for command in COMMANDS), *reports, ("stats", "sru"), ("list",)):
         text = halfulp(*words, "--help")[1]
         usage, _, listed = text.partition("\nOptions:\n")

@@ -108,10 +108,8 @@ def match(
 @_board
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors per row of a tile; default: 32")
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
-@click.option("--pipeline", metavar="N", type=int, help="number of register stages; default: 0, or as --clock needs")
-@click.option(
-    "--clock", metavar="MHZ", type=float, help="clock of the kernels, which chooses the stages; default: the board's"
-)
+@click.option("--pipeline", metavar="N", type=int, help="register stages; default: as --clock needs, or 0")
+@click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
 @target_option(help="device of the flow of the bare array; default: vu9p")
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")

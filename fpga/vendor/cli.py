@@ -21,9 +21,9 @@ target_option = partial(click.option, "--target", default=DEFAULT_TARGET, metava
 """Option for a device."""
 
 
-def clock_option(more: str) -> Any:
+def clock_option(tool: str) -> Any:
     """Return the option for a clock, which also chooses the number of register stages; see `stages_of`."""
-    text = f"clock in MHz, met by as few register stages as possible, or by --pipeline; {more}"
+    text = f"clock to meet by few stages; default of {tool}: {DEFAULT_CLOCK}"
     return click.option("--clock", metavar="MHZ", type=float, help=text)
 
 
@@ -45,7 +45,7 @@ def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, r
 @click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @target_option(default=None, help="device of a flow or of --clock, such as vu9p")
-@clock_option(f"default of a flow: {DEFAULT_CLOCK}")
+@clock_option("a flow")
 def emit(
     unit: str,
     fmt: str | None,
