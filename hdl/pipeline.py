@@ -288,9 +288,27 @@ class Dataflow:
             return self._sum(rows[0], rows[1], word == "-", build)
         elif word == "<" and first_shape.signed and set(second) <= {ZERO}:
             return first[-1:]
+        elif word in ("<", "<=", ">", ">=") and len(_unique((*first, *second))) > self.model.widest:
+            return self._comparison(word, operands, build)
         else:
             read = _unique(bit for bits, _ in operands for bit in bits)
             added = self._logic([read] * width, rows, build, self._delay(word, read, first, second))
+        return _range(added.node)
+
+    def _comparison(self, word: str, operands: Sequence[tuple[list[Bit], Shape]], build: Any) -> list[Bit]:
+        """Add a comparison by a carry chain."""
+        longest = max(len(bits) for bits, _ in operands)
+        rows = [_extended(bits, shape, longest) for bits, shape in operands]
+        less, more = rows if word == "<" else reversed(rows)
+
+        def build_of_difference(read: Any) -> Value:
+            # Written as a comparison, the carry out would be inverted by a lookup table in front of a register.
+            return (read(less) - read(more))[-1]
+
+        is_plain = "=" in word or any(shape.signed for _, shape in operands)
+        local = [_unique(pair) for pair in zip(*rows, strict=True)]
+        added = self._add(CHAIN, 1, rows, local=local, delays=[self.model.carry, self.model.chain])
+        added.build = build if is_plain else build_of_difference
         return _range(added.node)
 
     def _delay(self, word: str, read: Sequence[Bit], first: Sequence[Bit], second: Sequence[Bit]) -> int | None:
@@ -300,8 +318,6 @@ class Dataflow:
             return None
         if len(read) <= model.widest:
             return None
-        if word in ("<", "<=", ">", ">="):
-            return min(model.chain + model.carry * max(len(first), len(second)), 2 * model.logic(len(read)))
         if word == "*":
             return model.product(len(first), len(second), dsp=self.dsp)
         if word in ("<<", ">>"):
@@ -379,8 +395,11 @@ class Dataflow:
             def at(bit: Bit, slot: int = slot) -> int:
                 return arrival[bit] if slot_of[bit] == slot else 0
 
+            def is_here(bit: Bit, slot: int = slot) -> bool:
+                return slot_of[bit] == slot
+
             if node.kind == CHAIN:
-                arrival[now] = chain_arrivals(node, at)
+                arrival[now] = chain_arrivals(node, at, is_here)
             elif node.kind == LOGIC:
                 node.leaves, node.delays = [], []
                 for bit, column, wide in zip(_range(node), node.local, operation.wide, strict=True):
@@ -613,7 +632,7 @@ class Stages:
             value = self._piece(run, slot)
             name = f"{name}_from_{PIECE * operation.adder.index(operation)}"
         else:
-            value = operation.build(lambda bits, shape: self.read(bits, slot, shape))
+            value = operation.build(lambda bits, shape=None: self.read(bits, slot, shape))
         is_read_again = self._reads.get(id(operation), 0) > 1 or any(self._last.get(bit, 0) > slot for bit in bits)
         if operation.named or len(run) > 1 or is_read_again:
             signal = Signal(len(value), name=name)

@@ -30,7 +30,8 @@ class Node:
     ----------
     kind : int
     first, width : int
-        Number of its first output bit, and the number of bits.
+        Number of its first output bit, and the number of bits. A `CHAIN` has a bit for each place and may have the
+        carry out; one that is narrower has only the carry out.
     local : list of list of Bit
         Inputs at each place.
     common : list of Bit
@@ -151,7 +152,7 @@ class Graph:
             tables = zip(node.leaves, node.delays, strict=True)
             return [max(map(at, leaves), default=0) + delay for leaves, delay in tables]
         if node.kind == CHAIN:
-            return chain_arrivals(node, at)
+            return chain_arrivals(node, at, lambda bit: slots[owner[bit]] == slot)
         return [max(map(at, node.common), default=0)]
 
     def latest(self, limit: int, high: Sequence[int]) -> list[int]:
@@ -191,10 +192,10 @@ class Graph:
             if node.kind in (STATE, AFTER):
                 slots[place] = slot
                 continue
-            found = self.tails(node, tail[now])
-            if max((time for _, time in found), default=0) > limit:
+            found, longest = self.tails(node, tail[now])
+            if longest > limit:
                 slot -= 1
-                found = self.tails(node, [0] * node.width)
+                found, _ = self.tails(node, [0] * node.width)
             slots[place] = slot
             for bit, time in found:
                 if bit < 0:
@@ -208,26 +209,33 @@ class Graph:
                     tail[bit] = max(tail[bit], time)
         return slots
 
-    def tails(self, node: Node, tail: Sequence[int]) -> list[tuple[Bit, int]]:
-        """Return the time from each input bit to the end of the slot, given those of the output bits."""
+    def tails(self, node: Node, tail: Sequence[int]) -> tuple[list[tuple[Bit, int]], int]:
+        """Return the time from each input bit to the end of the slot, given those of the output bits, and the longest.
+
+        The longest assumes a carry in from a register.
+        """
         net = self.net
+        if node.kind == CHAIN:
+            carry, entry = node.delays
+            leave, count = entry // 2, len(node.local)
+            sums = tail if node.width >= count else [0] * count
+            # Time from the carry into a place to the end of the slot.
+            after = max(tail[-1] + leave, 0) if node.width != count else 0
+            found = []
+            for place in reversed(range(count)):
+                own = max(sums[place] + entry, after + entry - leave + carry)
+                found += [(bit, own + net[bit]) for bit in node.local[place]]
+                after = max(sums[place] + leave, after + carry)
+            longest = after + entry - leave if node.common else 0
+            found += [(bit, after - leave) for bit in node.common]
+            return found, max([longest, *(time for _, time in found)])
         if node.kind == LOGIC:
             found = [(bit, 0) for bit in node.inputs]
             local = zip(node.leaves, node.delays, tail, strict=True)
-            return found + [(bit, net[bit] + delay + time) for bits, delay, time in local for bit in bits]
-        if node.kind != CHAIN:
-            return [(bit, net[bit]) for bit in node.common]
-        carry, entry = node.delays
-        leave = entry // 2
-        count = len(node.local)
-        # Time from the carry into a place to the end of the slot.
-        after = tail[count] if node.width > count else 0
-        found = []
-        for place in reversed(range(count)):
-            own = max(tail[place] + entry, after + entry - leave + carry)
-            found += [(bit, own + net[bit]) for bit in node.local[place]]
-            after = max(tail[place] + leave, after + carry)
-        return found + [(bit, after + net[bit]) for bit in node.common]
+            found += [(bit, net[bit] + delay + time) for bits, delay, time in local for bit in bits]
+        else:
+            found = [(bit, net[bit]) for bit in node.common]
+        return found, max((time for _, time in found), default=0)
 
     def delay(self, slots: Sequence[int]) -> int:
         """Return the largest delay between registers of a schedule."""
@@ -345,18 +353,22 @@ class Graph:
         return [reached[own] for own in vertex]
 
 
-def chain_arrivals(node: Node, at: Callable[[Bit], int]) -> list[int]:
-    """Return the arrival time of each output bit of a carry chain, given those of its inputs."""
+def chain_arrivals(node: Node, at: Callable[[Bit], int], is_here: Callable[[Bit], bool]) -> list[int]:
+    """Return the arrival time of each output bit of a carry chain, given those of its inputs and their slot.
+
+    A carry in from the same slot does not leave the chain before; one from a register enters it.
+    """
     carry, entry = node.delays
     leave = entry // 2
     # Constant bits have no delay.
-    chain = max(map(at, node.common), default=CONSTANT)
+    chain = max((at(bit) - leave + (0 if is_here(bit) else entry) for bit in node.common), default=CONSTANT)
     found = []
     for bits in node.local:
         own = max(map(at, bits), default=CONSTANT) + entry
         found.append(max(own, chain + leave, 0))
         chain = max(chain, own - leave) + carry
-    return [*found, max(chain, 0)][: node.width]
+    found.append(max(chain + leave, 0))
+    return found[: node.width] if node.width >= len(node.local) else found[-node.width :]
 
 
 CONSTANT = -(1 << 40)

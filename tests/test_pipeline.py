@@ -90,7 +90,7 @@ def test_stages_write_each_operator_once(text: str) -> None:
 
 
 def graph_of(rng: random.Random, latency: int) -> Graph:
-    """Return a random graph of two operands, some logic and carry chains, and one result."""
+    """Return a random graph of two operands, some logic, carry chains of one or two pieces, and one result."""
     nodes = [Node(INPUT, 0, 2), Node(INPUT, 2, 2)]
     bits = 4
     for _ in range(rng.randrange(2, 6)):
@@ -100,7 +100,14 @@ def graph_of(rng: random.Random, latency: int) -> Graph:
             delays = [rng.choice((500, 1000, 1500)) for _ in local]
             nodes.append(Node(LOGIC, bits, width, local=local, leaves=local, delays=delays))
         else:
-            nodes.append(Node(CHAIN, bits, width, local=local, delays=[100, 1200]))
+            first = Node(CHAIN, bits, width + 1, local=local, delays=[100, 1200])
+            nodes.append(first)
+            bits += 1
+            if rng.random() < 0.5:
+                common = [bits + width - 1]
+                constant = [[] for _ in local]
+                nodes.append(Node(CHAIN, bits + width, width, local=constant, common=common, delays=[100, 1200]))
+                bits += width
         bits += width
     nodes.append(Node(SINK, bits, 0, common=[*range(max(4, bits - rng.choice((4, 12))), bits)]))
     return Graph(nodes, latency, lambda readers: 0)
