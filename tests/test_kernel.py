@@ -38,7 +38,7 @@ KERNELS = [
     lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, rows=2, build=Build(pipeline=2)), chunk=4),
 ]
 MORE = [
-    lambda: Kernel(array=Grid(mac="fxp4.4*fxp4.4+fxp8.8.rn", n=2, m=4, build=Build(pipeline=1)), chunk=8),
+    lambda: Kernel(array=Grid(mac="fxp4.4*fxp4.4+fxp8.8.rn", n=2, m=4, depth=2, build=Build(pipeline=1)), chunk=8),
     lambda: Kernel(
         array=Chain(mac="posit8*posit8+exact=posit8.rn", n=1, m=1, depth=4, build=Build(pipeline=1)), chunk=2
     ),

@@ -212,6 +212,7 @@ CORES = {
     "deep": Chain(mac="e5m2*e5m2+e6m5.rn", n=2, m=2),
     "exact": Chain(mac="posit8*posit8+exact=posit8.rn", n=2, m=1, depth=3),
     "grid": Grid(mac="e5m2*e5m2+e6m5.rn", n=3, m=4, build=Build(pipeline=1)),
+    "deep grid": Grid(mac="e5m2*e5m2+e6m5.rn", n=3, m=2, depth=4, build=Build(pipeline=3)),
 }
 
 

@@ -50,6 +50,8 @@ SOME = [
     partial(Chain, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=2, depth=3, build=Build(pipeline=2)),
     partial(Grid, mac=f"{MACS[1]}:9", n=2, m=3, build=Build(pipeline=2)),
     partial(Grid, mac=MACS[4], n=3, m=2),
+    partial(Grid, mac=f"{MACS[1]}:9", n=2, m=3, depth=4, build=Build(pipeline=4)),
+    partial(Grid, mac=MACS[0], n=3, m=1, depth=3, build=Build(pipeline=1)),
     partial(Grid, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=1, build=Build(pipeline=3)),
     partial(Chain, mac="nf4*nf4+fp16.rh", n=2, m=1, depth=3, build=Build(pipeline=1)),
     partial(Grid, mac="takum8*takum8+takum12.rn", n=1, m=2),

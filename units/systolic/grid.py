@@ -1,12 +1,15 @@
-"""Two-dimensional systolic array with one accumulator per multiply-accumulate."""
+"""Two-dimensional systolic array with one or several sums per multiply-accumulate."""
 
+from dataclasses import replace
 from typing import Any
 
+from amaranth.hdl import Array as Choice
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.wire import modulo_counter, wire
 from halfulp.units.mac import Mac
 from halfulp.units.shared import add_part
 
@@ -14,35 +17,39 @@ from .array import K_BITS, Array, Drain, Sources, delayed, index_shape
 
 
 class Grid(Array):
-    """Two-dimensional output-stationary systolic array: one multiply-accumulate per element of a tile.
+    """Two-dimensional output-stationary systolic array: ``depth`` elements of a tile per multiply-accumulate.
 
     Numbers of ``a`` move right along the rows, numbers of ``b`` down the columns. Each row and column is delayed by one
     cycle more than the previous one, so that operands of one step of k meet in each multiply-accumulate. Finished sums
-    move to a second register and are drained down the columns while the next tile is computed.
+    move to second registers and are drained down the columns while the next tile is computed. The sums of a
+    multiply-accumulate take turns, so up to ``depth - 1`` register stages are in the loop of its accumulator.
 
     Parameters
     ----------
     mac : MacSpec or str
         Step of each multiply-accumulate, with a source if it is stochastic; see `Array`.
     n, m : int
-        Rows and columns.
+        Rows, and columns of multiply-accumulates.
+    depth : int
+        Maximum number of vectors per row of a tile; a tile has n rows and m * depth columns.
     build : Build
         Register stages and structure of each multiply-accumulate; changes no result bit.
 
     Members
     -------
-    tile : In(stream.Signature(StructLayout({"k": 32})))
-        Request of a tile with k products per result, at least 1.
+    tile : In(stream.Signature(StructLayout({"k": 32, "vectors": range(depth + 1)})))
+        Request of a tile: k products per result, at least 1, and the number of vectors per row, 1 to ``depth``.
+        ``vectors`` is absent if the depth is 1.
     a : In(stream.Signature(ArrayLayout(mac.a, n)))
         For each tile and step of k: the numbers of all rows.
     b : In(stream.Signature(ArrayLayout(mac.b, m)))
-        For each tile and step of k: the numbers of all columns.
+        For each tile and step of k: the vectors of the row of ``b``.
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
-        For each tile: its rows.
+        For each tile: its rows, each as its vectors in order.
 
     Latency
     -------
-    `cycles` returns the cycles of a product. A step of k takes one cycle.
+    `cycles` returns the cycles of a product. A step of k takes ``depth`` cycles, also in a tile of fewer vectors.
 
     Notes
     -----
@@ -59,12 +66,15 @@ class Grid(Array):
         mac: MacSpec | str,
         n: int,
         m: int,
+        depth: int = 1,
         build: Build = Build(),
     ) -> None:
-        super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", build=build)
+        shape = f"_d{depth}" if depth != 1 else ""
+        super().__init__(mac=mac, tiling=Tiling(n, m, depth), a_lanes=n, name="grid", shape=shape, build=build)
+        self.depth = depth
 
     def _part(self, build: Build) -> Mac:
-        return Mac.of(self.mac.without_source, build)
+        return Mac.of(replace(self.mac.without_source, interleave=self.depth), build)
 
     @property
     def _latency(self) -> int:
@@ -76,10 +86,10 @@ class Grid(Array):
 
     def _cycles(self, n: int, k: int, m: int) -> int:
         first, free = 1, 0
-        for _ in self.tiling.tiles(n, m):
+        for tile in self.tiling.tiles(n, m):
             # A tile overwrites the results of the previous one, which must have been drained.
-            last = max(first + k - 1, free)
-            free = last + self._latency + 1 + self.n
+            last = max(first + (k - 1) * self.depth, free) + self.depth - 1
+            free = last + self._latency + 1 + self.n * tile.vectors
             first = last + 1
         return free + self._distance + 1
 
@@ -89,7 +99,7 @@ class Grid(Array):
             tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self._latency + 1
         )
         go, flags = self._issue(m, drain)
-        ask = Cat(drain.ask, drain.row)
+        ask = Cat(drain.ask, drain.row, *([drain.address] if self.depth > 1 else []))
         down: Value = Cat(
             delayed(m, Cat(Value.cast(code), ask), column, f"b{column}") for column, code in enumerate(self.b.payload)
         )
@@ -119,33 +129,42 @@ class Grid(Array):
         return m
 
     def _issue(self, m: Module, drain: Drain) -> tuple[Value, Value]:
-        """Return the control bits of a step: valid, and first and last step of its tile."""
+        """Return the control bits of a step: valid, and first and last step of its tile, and a vector as padding."""
         busy, first, last, may_go, go = (Signal(name=name) for name in ("busy", "first", "last", "may_go", "go"))
         steps_left = Signal(K_BITS)
+        vector, last_vector = modulo_counter(m, self.depth, go)
+        begins, padding, vectors = Const(1, 1), Const(0, 1), Const(1, 1)
+        if self.depth > 1:
+            vectors = Signal(range(self.depth + 1), name="vectors")
+            begins, padding = wire(m, vector == 0, "begins"), wire(m, vector >= vectors, "padding")
         m.d.comb += [
             last.eq(steps_left == 1),
-            may_go.eq(busy & (drain.free | ~last)),
-            go.eq(may_go & self.a.valid & self.b.valid),
-            self.a.ready.eq(may_go & self.b.valid),
-            self.b.ready.eq(may_go & self.a.valid),
-            drain.claim.eq(go & last),
-            drain.finish.eq(go & last),
-            drain.vectors.eq(1),
+            may_go.eq(busy & (drain.free | ~last | ~begins)),
+            go.eq(may_go & self.a.valid & (self.b.valid | padding)),
+            self.a.ready.eq(may_go & (self.b.valid | padding) & last_vector),
+            self.b.ready.eq(may_go & self.a.valid & ~padding),
+            drain.claim.eq(go & last & begins),
+            drain.finish.eq(go & last & last_vector),
+            drain.vectors.eq(vectors),
             self.tile.ready.eq(~busy | drain.finish),
         ]
-        with m.If(go):
+        with m.If(go & last_vector):
             m.d.sync += [first.eq(0), steps_left.eq(steps_left - 1)]
             with m.If(last):
                 m.d.sync += busy.eq(0)
         with m.If(self.tile.valid & self.tile.ready):
             m.d.sync += [busy.eq(1), first.eq(1), steps_left.eq(self.tile.payload.k)]
-        return go, Cat(first, last)
+            if self.depth > 1:
+                m.d.sync += vectors.eq(self.tile.payload.vectors)
+        return go, Cat(first, last, *([padding] if self.depth > 1 else []))
 
 
 def _layouts(grid: Grid) -> tuple[data.StructLayout, data.StructLayout, int]:
     """Return the layouts of the signals to the right and down, and the bits of a result."""
-    right = data.StructLayout({"a": grid.mac.a.width, "valid": 1, "first": 1, "last": 1})
-    down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_shape(grid.n)})
+    flags = ("valid", "first", "last", *(["padding"] if grid.depth > 1 else []))
+    address = {"ask_vector": index_shape(grid.depth)} if grid.depth > 1 else {}
+    right = data.StructLayout({"a": grid.mac.a.width, **dict.fromkeys(flags, 1)})
+    down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_shape(grid.n), **address})
     return right, down, grid.mac.o.width
 
 
@@ -186,7 +205,8 @@ class Row(wiring.Component):
         for column, element in enumerate(elements):
             add_part(m, platform, f"element{column}", element, self.grid.key, row=self.row)
             if self.grid.mac.words:
-                step = data.View(_layouts(self.grid)[0], left).valid
+                flags = data.View(_layouts(self.grid)[0], left)
+                step = flags.valid & ~flags.padding if self.grid.depth > 1 else flags.valid
                 name = f"element{column}"
                 self.sources.connect(m, platform, name, column, element, seeds=self.seeds, step=step)
             m.d.comb += element.left.eq(left)
@@ -200,7 +220,7 @@ class Row(wiring.Component):
 
 
 class Element(wiring.Component):
-    """Element of a grid: one multiply-accumulate, and a register for its last finished result.
+    """Element of a grid: one multiply-accumulate, and registers for the last finished results of its sums.
 
     Parameters
     ----------
@@ -211,9 +231,9 @@ class Element(wiring.Component):
     row : In
         Position of the element's row in the grid, a constant.
     left, right
-        Number of ``a``, and the flags valid, first and last step of its tile; delayed by one cycle.
+        Number of ``a``, and the flags valid, first and last step of its tile, and padding; delayed by one cycle.
     above, below
-        Number of ``b``, and the row whose result is requested; delayed by one cycle.
+        Number of ``b``, and the row and vector whose result is requested; delayed by one cycle.
     result_above, result_below
         Result of the requested row, or of a row above.
     random, random_product
@@ -252,9 +272,13 @@ class Element(wiring.Component):
             *(getattr(mac, port).eq(getattr(self, port)) for port in mac.words),
         ]
         finished: Any = delayed(m, left.valid & left.last, mac.latency, "finished")
-        result = Signal.like(self.result_below)
-        with m.If(finished):
-            m.d.sync += result.eq(mac.o.as_value())
+        depth = self.grid.depth
+        results = [Signal.like(self.result_below, name=f"result_{number}") for number in range(depth)]
+        place, _ = modulo_counter(m, depth, finished)
+        for number, register in enumerate(results):
+            with m.If(finished & (place == number) if depth > 1 else finished):
+                m.d.sync += register.eq(mac.o.as_value())
+        result = Choice(results)[above.ask_vector] if depth > 1 else results[0]
         mine = above.ask & (above.ask_row == self.row)
         m.d.sync += self.result_below.eq(Mux(mine, result, self.result_above))
         return m
