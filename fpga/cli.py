@@ -88,13 +88,14 @@ def synth(
 
             clock = DEFAULT_CLOCK if clock is None else clock
             check(target, clock)
+    folder = output and report_folder(output)
     if explore:
         from .report.explore import explore as explored
 
         with pool, Bar("synth") as bar:
             words = asked[0].command("synth", "--target", target.name, "--explore", f"{explore[0]}..{explore[-1]}")
             found = explored(asked[0], explore, target, words, bar, pool)
-        publish(found, output)
+        publish(found, folder)
         return
     # pandas takes long to load.
     from .report.resources import implement_units, measure_units, table
@@ -104,7 +105,7 @@ def synth(
             costs = implement_units(asked, target, bar, clock_mhz=clock, pool=pool)
         else:
             costs = measure_units(asked, target, bar, route=route, clock_mhz=clock, pool=pool)
-    publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), output)
+    publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
 
 
 def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:
@@ -161,9 +162,10 @@ def sru(pool: JobPool, output: Path | None) -> None:
     """Compare stochastic rounding units (Chang, DATE 2023)."""
     from .report.sru import study, tables
 
+    folder = report_folder(output)
     with pool, Bar("report sru") as bar:
         found = study(progress=bar, pool=pool)
-    publish(Report(tables(found)), report_folder(output))
+    publish(Report(tables(found)), folder)
 
 
 @report.command()
@@ -173,9 +175,10 @@ def adders(pool: JobPool, output: Path | None) -> None:
     """Compare lazy and eager stochastic rounding in adders."""
     from .report.adders import study, table
 
+    folder = report_folder(output)
     with pool, Bar("report adders") as bar:
         found = study(progress=bar, pool=pool)
-    publish(Report({"adders": table(found)}), report_folder(output))
+    publish(Report({"adders": table(found)}), folder)
 
 
 def _counts(text: str) -> list[int]:
@@ -242,10 +245,11 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     from .kernel.arrays import cores_cost_model
     from .report.tiles import MAC, TARGET, study, table
 
+    folder = report_folder(output)
     with pool, Bar("report tiles") as bar, requests():
         found = study(largest, progress=bar, pool=pool)
         kernels = cores_cost_model(MacSpec.parse(MAC), TARGET, bar, pool)
-    publish(Report({"tiles": table(found, kernels)}), report_folder(output))
+    publish(Report({"tiles": table(found, kernels)}), folder)
 
 
 @report.command()
@@ -272,9 +276,10 @@ def clocks(units: tuple[str, ...], stages: int, count: int, seed: int, pool: Job
     with requests():
         for unit in units:
             implementations(unit)[0].component()
+    folder = report_folder(output)
     with pool, Bar("report clocks") as bar, requests():
         found = study(units or UNITS, stages=stages, count=count, seed=seed, progress=bar, pool=pool)
-    publish(Report(tables(*found)), report_folder(output))
+    publish(Report(tables(*found)), folder)
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

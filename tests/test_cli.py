@@ -15,11 +15,14 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from halfulp.cli import COMMANDS, GROUPS, cli
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES
+from halfulp.tools.commands import run
 from halfulp.tools.errors import ToolError
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import build_root, machine_errors, replacing_folder, write_whole
 from halfulp.tools.processes import Command, run_all, uninterrupted
 from halfulp.units.catalogue import CATALOGUE
@@ -137,6 +140,31 @@ def refused(answer: Answer, code: int) -> str:
 )
 def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) -> None:
     assert keyword in refused(halfulp(*shlex.split(words)), 2)
+
+
+@pytest.mark.parametrize(
+    "words", ["report sru", "report adders", "report tiles", "report clocks", "synth mul", "formal mul", "mutate mul"]
+)
+def test_report_folder_is_created_before_the_work(words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def begin(pool: JobPool) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr(JobPool, "__enter__", begin)
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(cli, [*words.split(), "-o", str(tmp_path / "file" / "folder")])
+    assert isinstance(result.exception, ToolError), result.exception
+
+
+def test_cli_tells_too_little_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def large() -> None:
+        bytearray(1 << 62)
+
+    monkeypatch.setattr(sys, "argv", ["large"])
+    with pytest.raises(SystemExit) as end:
+        run(large)
+    assert end.value.code == 3
+    assert "memory" in capsys.readouterr().err
 
 
 def test_cli_does_not_import_torch_for_help_and_errors() -> None:

@@ -191,6 +191,8 @@ def test_tile_accepts_clocks_and_devices(monkeypatch):
         ("--n 4 --m 4 --cores 4", "101 % of the LUT of u55c; 3 fit"),
         ("--n 8 --m 8 --board u200", "109 % of"),
         ("--n 8 --m 4", "a die of u55c"),
+        ("--n 100000 --m 100000", "% of the LUT"),
+        ("--depth 100000000", "% of the LUT"),
     ],
 )
 def test_tile_rejects_bad_requests(words, keyword, tmp_path):

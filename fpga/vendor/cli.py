@@ -87,7 +87,7 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
 
     path = Path(output) if output not in (None, "-") else None
     if path is not None and path.is_dir():
-        raise Refused(f"{output} is a folder; expected the name of a file after -o")
+        raise Refused(f"{path} is a folder; expected the name of a file after -o")
     if path is not None and not path.parent.is_dir():
         raise Refused(f"there is no folder {path.parent}; create it before writing {path.name}")
     with requests(), Bar(f"emit {built.name}"):

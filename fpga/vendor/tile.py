@@ -8,7 +8,7 @@ from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel
 from halfulp.fpga.kernel.cost_model import resources
 from halfulp.fpga.synth.measure import Module, measure_modules
-from halfulp.hdl.specs import Build, MacSpec
+from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.sim.build import verilog
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -21,6 +21,9 @@ BARE = "tile"
 
 CLOCK = 300
 """Default clock in MHz on a board without one."""
+
+URAM_KBIT = 288
+"""Size of an UltraRAM (AMD, UG573)."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class Design:
     Raises
     ------
     TypeError, ValueError
-        If the array cannot be built, the board has too few ports or no platform for several cores, or the clock is out
-        of range.
+        If the array cannot be built or is too large for the device, the board has too few ports or no platform for
+        several cores, or the clock is out of range.
     """
 
     board: Board
@@ -75,7 +78,13 @@ class Design:
             )
         if not 1 <= self.clock <= BUFG_MHZ:
             raise ValueError(f"a clock of {self.clock:g} MHz is out of range; the device supports 1 to {BUFG_MHZ}")
-        self.array()
+        # An array that cannot fit may be too large to build: each multiply-accumulate takes a lookup table, which may
+        # hold 64 bits, and two memories of results.
+        tiling, target = Tiling(self.n, self.m, self.depth, self.rows), self.board.target
+        blocks = 1024 * (target.family.bram_kbit * target.bram + URAM_KBIT * target.uram)
+        bits = 2 * tiling.macs * self.depth * self.rows * self.mac.o.width
+        self.check(Resources(lut=tiling.macs + max(bits - blocks, 0) // 64, ff=0, dsp=0, bram=0, uram=0))
+        array(self.mac, 1, 1, self.depth, self.build, self.rows)
 
     @property
     def clock(self) -> float:

@@ -42,6 +42,9 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
     except (CheckError, ToolError) as error:
         click.echo(f"halfulp: {error}", err=True)
         code = error.exit_code
+    except MemoryError as error:
+        click.echo(f"halfulp: the request takes too much memory: {error}", err=True)
+        code = ToolError.exit_code
     except (KeyboardInterrupt, click.Abort):
         # Amaranth warns of components that were not elaborated.
         warnings.simplefilter("ignore")
@@ -103,9 +106,9 @@ def new_folder(output: str) -> Path:
     folder = Path(output).resolve()
     with machine_errors(str(folder)):
         if folder.exists() and not folder.is_dir():
-            raise Refused(f"{output} is a file; -o needs a folder")
+            raise Refused(f"{folder} is a file; -o needs a folder")
         if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
-            raise Refused(f"{output} is not empty, or the current folder; -o needs a new or empty folder")
+            raise Refused(f"{folder} is not empty, or the current folder; -o needs a new or empty folder")
     return folder
 
 

@@ -8,11 +8,12 @@ Number = TypeVar("Number")
 
 def check_int(name: str, value: object, owner: str, low: int | None = None, high: int | None = None) -> None:
     """Raise TypeError unless a parameter is an int, and ValueError if it is out of range."""
+    owner = f"{'an' if owner[0] in 'aeio' else 'a'} {owner}"
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} of a {owner} must be an int, not {type(value).__name__}")
+        raise TypeError(f"{name} of {owner} must be an int, not {type(value).__name__}")
     if (low is not None and value < low) or (high is not None and value > high):
         limits = f"{low} or more" if high is None else f"{low} to {high}"
-        raise ValueError(f"{name} {value} of a {owner} is out of range; expected {limits}")
+        raise ValueError(f"{name} {value} of {owner} is out of range; expected {limits}")
 
 
 def check_bool(name: str, value: object, owner: str) -> None:

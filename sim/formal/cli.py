@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from halfulp.sim.options import unit_options
-from halfulp.tools.commands import also_written, publish, requests, scheduled
+from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 
@@ -38,6 +38,7 @@ def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path
 
     with requests():
         wanted = claims(unit, fmt, **{name: value for name, value in options.items() if value is not None})
+    folder = output and report_folder(output)
     findings = []
     with pool, Bar("formal") as bar:
         bar.total("proving", len(wanted))
@@ -45,5 +46,5 @@ def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path
             findings.append(finding)
             if finding.lines:
                 click.echo("\n".join([f"{finding.claim.kind} of {finding.claim.unit} is refuted", *finding.lines, ""]))
-    publish(Report({"formal": table(findings)}), output)
+    publish(Report({"formal": table(findings)}), folder)
     sys.exit(1 if any(finding.lines for finding in findings) else 0)

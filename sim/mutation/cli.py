@@ -48,10 +48,11 @@ def mutate(
         built = implementation(unit, fmt, **options).component()
         if stream:
             mutation.check_stream(built)
+    folder = output and report_folder(output)
     with pool, Bar(built.name) as bar:
         campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar, pool=pool)
     tables = {"mutation": mutation.table(campaign), "mutants": mutation.mutants_table(campaign)}
-    publish(Report(tables, hidden=["mutants"]), output)
+    publish(Report(tables, hidden=["mutants"]), folder)
     for line in mutation.survivors(campaign):
         click.echo(line)
     if save:
