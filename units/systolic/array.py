@@ -90,7 +90,7 @@ class Array(wiring.Component):
         """Parameters that determine the Verilog module of an element."""
         return self.tiling, self.mac.without_source, self.mac.random, self.build
 
-    @property
+    @functools.cached_property
     def stages(self) -> int:
         """Register stages of each multiply-accumulate; see `halfulp.units.base.Unit.stages`."""
         return self.build.pipeline if self.build.clock is None else self._part(self.build).stages
