@@ -8,7 +8,7 @@ import pytest
 
 from halfulp.boards.targets import FAMILIES
 from halfulp.fpga.report import records
-from halfulp.fpga.report.records import BLOCKS, DEVICES, FITS, SMALL, TOOLS, UNITS, rows, write
+from halfulp.fpga.report.records import BLOCKS, DEVICES, FAST, FITS, SMALL, TOOLS, UNITS, rows, write
 from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
@@ -25,7 +25,8 @@ def test_records_cover_all_requests():
     small, catalogue = recorded("small"), recorded("catalogue")
     named = {str(unit) for unit in SMALL}
     blocks = {str(unit) for unit in BLOCKS}
-    assert set(small["unit"]) == named | blocks, RUN
+    fast = {str(unit) for unit in FAST}
+    assert set(small["unit"]) == named | blocks | fast, RUN
     assert {str(unit.with_build(dsp=False)) for unit in BLOCKS} <= named
     wanted = {(str(unit), target.name) for unit in UNITS for target in DEVICES}
     assert {unit.spec.form.unit for unit in UNITS} == set(CATALOGUE)
@@ -89,7 +90,7 @@ def test_records_confirm_default_pwl_structure():
 def test_records_are_written_file_by_file(tmp_path, monkeypatch):
     """Record a unit that is only wires; files with more units have the same form."""
     one = (short("convert", "e2m1fn", to="e2m1fn"),)
-    for name, units in (("SMALL", one), ("BLOCKS", ()), ("UNITS", one)):
+    for name, units in (("SMALL", one), ("BLOCKS", ()), ("FAST", ()), ("UNITS", one)):
         monkeypatch.setattr(records, name, units)
     monkeypatch.setattr(records, "DEVICES", DEVICES[:1])
     found = write(tmp_path / "new")
@@ -99,6 +100,21 @@ def test_records_are_written_file_by_file(tmp_path, monkeypatch):
         "convert e2m1fn>e2m1fn.rn,vu9p,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
     ]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["catalogue.csv", "small.csv"]
+
+
+def test_structures_for_speed_have_shorter_paths_than_ieee_peers():
+    """FloPoCo's own encoding has fewer codes to tell apart."""
+    path = recorded("small").set_index("unit")["path"]
+    peers = recorded("peers")
+    ieee = peers[peers["design"].isin(["FPnew", "FloPoCo"])]
+    checked = 0
+    for asked in FAST:
+        area = asked.with_build(goal="area")
+        operand = str(asked.spec.operands["a"])
+        rivals = ieee[ieee["unit"] == f"{asked.spec.form.unit} {operand}"]
+        assert path[str(asked)] < min(path[str(area)], *rivals["path"]), asked
+        checked += len(rivals)
+    assert checked == 10
 
 
 def test_costs_on_pages_match_records():

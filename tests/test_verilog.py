@@ -177,6 +177,20 @@ def test_reset_less_stages_change_no_result(text: str) -> None:
     assert run(component(text, Build(pipeline=3, reset_less=True)), limit=512).passed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("mul fp16*fp16", {"pipeline": 2, "dsp": True}),
+        ("add fp32+fp32.sr8@lfsr16", {"pipeline": 4}),
+        ("add e5m2+e5m2.sr4", {"pipeline": 3, "stochastic": "eager", "reset_less": True}),
+        ("fma bf16*bf16+bf16", {"pipeline": 5}),
+    ],
+)
+def test_structures_for_speed_take_other_fields_of_a_build(text: str, options: dict[str, Any]) -> None:
+    assert run(component(text, Build(goal="speed", **options)), limit=5_000).passed
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "word"),
     [

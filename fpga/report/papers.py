@@ -60,8 +60,10 @@ def _peers() -> Iterator[str]:
     ratios: dict[str, list[float]] = {design: [] for design in SOURCES}
     for row in peers:
         own = ours[str(short(*row["unit"].split()))]
-        cells = rows.setdefault(row["unit"], dict.fromkeys(("unit", "halfulp", *SOURCES), ""))
+        fast = ours.get(f"{str(short(*row['unit'].split()))!r} --goal speed")
+        cells = rows.setdefault(row["unit"], dict.fromkeys(("unit", "halfulp", "halfulp, speed", *SOURCES), ""))
         cells |= {"unit": f"`{row['unit']}`", "halfulp": f"{own['LUT']} ({own['path']})"}
+        cells["halfulp, speed"] = f"{fast['LUT']} ({fast['path']})" if fast else ""
         cells[row["design"]] = f"{row['LUT']} ({row['path']})"
         ratios[row["design"]].append(int(row["LUT"]) / int(own["LUT"]))
     yield from (
@@ -83,7 +85,8 @@ def _peers() -> Iterator[str]:
 _PEER = {
     "FPnew": "Its rounding mode is an input with five modes, and it computes status flags; "
     "ours is fixed when the unit is "
-    "generated, and flags are an option that is off here. Its path is shorter in wide products.",
+    "generated, and flags are an option that is off here. Its path is shorter in wide products, "
+    "except with `--goal speed`.",
     "FloPoCo": "`IEEEAdd` and `IEEEFMA` round to nearest and have no status flags, as ours here.",
     "FloPoCo, own encoding": "`FPMult` and `FPAdd` have no subnormal numbers, and two more "
     "bits in each number tell "

@@ -56,6 +56,11 @@ BLOCKS: tuple[Implementation, ...] = (
 )
 """Units of `SMALL` that use DSP blocks."""
 
+FAST: tuple[Implementation, ...] = tuple(
+    short(unit, fmt, goal="speed") for unit in ("mul", "add", "fma") for fmt in ("fp16", "bf16")
+)
+"""Units of `SMALL` with structures for speed."""
+
 
 _MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
 
@@ -86,8 +91,8 @@ FITS: tuple[Implementation, ...] = (
 def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> Iterator[Path]:
     """Measure the recorded units, write sorted CSV files to a folder, and yield the path of each written file.
 
-    ``small.csv``: `SMALL` and `BLOCKS` on the first device. ``catalogue.csv``: every unit on a device of each family,
-    with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv`` and
+    ``small.csv``: `SMALL`, `BLOCKS` and `FAST` on the first device. ``catalogue.csv``: every unit on a device of each
+    family, with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv`` and
     ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
     function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``tools.csv``: versions.
     """
@@ -99,7 +104,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
         write_whole(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
         return path
 
-    small = rows((*SMALL, *BLOCKS), DEVICES[0], progress, pool)
+    small = rows((*SMALL, *BLOCKS, *FAST), DEVICES[0], progress, pool)
     yield write_files("small", _sorted(small).drop(columns="MHz"))
     catalogue = [row for target in DEVICES for row in rows(UNITS, target, progress, pool)]
     yield write_files("catalogue", _sorted(catalogue))
