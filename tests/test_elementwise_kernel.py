@@ -125,7 +125,7 @@ def test_elementwise_kernel_ignores_flush_mode_of_thread(monkeypatch):
 def test_chain_of_steps_rounds_each_step():
     to = Cast.parse("bf16.rn").target
     x, y = _numbers(5000, 0), _numbers(5000, 1)
-    chain = elementwise.Chain([x, y])
+    chain = elementwise.KernelChain([x, y])
     product = chain.step("mul", to, chain.step("round", to, 0), chain.step("round", to, 1))
     total = chain.step("add", to, product, product)
     products, sums = torch.empty_like(x), torch.empty_like(y)

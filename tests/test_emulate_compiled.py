@@ -13,7 +13,7 @@ from torch import nn
 from halfulp import golden
 from halfulp.golden.nn import Policy
 from halfulp.golden.program import compiled
-from halfulp.golden.program.chains import Chain
+from halfulp.golden.program.chains import GraphChain
 from halfulp.golden.program.graph import KEY
 from tests.test_emulate_models import MODELS
 
@@ -170,14 +170,14 @@ def test_compiled_program_has_the_bits_of_the_context(name):
 def test_chains_have_the_bits_of_single_operations(kernel, monkeypatch):
     monkeypatch.setenv("HALFULP_KERNEL", kernel)
     chained = []
-    compute = Chain.compute
+    compute = GraphChain.compute
 
     def computed(self, env):
         found = compute(self, env)
         chained.append((len(self.links), found is not None))
         return found
 
-    monkeypatch.setattr(Chain, "compute", computed)
+    monkeypatch.setattr(GraphChain, "compute", computed)
 
     def loss(x, scale):
         y = (x * scale + x) * 0.5 - 1 / x

@@ -59,7 +59,7 @@ class _Step(ctypes.Structure):
     _fields_ = (*((name, I64) for name in ("operation", "target", "x", "y", "words", "to")), ("table", POINTER))
 
 
-class _Chain(ctypes.Structure):
+class _ChainCall(ctypes.Structure):
     _fields_ = (
         ("dims", I64),
         ("sizes", I64 * DIMS),
@@ -138,7 +138,7 @@ def takes(*operands: Tensor) -> bool:
     return all(one.device.type == "cpu" and one.dtype in TYPES and not one.is_neg() for one in operands)
 
 
-class Chain:
+class KernelChain:
     """Chain of element-wise operations on registers, of which the first hold the operands.
 
     Parameters
@@ -192,7 +192,7 @@ class Chain:
         targets = list(dict.fromkeys(id(step[1]) for step in self._steps))
         parameters = (Target * len(targets))(*({id(step[1]): step[1] for step in self._steps}.values()))
         threads = torch.get_num_threads() if shape.numel() * len(self._steps) >= SHARED else 1
-        call = _Chain(len(sizes), (*sizes,), len(tensors), len(results), len(self._steps), threads)
+        call = _ChainCall(len(sizes), (*sizes,), len(tensors), len(results), len(self._steps), threads)
         for index, (tensor, column) in enumerate(zip(tensors, strides, strict=True)):
             call.operand[index] = _Operand(tensor.data_ptr(), TYPES[tensor.dtype], (*column,))
         for index, (operation, to, x, y, words, table) in enumerate(self._steps):
@@ -211,13 +211,13 @@ class Prepared:
     ----------
     function : callable
         Function of the compiled kernel.
-    call : _Chain
+    call : _ChainCall
         Its arguments.
     alive : object
         Objects to whose memory the arguments point.
     """
 
-    def __init__(self, function: Any, call: _Chain, alive: Any) -> None:
+    def __init__(self, function: Any, call: _ChainCall, alive: Any) -> None:
         self._function, self._call, self._alive = function, call, alive
         self._operands = [call.operand[index] for index in range(call.operands)]
 

@@ -126,7 +126,7 @@ def _in_kernel(
     # Random words of the operands, and of the result.
     drawn = zip([*keys, key], [*(one.shape for one in given), shape], strict=True)
     words = [cast.words(*one, out.device) for one in drawn if cast.rounding.bits]
-    chain = elementwise.Chain([*given, *words])
+    chain = elementwise.KernelChain([*given, *words])
     registers = []
     for place, one in enumerate(given):
         ready = DTYPES[one.dtype] == cast.fmt or not isinstance(operands[place], Tensor)
@@ -162,7 +162,7 @@ class RoundingChain:
     """
 
     def __init__(self, operands: Sequence[Tensor], formats: Mapping[int, Format | None]) -> None:
-        self.chain = elementwise.Chain(operands)
+        self.chain = elementwise.KernelChain(operands)
         self._formats = [formats.get(place, DTYPES[one.dtype]) for place, one in enumerate(operands)]
         self._rounded: dict[tuple[int, Cast], int] = {}
 

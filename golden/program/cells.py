@@ -20,7 +20,7 @@ class Counted(NamedTuple):
 AT_LAYER, AT_BACKWARD = Counted(INPUT), Counted(INPUT, True)
 
 
-class Link(NamedTuple):
+class CellLink(NamedTuple):
     """Element-wise operation: names of its result, of the operation with its marks, and of its operands.
 
     An operation with the mark ``_`` is in place: the report has its gradients at the place of the backward pass. The
@@ -58,12 +58,12 @@ class Cell(NamedTuple):
 
     states: tuple[str, ...]
     gates: int
-    links: tuple[Link, ...]
+    links: tuple[CellLink, ...]
 
 
 def _cell(states: str, gates: int, text: str) -> Cell:
     words = [line.split() for line in text.strip().splitlines()]
-    return Cell(tuple(states), gates, tuple(Link(line[0], line[2], tuple(line[3:])) for line in words))
+    return Cell(tuple(states), gates, tuple(CellLink(line[0], line[2], tuple(line[3:])) for line in words))
 
 
 CELLS = {
@@ -117,7 +117,7 @@ CELLS = {
 class Gradients(NamedTuple):
     """Operations of a step of a backward pass, and the names of the gradients of states and gates."""
 
-    links: tuple[Link, ...]
+    links: tuple[CellLink, ...]
     names: dict[str, str]
 
 
@@ -137,12 +137,12 @@ def gradients(cell: Cell, begins: tuple[Begin, ...], wanted: frozenset[str]) -> 
     wanted : frozenset of str
         States that need gradients.
     """
-    links: list[Link] = []
+    links: list[CellLink] = []
     known: dict[str, tuple[str, bool]] = {}
     """Gradients by the name of their value; True for those that are still to be negated."""
 
     def add(operation: str, operands: tuple[str, ...], counted: Counted) -> str:
-        links.append(Link(f"d{len(links)}", operation, operands, counted))
+        links.append(CellLink(f"d{len(links)}", operation, operands, counted))
         return links[-1].result
 
     def give(name: str, gradient: str, counted: Counted = AT_LAYER, negated: bool = False) -> None:

@@ -25,7 +25,7 @@ LONGEST = 8
 
 
 @dataclass(frozen=True)
-class Link:
+class GraphLink:
     """Element-wise operation of a chain: name, operands (nodes and numbers), cast, and operands that need no cast."""
 
     node: Node
@@ -36,18 +36,18 @@ class Link:
 
 
 @dataclass
-class Chain:
+class GraphChain:
     """Chain of operations on tensors of one shape; it is computed at the place of the last one.
 
     Attributes
     ----------
-    links : list of Link
-    results : list of Link
+    links : list of GraphLink
+    results : list of GraphLink
         Operations whose results are used outside the chain.
     """
 
-    links: list[Link]
-    results: list[Link] = field(default_factory=list)
+    links: list[GraphLink]
+    results: list[GraphLink] = field(default_factory=list)
 
     def inputs(self) -> list[Any]:
         """Return the operands that come from outside: nodes, and numbers with their casts."""
@@ -83,14 +83,14 @@ class Chain:
         done = steps.chain.run(*((registers[link.node], out) for link, out in zip(self.results, outs, strict=True)))
         return outs if done else None
 
-    def count(self, site_of: Callable[[Link], Site], results: list[Tensor], started: float) -> None:
+    def count(self, site_of: Callable[[GraphLink], Site], results: list[Tensor], started: float) -> None:
         """Count all operations in the report, each with an equal share of the time."""
         share = (time.perf_counter() - started) / len(self.links)
         for link in self.links:
             site_of(link).count_element(link.name, str(link.cast), results[0], time.perf_counter() - share)
 
 
-class Chains:
+class GraphChains:
     """Chains of a graph.
 
     Attributes
@@ -105,7 +105,7 @@ class Chains:
 
     def __init__(self, graph: Graph, policy_of: Callable[[Node], Policy | None]) -> None:
         self._places = {node: place for place, node in enumerate(graph.nodes)}
-        self._of: dict[Node, Chain] = {}
+        self._of: dict[Node, GraphChain] = {}
         for node in graph.nodes:
             link = _link(node, policy_of)
             if link is not None:
@@ -122,7 +122,7 @@ class Chains:
             if users:
                 self.last_uses.setdefault(max(users, key=self._places.__getitem__), []).append(node)
 
-    def _add(self, link: Link) -> None:
+    def _add(self, link: GraphLink) -> None:
         """Add an operation to the chain of one of its operands, or begin a new one."""
         for one in link.operands:
             chain = self._of.get(one) if isinstance(one, Node) else None
@@ -130,10 +130,10 @@ class Chains:
                 chain.links.append(link)
                 self._of[link.node] = chain
                 return
-        self._of[link.node] = Chain([link])
+        self._of[link.node] = GraphChain([link])
 
-    def _takes(self, chain: Chain, link: Link) -> bool:
-        longer = Chain([*chain.links, link])
+    def _takes(self, chain: GraphChain, link: GraphLink) -> bool:
+        longer = GraphChain([*chain.links, link])
         made = {one.node for one in longer.links}
         users: Iterable[Node] = (user for one in chain.links for user in one.node.users if user not in made)
         # An earlier operation that uses a result cannot wait for the end of the chain.
@@ -148,7 +148,7 @@ class Chains:
 _FUNCTIONS = frozenset(FUNCTIONS) - {"gelu_tanh", "softplus"}
 
 
-def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> Link | None:
+def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> GraphLink | None:
     """Return an operation as part of a chain; None if the kernel does not support it."""
     found = node.meta.get("val")
     if not isinstance(node.target, OpOverload) or not all(map(_is_operand, node.args)):
@@ -186,7 +186,7 @@ def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> Link | None
         # The operation raises it when it runs.
         return None
     known = zip(node.all_input_nodes, node.meta[KEY].known, strict=False)
-    return Link(node, name, operands, cast, frozenset(one for one, fmt in known if fmt == cast.fmt))
+    return GraphLink(node, name, operands, cast, frozenset(one for one, fmt in known if fmt == cast.fmt))
 
 
 def _is_tensor(value: Any) -> bool:

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from halfulp.golden.nn.policy import Policy
 
-from .chains import Chains, Link
+from .chains import GraphChains, GraphLink
 from .compositions import compositions, in_graphs
 from .dispatch import Dispatch, Program, composite, is_exact, name_of
 from .graph import KEY, KEYS, Analysis, Operation, policy_of
@@ -70,7 +70,7 @@ class Backend(Program):
                 analysed(graph)
 
             # Chains have no values of inner results to count.
-            chains = Chains(graph.graph, lambda node: None if self.values else policy_of(node, self))
+            chains = GraphChains(graph.graph, lambda node: None if self.values else policy_of(node, self))
             self._report.chains += len(chains.last)
 
             def run(given: list[Any]) -> Any:
@@ -174,7 +174,7 @@ class _Graph(Dispatch):
 class _Run(Interpreter):
     """One run of a graph."""
 
-    def __init__(self, module: GraphModule, owner: Backend, chains: Chains) -> None:
+    def __init__(self, module: GraphModule, owner: Backend, chains: GraphChains) -> None:
         super().__init__(module, garbage_collect_values=False)
         self.garbage_collect_values, self.user_to_last_uses = True, chains.last_uses
         # Errors are one sentence.
@@ -212,7 +212,7 @@ class _Run(Interpreter):
             self.env[link.node] = result
         return self.env.get(n)
 
-    def _site(self, link: Link) -> Site:
+    def _site(self, link: GraphLink) -> Site:
         self.dispatch.current = link.node.meta[KEY]
         policy = policy_of(link.node, self.dispatch.owner)
         assert policy is not None

@@ -34,8 +34,8 @@ from .cells import (
     WEIGHT,
     Begin,
     Cell,
+    CellLink,
     Counted,
-    Link,
     gradients,
     saved_names,
     shares_gradients,
@@ -66,18 +66,20 @@ def _cast_of(policy: Policy, operation: str) -> Cast:
     return found
 
 
-class _Chain:
+class _CellChain:
     """Element-wise operations of a step: one call of the kernel if it supports them, else one after the other.
 
     Parameters
     ----------
     policy : Policy
-    links : sequence of Link
+    links : sequence of CellLink
     operands, results : sequence of str
         Names of the operands and results of a call.
     """
 
-    def __init__(self, policy: Policy, links: Sequence[Link], operands: Sequence[str], results: Sequence[str]) -> None:
+    def __init__(
+        self, policy: Policy, links: Sequence[CellLink], operands: Sequence[str], results: Sequence[str]
+    ) -> None:
         self._policy, self.links, self.operands, self._results = policy, links, operands, results
         self._numbers = [number((1.0).hex(), _cast_of(policy, "sub"))]
         self._prepared: elementwise.Prepared | None = None
@@ -144,7 +146,7 @@ class Layer:
         where |= {"kind": kind, "arithmetic": arithmetic}
         self.mode.owner.record(where, counts, None, seconds, calls)
 
-    def count(self, links: Counter[Link], elements: int, seconds: float) -> None:
+    def count(self, links: Counter[CellLink], elements: int, seconds: float) -> None:
         """Count element-wise operations, as often as ``links`` counts them, on tensors of ``elements`` elements."""
         calls: Counter[tuple[Counted, str]] = Counter()
         tensors: Counter[tuple[Counted, str]] = Counter()
@@ -189,7 +191,9 @@ class Layer:
         found |= {name: gates.new_empty(steps, rows, width) for name in saved}
         at = {name: one.unbind() for name, one in found.items()}
         parts = [f"{part}{gate}" for part in "hx" for gate in range(cell.gates)]
-        chain = _Chain(self.policy, cell.links, [*parts, *cell.states], [*(f"{one}'" for one in cell.states), *saved])
+        chain = _CellChain(
+            self.policy, cell.links, [*parts, *cell.states], [*(f"{one}'" for one in cell.states), *saved]
+        )
         given, clock = self._by_gate(gates), _Clock()
         for step in range(steps):
             product = products.matmul(call, "forward", at["h"][step], w.t(), ("x", "w"), b).contiguous()
@@ -247,8 +251,8 @@ class Layer:
         at = {name: one.unbind() for name, one in found.items()} | {"out": of_outputs.unbind()}
         # Gradients that a step adds to those of its states: ``h>`` and ``c>`` of the next step, and its product.
         carried = {f"{name}>": one for name, one in zip(cell.states, of_last, strict=True) if one is not None}
-        chains: dict[Any, tuple[_Chain, list[str]]] = {}
-        links: Counter[Link] = Counter()
+        chains: dict[Any, tuple[_CellChain, list[str]]] = {}
+        links: Counter[CellLink] = Counter()
         clock, of_inputs = _Clock(), 0
         for step in reversed(range(steps)):
             wanted = frozenset(name for name, need in zip(cell.states, needed, strict=True) if step or need)
@@ -272,7 +276,7 @@ class Layer:
         if needed[0]:
             gradient = carried["product"]
             if first[0] is not None:
-                links[Link("", "add", (), self._of_product(biased))] += 1
+                links[CellLink("", "add", (), self._of_product(biased))] += 1
                 gradient = self._sum([first[0], gradient])
             first[0] = gradient
         self.count(links, rows * width, clock.laps[1])
@@ -296,7 +300,7 @@ class Layer:
 
     def _chain_of_gradients(
         self, begins: tuple[Begin, ...], wanted: frozenset[str], parts: Iterable[str], names: Iterable[str]
-    ) -> tuple[_Chain, list[str]]:
+    ) -> tuple[_CellChain, list[str]]:
         """Return the chain of a step, which reads some of ``names``, and the states whose gradients it computes.
 
         Its results are the gradients of ``parts``, and then those of these states.
@@ -305,7 +309,7 @@ class Layer:
         states = [name for name in self.cell.states if name in made.names]
         results = [made.names[name] for name in (*parts, *states)]
         read = {*results, *(one for link in made.links for one in link.operands)}
-        return _Chain(self.policy, made.links, [name for name in names if name in read], results), states
+        return _CellChain(self.policy, made.links, [name for name in names if name in read], results), states
 
     def _of_weights(self, call: Call, h: Tensor, of_h: Tensor) -> Tensor:
         """Return the gradient of the weights: the sum of the products of all steps, beginning with the last one."""
@@ -319,7 +323,7 @@ class Layer:
             found = self._sum(parts)
         seconds = time.perf_counter() - started
         self.count_products(WEIGHT, "mm", steps, wide * width, rows, seconds)
-        self.count(Counter({Link("", "add", (), AT_BACKWARD): steps - 1}), wide * width, 0.0)
+        self.count(Counter({CellLink("", "add", (), AT_BACKWARD): steps - 1}), wide * width, 0.0)
         return found
 
     def _of_weights_at_once(self, h: Tensor, of_h: Tensor) -> Tensor | None:
@@ -354,7 +358,7 @@ class Layer:
 
         site = Site(self.policy, "sum", WEIGHT, self.place, None, lambda: 0, record, lambda _: False, {})
         found = self._sum(reversed(site.sum(of_h, 1, False).unbind()))
-        links = Counter({Link("", "add", (), Counted(WEIGHT)): steps - 1})
+        links = Counter({CellLink("", "add", (), Counted(WEIGHT)): steps - 1})
         self.count(links, of_h.shape[2], time.perf_counter() - started)
         return found
 
