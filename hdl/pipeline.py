@@ -40,23 +40,29 @@ _FOUND: dict[Any, tuple[list[int], int]] = {}
 
 @dataclass(eq=False)
 class Operation:
-    """A node of the graph, as hardware.
+    """Hardware of a node of the graph.
 
     Attributes
     ----------
     node : Node
     name : str
-        Name of the signal that carries it, or of the one that it is a part of.
+        Name of the signal with the value; of an inner operator, that of the signal whose value needs it, and ``_part``.
     build : callable, optional
-        Returns the value of an operator for a function that returns the values of its operands.
+        Function that builds an operator. Its argument is a function that returns the value of bits with a shape.
     rows : list of list of Bit
-        Operands of ``build``, or what a statement or a result reads.
+        Bits of each operand of ``build``; of a statement or an output, the bits that it reads.
     value : Value, optional
-        Its value, in its own slot.
+        Value in the node's own slot.
+    named : bool
+        True if a signal of the unit has the value.
     adder : list of Operation
         All pieces of the adder that it is a piece of.
     reads_result : bool
-        It depends on an accumulator after its step.
+        True if the value depends on an accumulator after its step.
+    wide : list
+        Delay of each bit of logic with more inputs than a lookup table takes; None for other bits.
+    sums : tuple
+        Piece of an adder: bits of both operands, True if it subtracts, and bits of the carry in.
     delayed : dict of int to tuple
         Registers by slot, each with the places of the bits that it holds.
     """
@@ -158,7 +164,7 @@ class Dataflow:
         return added
 
     def _read_by(self, statement: Any) -> list[list[Bit]]:
-        """Return the bits that a statement about registers reads."""
+        """Return the bits that a statement that assigns registers reads."""
         if isinstance(statement, Assign):
             return [self.bits_of(statement.rhs)]
         read = [self.bits_of(signal) for signal in statement.test._rhs_signals() if signal is not self.enable]
@@ -168,7 +174,7 @@ class Dataflow:
         return read
 
     def bits_before(self, value: Value) -> list[Bit]:
-        """Return the bits of a value that a statement about registers reads."""
+        """Return the bits of a value that `_read_by` has found."""
         return self._known[id(value), False][1]
 
     def bits_of(self, value: Value) -> list[Bit]:
@@ -215,7 +221,7 @@ class Dataflow:
         return _range(added.node)
 
     def _give_name(self, name: str, bits: Sequence[Bit]) -> None:
-        """Name the operator that a signal carries, if it is one."""
+        """Give the name of a signal to the operator that computes its bits, if there is one."""
         places = {bit for bit in bits if bit >= 0}
         last = self.operations[-1] if self.operations else None
         if last is not None and not last.named and places:
@@ -244,7 +250,7 @@ class Dataflow:
     def _logic(
         self, columns: list[list[Bit]], rows: Sequence[list[Bit]], build: Any, wide: int | None = None
     ) -> Operation:
-        """Add logic whose bits depend on some bits each; ``wide`` is its delay if it is more than a few tables."""
+        """Add logic with the input bits of each output bit; ``wide`` is the delay of bits with many inputs."""
         added = self._add(LOGIC, len(columns), rows, local=columns)
         added.build = build
         model = self.model

@@ -16,7 +16,7 @@ INPUT, STATE, AFTER, LOGIC, CHAIN, SINK, NEXT = range(7)
 a register."""
 
 STEP = 5
-"""Accuracy of the smallest delay in picoseconds. All delays are integers, so that sums in any order are equal."""
+"""Accuracy of the smallest delay, in picoseconds. Delays are integers, because sums of floats depend on their order."""
 
 Bit = int
 """Number of a bit: of a node's output, or below zero a constant."""
@@ -30,8 +30,8 @@ class Node:
     ----------
     kind : int
     first, width : int
-        Number of its first output bit, and the number of bits. A `CHAIN` has a bit for each place and may have the
-        carry out; one that is narrower has only the carry out.
+        Number of its first output bit, and the number of bits. A `CHAIN` has a bit for each place, and the carry out
+        or not; if it has fewer bits, it has the carry out alone.
     local : list of list of Bit
         Inputs at each place.
     common : list of Bit
@@ -39,11 +39,11 @@ class Node:
     leaves : list of list of Bit
         For each bit of `LOGIC`, inputs of its lookup table, which may include operators before.
     delays : list of int
-        Delay from ``leaves``; of a `CHAIN`, that of a bit of carry, and of begin and end.
+        Delay of each bit from ``leaves``. Of a `CHAIN`: the delay of the carry by one bit, and of both ends together.
     slot : int
         Slot of an operand.
     group : int
-        Registers that step together, for `STATE`, `AFTER` and `NEXT`.
+        Number of the statement that assigns the register, for `STATE`, `AFTER` and `NEXT`.
     slack : int
         Largest number of slots by which the next value of a `STATE` may be later.
     """
@@ -61,7 +61,7 @@ class Node:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """All that decides its schedule before lookup tables are chosen."""
+        """Fields that decide the schedule before lookup tables are chosen."""
         local, common = tuple(map(tuple, self.local)), tuple(self.common)
         return self.kind, self.width, local, common, self.slot, self.group, self.slack
 

@@ -222,7 +222,7 @@ class Unit(wiring.Component, ABC):
 
     @property
     def stages(self) -> int:
-        """Register stages: those of the build, or with a clock as few as meet it by the delay model of the target.
+        """Number of register stages: that of the build, or the smallest that meets its clock by the target's delay model.
 
         The first use with a clock takes seconds.
 

@@ -56,7 +56,7 @@ def explore(
 
 
 def _cells(cost: Cost, target: Target) -> tuple[float, float, float]:
-    """Return lookup tables, registers and the negative clock."""
+    """Return lookup tables, registers and the negated clock, which are better if smaller."""
     assert cost.fmax is not None
     return cost.lut + target.family.carry_takes * cost.carry, cost.ff, -cost.fmax
 
