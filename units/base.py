@@ -222,7 +222,7 @@ class Unit(wiring.Component, ABC):
 
     @property
     def stages(self) -> int:
-        """Number of register stages: that of the build, or the smallest that meets its clock by the target's delay model.
+        """Number of register stages: that of the build, or the smallest that meets its clock by the delay model.
 
         The first use with a clock takes seconds.
 
