@@ -1,6 +1,7 @@
 """Report of clocks: draws between neighbouring latencies, and verdicts of place and route."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from halfulp.fpga.cli import report
 from halfulp.fpga.report import clocks
 from halfulp.fpga.report.clocks import Drawn, study, tables
 from halfulp.fpga.synth.measure import Module
+from halfulp.tools.records import read_records
 
+ROOT = Path(__file__).resolve().parent.parent
 UNIT = "mul e2m1*e2m1.rn"
 
 
@@ -77,3 +80,18 @@ def test_report_clocks_rejects_units_that_no_stage_makes_faster(monkeypatch: pyt
     monkeypatch.setattr(clocks, "frequencies", lambda modules, *_: [50.0 for _ in modules])
     with pytest.raises(ValueError, match="more stages"):
         study([UNIT], stages=1)
+
+
+def test_page_has_the_figures_of_the_record() -> None:
+    path = ROOT / "fpga" / "results" / "clocks.csv"
+    optional = {name: lambda text: float(text) if text else None for name in ("model", "met", "fewer")}
+    rows = read_records(path, {"MHz": float, "between": int, **optional})
+    found = [Drawn(row["unit"], row["MHz"], row["between"] + 1, row["model"], row["met"], row["fewer"]) for row in rows]
+    units, met, least = (
+        len({one.unit for one in found}),
+        sum(one.is_met for one in found),
+        sum(one.is_least for one in found),
+    )
+    text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
+    assert f"{units} units and {len(found)} clocks" in text
+    assert f"reaches {met}, and with one stage fewer {len(found) - least}" in text
