@@ -181,6 +181,22 @@ def adders(pool: JobPool, output: Path | None) -> None:
     publish(Report({"adders": table(found)}), folder)
 
 
+@report.command()
+@scheduled
+@written
+def delays(pool: JobPool, output: Path | None) -> None:
+    """Compare the delay model with place and route (ECP5).
+
+    The table has operators of several widths and units with register stages; its notes have the error and the constants
+    of least error.
+    """
+    from .report.delays import measure, table
+
+    with pool, Bar("report delays") as bar:
+        found = measure(bar, pool)
+    publish(Report({"delays": table(found)}), report_folder(output))
+
+
 def _counts(text: str) -> list[int]:
     """Parse numbers of pieces such as ``2,3,4``."""
     words = text.split(",")

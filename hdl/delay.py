@@ -86,8 +86,10 @@ ECP5 = DelayModel(
     fanout=60,
     dsp=5000,
     register=700,
-    fitted=False,
-    source="",
+    fitted=True,
+    source="Cells: delays of nextpnr-ecp5, speed grade 6. Nets: place and route of units with register stages. Root "
+    "mean square error: 6.0% of these units, whose delays are 4.6% too long on average, and 17.6% of operators alone, "
+    "whose nets are shorter (fpga/results/delays.csv, halfulp report delays).",
 )
 
 # A lookup table of 0.10 ns (0.035 to 0.148) and a net of 0.25 ns. A chain: lookup table 0.05, begin 0.115, end 0.116,

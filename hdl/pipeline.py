@@ -57,6 +57,8 @@ class Operation:
         True if a signal of the unit has the value.
     adder : list of Operation
         All pieces of the adder that it is a piece of.
+    summands, carry, subtracts
+        Of a piece: bits of both operands, carry in, and True for a difference.
     reads_result : bool
         True if the value depends on an accumulator after its step.
     wide : list
@@ -76,7 +78,9 @@ class Operation:
     reads_result: bool = False
     wide: list[int | None] = field(default_factory=list)
     adder: list["Operation"] = field(default_factory=list)
-    sums: Any = None
+    summands: tuple[Sequence[Bit], Sequence[Bit]] = (), ()
+    carry: Sequence[Bit] = ()
+    subtracts: bool = False
     delayed: dict[int, tuple[Value, dict[Bit, int]]] = field(default_factory=dict)
 
 
@@ -367,7 +371,7 @@ class Dataflow:
                 common=common,
                 delays=[self.model.carry, self.model.chain],
             )
-            added.sums = x[low:high], y[low:high], subtracts, common or carry
+            added.summands, added.carry, added.subtracts = (x[low:high], y[low:high]), common or carry, subtracts
             pieces.append(added)
             bits += _range(added.node)[: high - low]
         for piece in pieces:
@@ -653,10 +657,9 @@ class Stages:
 
     def _piece(self, run: Sequence[Operation], slot: int) -> Value:
         """Return the sum of some pieces of an adder, with the carry out."""
-        x = self.read([bit for piece in run for bit in piece.sums[0]], slot)
-        y = self.read([bit for piece in run for bit in piece.sums[1]], slot)
-        subtracts, common = run[0].sums[2:]
-        carry = self.read(common, slot) if common else Const(int(subtracts), 1)
+        x, y = (self.read([bit for piece in run for bit in piece.summands[side]], slot) for side in (0, 1))
+        subtracts = run[0].subtracts
+        carry = self.read(run[0].carry, slot) if run[0].carry else Const(int(subtracts), 1)
         total = Cat(Const(1, 1), x) + Cat(carry, ~y if subtracts else y)
         return total[1 : len(x) + 2]
 

@@ -51,7 +51,7 @@ def test_unit_of_a_clock_is_that_of_its_stages() -> None:
 
 
 def test_construction_computes_no_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Unit, "_flow", None)
+    monkeypatch.setattr(Unit, "dataflow", None)
     build = Build(clock=123.4)
     mac = "e5m2*e5m2+e6m5.rn"
     units = [Mac.of(mac, build), Chain(mac=mac, n=2, m=2, build=build), Grid(mac=mac, n=2, m=2, build=build)]

@@ -18,7 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager
-from halfulp.hdl.delay import MODELS
+from halfulp.hdl.delay import MODELS, DelayModel
 from halfulp.hdl.formats import Float, Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
@@ -245,10 +245,10 @@ class Unit(wiring.Component, ABC):
 
         def meets(stages: int) -> bool:
             if stages not in delays:
-                delays[stages] = self._flow(stages).schedule()[1]
+                delays[stages] = self.dataflow(stages).schedule()[1]
             return delays[stages] <= limit
 
-        latency, delay = self._flow(MAX_PIPELINE).earliest_result(limit)
+        latency, delay = self.dataflow(MAX_PIPELINE).earliest_result(limit)
         if latency is not None:
             stages = max(latency - self._latency_of(0), 0)
             while stages < MAX_PIPELINE and not meets(stages):
@@ -270,7 +270,7 @@ class Unit(wiring.Component, ABC):
     @functools.cached_property
     def model_mhz(self) -> float:
         """Clock in MHz by the delay model of the target, between registers at all ports."""
-        return 1e6 / self._flow(self.stages).schedule()[1]
+        return 1e6 / self.dataflow(self.stages).schedule()[1]
 
     @abstractmethod
     def logic(self, m: Module) -> None:
@@ -292,7 +292,9 @@ class Unit(wiring.Component, ABC):
         enable = self.en if enable is None else enable
         return Stages(flow, slots, enable=enable, reset_less=self.build.reset_less, control=control).m
 
-    def _dataflow(self, m: Module, stages: int, latency: int | None = None) -> Dataflow:
+    def _dataflow(
+        self, m: Module, stages: int, latency: int | None = None, model: DelayModel | None = None
+    ) -> Dataflow:
         return Dataflow(
             m,
             outputs=[Value.cast(getattr(self, name)) for name in self.outputs],
@@ -301,16 +303,16 @@ class Unit(wiring.Component, ABC):
             arrivals=self.arrivals(stages),
             is_result=lambda name: self.stateful and not is_source(name),
             interval=self.interval,
-            model=MODELS[self.build.family],
+            model=model or MODELS[self.build.family],
             dsp=self.build.dsp,
         )
 
-    def _flow(self, stages: int) -> Dataflow:
-        """Return the graph of operators of the unit, for a number of register stages."""
+    def dataflow(self, stages: int, model: DelayModel | None = None) -> Dataflow:
+        """Return the graph of operators of the unit, for a number of register stages and by default its target."""
         m = Module()
         self._platform = None
         self.logic(m)
-        return self._dataflow(m, stages)
+        return self._dataflow(m, stages, model=model)
 
     def interval(self, register: str) -> int:
         """Return the number of operands from one use of a register of the state to the next."""
@@ -323,7 +325,7 @@ class Unit(wiring.Component, ABC):
     @functools.cached_property
     def slots(self) -> dict[str, int]:
         """Register stages between the operands and each register of the unit's state, by its name."""
-        flow = self._flow(self.stages)
+        flow = self.dataflow(self.stages)
         slots, _ = flow.schedule()
         return flow.slots_of_registers(slots)
 

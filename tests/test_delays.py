@@ -1,0 +1,36 @@
+"""Delay model of ECP5 and its records of place and route."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from halfulp.fpga.report.delays import OPERATORS, STAGES, UNITS, error, fit, modelled
+from halfulp.fpga.report.records import __file__ as RECORDS
+from halfulp.hdl.delay import ECP5
+
+FRAME = pd.read_csv(Path(RECORDS).resolve().parents[1] / "results" / "delays.csv")
+STATED = re.findall(r"([0-9.]+)%", ECP5.source)
+
+
+def test_delay_records_cover_operators_and_units() -> None:
+    wanted = [(kind, width) for kind, (_, widths) in OPERATORS.items() for width in widths]
+    wanted += [(text, stages) for text in UNITS for stages in STAGES]
+    assert list(zip(FRAME["operator"], FRAME["size"], strict=True)) == wanted
+
+
+def test_delay_model_has_its_stated_error_of_operators() -> None:
+    assert f"{error(FRAME[FRAME['operator'].isin(OPERATORS)], ECP5):.1%}" == f"{STATED[2]}%"
+
+
+@pytest.mark.slow
+def test_delay_model_has_its_stated_error_of_units() -> None:
+    assert f"{error(FRAME[~FRAME['operator'].isin(OPERATORS)], ECP5):.1%}" == f"{STATED[0]}%"
+
+
+def test_fit_finds_constants_of_delays() -> None:
+    frame = FRAME[FRAME["operator"].isin(["add", "select", "shift left"])]
+    other = replace(ECP5, level=ECP5.level + 80, chain=ECP5.chain - 40)
+    assert fit(frame.assign(ps=modelled(frame, other)), ECP5) == other
