@@ -36,7 +36,7 @@ def _formats(unit: Any) -> dict[tuple[str, int], Format]:
             for name in (port.name, f"plain_{port.name}", f"stream_{port.name}"):
                 found[name, port.width] = port.fmt
             if unit.stateful and port.name == "o":
-                names = ["accumulator", "base", "accumulator_in_turn"]
+                names = ["accumulator", "base"]
                 names += [f"accumulator_{turn}" for turn in range(unit.spec.interleave)]
                 found |= {(name, port.width): port.fmt for name in names}
     return found

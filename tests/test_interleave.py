@@ -98,8 +98,8 @@ def busy(component: Any, likely: float, count: int = 150) -> list[dict[str, int]
     ]
 
 
-def agrees(text: str, stages: int, likely: float) -> bool:
-    component = Implementation.parse(text, pipeline=stages).component()
+def agrees(text: str, stages: int, likely: float, **build: Any) -> bool:
+    component = Implementation.parse(text, pipeline=stages, **build).component()
     inputs = busy(component, likely)
     taken = [given for given in inputs if given["en"] and given["valid"]]
     steps = {name: np.array([given[name] for given in taken], dtype=np.uint64) for name in component.inputs}
@@ -112,6 +112,11 @@ def agrees(text: str, stages: int, likely: float) -> bool:
 @pytest.mark.parametrize("text", TEXTS)
 def test_interleaved_unit_has_the_golden_bits_with_pauses(text: str, stages: int, likely: float) -> None:
     assert agrees(text, stages, likely)
+
+
+@pytest.mark.parametrize("text", ["mac e3m2*e3m2+e4m3.sr3@lfsr5 interleave=3", "accumulate e3m2+e4m3.rn"])
+def test_accumulators_for_speed_have_the_same_bits(text: str) -> None:
+    assert agrees(text, 3, 0.7, goal="speed")
 
 
 def test_interleaved_loop_of_one_stage_too_many_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:

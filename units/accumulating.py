@@ -4,12 +4,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Array, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 
 from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import Format
+from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from halfulp.hdl.specs.mac import part_of
@@ -60,7 +60,16 @@ class Accumulating(Unit):
         self, spec: AccumulatorSpec, *, operands: dict[str, Any], controls: Sequence[str] = (), **more: Any
     ) -> None:
         flags = {name: unsigned(1) for name in (*controls, "load", "clear")}
-        super().__init__(spec, inputs=operands | {"c": spec.o} | flags, outputs={"o": spec.o}, sums=sums(spec), **more)
+        # Structures for speed are those of a float sum that is rounded in each step.
+        goals = all(isinstance(part_of(fmt), Float) for fmt in (*spec.operands.values(), spec.acc))
+        super().__init__(
+            spec,
+            inputs=operands | {"c": spec.o} | flags,
+            outputs={"o": spec.o},
+            sums=sums(spec),
+            goals=goals and getattr(spec, "product", None) is None,
+            **more,
+        )
 
     def interval(self, register: str) -> int:
         return 1 if is_source(register) or register == TURN else int(self.spec.interleave)
@@ -81,12 +90,12 @@ class Accumulating(Unit):
     def _rounded(self, m: Module, term: Number, random: Value | None) -> Value:
         """Add to the accumulator and round."""
         fmt = self.spec.o
-        sums = _Sums(m, self.spec.interleave, self.en & self.valid)
-        accumulator, held = sums.register(Signal(fmt.width, name="accumulator"))
+        sums = _Sums(m, self)
+        accumulator = sums.register(Signal(fmt.width, name="accumulator"))
         base = Signal(fmt.width)
-        m.d.comb += base.eq(Mux(self.load, self.c.as_value(), Mux(self.clear, 0, held)))
-        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
-        total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic)
+        m.d.comb += base.eq(sums.start(self.c.as_value(), accumulator))
+        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding, fast=self.fast)
+        total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic, fast=self.fast)
         ready = truncate(m, total, fmt, self.rounding)
         sums.step([(accumulator, pack(m, ready, fmt, self.rounding, self.saturate, random))])
         return accumulator
@@ -96,68 +105,77 @@ class Accumulating(Unit):
         placed = quire.place(m, term, register.quantum, "term")
         begin = quire.place(m, unpack(m, self.c.as_value(), self.spec.o, "start"), register.quantum, "start")
 
-        sums = _Sums(m, self.spec.interleave, self.en & self.valid)
-        result, held = sums.quire(register)
-
-        def choose(loaded: Value, before: Value) -> Value:
-            return Mux(self.load, loaded, Mux(self.clear, 0, before))
-
-        flags = {name: choose(getattr(begin, name), getattr(held, name)) for name in ("nan", "inf", "sign")}
+        sums = _Sums(m, self)
+        kept = _held(register, sums)
+        flags = {name: sums.start(getattr(begin, name), getattr(kept, name)) for name in ("nan", "inf", "sign")}
         base = FixedRaw(Signal(signed(register.width), name="base"), quantum=register.quantum, **flags)
-        m.d.comb += base.integer.eq(choose(begin.integer, held.integer))
+        m.d.comb += base.integer.eq(sums.start(begin.integer, kept.integer))
         after = quire.step(m, base, placed, register)
-        next_values = [(getattr(result, name), getattr(after, name)) for name in ("integer", "sign", "nan", "inf")]
+        next_values = [(getattr(kept, name), getattr(after, name)) for name in ("integer", "sign", "nan", "inf")]
         if random is not None:
             # A step that is not valid changes nothing, including the random word that rounds the last one.
             held_random = Signal(len(random))
             next_values.append((held_random, random))
             random = held_random
         sums.step(next_values)
-        return self.rounded(m, quire.read(result), random)
+        return self.rounded(m, quire.read(kept), random)
+
+
+def _held(register: Quire, sums: "_Sums") -> FixedRaw:
+    """Create the registers of a quire, zero after reset; the sign is that of an infinity."""
+    names = {"nan": "held_nan_register", "inf": "held_inf_register", "sign": "held_inf_sign"}
+    flags = {flag: sums.register(Signal(name=name)) for flag, name in names.items()}
+    integer = sums.register(Signal(signed(register.width), name="held"))
+    return FixedRaw(integer, quantum=register.quantum, **flags)
 
 
 class _Sums:
-    """Registers of the sums that take turns on an accumulator.
+    """Registers of the sums that take turns on an accumulator: those of each sum, and those of the last result.
+
+    One sum is in the registers of the last result.
 
     Parameters
     ----------
     m : Module
-    count : int
-        Number of sums.
-    accepted : Value
-        A step is done in this cycle.
+    unit : Accumulating
     """
 
-    def __init__(self, m: Module, count: int, accepted: Value) -> None:
-        self.m, self.count, self.accepted = m, count, accepted
-        self.turn, _ = modulo_counter(m, count, accepted)
+    def __init__(self, m: Module, unit: Accumulating) -> None:
+        self.m, self.load, self.clear, self.count = m, unit.load, unit.clear, unit.spec.interleave
+        self.accepted = unit.en & unit.valid
+        self._turn, _ = modulo_counter(m, self.count, self.accepted)
         self._of_each: dict[str, list[Signal]] = {}
+        self._continues: list[Value] = []
+        if self.count > 1:
+            same_sum = ~(self.load | self.clear)
+            self._continues = [
+                wire(m, (self._turn == turn) & same_sum, f"continues_{turn}") for turn in range(self.count)
+            ]
 
-    def register(self, result: Signal) -> tuple[Signal, Value]:
-        """Return the register of the last result, and the value of the sum in turn; one sum is in that register."""
+    def register(self, result: Signal) -> Signal:
+        """Add the registers of each sum to one of the last result, which is returned."""
+        if self.count > 1:
+            self._of_each[result.name] = [
+                Signal.like(result, name=f"{result.name}_{turn}") for turn in range(self.count)
+            ]
+        return result
+
+    def start(self, loaded: Value, result: Value) -> Value:
+        """Return the value from which a step starts: that of ``load``, zero, or the sum in turn."""
         if self.count == 1:
-            return result, result
-        each = [Signal.like(result, name=f"{result.name}_{turn}") for turn in range(self.count)]
-        self._of_each[result.name] = each
-        return result, wire(self.m, Array(each)[self.turn], f"{result.name}_in_turn")
-
-    def quire(self, register: Quire) -> tuple[FixedRaw, FixedRaw]:
-        """Return the registers of the last result and the values of the sum in turn; the sign is of an infinity."""
-        names = {"nan": "held_nan_register", "inf": "held_inf_register", "sign": "held_inf_sign"}
-        integer = self.register(Signal(signed(register.width), name="held"))
-        flags = {flag: self.register(Signal(name=name)) for flag, name in names.items()}
-        result, held = (
-            FixedRaw(integer[side], quantum=register.quantum, **{flag: both[side] for flag, both in flags.items()})
-            for side in (0, 1)
-        )
-        return result, held
+            return Mux(self.load, loaded, Mux(self.clear, 0, result))
+        value: Value = Mux(self.load, loaded, 0)
+        # Few tables follow the registers, because the loop of the accumulator begins here.
+        for continues, register in zip(self._continues, self._of_each[result.name], strict=True):
+            value = value | Mux(continues, register, 0)
+        return value
 
     def step(self, next_values: Sequence[tuple[Any, Value]]) -> None:
         """Write the results of a step to the registers, and to those of the sum in turn."""
         with self.m.If(self.accepted):
             self.m.d.sync += [register.eq(value) for register, value in next_values]
-            if self._of_each:
-                with self.m.Switch(self.turn):
+            if self.count > 1:
+                with self.m.Switch(self._turn):
                     for turn in range(self.count):
                         with self.m.Case(turn):
                             self.m.d.sync += [

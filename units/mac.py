@@ -92,7 +92,8 @@ def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Number:
     a = unpack(m, a_code, part_of(spec.a), "a")
     b = unpack(m, b_code, part_of(spec.b), "b")
     word = unit.word(m, "random_product")
-    product = multiply(m, a, b, dsp=unit.build.dsp, to=None if spec.product or spec.quire else spec.o)
+    to = None if spec.product or spec.quire else spec.o
+    product = multiply(m, a, b, dsp=unit.build.dsp, to=to, fast=unit.fast)
     if spec.product is not None:
         ready = truncate(m, product, spec.product, spec.product_rounding)
         code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
