@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from amaranth.hdl import Module, Value, unsigned
+from amaranth.hdl import Value, unsigned
 
 from halfulp import golden
 from halfulp.hdl.formats import Float, parse
@@ -64,15 +64,13 @@ class Bundle(Unit):
             name=f"bundle_{widest.name}",
         )
 
-    def elaborate(self, platform):
-        m = Module()
+    def logic(self, m):
         for label, unit in self.units.items():
             m.submodules[label] = unit
             for port in unit.inputs:
                 m.d.comb += Value.cast(getattr(unit, port)).eq(Value.cast(getattr(self, port)))
             for port in unit.outputs:
                 m.d.comb += Value.cast(getattr(self, f"{label}_{port}")).eq(Value.cast(getattr(unit, port)))
-        return m
 
 
 def every_input(ports):

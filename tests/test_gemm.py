@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Signal, unsigned
 
 from halfulp import golden
 from halfulp.golden import exact
@@ -278,8 +278,7 @@ class Systolic(Unit):
             name="systolic",
         )
 
-    def elaborate(self, platform):
-        m = Module()
+    def logic(self, m):
         moves = self.en & ~self.stall
 
         def later(value, cycles=1):
@@ -297,7 +296,6 @@ class Systolic(Unit):
             for column in range(COLUMNS):
                 self.element(m, moves, row, column, right[row], down[column])
                 right[row], down[column] = later(right[row]), later(down[column])
-        return m
 
     def element(self, m, moves, row, column, from_left, from_above):
         for array, text in enumerate(self.arrays):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from amaranth.hdl import Module, Value, unsigned
+from amaranth.hdl import Value, unsigned
 from sympy import factorint
 
 from halfulp import golden
@@ -34,12 +34,10 @@ class Sources(Unit):
             name=f"sources_{sources[0]}_{sources[-1]}",
         )
 
-    def elaborate(self, platform):
-        m = Module()
+    def logic(self, m):
         for source in self.kinds:
             word = source_word(m, source, [seed_of(source)], self.en & self.valid & ~self.idle, str(source))
             m.d.comb += Value.cast(getattr(self, str(source))).eq(word)
-        return m
 
 
 def seed_of(source):
