@@ -8,7 +8,7 @@ Amaranth's warning about them.
 import functools
 import math
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Self, TypedDict
@@ -60,7 +60,7 @@ class Options(TypedDict, total=False):
     saturate: bool
 
 
-class Unit(wiring.Component, ABC):
+class Unit(wiring.Component):
     """Base class of all units.
 
     Parameters
