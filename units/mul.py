@@ -51,7 +51,9 @@ class Mul(Arithmetic):
         self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
         spec = MulSpec.of(a=a, b=b, o=o, **options)
-        goals = has_only_floats(spec) and (build.dsp or not is_small(spec.a.precision, spec.b.precision))
+        # The base class checks the type of the build.
+        uses_dsp = isinstance(build, Build) and build.dsp
+        goals = has_only_floats(spec) and (uses_dsp or not is_small(spec.a.precision, spec.b.precision))
         super().__init__(spec, build=build, multiplies=True, goals=goals)
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
