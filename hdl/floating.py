@@ -55,6 +55,8 @@ class Truncated:
     The code of its truncated magnitude is ``(field << man) + kept``. The hidden bit of ``kept`` adds the difference of
     one between the exponent fields of normal and subnormal numbers. With ``anticipated`` leading zeros, it can be zero
     in normal numbers, whose field is then that of the code. ``last`` is the last bit of the truncated significand.
+    If the field of a zero is not 0, ``zero_has_code`` is false. ``normal_field``, if present, is one less than the
+    exponent field of a normal number; its last bit is true for other numbers that cannot overflow.
     """
 
     sign: Value
@@ -68,6 +70,8 @@ class Truncated:
     zero: Value
     highest: int
     up: Value | None
+    normal_field: Value | None = None
+    zero_has_code: bool = True
     anticipated: bool = False
 
     def exponent_reaches(self, code: int) -> Value:
@@ -93,9 +97,11 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
     if x.zeros is not None:
         return _truncate_anticipated(m, x, o, rounding)
     can_be_subnormal = o.subnormals and x.emin < o.emin
+    # A number with a possible leading zero that can be subnormal is only shifted down, from its second bit.
+    grows = can_be_subnormal and x.leading == "two"
     # Places that the number can shift up before it is subnormal in o; if negative, it must shift down.
-    room = wire(m, x.exponent + (x.base - o.emin), "room")
-    if x.leading == "one" or (o.subnormals and x.leading == "floor" and x.emin <= o.emin):
+    room = wire(m, x.exponent + (x.base - o.emin - grows), "room")
+    if x.leading == "one" or grows or (o.subnormals and x.leading == "floor" and x.emin <= o.emin):
         # All leading zeros are in the subnormal range of o.
         up, field = Const(0, 0), room
         if can_be_subnormal:
@@ -110,11 +116,13 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
             field = Mux(subnormal, 0, field)
     if o.subnormals:
         # A zero can have any exponent, but its code has the field 0.
-        field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
+        if x.zero_emax is None:
+            field = Mux(x.zero, 0, field)
+        field = field[: max((x.emax - o.emin).bit_length(), 1)]
 
     # Zeros fill missing low bits; the shift down needs them.
     seen = rounding.places if x.up is None else 0
-    missing = max(o.precision + seen - len(x.significand), 0)
+    missing = max(o.precision + seen - len(x.significand) + grows, 0)
     shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
     if len(up):
         if x.tail + missing:
@@ -124,11 +132,24 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
             shifted, below = shift_left_sticky(m, shifted, up, "shifted_up", o.precision + seen)
             sticky = sticky | below
     if can_be_subnormal:
-        down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
-        shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
+        if grows:
+            shifted, lost = _shift_down(m, shifted, room, o.emin - x.emin + 1)
+        else:
+            down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
+            shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
         sticky = sticky | lost
-    discarded = len(shifted) - o.precision
-    field, kept = wire(m, field, "field"), wire(m, shifted[discarded:], "kept")
+    discarded = len(shifted) - o.precision - grows
+    field, kept, normal_field = wire(m, field, "field"), shifted[discarded:], None
+    if grows:
+        # A carry adds one to the field of a normal number, as two hidden bits.
+        first = x.significand[-1]
+        carry = wire(m, first & ~room[-1], "carry")
+        kept = Cat(kept[: o.man], kept[o.man] & ~carry, carry)
+        is_below = room[-1]
+        if x.zero_emax is not None and x.zero_emax >= o.emax:
+            is_below = is_below | x.zero
+        normal_field = wire(m, Cat((room[:-1] + first)[: len(room) - 1], is_below), "normal_field")
+    kept = wire(m, kept, "kept")
     return Truncated(
         sign=x.sign,
         field=field,
@@ -140,6 +161,8 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         inf=x.inf,
         zero=x.zero,
         highest=x.emax,
+        normal_field=normal_field,
+        zero_has_code=x.zero_emax is None,
         up=x.up,
     )
 
@@ -203,6 +226,26 @@ def _total(counts: Sequence[Value], *, exclusive: bool) -> Value:
     return total
 
 
+def _shift_down(m: Module, value: Value, room: Value, most: int) -> tuple[Value, Value]:
+    """Return a nonzero value shifted down by ``-room`` places if that is positive, and the OR of the bits shifted out.
+
+    Other values are shifted by one place if their first bit is one. ``most`` is the maximum of -room. The inverse of
+    ``room`` is one place less, and the same multiplexer adds it and normalises other values.
+    """
+    negative = room[-1]
+    bits = min(most - 1, len(value) - 1).bit_length()
+    places = wire(m, ~room[:bits] & negative.replicate(bits), "places_down")
+    steps = [(wire(m, negative | value[-1], "down_once"), 1), *((places[level], 1 << level) for level in range(bits))]
+    lost: Value = NEVER
+    for select, step in steps:
+        lost = lost | (select & value[:step].any())
+        value = wire(m, Mux(select, value[step:], value), f"shifted_down_by_{step}")
+    if (most - 1) >> bits:
+        far = wire(m, negative & ~room[bits:-1].all(), "far_down")
+        value, lost = value & (~far).replicate(len(value)), lost | far
+    return value, wire(m, lost, "shifted_down_lost")
+
+
 def _places_down(room: Value, most: int, width: int) -> Value:
     """Return -room if it is positive, else zero, in the fewest bits that can shift out ``width`` places.
 
@@ -243,7 +286,7 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
         over = wire(m, over, "overflow")
         infinite, largest = infinite | (over & ~to_largest), over & to_largest
     # In a format without subnormals the field is negative below the smallest normal number.
-    tiny = NEVER
+    tiny = NEVER if x.zero_has_code else x.zero
     if not o.subnormals:
         if x.anticipated:
             below, just_below = ~x.exponent_reaches(1), x.exponent_is(0) & x.kept[:-1].all()
@@ -273,11 +316,15 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
 def _reaches(x: Truncated, o: Float, code: int) -> Value:
     """Return True if the code of the truncated number is at least ``code``.
 
-    The exponent field of the code is ``x.field`` plus the first bit of ``x.kept``.
+    The exponent field of the code is ``x.field`` plus the first bit of ``x.kept``, or one more than ``x.normal_field``.
     """
     field, rest = divmod(code, 1 << o.man)
-    hidden, mantissa = x.kept[o.man], x.kept[: o.man]
+    hidden, mantissa = x.kept[o.man :].any(), x.kept[: o.man]
     if field == 0:
         return hidden | (x.field > 0) | (mantissa >= rest)
     reached = mantissa >= rest if rest else Const(1, 1)
+    if x.normal_field is not None:
+        normal = x.normal_field[:-1]
+        above = (normal > field - 1) | ((normal == field - 1) & reached) if rest else normal >= field - 1
+        return ~x.normal_field[-1] & above
     return x.exponent_reaches(field + 1) | (x.exponent_is(field) & reached)

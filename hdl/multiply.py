@@ -39,31 +39,45 @@ class Magnitude:
 
 
 def multiply(
-    m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None, fast: bool = False, counted: bool = False
+    m: Module,
+    x: Raw,
+    y: Raw,
+    *,
+    dsp: bool,
+    floor: int | None,
+    fast: bool = False,
+    counted: bool = False,
+    last: int | None = None,
 ) -> Raw:
     """Return the exact product: multiply significands and add exponents.
 
     With ``dsp``, the product is a plain multiplication. ``floor`` is the lowest exponent of a number that will be
     added; a product that can be lower keeps its leading zeros, because the sum needs a leading-zero count anyway.
     With ``fast``, rows are added in a tree, and with ``counted``, leading zeros are counted in the factors, beside the
-    multiplication.
+    multiplication. If the product is only rounded to a floating-point format, ``last`` is the exponent at which its
+    subnormals begin; a product that can be lower is shifted there, so that it may have a leading zero, and a zero any
+    significand.
     """
     lengths = len(x.significand), len(y.significand)
     small = {x.leading, y.leading} <= {"one", "floor"} and is_small(*lengths)
+    zero_emax = None
     if dsp or not small or (floor is not None and _lowest(x, y) < floor):
         magnitude = _any(m, x, y, dsp, fast, counted)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
     else:
-        zero = x.zero | y.zero
-        magnitude = _without_zeros(m, _normalised(m, x, y.zero, "x"), _normalised(m, y, x.zero, "y"), zero)
+        is_shifted = last is not None and _lowest(x, y) < last
+        zero_emax = max(x.emin + y.emax, x.emax + y.emin) + 1 if is_shifted else None
+        zeros = None if is_shifted else (x.zero, y.zero)
+        magnitude = _small(m, _normalised(m, x, "x"), _normalised(m, y, "y"), zeros)
     return Raw(
         **vars(magnitude),
         sign=wire(m, x.sign ^ y.sign, "product_sign"),
         nan=wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
-        inf=wire(m, x.inf | y.inf, "product_inf"),
+        inf=wire(m, x.inf | y.inf if zero_emax is None else x.inf | x.nan | y.inf | y.nan, "product_inf"),
         zero=wire(m, x.zero | y.zero, "product_zero"),
         zero_at_floor=False,
+        zero_emax=zero_emax,
     )
 
 
@@ -143,11 +157,8 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
     )
 
 
-def _normalised(m: Module, x: Raw, other_zero: Value, name: str) -> Magnitude:
-    """Normalise a factor: the bits below its leading one, and a signed exponent.
-
-    The bits are zero if either factor is zero, and then so are those of the product.
-    """
+def _normalised(m: Module, x: Raw, name: str) -> Magnitude:
+    """Normalise a factor: the bits below its leading one, and a signed exponent."""
     places = len(x.significand) - 1
     fraction, exponent = x.significand[:places], x.exponent
     if x.leading == "floor":
@@ -159,11 +170,11 @@ def _normalised(m: Module, x: Raw, other_zero: Value, name: str) -> Magnitude:
         negative = wire(m, lookup(x.significand, [step >> 1 for step in steps]), f"{name}_exponent_negative")
         odd = lookup(x.significand, [step & 1 for step in steps])
         upper = exponent[1:] | negative.replicate(len(exponent) - 1)
-        lowest = Mux(x.significand[-1], exponent[0], ~odd)
+        lowest = wire(m, Mux(x.significand[-1], exponent[0], ~odd), f"{name}_exponent_lowest")
         exponent = Cat(lowest, upper, negative).as_signed()
     return Magnitude(
         exponent=exponent,
-        significand=wire(m, (fraction & ~other_zero.replicate(places))[:places], f"{name}_fraction"),
+        significand=wire(m, fraction[:places], f"{name}_fraction"),
         base=x.base,
         emin=x.emin - places if x.leading == "floor" else x.emin,
         emax=x.emax,
@@ -171,33 +182,36 @@ def _normalised(m: Module, x: Raw, other_zero: Value, name: str) -> Magnitude:
     )
 
 
-def _without_zeros(m: Module, x: Magnitude, y: Magnitude, zero: Value) -> Magnitude:
-    """Return exponent and normalised significand of a product of `_normalised` factors.
+def _small(m: Module, x: Magnitude, y: Magnitude, zeros: tuple[Value, Value] | None) -> Magnitude:
+    """Return exponent and significand of a product of `_normalised` factors.
 
-    Few bits are added above the product of the fractions, so this takes few LUTs.
+    With the conditions ``zeros`` that x and y are zero, the product has no leading zeros, and that of a zero is zero.
     """
-    x_places, y_places = len(x.significand), len(y.significand)
-    width = x_places + y_places + 2
-    below = wire(m, x.significand * y.significand, "fractions_product")
-    ones = Const(1 << (width - 2), width)
-    whole = ones + (x.significand << y_places) + (y.significand << x_places) + below
-    whole = wire(m, whole[:width], "partial_product")
-    carry = whole[-1]
-    below = Mux(carry, whole[:-1], Cat(Const(0, 1), whole[:-2]))
-    # Width of the sum as Amaranth computes it, signed or not.
-    shape = (x.exponent + y.exponent).shape()
-    x_exponent, y_exponent = (extended(number.exponent, shape.width) for number in (x, y))
-    exponent = _sum(x_exponent, y_exponent, carry, shape.width)
-    if shape.signed:
-        exponent = exponent.as_signed()
+    a, b = x.significand, y.significand
+    one: Value = Const(1, 1)
+    if zeros is not None:
+        a, b = a & (~zeros[1]).replicate(len(a)), b & (~zeros[0]).replicate(len(b))
+        one = ~(zeros[0] | zeros[1])
+    # With fractions a and b, the product (1 + a)(1 + b) is the sum of a(1 + b), which is a table, and 1 + b.
+    codes = [(code % (1 << len(a)), code >> len(a)) for code in range(1 << (len(a) + len(b)))]
+    multiple = lookup(Cat(a, b), [of_a * ((1 << len(b)) + of_b) for of_a, of_b in codes])
+    upper = wire(m, multiple[len(a) :], "partial_product")
+    significand = wire(m, Cat(multiple[: len(a)], (upper + Cat(b, one))[: len(b) + 2]), "whole_product")
+    exponent, leading, grows = x.exponent + y.exponent, "two", True
+    if zeros is not None:
+        carry = significand[-1]
+        shape = exponent.shape()
+        x_exponent, y_exponent = (extended(number.exponent, shape.width) for number in (x, y))
+        exponent, leading, grows = _sum(x_exponent, y_exponent, carry, shape.width), "one", False
+        exponent = exponent.as_signed() if shape.signed else exponent
+        significand = Mux(carry, significand, Cat(Const(0, 1), significand[:-1]))
     return Magnitude(
         exponent=wire(m, exponent, "product_exponent"),
-        # A zero has no leading one.
-        significand=wire(m, Cat(below, ~zero), "product_significand"),
-        base=x.base + y.base,
-        emin=x.emin + y.emin,
+        significand=wire(m, significand, "product_significand"),
+        base=x.base + y.base + grows,
+        emin=x.emin + y.emin + grows,
         emax=x.emax + y.emax + 1,
-        leading="one",
+        leading=leading,
     )
 
 

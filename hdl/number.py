@@ -22,7 +22,7 @@ from . import (
     takum,
 )
 from .fixed import FixedRaw
-from .formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
+from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Takum
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import Raw
@@ -57,17 +57,30 @@ def negate_if(x: Number, condition: Value) -> Number:
     return replace(x, sign=x.sign ^ condition)
 
 
-def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = None, fast: bool = False) -> Number:
-    """Return the exact product, made of LUTs or DSP blocks; a number of the format ``to`` may be added to it.
+def multiply(
+    m: Module,
+    x: Number,
+    y: Number,
+    *,
+    dsp: bool,
+    to: Format | None = None,
+    o: Format | None = None,
+    rounding: Rounding = EXACT,
+    fast: bool = False,
+) -> Number:
+    """Return the exact product, made of LUTs or DSP blocks.
 
-    ``fast`` chooses structures for speed, here and in `align` and `add`; it needs floats.
+    A number of the format ``to`` may be added to it. A product whose only use is its rounding has the format ``o`` and
+    the rounding ``rounding``. ``fast`` chooses structures for speed, here and in `align` and `add`; it needs floats.
     """
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.multiply(m, x, y, dsp=dsp)
     floor = None if to is None else to.floor_exponent
-    return multiply_raw(
-        m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor, fast=fast, counted=fast and to is None
-    )
+    x, y, last = as_raw(m, x, "x"), as_raw(m, y, "y"), None
+    # A product is shifted to the subnormal range with its leading zero if nothing is appended to it.
+    if isinstance(o, Float) and o.subnormals and rounding.places <= 1:
+        last = o.emin if len(x.significand) + len(y.significand) > o.precision else None
+    return multiply_raw(m, x, y, dsp=dsp, floor=floor, fast=fast, counted=fast and to is None, last=last)
 
 
 Aligned = raw.Aligned | fixed.Pair

@@ -36,6 +36,8 @@ class Raw:
         ``emin``; ``any``: any number.
     zero_at_floor : bool
         True if zero has the exponent ``emin`` or less, false if any.
+    zero_emax : int, optional
+        Upper bound on ``exponent + base`` of a zero whose significand is not zero.
     tail : int
         Number of low significand bits that are zero if there are three or more leading zeros.
     up : Value, optional
@@ -62,6 +64,7 @@ class Raw:
     emax: int
     leading: str
     zero_at_floor: bool
+    zero_emax: int | None = field(default=None, kw_only=True)
     tail: int = field(default=0, kw_only=True)
     up: Value | None = field(default=None, kw_only=True)
     most_zeros: int | None = field(default=None, kw_only=True)

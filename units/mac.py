@@ -93,7 +93,9 @@ def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Number:
     b = unpack(m, b_code, part_of(spec.b), "b")
     word = unit.word(m, "random_product")
     to = None if spec.product or spec.quire else spec.o
-    product = multiply(m, a, b, dsp=unit.build.dsp, to=to, fast=unit.fast)
+    product = multiply(
+        m, a, b, dsp=unit.build.dsp, to=to, o=spec.product, rounding=spec.product_rounding, fast=unit.fast
+    )
     if spec.product is not None:
         ready = truncate(m, product, spec.product, spec.product_rounding)
         code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)

@@ -59,4 +59,4 @@ class Mul(Arithmetic):
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the exact product."""
         a, b = operands
-        return multiply(m, a, b, dsp=self.build.dsp, fast=self.fast), random
+        return multiply(m, a, b, dsp=self.build.dsp, o=self.result, rounding=self.rounding, fast=self.fast), random
