@@ -192,9 +192,10 @@ def delays(pool: JobPool, output: Path | None) -> None:
     """
     from .report.delays import measure, table
 
+    folder = report_folder(output)
     with pool, Bar("report delays") as bar:
         found = measure(bar, pool)
-    publish(Report({"delays": table(found)}), report_folder(output))
+    publish(Report({"delays": table(found)}), folder)
 
 
 def _counts(text: str) -> list[int]:

@@ -22,6 +22,7 @@ from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.catalogue import CATALOGUE
 
+from . import regressions
 from .bench import result_formats, run
 from .build import design
 from .corner_segments import corner_cases
@@ -239,8 +240,9 @@ def measure(
     """Return the record of an implementation; ``more`` adds coverage, proofs and mutants. Checks are cached."""
     unit, own = asked.component(), digests(asked)
     counts: dict[str, int] = {}
+    saved = [row.text(unit) for row in regressions.of(unit)]
     for check in (*OF_ALL, *(OF_ONE if more else ())):
-        parts = (check.__name__, asked, *own.values(), code(__name__))
+        parts = (check.__name__, asked, *own.values(), *saved, code(__name__))
         found = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
         counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in found.items()}
     about = {"unit": asked.spec.form.unit, "family": family, "operands": _operands(asked, family), "text": str(asked)}

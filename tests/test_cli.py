@@ -143,7 +143,17 @@ def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) ->
 
 
 @pytest.mark.parametrize(
-    "words", ["report sru", "report adders", "report tiles", "report clocks", "synth mul", "formal mul", "mutate mul"]
+    "words",
+    [
+        "report sru",
+        "report adders",
+        "report tiles",
+        "report clocks",
+        "report delays",
+        "synth mul",
+        "formal mul",
+        "mutate mul",
+    ],
 )
 def test_report_folder_is_created_before_the_work(words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def begin(pool: JobPool) -> None:
@@ -199,7 +209,9 @@ def test_round_option_names_every_mode() -> None:
 
 
 def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
-    reports = [("report", name) for name in ("accuracy", "adders", "clocks", "pwl", "sru", "tiles", "study.toml")]
+    reports = [
+        ("report", name) for name in ("accuracy", "adders", "clocks", "delays", "pwl", "sru", "tiles", "study.toml")
+    ]
     for words in ((), *((command,) for command in COMMANDS), *reports, ("stats", "sru"), ("list",)):
         text = halfulp(*words, "--help")[1]
         usage, _, listed = text.partition("\nOptions:\n")

@@ -122,6 +122,12 @@ def test_stream_mutants_run_as_streams(own: Path) -> None:
     assert campaign.count(KILLED) > 3
 
 
+@pytest.mark.slow
+def test_mutants_with_two_true_selects_run_to_the_end(own: Path) -> None:
+    campaign = mutate(build("partmac", "e5m2x2", acc="e5m8"), count=24)
+    assert {mutant.status for mutant in campaign.mutants} <= {KILLED, EQUIVALENT}
+
+
 def test_recording_matches_golden_model() -> None:
     """Derive the recording of a unit with stalls from its inputs and compare."""
     unit = build("mac", "e2m1", pipeline=1)

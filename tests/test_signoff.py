@@ -3,8 +3,9 @@
 import pytest
 
 from halfulp.hdl.formats.families import FAMILIES, Compound
-from halfulp.sim import signoff
+from halfulp.sim import regressions, signoff
 from halfulp.sim.implementation import Implementation
+from halfulp.sim.ports import Ports
 from halfulp.sim.signoff import COLUMNS, COUNTS, MIXED, cases, failed, measure, read, table, write, write_oracles
 from halfulp.units.catalogue import CATALOGUE
 
@@ -46,6 +47,20 @@ def test_signoff_record_is_repeatable(own_build):
     (kept,) = [record for record in read("signoff") if record["text"] == str(TINY)]
     now = measure(TINY, "codebook", bool(kept["mutants"]))
     assert {name: kept[name] for name in COUNTS} == {name: now[name] for name in COUNTS}, RUN
+
+
+def test_signoff_checks_again_after_a_new_regression(monkeypatch, tmp_path):
+    keys = []
+    monkeypatch.setattr(signoff, "cached_value", lambda kind, parts, make, name: keys.append(parts) or {})
+    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path))
+    unit = TINY.component()
+    for _ in range(2):
+        measure(TINY, "codebook", False)
+        steps = regressions.parse_steps("0x1", Ports.of(unit.inputs))
+        regressions.save(unit, regressions.with_results(unit, steps, "one"))
+    half = len(keys) // 2
+    assert half
+    assert not set(keys[:half]) & set(keys[half:])
 
 
 def test_signoff_shows_new_units_and_families_as_not_covered(monkeypatch, tmp_path):
