@@ -108,7 +108,7 @@ XCUP = DelayModel(
     fitted=False,
     source="Cells: FloPoCo, VirtexUltrascalePlus.hpp, from timing reports of Vivado for xcvu3p-2. Registers, and nets "
     "of 0.19 to 0.27 ns: a report of Vivado 2021.2 for xczu3eg-1, github.com/gussmith23/lakeroad-evaluation. DSP: an "
-    "assumption, half of that of 7 series.",
+    "assumption, half of that of 7 series. Multiplexers and fan-out: estimates.",
 )
 
 # A lookup table of 0.124 ns and a net of 0.5 ns. A chain: lookup table and begin 0.532, end 0.222, net 0.5. A bit: a
@@ -126,7 +126,8 @@ XC7 = DelayModel(
     register=600,
     fitted=False,
     source="FloPoCo, Zynq7000.hpp, from timing reports of Vivado for xc7z020-1. The same carry chains: Project X-Ray, "
-    "prjxray-db, artix7/timings/slicel.sdf. DSP, with its first adder: DSP_L.sdf there.",
+    "prjxray-db, artix7/timings/slicel.sdf. DSP, with its first adder: DSP_L.sdf there. Multiplexers and fan-out: "
+    "estimates.",
 )
 
 MODELS = {model.name: model for model in (ECP5, XC7, XCUP)}
