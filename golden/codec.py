@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
+from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
 from halfulp.hdl.specs import UnitSpec
 
-from . import codebook, fixed, floating, posit, takum
+from . import codebook, fixed, floating, posit, scale, takum
 from .check import check_devices, codes_of, random_of
 from .raw import Raw
 from .round import Truncated
@@ -28,6 +28,7 @@ STAGES: dict[type[Format], Stages] = {
     Posit: Stages(posit.unpack, posit.truncate, posit.pack),
     Takum: Stages(takum.unpack, takum.truncate, takum.pack),
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
+    Scale: Stages(scale.unpack, scale.truncate, scale.pack),
 }
 
 

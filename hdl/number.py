@@ -18,11 +18,12 @@ from . import (
     posit,
     posit_as_fixed,
     raw,
+    scale,
     shape,  # noqa: F401  # formats are shapes of signals, so it decides Verilog
     takum,
 )
 from .fixed import FixedRaw
-from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Takum
+from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import Raw
@@ -201,5 +202,6 @@ STAGES: dict[type[Format], Stages] = {
     Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit),
     Takum: Stages(takum.unpack, _of_raw(takum.truncate), posit.pack),
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
+    Scale: Stages(scale.unpack, _of_raw(floating.truncate), scale.pack),
 }
 """Hardware stages of each family of formats."""

@@ -61,12 +61,13 @@ class Classes:
             found |= {kind for kind in ("other",) if self.grid.man >= 1}
             found |= {kind for kind in ("smallest subnormal",) if subnormals >= 1}
             found |= {kind for kind in ("subnormal", "largest subnormal") if subnormals >= 2}
+        found -= set() if fmt.has_zero else {"zero"}
         specials = {"infinite": fmt.has_inf, "NaN": fmt.has_nan}
         return tuple(kind for kind in KINDS if kind in found or specials.get(kind))
 
     @cached_property
     def signed(self) -> tuple[str, ...]:
-        zeros = ("+zero", "-zero") if self.fmt.has_negative_zero else ("zero",)
+        zeros = ("+zero", "-zero") if self.fmt.has_negative_zero else ("zero",) * self.fmt.has_zero
         signs = "+-" if self.grid.negatives else "+"
         usual = tuple(f"{sign}{kind}" for kind in self.kinds if kind not in ("zero", "NaN") for sign in signs)
         return (*zeros, *usual, *(["NaN"] if "NaN" in self.kinds else []))

@@ -304,8 +304,9 @@ class Tabulated:
         for own in (0, 1):
             row = codes[sign == own]
             row = row[np.lexsort((row, nan[row], keys[row]))]
-            # Without a negative zero, negative numbers start from the only zero.
-            rows.append(row if len(row) and zero[row[0]] else np.concatenate([rows[0][:1], row]))
+            # Without a negative zero, negative numbers start from the only zero; without any, from the first number.
+            starts = own == 0 or (len(row) and zero[row[0]])
+            rows.append(row if starts else np.concatenate([rows[0][:1], row]))
         self.top = max(map(len, rows)) - 1
         self._codes = np.array([[*row, *[row[-1]] * (self.top + 1 - len(row))] for row in rows], dtype=np.uint64)
         self._sorted = [keys[row] for row in rows]

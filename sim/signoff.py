@@ -44,8 +44,12 @@ FORMATS = {
     "takum": ("takum4", "takum8", "takum16", "takum32"),
     "codebook": ("nf4",),
     "compound": (),
+    "block scale": (),
 }
-"""Representative operand formats of each family, in order of width; compound ones are sums of two floats."""
+"""Representative operand formats of each family, in order of width; compound ones are sums of two floats.
+
+Only `convert` takes scales of blocks; tests/test_scale.py sweeps it.
+"""
 
 MIXED = "mixed"
 """Name for units with formats of several families."""

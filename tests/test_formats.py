@@ -211,11 +211,7 @@ def test_str_is_canonical():
         ),
         (lambda: parse("bf61"), ValueError, "bf61"),
         (lambda: parse("E5M2 "), ValueError, "E5M2 "),
-        (
-            lambda: parse("e8m0fnu"),
-            ValueError,
-            "block scale",
-        ),
+        (lambda: parse("e9m0fnu"), ValueError, "2 to 8"),
         (lambda: parse(5), TypeError, "Format"),
         (lambda: E5M2.decode(256), ValueError, "code 0x100"),
         (lambda: E5M2.decode(-1), ValueError, "code -0x1"),

@@ -18,7 +18,7 @@ def described(unit: str) -> list[UnitSpec]:
     """Return descriptions of a unit in every named format with every rounding, with options in turn."""
     cls = UNITS[unit]
     found = []
-    others = itertools.cycle(NAMED.values())
+    others = itertools.cycle(fmt for fmt in NAMED.values() if fmt.has_zero)
     for number, (fmt, rounding) in enumerate(itertools.product(NAMED.values(), ROUNDINGS)):
         if not cls.takes(fmt, rounding):
             continue

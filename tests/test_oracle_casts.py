@@ -1,7 +1,7 @@
 """Conversions of the golden model against casts of ml_dtypes and torch, from every 8- and 16-bit code.
 
 Casts keep NaN signs and payloads and halfulp has one canonical NaN, so NaN is compared as a class. The tests list all
-other differences. The type e8m0fnu of ml_dtypes is a scale of blocks without sign and zero, which no `Float` is.
+other differences. The type e8m0fnu is in `test_scale.py`.
 """
 
 import itertools

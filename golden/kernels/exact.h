@@ -6,13 +6,14 @@
 
 #include "codebook.h"
 #include "elements.h"
+#include "scale.h"
 #include "states.h"
 #include "takum.h"
 #include "words.h"
 
 namespace halfulp {
 
-using Format = std::variant<Float, Fixed, Posit, Takum, Codebook>;
+using Format = std::variant<Float, Fixed, Posit, Takum, Codebook, Scale>;
 
 inline Raw unpack(const Format& format, u64 code) {
     return std::visit([&](const auto& one) { return one.unpack(code); }, format);
@@ -34,6 +35,7 @@ struct Parameters {
             case 1: return Fixed{member(0), member(1), members[2] != 0, members[3] != 0};
             case 2: return Posit{member(0), member(1)};
             case 3: return Takum{member(0)};
+            case 5: return Scale{member(0)};
             default: return *codebook;
         }
     }

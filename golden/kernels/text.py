@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Takum
+from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Scale, Takum
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
 
@@ -36,6 +36,7 @@ TYPES: dict[type[Format], Cpp] = {
     Posit: Cpp("number.h", lambda fmt: (fmt.width, fmt.es)),
     Takum: Cpp("takum.h", lambda fmt: (fmt.width,)),
     Codebook: Cpp("codebook.h", lambda fmt: (), codebook.define, codebook.holds),
+    Scale: Cpp("scale.h", lambda fmt: (fmt.width,)),
 }
 """C++ of the families, in the order of ``Format`` in exact.h."""
 

@@ -59,6 +59,8 @@ class Format(Plain):
         True if NaN is less than every number and equals itself (NaR).
     has_nan, has_inf : bool
         True if a code stands for NaN (NaR of a posit), or for infinity.
+    has_zero : bool
+        True if a code stands for zero.
     has_negative_zero : bool
         True if -0 has its own code.
     nan_code : int
@@ -85,6 +87,7 @@ class Format(Plain):
     flushes: bool = False
     floor_exponent: int | None = None
     nan_is_ordered: bool = False
+    has_zero: bool = True
     has_nan: bool
     has_inf: bool
     has_negative_zero: bool

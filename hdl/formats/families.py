@@ -6,9 +6,10 @@ from .compound import Compound
 from .fixed import Fixed
 from .floating import Float
 from .posit import Posit
+from .scale import Scale
 from .takum import Takum
 
-__all__ = ["FAMILIES", "Codebook", "Compound", "Fixed", "Float", "Posit", "Takum"]
+__all__ = ["FAMILIES", "Codebook", "Compound", "Fixed", "Float", "Posit", "Scale", "Takum"]
 
-FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Compound)
+FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Scale, Compound)
 """All families, in display order."""

@@ -116,10 +116,6 @@ class Float(Format):
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         # e3m2fn, e2m3fn and e2m1fn have no NaN, as in ml_dtypes; e3m2-fn has one.
-        if text in ("e8m0fnu", "float8_e8m0fnu"):
-            raise ValueError(
-                f"{text}, a block scale without sign and zero, cannot be an operand; the nearest float is e8m0"
-            )
         name = text.removesuffix("-ftz")
         name = ML_DTYPES.get(name, name)
         name = cls.names.get(name, name)

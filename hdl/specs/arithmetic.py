@@ -97,6 +97,8 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
         Formats of operand and result.
     """
 
+    SCALES = True
+
     a: Format
     o: Format
 

@@ -11,6 +11,7 @@ from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_bool
 from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
+from halfulp.hdl.formats.scale import Scale
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
 from .grammar import BARE, Form, read
@@ -54,6 +55,8 @@ class UnitSpec:
     SUMMARY: ClassVar[str] = ""
     COMPOUND: ClassVar[tuple[str, ...]] = ()
     """Fields that may have a compound format."""
+    SCALES: ClassVar[bool] = False
+    """True if operand and result may be scales of blocks."""
 
     rounding: Rounding = RN
     saturate: bool = False
@@ -79,6 +82,8 @@ class UnitSpec:
                 raise ValueError(
                     f"{item.name} of {self.form.unit} must not be the compound format {fmt}; split and join convert it"
                 )
+            if isinstance(fmt, Scale) and not self.SCALES:
+                raise ValueError(f"{item.name} of {self.form.unit} must not be {fmt}, a scale of blocks; convert it")
         check_bool("saturate", self.saturate, "unit")
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)
@@ -167,7 +172,7 @@ class UnitSpec:
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True if the unit accepts operands of a format, and a rounding if one is given."""
-        return not isinstance(fmt, Compound)
+        return not isinstance(fmt, Compound) and (cls.SCALES or not isinstance(fmt, Scale))
 
     # The computation -------------------------------------------------------------------------------------------
 

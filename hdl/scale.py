@@ -1,0 +1,36 @@
+"""Unpacking and rounding of codes of unsigned powers of two."""
+
+from amaranth.hdl import Const, Module, Mux, Value
+
+from .floating import Truncated
+from .formats import Rounding, Scale
+from .raw import Raw
+from .round import round_up
+from .wire import NEVER, wire
+
+
+def unpack(m: Module, bits: Value, fmt: Scale, name: str) -> Raw:
+    """Unpack a code to a raw number."""
+    return Raw(
+        sign=NEVER,
+        exponent=bits,
+        significand=Const(1, 1),
+        nan=wire(m, bits.all(), f"{name}_nan"),
+        zero=NEVER,
+        base=-fmt.bias,
+        emin=fmt.emin,
+        emax=fmt.emax,
+        leading="one",
+        zero_at_floor=False,
+    )
+
+
+def pack(m: Module, x: Truncated, o: Scale, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+    """Round a number once to a code; `floating.truncate` truncates it at its first bit."""
+    up = round_up(rounding, negative=x.sign, last=x.last, discarded=x.discarded, sticky=x.sticky, random=random)
+    rounded = wire(m, x.field + wire(m, up, "round_up"), "rounded")
+    over = wire(m, rounded > o.max_code, "overflow")
+    to_largest = saturating or rounding.overflows_to_largest[False]
+    code = Mux(over, o.max_code if to_largest else o.nan_code, Mux(x.field < 0, 0, rounded))
+    nan = wire(m, x.nan | x.inf | x.zero | x.sign, "not_positive")
+    return Mux(nan, o.nan_code, code)[: o.width]
