@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
-from halfulp.hdl.formats import RD, RN, Compound, Fixed, Format, Rounding
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
+from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Format, Rounding
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from halfulp.hdl.specs.segments import Segments
 
 
@@ -270,3 +270,79 @@ def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: bool =
     """Return the code of the value of a piecewise linear function at x."""
     value = table.number(table.fmt.decode(x), table.fmt.negative(x))
     return _encode(Number(*value), o=table.out, rounding=rounding, saturate=saturate, random=random)
+
+
+def blockquantize(
+    x: Sequence[int],
+    /,
+    *,
+    a: Format,
+    o: Block,
+    rounding: Rounding = RN,
+    random: Sequence[int] | None = None,
+) -> "Blocks":
+    """Return the codes of elements and scale of a block of codes x."""
+    numbers = [-0.0 if (value := a.decode(code)) == 0 and a.negative(code) else value for code in x]
+    return Blocks(*o.quantize(numbers, rounding, None if random is None else list(random)))
+
+
+class Blocks(NamedTuple):
+    """Codes of elements, and of the scale of each block."""
+
+    elements: Any
+    scale: Any
+
+
+def blockdequantize(
+    x: Sequence[int],
+    scale: int,
+    /,
+    *,
+    a: Block,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: Sequence[int] | None = None,
+) -> list[int]:
+    """Return the codes in ``o`` of the elements x times the scale."""
+    factor = _decode(scale, a.scale)
+    return [
+        _encode(_product(_decode(code, a.element), factor), o=o, rounding=rounding, saturate=saturate, random=word)
+        for code, word in zip(x, random or [0] * len(x), strict=True)
+    ]
+
+
+def _block_terms(x: Sequence[int], y: Sequence[int], x_scale: int, y_scale: int, a: Block, b: Block) -> list[Number]:
+    """Return the products of elements and scales."""
+    factor = _product(_decode(x_scale, a.scale), _decode(y_scale, b.scale))
+    pairs = zip(x, y, strict=True)
+    return [_product(_product(_decode(p, a.element), _decode(q, b.element)), factor) for p, q in pairs]
+
+
+def blockdot(
+    x: Sequence[int],
+    y: Sequence[int],
+    x_scale: int,
+    y_scale: int,
+    start: int = 0,
+    /,
+    *,
+    a: Block,
+    b: Block,
+    c: Format | None = None,
+    **result: Unpack[Result],
+) -> int:
+    """Return the code of start plus the products of all elements and scales, rounded once."""
+    total = _decode(start, c) if c is not None else Number(Fraction(0), False)
+    for term in _block_terms(x, y, x_scale, y_scale, a, b):
+        total = _sum(total, term, result.get("rounding", RN))
+    return _encode(total, **result)
+
+
+def blockmac(
+    x: Sequence[int], y: Sequence[int], x_scale: int, y_scale: int, start: int, /, *, random: int = 0, **parameters: Any
+) -> int:
+    """Return the code of start plus the products of the elements of a step; parameters are those of `BlockMacSpec`."""
+    spec = BlockMacSpec(**parameters)
+    terms = _block_terms(x, y, x_scale, y_scale, spec.a, spec.b)
+    return _step(spec, functools.reduce(lambda p, q: _sum(p, q, spec.rounding), terms), start, random)

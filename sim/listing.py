@@ -2,7 +2,7 @@
 
 import textwrap
 
-from halfulp.hdl.formats import FAMILIES, NAMED, decimal_text, parse
+from halfulp.hdl.formats import BLOCKS, FAMILIES, NAMED, Block, decimal_text, parse
 from halfulp.hdl.formats.codebook import data_files
 
 
@@ -17,9 +17,12 @@ def formats() -> list[str]:
             continue
         ends = f"{decimal_text(fmt.largest, 6):>14}  {decimal_text(fmt.smallest, 6)}"
         lines.append(f"{name:12} {fmt.describe():40}{fmt.width:4}{ends}")
+    lines += ["", "Blocks, operands of units of blocks and of matrix products:"]
+    lines += [f"{name:12} {block.describe()}" for name, block in BLOCKS.items()]
     lines += ["", "Syntax of other formats:"]
     for family in FAMILIES:
         lines += textwrap.wrap(f"  {family.family:13}{family.syntax}", 110, subsequent_indent=" " * 15)
+    lines.append(f"  {'block':13}{Block.syntax}")
     return lines
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from halfulp.hdl.formats import NAMED, RN, Fixed, Rounding, parse, stochastic
+from halfulp.hdl.formats import BLOCKS, NAMED, RN, Fixed, Rounding, parse, stochastic
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.formats.source import Lfsr, Plateau
 from halfulp.hdl.specs import UNITS, MacSpec, TextError, UnitSpec
@@ -19,16 +19,16 @@ def described(unit: str) -> list[UnitSpec]:
     cls = UNITS[unit]
     found = []
     others = itertools.cycle(fmt for fmt in NAMED.values() if fmt.has_zero)
-    for number, (fmt, rounding) in enumerate(itertools.product(NAMED.values(), ROUNDINGS)):
+    for number, (fmt, rounding) in enumerate(itertools.product((*NAMED.values(), *BLOCKS.values()), ROUNDINGS)):
         if not cls.takes(fmt, rounding):
             continue
-        given = {"rounding": rounding, "saturate": number % 2 == 1}
+        given = {"rounding": rounding, "saturate": number % 2 == 1 and unit != "blockquantize"}
         if number % 3 == 0 and rounding.bits:
             given |= {"random": Lfsr(32), "seed": 1 + number}
         if number % 3 == 1 and rounding.bits > 1 and unit != "sru":
             given["random"] = Plateau(min(rounding.bits, 16))
         found.append(cls.filled(fmt, **given))
-        if number % 2 and unit not in ("mac", "partmac", "accumulate", "sru", "split"):
+        if number % 2 and unit not in ("mac", "partmac", "accumulate", "sru", "split", "blockquantize", "blockmac"):
             other = next(others)
             if unit == "quire" and other.decode(0) != 0:
                 other = next(others)

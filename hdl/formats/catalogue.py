@@ -27,9 +27,33 @@ def parse(text: str | Format) -> Format:
         fmt = family.from_text(text)
         if fmt is not None:
             return fmt
+    if is_block_text(text):
+        raise TypeError(
+            f"{text} is a block of numbers with a shared scale, and the format of one number is needed here"
+        )
     near = difflib.get_close_matches(text, [*NAMED, *ML_DTYPES], n=1)
     hint = f"did you mean {near[0]}?" if near else f"formats are written like {_LIKE}"
     raise ValueError(f"unknown format {text!r}; {hint}")
+
+
+BLOCK_NAMES = {
+    "mxfp8_e5m2": "block(e5m2,32,e8m0fnu,floor)",
+    "mxfp8_e4m3": "block(e4m3fn,32,e8m0fnu,floor)",
+    "mxfp6_e3m2": "block(e3m2fn,32,e8m0fnu,floor)",
+    "mxfp6_e2m3": "block(e2m3fn,32,e8m0fnu,floor)",
+    "mxfp4": "block(e2m1fn,32,e8m0fnu,floor)",
+    "mxint8": "block(fxp2.6,32,e8m0fnu,floor)",
+    "nvfp4": "block(e2m1fn,16,e4m3fn,nearest)",
+    "msfp12": "block(e1m2b2-finite,16,e8m0fnu,floor)",
+    "msfp16": "block(e1m6b2-finite,16,e8m0fnu,floor)",
+    "bfp16": "block(e1m6b2-finite,16,e8m0fnu,floor)",
+}
+"""Texts of the named blocks, by name; ``bfp16`` is ``msfp16``."""
+
+
+def is_block_text(text: str) -> bool:
+    """Return True if a text names a block of numbers, or has the form of one."""
+    return text in BLOCK_NAMES or text.startswith("block(")
 
 
 NAMED: dict[str, Format] = {name: parse(text) for family in FAMILIES for name, text in family.names.items()}

@@ -32,7 +32,7 @@ class Float(Format):
     Parameters
     ----------
     exp : int
-        Number of exponent bits, 2 to 11.
+        Number of exponent bits, 2 to 11. With specials ``finite`` also 1: sign and magnitude of an integer, scaled.
     man : int
         Number of mantissa bits without the hidden bit, 0 to 52.
     bias : int, optional
@@ -51,8 +51,8 @@ class Float(Format):
 
     family = "float"
     syntax = (
-        "e<exp>m<man>, exp 2 to 11, man 0 to 52; then b<bias>; then fn, fnuz or -finite for its specials; then -ftz "
-        "for no subnormals: e6m5, e4m3b11fnuz, e5m2-ftz"
+        "e<exp>m<man>, exp 2 to 11, or 1 with -finite, man 0 to 52; then b<bias>; then fn, fnuz or -finite for its "
+        "specials; then -ftz for no subnormals: e6m5, e4m3b11fnuz, e5m2-ftz"
     )
     code_order = "sign-magnitude"
     rounds = "magnitude"
@@ -77,8 +77,12 @@ class Float(Format):
         check_int("exp", self.exp, "float")
         check_int("man", self.man, "float")
         plural = "" if self.exp == 1 else "s"
-        if not MIN_EXP <= self.exp <= MAX_EXP:
-            raise ValueError(f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}")
+        # With one exponent bit and no specials, all numbers have one last place: integers with sign and magnitude.
+        if not MIN_EXP <= self.exp <= MAX_EXP and (self.exp, self.specials) != (1, "finite"):
+            raise ValueError(
+                f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}, or 1 if "
+                f"finite, as in e1m2-finite"
+            )
         if not 0 <= self.man <= MAX_MAN:
             raise ValueError(f"{self._size} has {self.man} mantissa bits; a float needs 0 to {MAX_MAN}")
         check_one_of("specials", self.specials, SPECIALS)

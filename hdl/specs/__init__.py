@@ -1,6 +1,7 @@
 """Descriptions of computations as immutable data."""
 
 from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
+from .block import BlockDequantizeSpec, BlockDotSpec, BlockMacSpec, BlockQuantizeSpec
 from .build import Build
 from .compound import JoinSpec, SplitSpec
 from .dot import DotSpec
@@ -13,6 +14,7 @@ from .rounder import RounderSpec
 from .tiling import Tiling
 from .unit import UNITS, UnitSpec
 
-__all__ = ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DotSpec"]
+__all__ = ["BlockDequantizeSpec", "BlockDotSpec", "BlockMacSpec", "BlockQuantizeSpec"]
+__all__ += ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DotSpec"]
 __all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "Quire", "QuireSpec"]
 __all__ += ["RounderSpec", "SplitSpec", "SumSpec", "TextError", "Tiling", "UnitSpec", "ValueRange"]

@@ -11,12 +11,16 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property, partial
 from typing import Any, NoReturn, get_args
 
+from halfulp.hdl.formats.catalogue import is_block_text
 from halfulp.hdl.formats.checks import read_number
 from halfulp.hdl.formats.rounding import Rounding
 from halfulp.hdl.formats.source import parse_source
 
 BARE = "mac"
 """Unit of a text that starts with a formula instead of a name."""
+
+BLOCK_BARE = "blockmac"
+"""Unit of a formula whose first operand is a block."""
 
 SUFFIXES = ("rounding", "saturate", "random", "seed")
 """Fields of every description that follow the formula."""
@@ -172,11 +176,16 @@ class _Reader:
             after = self.text[match.end() :].strip() if match else "*"
             if match is not None and after[:1] not in [*_OPERATORS, "."]:
                 self._fail(f"unknown unit {match[0]!r}; the units are {', '.join(self.units)}")
-            return self.units[self.bare]
+            return self.units[self._bare()]
         self.position = match.end()
         if cls.form.count:
             self.given[cls.form.count] = int(match[2])
         return cls
+
+    def _bare(self) -> str:
+        """Return the unit of a formula without a name; blocks have their own multiply-accumulate."""
+        first = _FORMAT.match(self.text, self.position)
+        return BLOCK_BARE if self.bare == BARE and first and is_block_text(first[0]) else self.bare
 
     def _parts(self, cls: Any, parts: tuple[str, ...]) -> None:
         for index, part in enumerate(parts):
@@ -282,7 +291,7 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         "",
         "- Brackets enclose optional parts. " + RESULT_RULE,
-        f"- A formula without a name is read as `{BARE}`.",
+        f"- A formula without a name is read as `{BARE}`, or as `{BLOCK_BARE}` if its first operand is a block.",
         "- `.rn` and the other rounding modes follow the formula (default: `.rn`; `.sr3` for `sru`). A rounded product",
         "  has its own rounding: `mac fp16*fp16=fp16.rz+fp32.rn`.",
         "- `.sat` returns the largest finite number on overflow.",
@@ -292,7 +301,7 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
         "- `function` is the name of a function, or of a saved segment table, which ends with a digest.",
         "- Blanks around operators have no meaning.",
         "",
-        "`halfulp list formats` lists the texts of formats.",
+        "`halfulp list formats` lists the texts of formats and blocks.",
     )
 
 

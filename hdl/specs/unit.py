@@ -172,7 +172,7 @@ class UnitSpec:
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True if the unit accepts operands of a format, and a rounding if one is given."""
-        return not isinstance(fmt, Compound) and (cls.SCALES or not isinstance(fmt, Scale))
+        return isinstance(fmt, Format) and not isinstance(fmt, Compound) and (cls.SCALES or not isinstance(fmt, Scale))
 
     # The computation -------------------------------------------------------------------------------------------
 

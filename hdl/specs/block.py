@@ -1,0 +1,270 @@
+"""Descriptions of units of blocks, which are numbers with a shared scale."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.block import Block
+from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.floating import Float
+from halfulp.hdl.formats.rounding import Rounding
+
+from .mac import AccumulatorSpec
+from .quire import CARRY_BITS, Quire
+from .ranges import ValueRange
+from .unit import UnitSpec
+
+
+@dataclass(frozen=True)
+class BlockSpec(UnitSpec):
+    """Base class of units with blocks as operands or result."""
+
+    BLOCKS: ClassVar[tuple[str, ...]] = ("a",)
+    """Fields that are blocks."""
+
+    @classmethod
+    def read_part(cls, part: str, text: str) -> Any:
+        return Block.parse(text) if part in cls.BLOCKS else super().read_part(part, text)
+
+    @classmethod
+    def takes(cls, fmt: Any, rounding: Rounding | None) -> bool:
+        """Return True for blocks, if the operand is one."""
+        return isinstance(fmt, Block)
+
+    def _block(self, name: str) -> Block:
+        block = getattr(self, name)
+        if not isinstance(block, Block):
+            raise TypeError(f"{name} of {self.form.unit} must be a block, such as mxfp8_e4m3, not {block}")
+        return block
+
+    @property
+    def operands(self) -> dict[str, Format]:
+        """Formats of elements, scales and other operands by name; ``a_scale`` is the scale of ``a``."""
+        found: dict[str, Format] = {}
+        for name in (name for name in ("a", "b") if name in self.BLOCKS):
+            block = self._block(name)
+            found |= {name: block.element, f"{name}_scale": block.scale}
+        return found
+
+
+@dataclass(frozen=True)
+class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to a block with a scale"):
+    """Conversion of numbers to a block.
+
+    Parameters
+    ----------
+    a : Format
+        Format of the numbers.
+    o : Block
+        Result. ``rounding`` is that of its elements, which saturate.
+    """
+
+    BLOCKS = ("o",)
+
+    a: Format
+    o: Block
+
+    def check(self) -> None:
+        self._block("o")
+        if self.saturate:
+            raise ValueError("elements of a block saturate in any case; omit .sat")
+
+    @classmethod
+    def takes(cls, fmt: Any, rounding: Rounding | None) -> bool:
+        """Return True for numbers."""
+        return UnitSpec.takes.__func__(cls, fmt, rounding)  # type: ignore[attr-defined]  # not BlockSpec's
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return {"o": lambda: Block.parse("mxfp8_e4m3")}
+
+    @property
+    def operands(self) -> dict[str, Format]:
+        return {"a": self.a}
+
+    @property
+    def result(self) -> Format:
+        """Format of the elements."""
+        return self.o.element
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Widths of the random words of a block, one for each element."""
+        return {f"random{index}": self.rounding.bits for index in range(self.o.length) if self.rounding.bits}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {name: value for name, value in super().parameters.items() if name != "saturate"}
+
+    @property
+    def results(self) -> None:
+        """Quotients of numbers and scales, which elements need not hold."""
+        return None
+
+
+@dataclass(frozen=True)
+class BlockDequantizeSpec(BlockSpec, form="blockdequantize a>o", summary="a block to numbers"):
+    """Conversion of a block to numbers: each element times the scale, rounded once.
+
+    Parameters
+    ----------
+    a : Block
+    o : Format
+        Format of the numbers; default of the short form: fp32.
+    """
+
+    a: Block
+    o: Format
+
+    @classmethod
+    def defaults(cls, a: Any) -> dict[str, Callable[[], Any]]:
+        return {"o": lambda: Float(8, 23)}
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Widths of the random words of a block, one for each element."""
+        return {f"random{index}": self.rounding.bits for index in range(self.a.length) if self.rounding.bits}
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Range of the products of scale and element."""
+        return ValueRange.of(self.a.scale) * ValueRange.of(self.a.element), f"number of {self.a}"
+
+
+def terms_of(a: Block, b: Block, k: int) -> ValueRange:
+    """Return the range of scale * scale * the sum of k products of elements."""
+    scales = ValueRange.of(a.scale) * ValueRange.of(b.scale)
+    return scales * (ValueRange.of(a.element) * ValueRange.of(b.element)).times(k)
+
+
+def _check_lengths(spec: Any) -> None:
+    if spec.a.length != spec.b.length:
+        raise ValueError(
+            f"{spec.a} has {spec.a.length} elements and {spec.b} {spec.b.length}; a product needs one length"
+        )
+
+
+@dataclass(frozen=True)
+class BlockDotSpec(BlockSpec, form="blockdot{k} a*b[+c][=o]", summary="dot product of two blocks"):
+    """Dot product of k pairs of elements: c + a_scale * b_scale * (a0 * b0 + a1 * b1 + ...), rounded once.
+
+    Parameters
+    ----------
+    k : int
+        Number of pairs; it divides the length of the blocks.
+    a, b : Block
+        Operands, of one length.
+    o : Format
+        Format of the result; default: format of ``c``, or fp32 without one.
+    c : Format, optional
+        Format of the start value; None means that the sum starts from +0.
+    """
+
+    BLOCKS = ("a", "b")
+
+    k: int
+    a: Block
+    b: Block
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+    c: Format | None = None
+
+    def check(self) -> None:
+        _check_lengths(self)
+        check_int("k", self.k, "dot product of blocks", 1)
+        if self.a.length % self.k:
+            raise ValueError(f"k={self.k} does not divide the {self.a.length} elements of {self.a}")
+
+    @property
+    def operands(self) -> dict[str, Format]:
+        return super().operands | ({} if self.c is None else {"c": self.c})
+
+    @classmethod
+    def defaults(cls, a: Any) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"k": lambda: a.length}
+
+    @property
+    def default_result(self) -> Format:
+        """Format of the start value, or fp32."""
+        return self.c or Float(8, 23)
+
+    @property
+    def terms(self) -> ValueRange:
+        """Range of a product of elements and scales."""
+        return terms_of(self.a, self.b, 1)
+
+    @property
+    def sums(self) -> ValueRange:
+        """Range of the exact sums."""
+        products = terms_of(self.a, self.b, self.k)
+        return products if self.c is None else products + ValueRange.of(self.c)
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        return self.sums, f"sum of {self.k} products of {self.a} and {self.b}"
+
+    @property
+    def quire(self) -> Quire:
+        """Register that holds every sum exactly."""
+        return Quire.of(self.terms, self.c, max((self.k + 1).bit_length(), 1))
+
+
+@dataclass(frozen=True)
+class BlockMacSpec(BlockSpec, AccumulatorSpec, form="blockmac a*b+acc[=o]", summary="accumulator of dots of blocks"):
+    """Multiply-accumulate of blocks: acc <- acc + a_scale * b_scale * (a0 * b0 + a1 * b1 + ...), rounded once a step.
+
+    Parameters
+    ----------
+    a, b : Block
+        Operands, of one length.
+    acc, o, carry, interleave
+        As in `MacSpec`; the result of an exact accumulator is fp32 if none is given.
+    step : int
+        Number of pairs of elements that a step adds; it divides the length of the blocks. Default: 0, all of a block.
+    """
+
+    BLOCKS = ("a", "b")
+
+    a: Block  # type: ignore[assignment]  # other accumulators take numbers
+    b: Block
+    acc: Format | Literal["exact"]
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+    carry: int = CARRY_BITS
+    interleave: int = 1
+    step: int = 0
+
+    @classmethod
+    def read_part(cls, part: str, text: str) -> Any:
+        return Block.parse(text) if part in cls.BLOCKS else AccumulatorSpec.read_part.__func__(cls, part, text)  # type: ignore[attr-defined]
+
+    def check(self) -> None:
+        _check_lengths(self)
+        if self.o is None and not isinstance(self.acc, Format):
+            object.__setattr__(self, "o", Float(8, 23))
+        AccumulatorSpec.check(self)
+        check_int("step", self.step, "multiply-accumulate of blocks", 0, self.a.length)
+        if self.a.length % self.k:
+            raise ValueError(f"step={self.step} does not divide the {self.a.length} elements of {self.a}")
+
+    @property
+    def k(self) -> int:
+        """Number of pairs of elements that a step adds."""
+        return self.step or self.a.length
+
+    @classmethod
+    def defaults(cls, a: Any) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"acc": lambda: Float(8, 23)}
+
+    @property
+    def default_result(self) -> Format:
+        """Format of the accumulator; fp32 if it is exact."""
+        return self.acc if isinstance(self.acc, Format) else Float(8, 23)
+
+    @property
+    def terms(self) -> ValueRange:
+        """Range of the numbers that a step adds."""
+        return terms_of(self.a, self.b, self.k)
+
+    @property
+    def term_name(self) -> str:
+        return f"{self.k} products"
