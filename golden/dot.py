@@ -5,10 +5,11 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import DotSpec
+from halfulp.hdl.specs.dot import SEQUENTIAL
 
 from . import register
 from .codec import operands, rounded, unpack
-from .raw import Raw, add, align, multiply
+from .raw import Raw, add, align, multiply, scaled, scaled_product
 from .round import window_of
 
 
@@ -51,12 +52,14 @@ def dot(
         raise ValueError("start and its format c need each other; give both or neither")
     codes = {"x": x, "y": y} if start is None else {"x": x, "y": y, "start": start}
     (first, second, *addends), random = operands(spec, random, **codes)
-    words_shape = x.shape if spec.order == "sequential" else x.shape[:-1]
+    words_shape = x.shape if spec.order == SEQUENTIAL else x.shape[:-1]
     for name, given, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
         if given is not None and given.shape != shape:
             raise ValueError(f"{name} has shape {tuple(given.shape)}; with these x and y it must have {tuple(shape)}")
+    if spec.alignment is not None:
+        return rounded(spec, _aligned(spec, first, second, addends), random)
     products, base = multiply(first, second), addends[0] if addends else None
-    if spec.order == "sequential":
+    if spec.order == SEQUENTIAL:
         return _sequential(spec, products, base, random)
     return rounded(spec, _exact(spec, products, base), random)
 
@@ -69,6 +72,15 @@ def _exact(spec: DotSpec, products: Raw, base: Raw | None) -> Raw:
         total = register.add(total, register.place(base, quire.quantum, quire.width))
     signs = torch.cat([products.sign, first.expand(products.sign.shape[:-1]).unsqueeze(-1)], -1)
     return register.as_raw(total, quire.quantum, register.cancelled_sign(signs, spec.rounding))
+
+
+def _aligned(spec: DotSpec, first: Raw, second: Raw, addends: list[Raw]) -> Raw:
+    """Add products that are truncated on the scale of the largest exponent."""
+    assert spec.alignment is not None
+    one, other, *rest = map(scaled, (first, second, *addends), spec.operands.values())
+    # A start value is a group of one term.
+    starts = [start.at(None) for start in rest]
+    return register.aligned([scaled_product(one, other), *starts], spec.alignment, spec.aligned_sums.width)
 
 
 def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor | None) -> Tensor:

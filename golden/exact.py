@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
-from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Format, Rounding
+from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Float, Format, Rounding
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
+from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.segments import Segments
 
 
@@ -171,6 +173,11 @@ def dot(
     encode = functools.partial(_encode, o=o, rounding=rounding, saturate=saturate)
     total = _decode(start, c) if c is not None else Number(Fraction(0), False)
     products = [_product(_decode(p, a), _decode(q, b)) for p, q in zip(x, y, strict=True)]
+    if (alignment := Alignment.parse(order)) is not None:
+        assert isinstance(random, int)
+        scales = [_scale(p, a) + _scale(q, b) for p, q in zip(x, y, strict=True)]
+        terms = [*zip(products, scales, strict=True), *([(total, _scale(start, c))] if c is not None else [])]
+        return encode(_aligned(terms, alignment, rounding), random=random)
     if order == "exact":
         for product in products:
             total = _sum(total, product, rounding)
@@ -181,6 +188,28 @@ def dot(
         code = encode(_sum(total, product, rounding), random=word)
         total = _decode(code, o)
     return code
+
+
+def _scale(code: int, fmt: Format) -> int:
+    """Return the exponent of a float, not below that of the smallest normal number; that of zero is not defined."""
+    assert isinstance(fmt, Float)
+    number = _decode(code, fmt)
+    is_number = isinstance(number.magnitude, Fraction) and number.magnitude
+    return max(floor_log2(Fraction(number.magnitude)), fmt.emin) if is_number else fmt.emin
+
+
+def _aligned(terms: Sequence[tuple[Number, int]], alignment: Alignment, rounding: Rounding) -> Number:
+    """Return the sum of terms, each with an exponent, without bits below those of the alignment."""
+    if any(term.is_nan for term, _ in terms):
+        return NAN
+    infinite = [term for term, _ in terms if term.is_inf]
+    if infinite:
+        return functools.reduce(lambda one, other: _sum(one, other, rounding), infinite)
+    present = [(Fraction(term.value), scale) for term, scale in terms if term.value]
+    unit = Fraction(2) ** (max((scale for _, scale in present), default=0) - alignment.fraction)
+    rounded = math.floor if alignment.floor else math.trunc
+    value = unit * sum(rounded(value / unit) for value, _ in present)
+    return Number(abs(value), value < 0)
 
 
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RD, Rounding
+from halfulp.hdl.formats import RD, Float, Format, Rounding
 
 from .wide import Wide
 
@@ -31,6 +31,9 @@ class Raw:
         Unsigned significand.
     sticky : Tensor of bool, optional
         Ones below the last bit of the significand were discarded.
+    scale : Tensor of int64, optional
+        Exponent of an operand that is not normalised, or the sum of those of the factors of a product; in terms of an
+        aligned sum only. That of zero is below all others.
     """
 
     sign: Tensor
@@ -40,9 +43,10 @@ class Raw:
     inf: Tensor
     zero: Tensor
     sticky: Tensor | None = None
+    scale: Tensor | None = None
 
-    def at(self, index: int) -> "Raw":
-        """Return the numbers at one index of the last dimension."""
+    def at(self, index: int | None) -> "Raw":
+        """Return the numbers at one index of the last dimension; None adds a last dimension of length 1."""
         limbs = tuple(limb[..., index] for limb in self.significand.limbs)
         return Raw(
             sign=self.sign[..., index],
@@ -51,6 +55,7 @@ class Raw:
             nan=self.nan[..., index],
             inf=self.inf[..., index],
             zero=self.zero[..., index],
+            scale=None if self.scale is None else self.scale[..., index],
         )
 
     @property
@@ -83,6 +88,20 @@ def multiply(x: Raw, y: Raw) -> Raw:
         inf=x.inf | y.inf,
         zero=x.zero | y.zero,
     )
+
+
+def scaled(x: Raw, fmt: Format) -> Raw:
+    """Add the exponent before normalisation to operands of a floating-point format."""
+    assert isinstance(fmt, Float)
+    return replace(x, scale=torch.where(x.zero, ZERO_EXPONENT, x.exponent.clamp(min=fmt.emin)))
+
+
+def scaled_product(x: Raw, y: Raw) -> Raw:
+    """Multiply operands with scales exactly; the scale of the product is their sum."""
+    assert x.scale is not None
+    assert y.scale is not None
+    product = multiply(x, y)
+    return replace(product, scale=torch.where(product.zero, ZERO_EXPONENT, x.scale + y.scale))
 
 
 def negate(x: Raw, where: Tensor) -> Raw:

@@ -1,5 +1,7 @@
 """Exact sums on tensors: two's-complement integers of any width, as digits of 31 bits with deferred carries."""
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -7,6 +9,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RD, Rounding
 from halfulp.hdl.specs import Quire
+from halfulp.hdl.specs.dot import Alignment
 
 from .raw import Raw
 from .wide import DIGIT, DIGIT_MASK, carry, from_digits
@@ -38,13 +41,20 @@ class Register:
         return replace(self, digits=tuple(digit[index] for digit in self.digits), **flags)
 
 
-def place(x: Raw, quantum: int, width: int) -> Register:
-    """Convert numbers to registers; they are multiples of 2^quantum and have at most ``width`` bits."""
+def place(x: Raw, quantum: int | Tensor, width: int, *, floor: bool = False) -> Register:
+    """Convert numbers to registers of ``width`` bits.
+
+    Bits below 2^quantum are removed, from the magnitude or with ``floor`` from the two's complement.
+    """
     precision = x.significand.width
     up = x.exponent - (precision - 1) - quantum + precision
-    up = torch.where(x.zero | x.nan | x.inf, 0, up)
-    magnitude = x.significand.resized(width + precision).shift_left(up).truncated(precision)
+    up = torch.where(x.zero | x.nan | x.inf, 0, up).clamp(min=0)
+    shifted = x.significand.resized(width + precision).shift_left(up)
+    magnitude = shifted.truncated(precision)
     digits = [torch.where(x.sign, -digit, digit) for digit in magnitude.resized(DIGIT * count_of(width)).digits()]
+    if floor:
+        number = ~(x.zero | x.nan | x.inf)
+        digits[0] = digits[0] - (number & x.sign & shifted.any_below(precision)).to(torch.int64)
     return _settled(digits, x.nan, x.inf, x.sign)
 
 
@@ -86,7 +96,19 @@ def guarded(x: Register, quire: Quire) -> Register:
     return replace(x, inf=x.inf | beyond, inf_sign=torch.where(beyond, x.negative, x.inf_sign))
 
 
-def as_raw(x: Register, quantum: int, zero_sign: Tensor | None = None) -> Raw:
+def aligned(groups: Sequence[Raw], alignment: Alignment, width: int) -> Raw:
+    """Align terms with scales, remove their last bits, and add them along the last dimension.
+
+    Each group has terms of one format; ``width`` is that of the register of the sum. The sign of a zero sum is +.
+    """
+    scales = [group.scale for group in groups if group.scale is not None]
+    top = torch.stack([scale.amax(-1) for scale in scales]).amax(0)
+    quantum = top - alignment.fraction
+    sums = [total(place(group, quantum.unsqueeze(-1), width, floor=alignment.floor)) for group in groups]
+    return as_raw(functools.reduce(add, sums), quantum)
+
+
+def as_raw(x: Register, quantum: int | Tensor, zero_sign: Tensor | None = None) -> Raw:
     """Convert sums to raw numbers; ``zero_sign`` is the sign of zeros, which registers do not have."""
     sign = x.negative
     digits = [torch.where(sign, DIGIT_MASK - digit, digit) for digit in x.digits]
@@ -98,7 +120,7 @@ def as_raw(x: Register, quantum: int, zero_sign: Tensor | None = None) -> Raw:
         sign = torch.where(zero & ~x.inf, zero_sign, sign)
     return Raw(
         sign=sign,
-        exponent=torch.full_like(magnitude.low, quantum + magnitude.width - 1),
+        exponent=torch.zeros_like(magnitude.low) + (quantum + magnitude.width - 1),
         significand=magnitude,
         nan=x.nan,
         inf=x.inf,

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
-from .round import round_up
+from .round import is_exact, round_up
 from .wire import NEVER, shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
@@ -55,6 +55,8 @@ class Truncated:
     The code of its truncated magnitude is ``(field << man) + kept``. The hidden bit of ``kept`` adds the difference of
     one between the exponent fields of normal and subnormal numbers. With ``anticipated`` leading zeros, it can be zero
     in normal numbers, whose field is then that of the code. ``last`` is the last bit of the truncated significand.
+    With ``complement``, ``discarded`` and ``sticky`` are bits of the two's complement of the magnitude, and ``kept`` is
+    the inverse of its upper bits; if all of the lower ones are zero, the truncated magnitude is one more.
     If the field of a zero is not 0, ``zero_has_code`` is false. ``normal_field``, if present, is one less than the
     exponent field of a normal number; its last bit is true for other numbers that cannot overflow.
     """
@@ -73,6 +75,7 @@ class Truncated:
     normal_field: Value | None = None
     zero_has_code: bool = True
     anticipated: bool = False
+    complement: Value | None = None
 
     def exponent_reaches(self, code: int) -> Value:
         """Return True if the exponent field of the code is at least ``code``."""
@@ -136,10 +139,13 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
             shifted, lost = _shift_down(m, shifted, room, o.emin - x.emin + 1)
         else:
             down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
-            shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
+            fill = NEVER if x.complement is None else x.complement
+            shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down", fill=fill)
         sticky = sticky | lost
     discarded = len(shifted) - o.precision - grows
     field, kept, normal_field = wire(m, field, "field"), shifted[discarded:], None
+    if x.complement is not None:
+        kept = kept ^ x.complement.replicate(len(kept))
     if grows:
         # A carry adds one to the field of a normal number, as two hidden bits.
         first = x.significand[-1]
@@ -164,6 +170,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         normal_field=normal_field,
         zero_has_code=x.zero_emax is None,
         up=x.up,
+        complement=x.complement,
     )
 
 
@@ -268,12 +275,24 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
     """
     up = x.up
     if up is None:
-        up = round_up(rounding, negative=x.sign, last=x.last, discarded=x.discarded, sticky=x.sticky, random=random)
+        up = round_up(
+            rounding,
+            negative=x.sign,
+            last=x.last,
+            discarded=x.discarded,
+            sticky=x.sticky,
+            random=random,
+            complement=x.complement,
+        )
         up = wire(m, up, "round_up")
     infinite, largest, stays, becomes_nan = x.inf, NEVER, NEVER, NEVER
     if x.highest >= o.emax:
         over = _reaches(x, o, o.max_code + 1)
         at_largest = _reaches(x, o, o.max_code) & ~over
+        if x.complement is not None:
+            # The number after the largest one, before its negation carries.
+            beyond = at_largest & x.complement & is_exact(x.discarded, x.sticky)
+            over, at_largest = over | beyond, at_largest & ~beyond
         positive, negative = (saturating or to_largest for to_largest in rounding.overflows_to_largest)
         to_largest = Mux(x.sign, int(negative), int(positive))
         if o.specials == "finite" or saturating or rounding.mode == "ro":

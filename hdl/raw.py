@@ -50,6 +50,9 @@ class Raw:
         nonzero only at the exponent ``emin``.
     limited : bool
         True if ``zeros`` stop at the exponent of subnormal results.
+    complement : Value, optional
+        True if the magnitude is the two's complement of the significand. Only sums that `floating.truncate` rounds have
+        it, and those are negated after the shift, together with their rounding.
     """
 
     sign: Value
@@ -70,6 +73,7 @@ class Raw:
     most_zeros: int | None = field(default=None, kw_only=True)
     zeros: tuple[Value, ...] | None = field(default=None, kw_only=True)
     limited: bool = field(default=False, kw_only=True)
+    complement: Value | None = field(default=None, kw_only=True)
 
     @property
     def quantum(self) -> int:
@@ -84,7 +88,11 @@ def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
     if x.leading == "two":
         return ~x.significand[-1]
     # For a zero significand any count is correct.
-    return leading_zeros(m, x.significand[x.tail :], name)
+    significand = x.significand[x.tail :]
+    if x.complement is not None:
+        # The inverse has the leading one of the magnitude, or all ones below it, which rounding increments.
+        significand = significand ^ x.complement.replicate(len(significand))
+    return leading_zeros(m, significand, name)
 
 
 def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:

@@ -33,7 +33,7 @@ _UNIT_OPTIONS = (
     click.option("--c", metavar="FMT", help="format of the third operand (fma) or addend (dot)"),
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="number of pairs (dot); default: 4"),
-    click.option("--order", metavar="ORDER", help="exact or sequential (dot); default: exact"),
+    click.option("--order", metavar="ORDER", help="exact, sequential, alignedF.trunc or .floor (dot); default: exact"),
     click.option("--fn", metavar="NAME", help="function or .segments file (pwl); default: tanh"),
     click.option("--pieces", metavar="N", type=int, help="number of line segments (pwl); default: 8"),
     click.option("--error", metavar="ULP", type=float, help="maximum error in ulp, with the fewest pieces (pwl)"),

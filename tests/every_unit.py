@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats import Float, Format, Rounding
 from halfulp.hdl.formats.rounding import EXACT
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import UNITS, UnitSpec
@@ -46,6 +46,8 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
         found.append(replace(spec, product=fmt, product_rounding=spec.rounding))
     if "order" in cls.__dataclass_fields__:
         found += [replace(spec, order="sequential"), replace(spec, c=None), replace(spec, c=None, order="sequential")]
+        if isinstance(fmt, Float):
+            found += [replace(spec, order="aligned3.trunc"), replace(spec, c=None, order="aligned2.floor")]
     return found
 
 

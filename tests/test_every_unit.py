@@ -136,7 +136,9 @@ def pairs(text, name, modes):
     assert bool(specs(book, name)) == takes_book
     if not takes_book:
         return
-    for one, other in zip(specs(book, name), specs(fmt, name), strict=True):
+    # Aligned sums are of floats only.
+    others = [spec for spec in specs(fmt, name) if getattr(spec, "alignment", None) is None]
+    for one, other in zip(specs(book, name), others, strict=True):
         yield {
             rounded(one, mode, saturate): rounded(other, mode, saturate) for mode in modes for saturate in (False, True)
         }

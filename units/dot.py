@@ -1,15 +1,19 @@
 """Dot products of k pairs."""
 
+from functools import partial
 from typing import Unpack
 
 from amaranth.hdl import Const, Module, Value
 
-from halfulp.hdl import quire
+from halfulp.hdl import aligned, quire
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw, parts
 from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, add, align, multiply, pack, truncate, unpack
+from halfulp.hdl.number import Number, add, align, as_raw, multiply, pack, truncate, unpack
+from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import Build, DotSpec
+from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
+from halfulp.hdl.tree import Placed
 
 from .base import Options, Unit
 
@@ -20,7 +24,8 @@ class Dot(Unit):
     Formula
     -------
     Order ``exact``: ``o = round(c + a0 * b0 + a1 * b1 + ...)``. Order ``sequential``:
-    ``o = round(... round(round(c + a0 * b0) + a1 * b1) ...)``.
+    ``o = round(... round(round(c + a0 * b0) + a1 * b1) ...)``. Orders ``alignedF.trunc`` and ``alignedF.floor``:
+    ``o = round(t(c) + t(a0 * b0) + t(a1 * b1) + ...)``, where ``t`` removes bits below those of the largest exponent.
 
     Parameters
     ----------
@@ -65,7 +70,7 @@ class Dot(Unit):
         **options: Unpack[Options],
     ) -> None:
         spec = DotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, **options)
-        sequential = spec.order == "sequential"
+        sequential = spec.order == SEQUENTIAL
         operands = {f"{name}{index}": spec.operands[name] for name in "ab" for index in range(k)}
         super().__init__(
             spec,
@@ -87,7 +92,7 @@ class Dot(Unit):
     def logic(self, m: Module) -> None:
         spec = self.spec
         start = Const(spec.o.encode(0), spec.o.width) if spec.c is None else self.c.as_value()
-        compute = self._exact if spec.order == "exact" else self._sequential
+        compute = {EXACT: self._exact, SEQUENTIAL: self._sequential}.get(spec.order, self._aligned)
         m.d.comb += self.o.as_value().eq(compute(m, start))
 
     def _product(self, m: Module, a: Value, b: Value, to: Format | None = None) -> Number:
@@ -110,6 +115,36 @@ class Dot(Unit):
             terms.append(quire.place(m, unpack(m, start, spec.c, "start"), quantum, "start"))
         total = quire.total(m, terms, spec.rounding, from_zero=spec.c is None)
         return self.rounded(m, total, random)
+
+    def _aligned(self, m: Module, start: Value) -> Value:
+        """Truncate all terms on the scale of the largest exponent, add them and round once."""
+        spec, alignment = self.spec, self.spec.alignment
+        random = self.word(m)
+
+        def raw(m: Module, code: Value, fmt: Format, name: str) -> Raw:
+            return as_raw(m, unpack(m, code, fmt, name), name)
+
+        def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
+            return aligned.multiply(m, raw(m, a, spec.a, "a"), raw(m, b, spec.b, "b"), dsp=self.build.dsp)
+
+        products = [
+            self.part(m, f"product{index}", "product", product, a=a.as_value(), b=b.as_value())
+            for index, (a, b) in enumerate(zip(self.a, self.b, strict=True))
+        ]
+        groups = [[aligned.Term.of(spec.a, spec.b, **found) for found in products]]
+        if spec.c is not None:
+            groups.append([aligned.Term.of(spec.c, **aligned.single(m, raw(m, start, spec.c, "start")))])
+        distances, top, base = aligned.scale(m, groups)
+        placed: list[Placed] = []
+        for group, of_group, kind in zip(groups, distances, ("term", "start"), strict=False):
+            place = partial(aligned.place, alignment=alignment, fraction=group[0].fraction)
+            for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
+                negative = aligned.relative_sign(term, groups[0][0], alignment)
+                operands = {"negative": negative, "significand": term.significand, "distance": distance}
+                found = self.part(m, f"{kind}{index}", kind, place, **operands)
+                placed.append(Placed(**found | ({"carry": negative} if isinstance(negative, Const) else {})))
+        terms = [term for group in groups for term in group]
+        return self.rounded(m, aligned.summed(m, terms, placed, top, base, alignment), random)
 
     def _sequential(self, m: Module, start: Value) -> Value:
         """Multiply and add one pair after the other, rounding after each."""

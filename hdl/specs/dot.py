@@ -1,18 +1,52 @@
 """Description of a dot product."""
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
-from halfulp.hdl.formats.base import Format
-from halfulp.hdl.formats.checks import check_int, check_one_of
+from halfulp.hdl.formats.base import Format, floor_log2
+from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.floating import Float
 
 from .quire import Quire
 from .ranges import ValueRange
 from .unit import UnitSpec
 
-ORDERS = ("exact", "sequential")
+EXACT, SEQUENTIAL = "exact", "sequential"
 MAX_K = 256
+MAX_FRACTION = 64
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Order ``alignedF.trunc`` or ``alignedF.floor``: terms are truncated on the scale of the largest exponent.
+
+    Parameters
+    ----------
+    fraction : int
+        Number of bits below the largest exponent of the terms, F.
+    floor : bool
+        True: each term is rounded down to that place; false: toward zero.
+    """
+
+    fraction: int
+    floor: bool
+
+    INTEGER: ClassVar[int] = 2
+    """Integer bits of a term: products of two significands are less than 4."""
+
+    @classmethod
+    def parse(cls, order: str) -> "Self | None":
+        """Parse an order; None if it is none of this kind."""
+        found = re.fullmatch(r"aligned([1-9][0-9]{0,5})\.(trunc|floor)", order)
+        return None if found is None else cls(int(found[1]), found[2] == "floor")
+
+    def quire(self, terms: int) -> Quire:
+        """Return the register of the sum of a number of terms, in which the largest exponent is 0."""
+        return Quire(-self.fraction, self.INTEGER, terms.bit_length())
 
 
 @dataclass(frozen=True)
@@ -30,7 +64,12 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
     c : Format, optional
         Format of the start value; None means that the sum starts from +0.
     order : str
-        ``exact``: round the sum once; ``sequential``: round after every product, in ascending order.
+        ``exact``: round the sum once; ``sequential``: round after every product, in ascending order. ``alignedF.trunc``
+        and ``alignedF.floor``, with F from 1 to 64, for floats: shift each term to the largest exponent among the terms
+        that are not zero, remove its bits below F places of that exponent, and round the sum of the rest once. The
+        exponent of a product is the sum of those of its operands, and that of a subnormal operand is the smallest
+        normal exponent. ``trunc`` removes bits of the magnitude, ``floor`` those of the two's complement. A sum of zero
+        is +0.
     """
 
     k: int
@@ -38,11 +77,23 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
     b: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     c: Format | None = None
-    order: str = "exact"
+    order: str = EXACT
 
     def check(self) -> None:
         check_int("k", self.k, "dot product", 1, MAX_K)
-        check_one_of("order", self.order, ORDERS)
+        if self.order in (EXACT, SEQUENTIAL):
+            return
+        if not isinstance(self.order, str):
+            raise TypeError(f"order must be a string, not {type(self.order).__name__}")
+        if self.alignment is None:
+            orders = f"{EXACT}, {SEQUENTIAL}, alignedF.trunc or alignedF.floor"
+            raise ValueError(
+                f"unknown order {self.order!r}; expected {orders}, with a number F, such as aligned25.trunc"
+            )
+        check_int("F", self.alignment.fraction, f"order {self.order}", 1, MAX_FRACTION)
+        for fmt in (self.a, self.b, self.c, self.o):
+            if fmt is not None and not isinstance(fmt, Float):
+                raise ValueError(f"order {self.order} is for floats, and {fmt} is none; exact is for all formats")
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
@@ -60,9 +111,20 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
     @property
     def words(self) -> dict[str, int]:
         """Widths of the random words of an operation; one word per rounding in sequential order."""
-        if self.order == "exact" or not self.rounding.bits:
+        if self.order != SEQUENTIAL or not self.rounding.bits:
             return super().words
         return {f"random{index}": self.rounding.bits for index in range(self.k)}
+
+    @cached_property
+    def alignment(self) -> Alignment | None:
+        """Truncation of the terms; None in other orders."""
+        return Alignment.parse(self.order)
+
+    @property
+    def aligned_sums(self) -> Quire:
+        """Register of a sum of aligned terms, in which the largest exponent is 0."""
+        assert self.alignment is not None
+        return self.alignment.quire(self.k + len(self._start))
 
     @property
     def terms(self) -> ValueRange:
@@ -71,9 +133,23 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
 
     @property
     def sums(self) -> ValueRange:
-        """Range of the exact sums."""
+        """Range of the sums."""
         products = self.terms.times(self.k)
-        return products if self.c is None else products + ValueRange.of(self.c)
+        sums = products if self.c is None else products + ValueRange.of(self.c)
+        if self.alignment is None:
+            return sums
+        precision = sums.precision
+        if self.alignment.floor:
+            # Removing bits downwards increases a negative term by less than the last place of the largest one.
+            top = max(floor_log2(number.magnitude) for number in (self.terms, *self._start))
+            grown = (self.k + len(self._start)) * Fraction(2) ** (top - self.alignment.fraction)
+            sums = replace(sums, lowest=sums.lowest - grown)
+            precision = floor_log2(sums.magnitude) - sums.quantum + 1
+        return replace(sums, precision=min(precision, self.aligned_sums.width - 1))
+
+    @property
+    def _start(self) -> list[ValueRange]:
+        return [] if self.c is None else [ValueRange.of(self.c)]
 
     def sums_of(self, index: int) -> ValueRange:
         """Return the range of the sums that are rounded after product ``index`` in sequential order."""

@@ -1,5 +1,6 @@
 """Coverage groups of a unit, and the bins of its vectors: operands by format, sums by stage."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from halfulp.golden.activation import value_of
 from halfulp.golden.codec import round_and_pack, unpack
-from halfulp.golden.raw import Raw, multiply
+from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Format
 from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import STATE, Columns, Ports
@@ -215,6 +217,12 @@ class Model:
         fixed = a.spacing == b.spacing == "uniform"
         return Term({one: a.width, other: b.width}, make, ValueRange.of(a) * ValueRange.of(b), fixed)
 
+    def _scaled(self, ports: tuple[str, ...], codes: Tensors) -> Raw:
+        """Return a term of an aligned sum: an operand or a product of two."""
+        formats = [self.formats[port] for port in ports]
+        operands = [scaled(unpack(codes[port], fmt), fmt) for port, fmt in zip(ports, formats, strict=True)]
+        return functools.reduce(scaled_product, operands)
+
     def _subtracted(self, term: Term) -> Term:
         """Negate a term where ``subtract`` is 1."""
 
@@ -281,7 +289,11 @@ class Model:
         spec = self.unit.spec
         products = tuple(self._product(one, other) for one, other in self._factors)
         start = () if spec.c is None else (self._operand("c"),)
-        if spec.order == "exact":
+        if spec.alignment is not None:
+            terms = tuple(replace(term, make=partial(self._scaled, tuple(term.ports))) for term in (*products, *start))
+            more = {"quire": spec.aligned_sums, "alignment": spec.alignment, "signs": _positive}
+            return [Stage("", terms, spec.o, **more, **how)]
+        if spec.order == EXACT:
             signs = partial(_sign_of_sum, spec.rounding, spec.c is None)
             return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
@@ -304,7 +316,7 @@ class Model:
                 own = {"a0": codes[f"a{lane}"]}
                 stage = self.stages[0]
                 yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]
-        elif self.kind == "dot" and self.unit.spec.order == "sequential":
+        elif self.kind == "dot" and self.unit.spec.order == SEQUENTIAL:
             yield from self._steps(codes)
         else:
             for stage in self.stages:
@@ -373,6 +385,11 @@ def _relation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:
 
 def _output(classes: Classes, port: str, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
     return [classes.signed_places(outputs[port])]
+
+
+def _positive(signs: Tensor) -> Tensor:
+    """Return the sign of a zero sum of aligned terms, which is +."""
+    return torch.zeros_like(signs[..., 0])
 
 
 def _sign_of_sum(rounding: Any, from_zero: bool, signs: Tensor) -> Tensor:

@@ -219,7 +219,7 @@ def _values(term: Term) -> Raw | None:
 
 def _joined(raws: Sequence[Raw], join: Callable[..., Tensor] = torch.cat) -> Raw:
     """Concatenate numbers."""
-    names = ("sign", "exponent", "nan", "inf", "zero")
+    names = ("sign", "exponent", "nan", "inf", "zero", *(["scale"] if raws[0].scale is not None else []))
     limbs = tuple(map(join, zip(*(raw.significand.limbs for raw in raws), strict=True)))
     fields = {name: join([getattr(raw, name) for raw in raws]) for name in names}
     return Raw(significand=Wide(limbs, raws[0].significand.width), **fields)
@@ -233,7 +233,8 @@ def _pairs(
     stage: Stage, terms: Sequence[Raw | None], waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress
 ) -> str:
     """Enumerate all pairs of different terms, or all numbers of a single term, until all open bins are reached."""
-    if any(values is None for values in terms) or len(terms) > 2:
+    # The bounds on sums of pairs do not hold for truncated terms.
+    if any(values is None for values in terms) or len(terms) > (2 if stage.alignment is None else 1):
         return ""
     found = [values for values in terms if values is not None]
     words = ", with the random words that matter" if stage.rounding.bits else ""

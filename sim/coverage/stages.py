@@ -18,6 +18,7 @@ from halfulp.golden.round import Truncated, window_of
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import Quire, ValueRange
+from halfulp.hdl.specs.dot import Alignment
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
 
@@ -61,7 +62,9 @@ class Stage:
     terms : tuple of Term
         Terms; those of a running sum are a product and any number of the result format.
     quire : Quire, optional
-        Register of an exact sum; without ``signs`` it has no -0.
+        Register of an exact sum; without ``signs`` it has no -0. With ``alignment`` its scale is relative.
+    alignment : Alignment, optional
+        Truncation of the terms of the sum, which have scales.
     signs : callable, optional
         Function from the signs of the terms, along the last dimension, to the sign of a zero sum.
     """
@@ -72,6 +75,7 @@ class Stage:
     rounding: Rounding
     saturate: bool
     quire: Quire | None = None
+    alignment: Alignment | None = None
     signs: Callable[[Tensor], Tensor] | None = None
 
     # Numbers ---------------------------------------------------------------------------------------------------
@@ -86,6 +90,8 @@ class Stage:
         return add(align(x, y, self._window), self.rounding)
 
     def _in_register(self, raws: Sequence[Raw], quire: Quire) -> Raw:
+        if self.alignment is not None:
+            return register.aligned([raw.at(None) for raw in raws], self.alignment, quire.width)
         held = register.place(raws[0], quire.quantum, quire.width)
         for raw in raws[1:]:
             held = register.add(held, register.place(raw, quire.quantum, quire.width))
