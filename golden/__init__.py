@@ -29,10 +29,11 @@ from . import nn, random
 from .accumulate import accumulate, accumulate_sequence
 from .activation import pwl
 from .add import add
+from .blocks import blockdequantize, blockdot, blockmac, blockmac_sequence, blockquantize
 from .compare import compare
 from .convert import convert
 from .dot import dot
-from .exact import Carried, Comparison
+from .exact import Blocks, Carried, Comparison
 from .fma import fma
 from .gemm import gemm
 from .join import join
@@ -46,11 +47,17 @@ from .stochastic import sru
 from .values import decode, encode
 
 __all__ = [
+    "Blocks",
     "Carried",
     "Comparison",
     "accumulate",
     "accumulate_sequence",
     "add",
+    "blockdequantize",
+    "blockdot",
+    "blockmac",
+    "blockmac_sequence",
+    "blockquantize",
     "compare",
     "convert",
     "decode",
