@@ -42,6 +42,7 @@ from .mul import mul
 from .partmac import partmac, partmac_sequence
 from .program import emulate
 from .quire import quire, quire_sequence
+from .sparsedot import sparsedot
 from .split import split
 from .stochastic import sru
 from .values import decode, encode
@@ -77,6 +78,7 @@ __all__ = [
     "quire",
     "quire_sequence",
     "random",
+    "sparsedot",
     "split",
     "sru",
 ]

@@ -212,6 +212,15 @@ def _aligned(terms: Sequence[tuple[Number, int]], alignment: Alignment, rounding
     return Number(abs(value), value < 0)
 
 
+def sparsedot(
+    x: Sequence[int], y: Sequence[int], index: Sequence[int], start: int = 0, /, *, sparsity: str, **parameters: Any
+) -> int:
+    """Return the code of start plus the products of each y with one x of its group; other parameters as for `dot`."""
+    n, m = map(int, sparsity.split(":"))
+    chosen = [x[place // n * m + min(offset, m - 1)] for place, offset in enumerate(index)]
+    return dot(chosen, y, start, **parameters)
+
+
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of x in ``o``."""
     return _encode(_decode(x, a), **result)

@@ -9,7 +9,7 @@ import functools
 from fractions import Fraction
 from typing import Any
 
-from amaranth.hdl import Const, Module, ShapeCastable, Value, ValueCastable, unsigned
+from amaranth.hdl import Const, Module, Shape, ShapeCastable, Value, ValueCastable, unsigned
 from amaranth.hdl import Format as Text
 from amaranth.lib import wiring
 
@@ -157,6 +157,22 @@ class FormatShape(ShapeCastable):
 # A class statement cannot name this base, because formats must not import Amaranth. Amaranth requires the base: it
 # checks `issubclass(type(fmt), ShapeCastable)`.
 Format.__bases__ = (FormatShape,)
+
+
+class Choice(Shape):
+    """Shape of an index that selects one of several ports, which the bench reads to choose operands.
+
+    Parameters
+    ----------
+    operand : str
+        Name of the selected number in the formula of the unit, such as ``a0``, which is multiplied by ``b0``.
+    ports : tuple of str
+        Ports of the unit; a larger index selects the last one.
+    """
+
+    def __init__(self, operand: str, ports: tuple[str, ...]) -> None:
+        super().__init__((len(ports) - 1).bit_length())
+        self.operand, self.ports = operand, ports
 
 
 @functools.lru_cache

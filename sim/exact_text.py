@@ -8,6 +8,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from halfulp.hdl.formats import Format, decimal_text
 from halfulp.hdl.specs.segments import Segments
 
@@ -46,8 +48,10 @@ def number(value: Number) -> str:
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:
     """Format the exact result of a unit before rounding, with its expression."""
-    formats = Ports.of(unit.inputs).formats
-    values = {name: fmt.decode(codes[name]) for name, fmt in formats.items()}
+    inputs = Ports.of(unit.inputs)
+    formats, columns = inputs.operands, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()}
+    given = inputs.select(columns)
+    values = {name: fmt.decode(int(given[name][0])) for name, fmt in formats.items()}
     if "less" in unit.outputs or "o0" in unit.outputs or any(compound_of(unit, names) for names in unit.arguments):
         # Operands of comparisons and of lane-wise rounding are the exact results; sums of parts have several.
         return ""
@@ -58,7 +62,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if len(values) == 1:
         return number(values["a"])
     if isinstance(unit.arguments[0], list):
-        products = [_times(values[a], values[b]) for a, b in zip(*unit.arguments[:2], strict=True)]
+        products = [_times(values[f"a{index}"], values[f"b{index}"]) for index in range(unit.k)]
         total = functools.reduce(_add, products, values.get("c", Fraction(0)))
         return f"exact sum = {number(total)}"
     minus = bool(codes.get("subtract"))

@@ -11,7 +11,21 @@ from halfulp.hdl.specs import UNITS, AccumulatorSpec, Build, UnitSpec
 FIELDS = {
     name: name
     for name in (
-        *("acc", "product", "rounding", "random", "saturate", "b", "c", "k", "order", "carry", "lanes", "sharing"),
+        *(
+            "acc",
+            "product",
+            "rounding",
+            "random",
+            "saturate",
+            "b",
+            "c",
+            "k",
+            "order",
+            "sparsity",
+            "carry",
+            "lanes",
+            "sharing",
+        ),
         *("increment", "interleave", "pieces", "error", "breakpoints", "slopes", "terms"),
     )
 } | {"random_seed": "seed", "to": "o", "fn": "function"}

@@ -32,11 +32,17 @@ class Port:
     ----------
     fmt : Format, optional
         Format of its codes; default: plain bits.
+    operand : str
+        For an index, the name of the number that it selects, in the formula of the unit.
+    choices : tuple of str
+        For an index, the ports from which it selects; a larger index selects the last one.
     """
 
     name: str
     width: int
     fmt: Format | None = None
+    operand: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,12 @@ class Ports:
     @classmethod
     def of(cls, shapes: Mapping[str, Any]) -> "Ports":
         """Create from ``unit.inputs`` or ``unit.outputs``."""
-        rows = shapes.items()
-        return cls(tuple(Port(name, int(of.width), of if isinstance(of, Format) else None) for name, of in rows))
+
+        def port(name: str, of: Any) -> Port:
+            fmt = of if isinstance(of, Format) else None
+            return Port(name, int(of.width), fmt, getattr(of, "operand", ""), getattr(of, "ports", ()))
+
+        return cls(tuple(port(name, of) for name, of in shapes.items()))
 
     def __iter__(self) -> Any:
         return iter(self.ports)
@@ -71,6 +81,59 @@ class Ports:
     def formats(self) -> dict[str, Format]:
         """Formats by port name, of ports with a format."""
         return {port.name: port.fmt for port in self.ports if port.fmt is not None}
+
+    # Selected operands -------------------------------------------------------------------------------------------
+
+    @property
+    def indices(self) -> list[Port]:
+        """Indices, each of which selects an operand."""
+        return [port for port in self.ports if port.choices]
+
+    @property
+    def operands(self) -> dict[str, Format]:
+        """Formats of the operands in the formula of the unit: selected ones replace the ports that they are from."""
+        formats, found = self.formats, {}
+        for index in self.indices:
+            found[index.operand] = formats[index.choices[0]]
+        chosen = {name for index in self.indices for name in index.choices}
+        return found | {name: fmt for name, fmt in formats.items() if name not in chosen}
+
+    def select(self, codes: Columns) -> dict[str, Codes]:
+        """Return the codes of the operands in the formula, from those of the ports."""
+        found = {}
+        for index in self.indices:
+            places = np.minimum(codes[index.name], np.uint64(len(index.choices) - 1)).astype(np.int64)
+            columns = np.broadcast_arrays(places, *(codes[name] for name in index.choices))
+            found[index.operand] = np.take_along_axis(np.stack(columns[1:]), columns[0][np.newaxis], 0)[0]
+        return {name: found[name] if name in found else codes[name] for name in self.operands}
+
+    def place(self, operands: Columns, rng: np.random.Generator) -> dict[str, Codes]:
+        """Return codes of the ports, indices included, that select these operands: the reverse of `select`.
+
+        Half of the vectors have different indices for all operands of a group, the others any, so that an operand may
+        replace another one. Ports that no index selects have any codes.
+        """
+        formats, given = self.formats, dict(operands)
+        count = len(next(iter(given.values())))
+        groups: dict[tuple[str, ...], list[Port]] = {}
+        for index in self.indices:
+            groups.setdefault(index.choices, []).append(index)
+        found: dict[str, Codes] = {}
+        for choices, members in groups.items():
+            slots = rng.integers(0, 1 << members[0].width, (count, len(members)), dtype=np.uint64)
+            order = rng.random((count, len(choices))).argsort(1)[:, : len(members)].astype(np.uint64)
+            apart = rng.random(count) < 0.5
+            slots[apart, : order.shape[1]] = order[apart]
+            codes = rng.integers(
+                0, (1 << formats[choices[0]].width) - 1, (count, len(choices)), dtype=np.uint64, endpoint=True
+            )
+            for member, slot in zip(members, slots.T, strict=True):
+                codes[np.arange(count), np.minimum(slot, np.uint64(len(choices) - 1)).astype(np.int64)] = given.pop(
+                    member.operand
+                )
+                found[member.name] = slot.copy()
+            found |= {name: column.copy() for name, column in zip(choices, codes.T, strict=True)}
+        return given | found
 
     def slices(self) -> list[tuple[Port, int]]:
         """Return each port with the position of its lowest bit."""

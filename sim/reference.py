@@ -16,7 +16,8 @@ def row_of(unit: Any) -> Any:
     """Return the catalogue row of a unit or of a unit whose class is derived."""
     from halfulp.units.catalogue import CATALOGUE
 
-    for row in CATALOGUE.values():
+    # The last row: a unit of the catalogue may be derived from an earlier one.
+    for row in reversed(CATALOGUE.values()):
         if isinstance(unit, row.unit):
             return row
     raise ValueError(

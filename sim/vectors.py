@@ -99,11 +99,11 @@ def sampled(
     corners: Columns = NO_CORNERS,
 ) -> dict[str, Codes]:
     """Choose directed and random vectors, in random order."""
-    columns = Directed(inputs.formats, results, rng, exact_rows, corners).rows(count)
+    columns = inputs.place(Directed(inputs.operands, results, rng, exact_rows, corners).rows(count), rng)
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
         for port in inputs
-        if port.fmt is None and not is_random(port.name)
+        if port.fmt is None and not port.choices and not is_random(port.name)
     }
     if "load" in controls:
         # Every vector has its own start value; load has priority over clear.

@@ -15,9 +15,11 @@ from .mac import Mac
 from .mul import Mul
 from .partmac import PartMac
 from .quire import Quire
+from .sparsedot import SparseDot
 from .split import Split
 from .stochastic import StochasticRounder
 from .stream import Streamed
 
 __all__ = ["Accumulate", "Add", "Build", "Compare", "Convert", "Dot", "Fma", "Join", "Mac"]
-__all__ += ["Mul", "PartMac", "PiecewiseLinear", "Quire", "Split", "StochasticRounder", "Streamed", "Unit"]
+__all__ += ["Mul", "PartMac", "PiecewiseLinear", "Quire", "SparseDot", "Split", "StochasticRounder", "Streamed"]
+__all__ += ["Unit"]

@@ -17,6 +17,7 @@ from .mac import Mac
 from .mul import Mul
 from .partmac import PartMac
 from .quire import Quire
+from .sparsedot import SparseDot
 from .split import Split
 from .stochastic import StochasticRounder
 
@@ -50,7 +51,7 @@ class Row:
         return self.unit.stateful
 
 
-_UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot)
+_UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}

@@ -1,7 +1,7 @@
 """Dot products of k pairs."""
 
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 from amaranth.hdl import Const, Module, Value
 
@@ -70,24 +70,31 @@ class Dot(Unit):
         **options: Unpack[Options],
     ) -> None:
         spec = DotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, **options)
-        sequential = spec.order == SEQUENTIAL
-        operands = {f"{name}{index}": spec.operands[name] for name in "ab" for index in range(k)}
+        self._of_vectors(spec, {name: dict.fromkeys(numbered(name, k), spec.operands[name]) for name in "ab"}, build)
+
+    def _of_vectors(self, spec: DotSpec, vectors: dict[str, dict[str, Any]], build: Build) -> None:
+        """Construct the unit with the ports of its vectors, in the order of the golden function."""
+        operands = {port: shape for ports in vectors.values() for port, shape in ports.items()}
         super().__init__(
             spec,
             inputs=operands | ({"c": spec.c} if spec.c else {}),
             outputs={"o": spec.o},
             build=build,
             multiplies=True,
-            sums=_sums(spec) if sequential else [],
+            sums=_sums(spec) if spec.order == SEQUENTIAL else [],
         )
-        self.k = k
-        self.a, self.b = ([getattr(self, f"{name}{index}") for index in range(k)] for name in "ab")
+        self.k, self._vectors = spec.k, [list(ports) for ports in vectors.values()]
+        for name, ports in vectors.items():
+            setattr(self, name, [getattr(self, port) for port in ports])
 
     @property
     def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: two vectors and the start value."""
-        vectors: list[str | list[str]] = [[f"{operand}{index}" for index in range(self.k)] for operand in "ab"]
-        return [*vectors, "c"] if self.spec.c is not None else vectors
+        """Operands in the order of the golden function: vectors and the start value."""
+        return [*self._vectors, "c"] if self.spec.c is not None else [*self._vectors]
+
+    def factors(self, m: Module) -> list[tuple[Value, Value]]:
+        """Return the codes of each pair of factors."""
+        return [(a.as_value(), b.as_value()) for a, b in zip(self.a, self.b, strict=True)]
 
     def logic(self, m: Module) -> None:
         spec = self.spec
@@ -108,8 +115,8 @@ class Dot(Unit):
             return parts(quire.place(m, self._product(m, a, b), quantum, "fixed"))
 
         terms = []
-        for index, (a, b) in enumerate(zip(self.a, self.b, strict=True)):
-            found = self.part(m, f"term{index}", "term", term, a=a.as_value(), b=b.as_value())
+        for index, (a, b) in enumerate(self.factors(m)):
+            found = self.part(m, f"term{index}", "term", term, a=a, b=b)
             terms.append(FixedRaw(**found, quantum=quantum))
         if spec.c is not None:
             terms.append(quire.place(m, unpack(m, start, spec.c, "start"), quantum, "start"))
@@ -128,8 +135,8 @@ class Dot(Unit):
             return aligned.multiply(m, raw(m, a, spec.a, "a"), raw(m, b, spec.b, "b"), dsp=self.build.dsp)
 
         products = [
-            self.part(m, f"product{index}", "product", product, a=a.as_value(), b=b.as_value())
-            for index, (a, b) in enumerate(zip(self.a, self.b, strict=True))
+            self.part(m, f"product{index}", "product", product, a=a, b=b)
+            for index, (a, b) in enumerate(self.factors(m))
         ]
         groups = [[aligned.Term.of(spec.a, spec.b, **found) for found in products]]
         if spec.c is not None:
@@ -159,13 +166,18 @@ class Dot(Unit):
             ready = truncate(m, total, spec.o, spec.rounding)
             return {"o": pack(m, ready, spec.o, spec.rounding, spec.saturate, random)}
 
-        for index, (a, b, word) in enumerate(zip(self.a, self.b, words, strict=True)):
-            operands = {"a": a.as_value(), "b": b.as_value(), "base": code}
+        for index, ((a, b), word) in enumerate(zip(self.factors(m), words, strict=True)):
+            operands = {"a": a, "b": b, "base": code}
             operands |= {} if word is None else {"random": word}
             code = self.part(m, f"step{index}", "step" if fmt == spec.o else "first_step", step, **operands)["o"]
             # From the second step on, the base has the result format.
             fmt = spec.o
         return code
+
+
+def numbered(name: str, count: int) -> list[str]:
+    """Return the names of the ports of a vector."""
+    return [f"{name}{index}" for index in range(count)]
 
 
 def _sums(spec: DotSpec) -> list[Sum]:

@@ -11,10 +11,11 @@ from .piecewise import PwlSpec
 from .quire import Quire
 from .ranges import ValueRange
 from .rounder import RounderSpec
+from .sparsedot import SparseDotSpec
 from .tiling import Tiling
 from .unit import UNITS, UnitSpec
 
 __all__ = ["BlockDequantizeSpec", "BlockDotSpec", "BlockMacSpec", "BlockQuantizeSpec"]
 __all__ += ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DotSpec"]
 __all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "Quire", "QuireSpec"]
-__all__ += ["RounderSpec", "SplitSpec", "SumSpec", "TextError", "Tiling", "UnitSpec", "ValueRange"]
+__all__ += ["RounderSpec", "SparseDotSpec", "SplitSpec", "SumSpec", "TextError", "Tiling", "UnitSpec", "ValueRange"]

@@ -16,7 +16,7 @@ from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Format
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
@@ -94,8 +94,9 @@ class Model:
     def __init__(self, unit: Any) -> None:
         self.unit = unit
         self.inputs = Ports.of(unit.inputs)
-        self.formats = self.inputs.formats
+        self.formats = self.inputs.operands
         self.widths = {port.name: port.width for port in self.inputs} | unit.words
+        self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
         self.kind = row_of(unit).name
         self.ports = [*self._operands(), *self._products(), *self._controls(), *self._orders()]
         self.stages = self._stages()
@@ -115,6 +116,8 @@ class Model:
         chained : bool
             The vectors are consecutive steps from reset.
         """
+        if self.inputs.indices:
+            inputs = {**inputs, **self.inputs.select(inputs)}
         whole = inputs
         if chained:
             inputs, outputs = self._unchained(inputs, outputs)
@@ -172,9 +175,13 @@ class Model:
     @property
     def _factors(self) -> tuple[tuple[str, ...], ...]:
         """Pairs of ports that are multiplied."""
-        if self.kind == "dot":
+        if self._is_dot:
             return tuple((f"a{index}", f"b{index}") for index in range(self.unit.k))
         return (("a", "b"),) if self.kind in ("mul", "fma", "mac", "quire") else ()
+
+    @property
+    def _is_dot(self) -> bool:
+        return isinstance(self.unit.spec, DotSpec)
 
     def _products(self) -> Iterator[Joint]:
         formats = [self.formats[port] for factors in self._factors[:1] for port in factors]
@@ -190,6 +197,9 @@ class Model:
             last = len(self.unit.spec.pairs) - 1
             axis = Axis("step", tuple(map(str, range(last + 1))))
             yield Alone(Group("step", (axis,)), (("step",),), (partial(_step, last),))
+        if indices := self.inputs.indices:
+            axis = Axis("index", tuple(map(str, range(1 << indices[0].width))))
+            yield Alone(Group("index", (axis,)), tuple((port.name,) for port in indices), (_flag,))
         if self.unit.stateful:
             axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
             yield Alone(Group("load x clear", axes), (("load", "clear"),), (_flag, _flag))
@@ -267,7 +277,7 @@ class Model:
                 return [Stage("", terms, spec.o, quire=spec.quire, **how)]
             case "mac":
                 return self._mac(how)
-            case "dot":
+            case _ if self._is_dot:
                 return self._dot(how)
             case "split":
                 part, leading = spec.o.part, spec.o.leading(spec.rounding)
@@ -316,7 +326,7 @@ class Model:
                 own = {"a0": codes[f"a{lane}"]}
                 stage = self.stages[0]
                 yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]
-        elif self.kind == "dot" and self.unit.spec.order == SEQUENTIAL:
+        elif self._is_dot and self.unit.spec.order == SEQUENTIAL:
             yield from self._steps(codes)
         else:
             for stage in self.stages:

@@ -1,0 +1,60 @@
+"""Dot products with structured sparsity."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Format
+from halfulp.hdl.specs import SparseDotSpec
+
+from .check import check_devices, codes_of
+from .dot import dot
+
+
+def sparsedot(
+    x: Tensor,
+    y: Tensor,
+    index: Tensor,
+    start: Tensor | None = None,
+    /,
+    *,
+    a: Format | str,
+    b: Format | str,
+    sparsity: str = "2:4",
+    **parameters: Any,
+) -> Tensor:
+    """Compute dot products of weights and the activations at their indices along the last dimension.
+
+    Parameters
+    ----------
+    x : Tensor
+        Activations: codes in the format ``a``, of shape (..., k / N * M).
+    y : Tensor
+        Weights: codes in the format ``b``, of shape (..., k).
+    index : Tensor
+        Index of each weight in its group of M activations, of the shape of ``y``; M or more selects the last one.
+    start : Tensor, optional
+        Codes in the format ``c``, of shape (...): initial values of the sums; default: +0.
+    sparsity : str
+        ``N:M``, as for `SparseDotSpec`.
+    a, b, **parameters
+        As for `dot`.
+    """
+    for name, given in (("x", x), ("y", y), ("index", index)):
+        if not isinstance(given, Tensor):
+            raise TypeError(f"{name} must be a tensor, not {type(given).__name__}")
+    k = y.shape[-1] if y.dim() else 0
+    fields = {name: given for name, given in parameters.items() if name != "random"}
+    spec = SparseDotSpec.of(k=k, a=a, b=b, sparsity=sparsity, **fields)
+    shape = (*y.shape[:-1], spec.activations)
+    if index.shape != y.shape or x.shape != shape:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} and index {tuple(index.shape)}; with this y they must have "
+            f"{shape} and {tuple(y.shape)}"
+        )
+    check_devices(x=x, y=y, index=index)
+    n, m = spec.group
+    groups = torch.arange(k, device=x.device) // n
+    places = groups * m + codes_of("index", index, spec.index_bits).clamp(max=m - 1)
+    return dot(torch.take_along_dim(x, places, -1), y, start, a=a, b=b, **parameters)

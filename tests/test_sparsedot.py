@@ -1,0 +1,148 @@
+"""Dot products with structured sparsity: selection of activations, vectors of the bench, and refused parameters."""
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.golden.nn import Sparsity
+from halfulp.hdl.shape import Choice
+from halfulp.hdl.specs import UnitSpec
+from halfulp.sim.bench import result_formats, run
+from halfulp.sim.ports import Ports
+from halfulp.sim.vectors import sampled
+from halfulp.units import SparseDot
+from tests.every_unit import exact_mismatches, rtl_mismatches
+
+TEXTS = (
+    "sparsedot2 e2m1*e2m1+e3m3.rd",
+    "sparsedot4 e3m2fn*fxp2.2=posit8.sr3 sparsity=1:2",
+    "sparsedot3 e4m3fn*e4m3fn+bf16.rn sparsity=3:7 order=sequential",
+    "sparsedot2 e4m3fn*e5m2+fp32.rn sparsity=1:5",
+    "sparsedot2 e4m3fn*e5m2+fp16.rn sparsity=2:3 order=aligned13.trunc",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_golden_matches_exact_for_any_indices(text):
+    checks, failed = exact_mismatches(UnitSpec.parse(text), most_bits=4, count=256)
+    assert not failed
+    assert checks
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("text", TEXTS[::-1])
+def test_rtl_matches_golden_for_any_indices(text):
+    spec = UnitSpec.parse(text)
+    checks, failed = rtl_mismatches({spec: spec}, most_bits=4, count=1 << 14)
+    assert not failed
+    assert checks
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 4), (1, 2), (4, 8), (3, 5)])
+def test_sparse_product_is_dense_product_with_pruned_weights(n, m):
+    """The weights that a mask keeps, with their places, give the dot product with all weights after pruning."""
+    generator = torch.Generator().manual_seed(n * m)
+    groups, formats = 3, {"a": "e4m3fn", "b": "e5m2", "c": "fp32", "o": "fp32"}
+    weights = torch.randn(50, groups * m, generator=generator)
+    mask = Sparsity(n, m).mask(weights, (1,))
+    w, x = golden.encode(weights, "e5m2"), golden.encode(torch.randn(weights.shape, generator=generator), "e4m3fn")
+    start = golden.encode(torch.randn(50, generator=generator), "fp32")
+    dense = golden.dot(x, torch.where(mask, w, 0), start, **formats)
+    places = mask.nonzero()[:, 1].reshape(50, groups * n)
+    kept = torch.take_along_dim(w, places, 1)
+    found = golden.sparsedot(x, kept, places % m, start, sparsity=f"{n}:{m}", **formats)
+    assert torch.equal(found, dense)
+
+
+def test_index_beyond_group_selects_last_activation():
+    one, codes = golden.encode([1.0], "e4m3fn"), golden.encode([1.0, 2.0, 4.0], "e4m3fn")
+    for index, value in ((0, 1.0), (2, 4.0), (3, 4.0)):
+        found = golden.sparsedot(codes, one, torch.tensor([index]), a="e4m3fn", b="e4m3fn", o="fp16", sparsity="1:3")
+        assert golden.decode(found, "fp16") == value
+
+
+def test_bench_detects_wrong_selection():
+    class Swapped(SparseDot):
+        """Selects the neighbour where the index of the second weight is 3."""
+
+        def factors(self, m):
+            (first, one), (second, other) = super().factors(m)
+            from amaranth.hdl import Mux
+
+            return [(first, one), (Mux(self.i1 == 3, self.a2.as_value(), second), other)]
+
+    assert run(Swapped(k=2, a="e2m1", b="e2m1", o="e5m2"), limit=1 << 10).failed
+
+
+def test_place_of_vectors_is_reverse_of_select():
+    unit = SparseDot(k=4, a="e4m3fn", b="e5m2", o="fp32", c="fp32", sparsity="2:5")
+    inputs, rng = Ports.of(unit.inputs), np.random.default_rng(0)
+    assert list(inputs.operands) == ["a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3", "c"]
+    operands = {name: rng.integers(0, 256, 1000, dtype=np.uint64) for name in inputs.operands}
+    found = inputs.place(operands, rng)
+    assert list(found) != list(unit.inputs)
+    assert found.keys() == unit.inputs.keys()
+    seen = inputs.select(found)
+    apart = np.minimum(found["i0"], 4) != np.minimum(found["i1"], 4)
+    assert 0.5 < apart.mean() < 1
+    for name in ("a0", "a1"):
+        assert np.array_equal(seen[name][apart], operands[name][apart])
+    assert np.array_equal(seen["a1"], operands["a1"])
+    assert np.array_equal(seen["c"], operands["c"])
+
+
+def test_directed_vectors_cancel_selected_products():
+    """Sums of two selected products cancel to zero more often than random ones do."""
+    unit = SparseDot(k=2, a="e5m2", b="e5m2", o="fp16")
+    codes = sampled(Ports.of(unit.inputs), result_formats(unit), 1 << 12, np.random.default_rng(1))
+    seen = {
+        name: torch.from_numpy(column.view(np.int64)) for name, column in Ports.of(unit.inputs).select(codes).items()
+    }
+    values = {name: golden.decode(column, "e5m2") for name, column in seen.items()}
+    products = [values[f"a{place}"] * values[f"b{place}"] for place in (0, 1)]
+    cancelled = (products[0] == -products[1]) & (products[0] != 0)
+    assert cancelled.sum() > 20
+
+
+def test_ports_have_documented_shapes():
+    unit = SparseDot(k=4, a="e4m3fn", b="e5m2", o="fp32", sparsity="2:4")
+    assert [len(unit.a), len(unit.b), len(unit.i)] == [8, 4, 4]
+    assert unit.arguments == [
+        [f"a{place}" for place in range(8)],
+        *([f"{n}{place}" for place in range(4)] for n in "bi"),
+    ]
+    assert isinstance(unit.inputs["i2"], Choice)
+    assert unit.inputs["i2"].ports == ("a4", "a5", "a6", "a7")
+    assert unit.inputs["i2"].width == 2
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "k", "kind", "word"),
+    [
+        ("4:4", 4, ValueError, "4:4"),
+        ("0:4", 4, ValueError, "0:4"),
+        ("2:64", 4, ValueError, "2:64"),
+        ("2", 4, ValueError, "'2'"),
+        ("2:4.own", 4, ValueError, "own"),
+        (0.5, 4, TypeError, "float"),
+        ("2:4", 3, ValueError, "multiple"),
+        ("1:32", 64, ValueError, "2048"),
+    ],
+)
+def test_sparsedot_rejects_parameter(sparsity, k, kind, word):
+    with pytest.raises(kind, match=word):
+        SparseDot(k=k, a="e4m3fn", b="e4m3fn", o="fp16", sparsity=sparsity)
+
+
+def test_golden_sparsedot_rejects_shapes_and_indices():
+    x, y = torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
+    formats = {"a": "e4m3fn", "b": "e4m3fn", "o": "fp16"}
+    with pytest.raises(ValueError, match="shape"):
+        golden.sparsedot(x[:3], y, y, **formats)
+    with pytest.raises(ValueError, match="shape"):
+        golden.sparsedot(x, y, y[:1], **formats)
+    with pytest.raises(ValueError, match="index"):
+        golden.sparsedot(x, y, y + 4, **formats)
+    with pytest.raises(TypeError, match="index"):
+        golden.sparsedot(x, y, [0, 1], **formats)

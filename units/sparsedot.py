@@ -1,0 +1,90 @@
+"""Dot products with structured sparsity."""
+
+from typing import Any, Unpack
+
+from amaranth.hdl import Array, Module, Value
+
+from halfulp.hdl.formats import Format
+from halfulp.hdl.shape import Choice
+from halfulp.hdl.specs import Build, SparseDotSpec
+from halfulp.hdl.wire import wire
+
+from .base import Options
+from .dot import Dot, numbered
+
+
+class SparseDot(Dot):
+    """Dot product of k weights, N of each M of a dense vector, with the activations at their indices, one per cycle.
+
+    Formula
+    -------
+    ``o = round(c + a[i0] * b0 + a[i1] * b1 + ...)``, where ``a[ij]`` is activation ``M * (j // N) + ij``; for order
+    ``sequential`` each sum is rounded, as in `Dot`.
+
+    Parameters
+    ----------
+    k, a, b, o, c, order, sparsity
+        Fields of `SparseDotSpec`; formats and roundings may be texts.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
+
+    Members
+    -------
+    a0, a1, ... : In(a)
+        Activations, M for each group. Also as the list ``a``.
+    b0, b1, ... : In(b)
+        Weights, N for each group. Also as the list ``b``.
+    i0, i1, ... : In(unsigned(spec.index_bits))
+        Index of each weight in its group; M or more selects the last activation. Indices may be in any order, and
+        several weights may have the same one. Also as the list ``i``.
+    c : In(c)
+        Start value. Absent without ``c``.
+    o : Out(o)
+
+    Latency
+    -------
+    ``stages`` cycles.
+
+    Source
+    ------
+    Storage of N:M weights: Mishra et al., 2021.
+    """
+
+    SPEC = SparseDotSpec
+
+    def __init__(
+        self,
+        *,
+        k: int,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str,
+        c: Format | str | None = None,
+        order: str = "exact",
+        sparsity: str = "2:4",
+        build: Build = Build(),
+        **options: Unpack[Options],
+    ) -> None:
+        spec = SparseDotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, sparsity=sparsity, **options)
+        activations = numbered("a", spec.activations)
+        choices = {
+            f"i{index}": Choice(f"a{index}", tuple(activations[place] for place in spec.places(index)))
+            for index in range(k)
+        }
+        vectors: dict[str, dict[str, Any]] = {
+            "a": dict.fromkeys(activations, spec.a),
+            "b": dict.fromkeys(numbered("b", k), spec.b),
+            "i": choices,
+        }
+        self._of_vectors(spec, vectors, build)
+
+    def factors(self, m: Module) -> list[tuple[Value, Value]]:
+        """Return the selected activation and the weight of each product."""
+        found = []
+        for index, (b, at) in enumerate(zip(self.b, self.i, strict=True)):
+            choices = [self.a[place].as_value() for place in self.spec.places(index)]
+            choices += choices[-1:] * ((1 << len(at)) - len(choices))
+            found.append((wire(m, Array(choices)[at], f"selected{index}"), b.as_value()))
+        return found
