@@ -27,7 +27,14 @@ ERRORS = (
     "[Functions as line segments](../../line_segments.md) has the other kinds of segments."
 )
 
-EXAMPLES = {"sru": "sru int8>int4", "pwl": "pwl tanh(fxp4.4) pieces=4"}
+EXAMPLES = {
+    "sru": "sru int8>int4",
+    "pwl": "pwl tanh(fxp4.4) pieces=4",
+    "blockquantize": "blockquantize bf16>block(e2m1fn,4,e8m0fnu,floor)",
+    "blockdequantize": "blockdequantize block(e2m1fn,4,e8m0fnu,floor)>bf16",
+    "blockdot": "blockdot4 mxfp4*mxfp4+fp32",
+    "blockmac": "blockmac mxfp4*mxfp4+fp32 step=4",
+}
 """Texts of units that do not take e5m2 alone."""
 
 

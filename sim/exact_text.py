@@ -52,6 +52,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     formats, columns = inputs.operands, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()}
     given = inputs.select(columns)
     values = {name: fmt.decode(int(given[name][0])) for name, fmt in formats.items()}
+    scales = [fmt.decode(codes[name]) for name, fmt in inputs.scales.items()]
     if "less" in unit.outputs or "o0" in unit.outputs or any(compound_of(unit, names) for names in unit.arguments):
         # Operands of comparisons and of lane-wise rounding are the exact results; sums of parts have several.
         return ""
@@ -59,10 +60,11 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
         table: Segments = unit.parameters["table"]
         magnitude, negative = table.number(values["a"], formats["a"].negative(codes["a"]))
         return f"{table.name}(a), by its line = {number(-magnitude if negative else magnitude)}"
-    if len(values) == 1:
+    if len(values) == 1 and not scales:
         return number(values["a"])
     if isinstance(unit.arguments[0], list):
         products = [_times(values[f"a{index}"], values[f"b{index}"]) for index in range(unit.k)]
+        products = [functools.reduce(_times, scales, product) for product in products]
         total = functools.reduce(_add, products, values.get("c", Fraction(0)))
         return f"exact sum = {number(total)}"
     minus = bool(codes.get("subtract"))

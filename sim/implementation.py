@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.specs import UNITS, AccumulatorSpec, Build, UnitSpec
 
 FIELDS = {
@@ -124,7 +125,7 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
         found["product_rounding"] = "rn" if is_format else rounding
     if str(found.get("function", "")).endswith(".segments"):
         found |= _saved(found, fmt)
-    return Implementation(cls.filled(parse(fmt), **found), build)
+    return Implementation(cls.filled(parse_operand(fmt), **found), build)
 
 
 def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
     rounding = options.get("rounding")
     found = []
     for unit, cls in UNITS.items():
-        if not cls.takes(parse(fmt), None if rounding is None else Rounding.parse(rounding)):
+        if not cls.takes(parse_operand(fmt), None if rounding is None else Rounding.parse(rounding)):
             continue
         own = {name: value for name, value in options.items() if FIELDS.get(name) in _names(cls)}
         if issubclass(cls, AccumulatorSpec) and "acc" in _names(cls) and own.get("acc") != "exact":

@@ -4,12 +4,14 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfulp.hdl.formats import Format
+from halfulp.hdl.formats.base import floor_log2
 
 Codes = npt.NDArray[np.uint64]
 Columns = Mapping[str, Codes]
@@ -17,6 +19,13 @@ Columns = Mapping[str, Codes]
 
 STATE = ("load", "clear")
 """Ports that control the state of a unit."""
+
+
+SCALE = "_scale"
+"""End of the names of ports for scales of blocks."""
+
+LARGEST_DISTANCE = 160
+"""Largest exponent of the product of two scales that vectors have often; sums then leave the range of binary32."""
 
 
 def is_random(name: str) -> bool:
@@ -82,7 +91,12 @@ class Ports:
         """Formats by port name, of ports with a format."""
         return {port.name: port.fmt for port in self.ports if port.fmt is not None}
 
-    # Selected operands -------------------------------------------------------------------------------------------
+    # Operands of the formula -------------------------------------------------------------------------------------
+
+    @property
+    def scales(self) -> dict[str, Format]:
+        """Formats of the scales of blocks, which multiply all elements."""
+        return {name: fmt for name, fmt in self.formats.items() if name.endswith(SCALE)}
 
     @property
     def indices(self) -> list[Port]:
@@ -91,12 +105,13 @@ class Ports:
 
     @property
     def operands(self) -> dict[str, Format]:
-        """Formats of the operands in the formula of the unit: selected ones replace the ports that they are from."""
+        """Formats of the operands that are added or multiplied: without scales, and with selected operands instead of
+        the ports that they are from."""
         formats, found = self.formats, {}
         for index in self.indices:
             found[index.operand] = formats[index.choices[0]]
         chosen = {name for index in self.indices for name in index.choices}
-        return found | {name: fmt for name, fmt in formats.items() if name not in chosen}
+        return found | {name: fmt for name, fmt in formats.items() if name not in chosen and not name.endswith(SCALE)}
 
     def select(self, codes: Columns) -> dict[str, Codes]:
         """Return the codes of the operands in the formula, from those of the ports."""
@@ -108,8 +123,9 @@ class Ports:
         return {name: found[name] if name in found else codes[name] for name in self.operands}
 
     def place(self, operands: Columns, rng: np.random.Generator) -> dict[str, Codes]:
-        """Return codes of the ports, indices included, that select these operands: the reverse of `select`.
+        """Return codes of the ports, indices and scales included, that select these operands: the reverse of `select`.
 
+        The product of two scales is one or near one in most vectors.
         Half of the vectors have different indices for all operands of a group, the others any, so that an operand may
         replace another one. Ports that no index selects have any codes.
         """
@@ -133,7 +149,7 @@ class Ports:
                 )
                 found[member.name] = slot.copy()
             found |= {name: column.copy() for name, column in zip(choices, codes.T, strict=True)}
-        return given | found
+        return given | found | _scale_codes(self.scales, count, rng)
 
     def slices(self) -> list[tuple[Port, int]]:
         """Return each port with the position of its lowest bit."""
@@ -180,3 +196,27 @@ def _number(word: str) -> int:
         return int(word, 0)
     except ValueError:
         raise ValueError(f"code {word!r} is not a number such as 0x3c") from None
+
+
+def _scale_codes(scales: Mapping[str, Format], count: int, rng: np.random.Generator) -> dict[str, Codes]:
+    """Choose scales: a third of their products are one, most others are small, and some reach the ends of ranges."""
+    powers = {}
+    for name, fmt in scales.items():
+        low, high = floor_log2(fmt.smallest), floor_log2(fmt.largest)
+        codes = np.array([fmt.encode(Fraction(2) ** power) for power in range(low, high + 1)], dtype=np.uint64)
+        powers[name] = low, codes
+    found: dict[str, Codes] = {}
+    near = rng.choice(np.array([0, 0, 0, 0, 0, 0, 1, -1, 4, -9, 23, -24]), count)
+    far = rng.integers(-LARGEST_DISTANCE, LARGEST_DISTANCE, count)
+    rest = np.where(rng.random(count) < 1 / 8, far, near)
+    for name, (low, codes) in powers.items():
+        end = low + len(codes) - 1
+        # The last scale completes the product.
+        wanted = rest if len(found) == len(powers) - 1 else rng.integers(low, end + 1, count)
+        exponent = np.clip(wanted, low, end)
+        rest = rest - exponent
+        anything = rng.integers(0, 1 << scales[name].width, count, dtype=np.uint64)
+        ends = rng.choice(np.array([0, (1 << scales[name].width) - 1, codes[0], codes[-1]], dtype=np.uint64), count)
+        kind = rng.random(count)
+        found[name] = np.where(kind < 1 / 8, anything, np.where(kind < 3 / 16, ends, codes[exponent - low]))
+    return found

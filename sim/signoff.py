@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.formats import Block, Rounding
+from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.formats.families import FAMILIES
 from halfulp.hdl.specs import UnitSpec
 from halfulp.hdl.specs.mac import part_of
@@ -45,11 +46,14 @@ FORMATS = {
     "codebook": ("nf4",),
     "compound": (),
     "block scale": (),
+    "block": ("block(e2m1fn,2,e3m0fnu,floor)", "block(e3m2fn,4,e4m0fnu,floor)"),
 }
 """Representative operand formats of each family, in order of width; compound ones are sums of two floats.
 
 Only `convert` takes scales of blocks; tests/test_scale.py sweeps it.
 """
+
+_FAMILIES: tuple[Any, ...] = (*FAMILIES, Block)
 
 MIXED = "mixed"
 """Name for units with formats of several families."""
@@ -103,14 +107,14 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
     for name in names:
         cls = CATALOGUE[name].spec
         taken = {
-            family.family: [fmt for fmt in FORMATS.get(family.family, ()) if cls.takes(parse(fmt), None)]
-            for family in FAMILIES
+            family.family: [fmt for fmt in FORMATS.get(family.family, ()) if cls.takes(parse_operand(fmt), None)]
+            for family in _FAMILIES
         }
         for family, formats in taken.items():
             if formats or family not in FORMATS:
                 options = map(_pure, [cls] * len(formats), formats, _results(formats))
                 found[name, family] = _without_toys(_built(name, options))
-        if sum(map(bool, taken.values())) > 1:
+        if sum(map(bool, taken.values())) > 1 and "o" not in getattr(cls, "BLOCKS", ()):
             found[name, MIXED] = _built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES))
     return found
 
@@ -121,7 +125,9 @@ def _results(formats: list[str]) -> list[str]:
 
 
 def _pure(cls: type[UnitSpec], operand: str, result: str) -> dict[str, str]:
-    """Return the short form's options for one family; only conversions need a result format."""
+    """Return the short form's options for one family; only conversions and blocks need a result format."""
+    if "o" in getattr(cls, "BLOCKS", ()):
+        return {"fmt": operand, "to": FORMATS["block"][-1]}
     return {"fmt": operand} | ({"to": result} if cls is CATALOGUE["convert"].spec else {})
 
 
@@ -138,7 +144,7 @@ def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementati
     """Return the implementations that can be built; wide functions have no fit, and exact sums may be too wide."""
     found, stochastic = [], Rounding("sr", 8)
     for given in options:
-        fmt = parse(given["fmt"])
+        fmt = parse_operand(given["fmt"])
         with contextlib.suppress(ValueError):
             asked = short(name, **given)
             if fmt.width == STOCHASTIC_WIDTH and CATALOGUE[name].spec.takes(fmt, stochastic):

@@ -32,6 +32,10 @@ TEXTS = [
     "split fp32>bf16x2.sr4",
     "join bf16x3>fp32.rn",
     "partmac bf16x2*bf16x2+fp32.sr4",
+    "blockquantize bf16>block(e2m1fn,4,e8m0fnu,floor).sr4",
+    "blockdequantize block(e2m1fn,4,e4m3fn,nearest)>fp16.rz",
+    "blockdot4 mxfp4*mxfp6_e2m3+bf16.sr4",
+    "blockmac mxfp8_e4m3*mxint8+fp16.rn step=4",
 ]
 
 

@@ -22,8 +22,8 @@ TURN = "turn"
 
 
 def sums(spec: AccumulatorSpec) -> list[Sum]:
-    """Return the sums that an accumulator rounds in each step; none if it is exact."""
-    if not isinstance(spec.acc, Format):
+    """Return the sums of numbers that an accumulator rounds in each step; none if it is exact, or adds blocks."""
+    if not isinstance(spec.acc, Format) or not isinstance(spec.a, Format):
         return []
     factors: tuple[Format, ...] = (spec.a,)
     if isinstance(spec, MacSpec):

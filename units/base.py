@@ -376,6 +376,11 @@ class Unit(wiring.Component):
         return self._built[key]
 
 
+def numbered(name: str, count: int) -> list[str]:
+    """Return the names of the ports of a vector."""
+    return [f"{name}{index}" for index in range(count)]
+
+
 def word_of(stream: Stream, word: Value, bits: int) -> Value:
     """Return the random word of a stream, in ``bits`` bits, from the word of its source."""
     zeros, places = stream.bits_of(bits)

@@ -8,6 +8,7 @@ from .accumulate import Accumulate
 from .activation import PiecewiseLinear
 from .add import Add
 from .base import Unit
+from .block import BlockDot, BlockMac
 from .compare import Compare
 from .convert import Convert
 from .dot import Dot
@@ -16,6 +17,7 @@ from .join import Join
 from .mac import Mac
 from .mul import Mul
 from .partmac import PartMac
+from .quantize import BlockDequantize, BlockQuantize
 from .quire import Quire
 from .sparsedot import SparseDot
 from .split import Split
@@ -53,6 +55,7 @@ class Row:
 
 _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
+_UNITS += (BlockQuantize, BlockDequantize, BlockDot, BlockMac)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

@@ -15,7 +15,7 @@ from halfulp.hdl.specs import Build, DotSpec
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.tree import Placed
 
-from .base import Options, Unit
+from .base import Options, Unit, numbered
 
 
 class Dot(Unit):
@@ -173,11 +173,6 @@ class Dot(Unit):
             # From the second step on, the base has the result format.
             fmt = spec.o
         return code
-
-
-def numbered(name: str, count: int) -> list[str]:
-    """Return the names of the ports of a vector."""
-    return [f"{name}{index}" for index in range(count)]
 
 
 def _sums(spec: DotSpec) -> list[Sum]:

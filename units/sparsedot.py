@@ -9,8 +9,8 @@ from halfulp.hdl.shape import Choice
 from halfulp.hdl.specs import Build, SparseDotSpec
 from halfulp.hdl.wire import wire
 
-from .base import Options
-from .dot import Dot, numbered
+from .base import Options, numbered
+from .dot import Dot
 
 
 class SparseDot(Dot):

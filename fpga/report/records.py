@@ -12,7 +12,7 @@ from halfulp.fpga.kernel.arrays import array, kernel
 from halfulp.fpga.kernel.cost_model import SMALL as SMALL_ARRAYS
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.fit.functions import FUNCTIONS
-from halfulp.hdl.formats import E5M2
+from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.build import STRUCTURES, TABLE
 from halfulp.sim.implementation import Implementation, short
@@ -35,7 +35,8 @@ DEVICES: tuple[Target, ...] = tuple(
 """One device of each family."""
 
 UNITS: tuple[Implementation, ...] = tuple(
-    short(name, "e5m2" if row.spec.takes(E5M2, None) else "int16") for name, row in CATALOGUE.items()
+    short(name, next(fmt for fmt in ("e5m2", "int16", "nvfp4") if row.spec.takes(parse_operand(fmt), None)))
+    for name, row in CATALOGUE.items()
 )
 """Every unit of the catalogue, with its default parameters."""
 

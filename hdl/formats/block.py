@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from .base import Format, floor_log2
-from .catalogue import BLOCK_NAMES
+from .catalogue import BLOCK_NAMES, is_block_text
 from .catalogue import parse as parse_format
 from .checks import check_int, check_one_of
 from .compound import Compound
@@ -53,6 +53,7 @@ class Block:
     infinity has the scale NaN and elements of +0; if the scale has no NaN, it has the scale 1 and elements of NaN.
     """
 
+    family: ClassVar[str] = "block"
     syntax: ClassVar[str] = "block(<element>,<length>,<scale>,<rule>), rule floor, ceil, even or nearest"
     names: ClassVar = BLOCK_NAMES
 
@@ -173,3 +174,8 @@ class Block:
 
 BLOCKS: dict[str, Block] = {name: Block.parse(name) for name in Block.names}
 """Named blocks; other blocks are written by their fields."""
+
+
+def parse_operand(text: str) -> Any:
+    """Parse the text of a format or of a block, which units take as an operand."""
+    return Block.parse(text) if is_block_text(text) else parse_format(text)

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Format
-from halfulp.hdl.specs import DotSpec, ValueRange
+from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
@@ -94,7 +95,7 @@ class Model:
     def __init__(self, unit: Any) -> None:
         self.unit = unit
         self.inputs = Ports.of(unit.inputs)
-        self.formats = self.inputs.operands
+        self.formats = self.inputs.operands | self.inputs.scales
         self.widths = {port.name: port.width for port in self.inputs} | unit.words
         self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
         self.kind = row_of(unit).name
@@ -181,7 +182,13 @@ class Model:
 
     @property
     def _is_dot(self) -> bool:
-        return isinstance(self.unit.spec, DotSpec)
+        return isinstance(self.unit.spec, DotSpec | BlockDotSpec)
+
+    @property
+    def _order(self) -> str:
+        """Order of the sum of a dot product; that of blocks is exact."""
+        order: str = getattr(self.unit.spec, "order", EXACT)
+        return order
 
     def _products(self) -> Iterator[Joint]:
         formats = [self.formats[port] for factors in self._factors[:1] for port in factors]
@@ -219,13 +226,14 @@ class Model:
         return _number(port, self.formats[port])
 
     def _product(self, one: str, other: str) -> Term:
-        a, b = self.formats[one], self.formats[other]
+        formats = {port: self.formats[port] for port in (one, other, *self.inputs.scales)}
 
         def make(codes: Tensors) -> Raw:
-            return multiply(unpack(codes[one], a), unpack(codes[other], b))
+            return functools.reduce(multiply, (unpack(codes[port], fmt) for port, fmt in formats.items()))
 
-        fixed = a.spacing == b.spacing == "uniform"
-        return Term({one: a.width, other: b.width}, make, ValueRange.of(a) * ValueRange.of(b), fixed)
+        fixed = all(fmt.spacing == "uniform" for fmt in formats.values())
+        span = functools.reduce(operator.mul, map(ValueRange.of, formats.values()))
+        return Term({port: fmt.width for port, fmt in formats.items()}, make, span, fixed)
 
     def _scaled(self, ports: tuple[str, ...], codes: Tensors) -> Raw:
         """Return a term of an aligned sum: an operand or a product of two."""
@@ -299,11 +307,11 @@ class Model:
         spec = self.unit.spec
         products = tuple(self._product(one, other) for one, other in self._factors)
         start = () if spec.c is None else (self._operand("c"),)
-        if spec.alignment is not None:
+        if getattr(spec, "alignment", None) is not None:
             terms = tuple(replace(term, make=partial(self._scaled, tuple(term.ports))) for term in (*products, *start))
             more = {"quire": spec.aligned_sums, "alignment": spec.alignment, "signs": _positive}
             return [Stage("", terms, spec.o, **more, **how)]
-        if spec.order == EXACT:
+        if self._order == EXACT:
             signs = partial(_sign_of_sum, spec.rounding, spec.c is None)
             return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
@@ -326,7 +334,7 @@ class Model:
                 own = {"a0": codes[f"a{lane}"]}
                 stage = self.stages[0]
                 yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]
-        elif self._is_dot and self.unit.spec.order == SEQUENTIAL:
+        elif self._is_dot and self._order == SEQUENTIAL:
             yield from self._steps(codes)
         else:
             for stage in self.stages:

@@ -1,0 +1,129 @@
+"""Units of blocks in RTL: exhaustive toy blocks, OCP blocks, vectors of the bench, and refused parameters."""
+
+import numpy as np
+import pytest
+
+from halfulp.hdl.specs import UnitSpec
+from halfulp.sim.bench import run
+from halfulp.sim.ports import Ports
+from halfulp.units import BlockDequantize, BlockDot, BlockMac, BlockQuantize
+from tests.every_unit import exact_mismatches, rtl_mismatches
+
+TOY = "block(e2m1fn,2,e2m0fnu,floor)"
+SCALED = "block(e3m2,2,e5m2,nearest)*block(fxp2.2,2,e4m3fnuz,nearest)"
+"""Blocks whose scales have signs, zeros, infinities and significands."""
+
+TOYS = (
+    f"blockdot2 block(fxp1.1,2,e2m0fnu,floor)*{TOY}=e3m2.rd",
+    "blockmac block(fxp1.1,2,e2m0fnu,floor)*block(fxp1.1,2,e2m0fnu,floor)+e3m1.sr2",
+    f"blockdequantize {TOY}>e3m1.sr2",
+    "blockquantize e3m1>block(fxp1.1,2,e3m0fnu,floor)",
+    "blockquantize e3m2-finite>block(e2m1fn,2,e3m0fnu,ceil).ru",
+    "blockquantize posit6>block(e2m0fn,2,e3m0fnu,even).rz",
+    f"blockdot1 {SCALED}+e4m3.rn",
+)
+"""Units whose inputs are all tested, or many of them."""
+
+OCP = (
+    "blockdot8 mxfp8_e4m3*mxfp8_e5m2+fp32.rn",
+    "blockdot4 mxfp6_e3m2*mxfp6_e2m3=bf16.sr4",
+    "blockdot16 mxint8*mxfp4+fp16.rz.sat",
+    "blockdot8 nvfp4*nvfp4+fp32.rn",
+    "blockmac mxfp4*mxfp4+fp32.rn step=8",
+    "blockmac nvfp4*mxfp8_e4m3+bf16.rd step=4",
+    "blockmac block(e2m1fn,4,e3m0fnu,floor)*block(e2m3fn,4,e3m0fnu,floor)+exact=fp16.rn carry=5",
+    "blockquantize bf16>mxfp8_e4m3.sr3",
+    "blockquantize fp32>mxint8.rn",
+    "blockquantize fxp4.4>mxfp6_e2m3.ra",
+    "blockquantize fp16>msfp12.rn",
+    "blockdequantize mxfp6_e3m2>fp16.sr2",
+    "blockdequantize nvfp4>bf16.rn",
+)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("text", TOYS)
+def test_rtl_of_toy_blocks_matches_golden(text):
+    spec = UnitSpec.parse(text)
+    checks, failed = rtl_mismatches({spec: spec}, most_bits=18, count=1 << 17)
+    assert not failed
+    assert checks
+
+
+@pytest.mark.parametrize("text", TOYS)
+def test_golden_of_toy_blocks_matches_exact(text):
+    checks, failed = exact_mismatches(UnitSpec.parse(text), most_bits=8, count=256)
+    assert not failed
+    assert checks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", OCP)
+def test_rtl_of_blocks_matches_golden(text):
+    spec = UnitSpec.parse(text)
+    checks, failed = rtl_mismatches({spec: spec}, most_bits=4, count=1 << 15)
+    assert not failed
+    assert checks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", OCP)
+def test_golden_of_blocks_matches_exact(text):
+    checks, failed = exact_mismatches(UnitSpec.parse(text), most_bits=4, count=512)
+    assert not failed
+    assert checks
+
+
+def test_steps_of_block_mac_match_golden_in_turns():
+    unit = BlockMac(a=TOY, b=TOY, acc="e4m3", step=1, interleave=2, rounding="sr2", random="lfsr8")
+    assert not run(unit, limit=1 << 10).failed
+
+
+def test_bench_detects_ignored_scale():
+    class Unscaled(BlockDot):
+        """Takes one scale for both blocks."""
+
+        def elaborate(self, platform):
+            self.b_scale = self.a_scale
+            return super().elaborate(platform)
+
+    assert run(Unscaled(k=2, a=TOY, b=TOY, c="e4m3"), limit=1 << 10).failed
+
+
+def test_vectors_of_scales_have_products_near_one_and_specials():
+    unit = BlockDot(k=2, a="mxfp8_e4m3", b="mxfp8_e5m2", c="fp32")
+    inputs, rng = Ports.of(unit.inputs), np.random.default_rng(0)
+    assert list(inputs.operands) == ["a0", "a1", "b0", "b1", "c"]
+    codes = inputs.place({name: np.zeros(1 << 12, dtype=np.uint64) for name in inputs.operands}, rng)
+    product = codes["a_scale"].astype(int) + codes["b_scale"].astype(int) - 254
+    assert 0.25 < (product == 0).mean() < 0.7
+    assert len(np.unique(codes["a_scale"])) > 200
+    assert {0, 255} <= set(codes["b_scale"].tolist())
+
+
+def test_block_units_have_documented_ports():
+    dot = BlockDot(k=2, a="mxfp4", b="mxint8", c="bf16")
+    assert list(map(str, dot.inputs.values())) == [*["e2m1fn"] * 2, *["fxp2.6"] * 2, "e8m0fnu", "e8m0fnu", "bf16"]
+    assert list(dot.inputs) == ["a0", "a1", "b0", "b1", "a_scale", "b_scale", "c"]
+    assert dot.arguments == [["a0", "a1"], ["b0", "b1"], "a_scale", "b_scale", "c"]
+    mac = BlockMac(a="mxfp4", b="mxfp4", acc="fp32")
+    assert (mac.k, len(mac.a), mac.latency) == (32, 32, 1)
+    quantize = BlockQuantize(a="bf16", o="mxfp4")
+    assert (len(quantize.a), len(quantize.o), list(quantize.outputs)[-1]) == (32, 32, "o_scale")
+    assert len(BlockDequantize(a="nvfp4", o="fp32").o) == 16
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "word"),
+    [
+        (lambda: BlockQuantize(a="bf16", o="nvfp4"), ValueError, "divider"),
+        (lambda: BlockQuantize(a="bf16", o="mxfp4", saturate=True), ValueError, "saturate"),
+        (lambda: BlockQuantize(a="bf16", o="bf16"), ValueError, "block"),
+        (lambda: BlockDot(k=3, a="mxfp4", b="mxfp4"), ValueError, "divide"),
+        (lambda: BlockDot(k=4, a="mxfp4", b="nvfp4"), ValueError, "length"),
+        (lambda: BlockMac(a="mxfp4", b="mxfp4", acc="fp32", step=5), ValueError, "divide"),
+    ],
+)
+def test_block_units_reject_parameters(make, kind, word):
+    with pytest.raises(kind, match=word):
+        make()

@@ -1,0 +1,171 @@
+"""Conversions between numbers and blocks with a shared scale."""
+
+from typing import Unpack
+
+from amaranth.hdl import Const, Module, Mux, Value
+
+from halfulp.hdl import block
+from halfulp.hdl.formats import Block, Float, Format
+from halfulp.hdl.number import as_raw, multiply, pack, truncate, unpack
+from halfulp.hdl.specs import BlockDequantizeSpec, BlockQuantizeSpec, Build
+from halfulp.hdl.wire import wire
+
+from .base import Options, Unit, numbered
+
+
+class BlockQuantize(Unit):
+    """Conversion of numbers to a block, with a scale from the largest magnitude; one block per cycle.
+
+    Formula
+    -------
+    ``o_scale = scale(max(|a0|, |a1|, ...))`` by the rule of the block; ``oi = round(ai / o_scale)``, which saturates.
+
+    Parameters
+    ----------
+    a, o
+        Fields of `BlockQuantizeSpec`; formats and roundings may be texts.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding and random source; see `Options`. ``saturate`` must be false, because elements saturate in any case.
+
+    Members
+    -------
+    a0, a1, ... : In(a)
+        Also as the list ``a``.
+    random0, random1, ... : In(rounding.bits)
+        Random words of the elements.
+    o0, o1, ... : Out(o.element)
+        Also as the list ``o``.
+    o_scale : Out(o.scale)
+
+    Raises
+    ------
+    ValueError
+        If the scales of the block are not only powers of two: quotients would need a divider.
+
+    Latency
+    -------
+    ``stages`` cycles.
+
+    Source
+    ------
+    Rules of scales: Rouhani et al., 2023.
+    """
+
+    SPEC = BlockQuantizeSpec
+
+    def __init__(self, *, a: Format | str, o: Block | str, build: Build = Build(), **options: Unpack[Options]) -> None:
+        spec = BlockQuantizeSpec.of(a=a, o=o, **options)
+        scale, length = spec.o.scale, spec.o.length
+        if spec.o.rule == "nearest" or (isinstance(scale, Float) and (scale.precision > 1 or scale.has_inf)):
+            raise ValueError(
+                f"blockquantize has RTL for scales that are powers of two, such as e8m0fnu with the rule floor; "
+                f"{spec.o} needs a divider, which only golden.blockquantize has"
+            )
+        super().__init__(
+            spec,
+            inputs=dict.fromkeys(numbered("a", length), spec.a),
+            outputs=dict.fromkeys(numbered("o", length), spec.o.element) | {"o_scale": scale},
+            build=build,
+        )
+        self.a, self.o = ([getattr(self, port) for port in numbered(name, length)] for name in "ao")
+
+    @property
+    def arguments(self) -> list[str | list[str]]:
+        """Operands in the order of the golden function: one vector."""
+        return [numbered("a", self.spec.o.length)]
+
+    def logic(self, m: Module) -> None:
+        spec, result = self.spec, self.spec.o
+        numbers = [as_raw(m, unpack(m, a.as_value(), spec.a, f"a{i}"), f"a{i}") for i, a in enumerate(self.a)]
+        largest, special = block.largest(m, numbers)
+        element_code, scale_code = result.nan_codes
+        scale = block.scale_code(m, largest, result)
+        scale = wire(m, Mux(special, scale_code, scale)[: result.scale.width], "scale")
+        m.d.comb += self.o_scale.as_value().eq(scale)
+
+        def lane(m: Module, a: Value, scale: Value, special: Value, random: Value | None = None) -> dict[str, Value]:
+            quotient = block.quotient(m, as_raw(m, unpack(m, a, spec.a, "a"), "a"), scale, result.scale)
+            code = pack(
+                m, truncate(m, quotient, result.element, spec.rounding), result.element, spec.rounding, True, random
+            )
+            return {"o": Mux(special, Const(element_code, result.element.width), code)[: result.element.width]}
+
+        for index, a in enumerate(self.a):
+            word = self.word(m, f"random{index}")
+            operands = {"a": a.as_value(), "scale": scale, "special": special}
+            operands |= {} if word is None else {"random": word}
+            found = self.part(m, f"lane{index}", "lane", lane, **operands)
+            m.d.comb += self.o[index].as_value().eq(found["o"])
+
+
+class BlockDequantize(Unit):
+    """Conversion of a block to numbers: each element times the scale, rounded once; one block per cycle.
+
+    Formula
+    -------
+    ``oi = round(ai * a_scale)``
+
+    Parameters
+    ----------
+    a, o
+        Fields of `BlockDequantizeSpec`; formats and roundings may be texts.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
+
+    Members
+    -------
+    a0, a1, ... : In(a.element)
+        Also as the list ``a``.
+    a_scale : In(a.scale)
+    random0, random1, ... : In(rounding.bits)
+        Random words of the results.
+    o0, o1, ... : Out(o)
+        Also as the list ``o``.
+
+    Latency
+    -------
+    ``stages`` cycles.
+
+    Source
+    ------
+    Blocks: Rouhani et al., 2023.
+    """
+
+    SPEC = BlockDequantizeSpec
+
+    def __init__(self, *, a: Block | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
+        spec = BlockDequantizeSpec.of(a=a, o=o, **options)
+        length = spec.a.length
+        super().__init__(
+            spec,
+            inputs=dict.fromkeys(numbered("a", length), spec.a.element) | {"a_scale": spec.a.scale},
+            outputs=dict.fromkeys(numbered("o", length), spec.o),
+            build=build,
+            multiplies=True,
+        )
+        self.a, self.o = ([getattr(self, port) for port in numbered(name, length)] for name in "ao")
+
+    @property
+    def arguments(self) -> list[str | list[str]]:
+        """Operands in the order of the golden function: elements and scale."""
+        return [numbered("a", self.spec.a.length), "a_scale"]
+
+    def logic(self, m: Module) -> None:
+        spec = self.spec
+
+        def lane(m: Module, a: Value, scale: Value, random: Value | None = None) -> dict[str, Value]:
+            element, factor = unpack(m, a, spec.a.element, "a"), unpack(m, scale, spec.a.scale, "scale")
+            product = multiply(m, element, factor, dsp=self.build.dsp, o=spec.o, rounding=spec.rounding)
+            ready = truncate(m, product, spec.o, spec.rounding)
+            return {"o": pack(m, ready, spec.o, spec.rounding, spec.saturate, random)}
+
+        for index, a in enumerate(self.a):
+            word = self.word(m, f"random{index}")
+            operands = {"a": a.as_value(), "scale": self.a_scale.as_value()}
+            operands |= {} if word is None else {"random": word}
+            found = self.part(m, f"lane{index}", "lane", lane, **operands)
+            m.d.comb += self.o[index].as_value().eq(found["o"])
