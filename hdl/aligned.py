@@ -1,16 +1,15 @@
 """Sums of floats that are aligned to the largest exponent and truncated there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
+from . import tree
 from .formats import Float
-from .product import product
 from .raw import Raw
 from .specs.dot import Alignment
-from .tree import Placed, Special, special, total
-from .wire import NEVER, shift_right_sticky, wire
+from .wire import NEVER, shift_down, wire
 
 
 @dataclass(frozen=True)
@@ -55,16 +54,9 @@ class Term:
 
 def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool) -> dict[str, Value]:
     """Return the values of a product of two unpacked floats as a term: its significand is not normalised."""
-    exponent = wire(m, x.exponent + y.exponent, "product_exponent")
+    values = tree.multiply(m, x, y, dsp=dsp)
     zero = wire(m, x.zero | y.zero, "product_zero")
-    return {
-        "sign": wire(m, x.sign ^ y.sign, "product_sign"),
-        "exponent": exponent,
-        "present": wire(m, Mux(zero, 0, exponent), "product_present"),
-        "significand": wire(m, product(m, x.significand, y.significand, "partial", dsp=dsp), "product_significand"),
-        "nan": wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
-        "inf": wire(m, x.inf | y.inf, "product_inf"),
-    }
+    return values | {"present": wire(m, Mux(zero, 0, values["exponent"]), "product_present")}
 
 
 def single(m: Module, x: Raw) -> dict[str, Value]:
@@ -84,34 +76,22 @@ def largest(m: Module, exponents: Sequence[Value], name: str) -> Value:
     return wire(m, Mux(wire(m, x < y, f"{name}_is_high"), y, x), name)
 
 
-def relative_sign(term: Term, first: Term, alignment: Alignment) -> Value:
-    """Return the sign of a term relative to that of the first one, which then is constant and needs no carry.
-
-    Truncation of magnitudes does not depend on signs; that of the two's complement does, and signs stay.
-    """
-    if alignment.floor:
-        return term.sign
-    return NEVER if term is first else term.sign ^ first.sign
-
-
 def place(
-    m: Module, alignment: Alignment, fraction: int, *, negative: Value, significand: Value, distance: Value
+    m: Module, alignment: Alignment, fraction: int, *, sign: Value, significand: Value, distance: Value
 ) -> dict[str, Value]:
-    """Shift a term down to the scale of the largest exponent; return the parts of `Placed`.
+    """Shift a term down to the scale of the largest exponent and truncate it.
 
-    ``integer`` is the truncated magnitude, or its inverse if ``negative``.
+    The ``integer`` of the result is a magnitude, or with ``floor`` a signed number.
     """
-    top = Cat(significand, Const(0, fraction + alignment.INTEGER - len(significand)))
+    bits, fill = fraction + alignment.INTEGER, NEVER
+    top = Cat(significand, Const(0, bits - len(significand)))
+    if alignment.floor:
+        # The shift of a negative number rounds it down.
+        top = wire(m, ((Cat(top, NEVER) ^ sign.replicate(bits + 1)) + sign)[: bits + 1], "signed_term")
+        fill = top[-1]
     below = alignment.fraction - fraction
-    shifted, lost = shift_right_sticky(m, top, distance, "placed", below=max(below, 0))
-    if below < 0:
-        lost = lost | shifted[:-below].any()
-        shifted = shifted[-below:]
-    placed = Placed.of(shifted, negative)
-    return {
-        "integer": wire(m, placed.integer, "placed_integer"),
-        "carry": negative & ~lost if alignment.floor else negative,
-    }
+    placed = shift_down(m, Cat(Const(0, max(below, 0)), top), distance, "placed", fill)[max(-below, 0) :]
+    return {"integer": wire(m, placed.as_signed() if alignment.floor else placed, "placed")}
 
 
 def scale(m: Module, groups: Sequence[Sequence[Term]]) -> tuple[list[list[Value]], Value, int]:
@@ -138,30 +118,25 @@ def scale(m: Module, groups: Sequence[Sequence[Term]]) -> tuple[list[list[Value]
 
 
 def summed(
-    m: Module, terms: Sequence[Term], placed: Sequence[Placed], top: Value, base: int, alignment: Alignment
+    m: Module, groups: Sequence[Sequence[Term]], placed: Sequence[Value], top: Value, base: int, alignment: Alignment
 ) -> Raw:
-    """Add placed terms, with the signs of `relative_sign`. A negative sum is the two's complement of its magnitude."""
-    flags = special(m, [Special(term.sign, term.nan, term.inf) for term in terms])
-    found = total(m, placed, "total")
-    bits = (len(placed) * ((1 << (alignment.fraction + alignment.INTEGER)) - 1)).bit_length()
-    integer, sign = found.integer[: bits + 1], terms[0].sign
-    if alignment.floor:
-        # The carry that no adder of the tree took.
-        integer, sign = wire(m, (integer + found.carry)[: bits + 1], "total_carried"), NEVER
-    negative = integer[-1]
-    zero = wire(m, ~integer.any(), "total_zero")
-    base += bits - 1 - alignment.fraction
-    return Raw(
-        sign=wire(m, Mux(flags.inf, flags.sign, (negative ^ sign) & ~zero), "total_sign"),
+    """Add placed terms. A negative sum is the two's complement of its magnitude."""
+    terms = [term for group in groups for term in group]
+    found = tree.total(
+        m,
+        [
+            tree.Term(integer, NEVER if alignment.floor else term.sign, term.sign, term.nan, term.inf)
+            for integer, term in zip(placed, terms, strict=True)
+        ],
+    )
+    # The magnitude of a floor can be one more than that of the largest number of its width.
+    largest_term = (1 << (alignment.fraction + alignment.INTEGER)) - (not alignment.floor)
+    number = tree.as_raw(m, found, -alignment.fraction, (len(terms) * largest_term).bit_length(), NEVER)
+    return replace(
+        number,
         exponent=top,
-        significand=wire(m, integer[:-1], "total_significand"),
-        nan=flags.nan,
-        inf=flags.inf,
-        zero=zero,
-        base=base,
-        emin=min(term.emin for term in terms) + bits - 1 - alignment.fraction,
-        emax=max(term.emax for term in terms) + bits - 1 - alignment.fraction,
-        leading="any",
+        base=number.base + base,
+        emin=number.emin + min(term.emin for term in terms),
+        emax=number.emax + max(term.emax for term in terms),
         zero_at_floor=False,
-        complement=negative,
     )

@@ -59,7 +59,9 @@ def as_raw(
 class Truncated:
     """Code of a posit before rounding, truncated to its width.
 
-    If ``beyond`` is true, the number lies beyond the first or last code, and only bit 0 of ``kept`` is defined.
+    If ``beyond`` is true, the number lies beyond the first or last code, and only bit 0 of ``kept`` is defined. With
+    ``complement``, ``discarded`` and ``sticky`` are bits of the two's complement of the string, and ``kept`` is the
+    inverse of its upper bits.
     """
 
     sign: Value
@@ -69,6 +71,7 @@ class Truncated:
     beyond: Value
     nan: Value
     zero: Value
+    complement: Value | None = None
 
 
 def normal(m: Module, x: Raw) -> tuple[Value, Value, int]:
@@ -94,29 +97,45 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     last = o.width - 2
     is_beyond = max(x.emax >> o.es, -(smallest >> o.es) - 1) >= last
     beyond = wire(m, places_down >= last, "beyond") if is_beyond else NEVER
-    string = Cat(significand[:-1], scale[: o.es], down, ~down)
+    string, fill = Cat(significand[:-1], scale[: o.es], down, ~down), ~down
+    if x.complement is not None:
+        # The discarded bits are those of the two's complement, as in the significand.
+        head = x.complement.replicate(len(string) - (len(significand) - 1))
+        string, fill = string ^ Cat(Const(0, len(significand) - 1), head), fill ^ x.complement
     # Bits below the rounding position never shift up, so they are merged first.
     seen = o.width - 1 + rounding.places
     below = string[: max(len(string) - seen, 0)].any()
     string = wire(m, Cat(Const(0, max(seen - len(string), 0)), string)[-seen:], "string")
     places_down = saturate(places_down, last.bit_length())
-    shifted, lost = shift_right_sticky(m, string, places_down, "string_shifted", fill=~down)
+    shifted, lost = shift_right_sticky(m, string, places_down, "string_shifted", fill=fill)
     discarded = len(shifted) - (o.width - 1)
+    kept = shifted[discarded:]
+    if x.complement is not None:
+        kept = kept ^ x.complement.replicate(len(kept))
     return Truncated(
         sign=x.sign,
-        kept=wire(m, shifted[discarded:], "kept"),
+        kept=wire(m, kept, "kept"),
         discarded=wire(m, shifted[:discarded], "discarded"),
         sticky=wire(m, lost | below | x.sticky, "sticky"),
         beyond=beyond,
         nan=wire(m, x.nan | x.inf, "not_real"),
         zero=x.zero,
+        complement=x.complement,
     )
 
 
 def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code. No number rounds to zero or NaR, and posits always saturate."""
     last = x.kept[0] | x.beyond
-    up = round_up(rounding, negative=x.sign, last=last, discarded=x.discarded, sticky=x.sticky, random=random)
+    up = round_up(
+        rounding,
+        negative=x.sign,
+        last=last,
+        discarded=x.discarded,
+        sticky=x.sticky,
+        random=random,
+        complement=x.complement,
+    )
     special = wire(m, x.nan | x.zero, "special")
     up = wire(m, up & ~x.beyond & ~special, "round_up")
     sign = wire(m, (x.sign & ~x.zero) | x.nan, "sign")

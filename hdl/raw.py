@@ -51,8 +51,8 @@ class Raw:
     limited : bool
         True if ``zeros`` stop at the exponent of subnormal results.
     complement : Value, optional
-        True if the magnitude is the two's complement of the significand. Only sums that `floating.truncate` rounds have
-        it, and those are negated after the shift, together with their rounding.
+        True if the magnitude is the two's complement of the significand. Only sums that are rounded to floats or posits
+        have it: these are negated after the shift, together with their rounding.
     """
 
     sign: Value
@@ -76,9 +76,14 @@ class Raw:
     complement: Value | None = field(default=None, kw_only=True)
 
     @property
+    def last(self) -> int:
+        """Exponent of the last place if ``exponent`` is zero."""
+        return self.base - (len(self.significand) - 1)
+
+    @property
     def quantum(self) -> int:
-        """Exponent of the lowest possible last place."""
-        return self.emin - (len(self.significand) - 1)
+        """Exponent of the lowest possible last place; one less if the inverse of a complement may begin there."""
+        return self.emin - (len(self.significand) - 1) - (self.complement is not None)
 
 
 def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
@@ -91,7 +96,7 @@ def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
     significand = x.significand[x.tail :]
     if x.complement is not None:
         # The inverse has the leading one of the magnitude, or all ones below it, which rounding increments.
-        significand = significand ^ x.complement.replicate(len(significand))
+        significand = wire(m, significand ^ x.complement.replicate(len(significand)), f"{name}_inverted")
     return leading_zeros(m, significand, name)
 
 

@@ -3,59 +3,133 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Const, Module, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .wire import wire
+from .fixed import FixedRaw
+from .product import product
+from .raw import Raw
+from .wire import NEVER, extended, shift_up, wire
 
 
 @dataclass(frozen=True)
-class Placed:
-    """Term of a sum, the number ``integer + carry``.
+class Term:
+    """Term of a sum, and the flags of the number.
 
     Attributes
     ----------
     integer : Value
-        Signed; the inverse of a magnitude if the term is negative, so that no term needs an adder of its own.
-    carry : Value
-        One bit.
+        Unsigned magnitude with the sign ``negative``, or a signed number; ``negative`` is then constant.
+    negative, sign, nan, inf : Value
+        ``sign`` is that of the number, including zeros and infinities.
     """
 
     integer: Value
-    carry: Value
-
-    @classmethod
-    def of(cls, magnitude: Value, negative: Value) -> "Placed":
-        """Return the term of a magnitude with a sign."""
-        inverted = Cat(magnitude, Const(0, 1)) ^ negative.replicate(len(magnitude) + 1)
-        return cls(inverted.as_signed(), negative)
-
-
-def total(m: Module, terms: Sequence[Placed], name: str) -> Placed:
-    """Return the sum of terms, in a balanced tree of adders; each adder takes one of the carries as its carry-in.
-
-    The carry of the sum is constant if that of the first term is.
-    """
-    if len(terms) == 1:
-        return terms[0]
-    half = len(terms) // 2
-    x, y = (total(m, part, f"{name}_{side}") for part, side in ((terms[:half], "low"), (terms[half:], "high")))
-    carry, rest = (y.carry, x.carry) if isinstance(x.carry, Const) else (x.carry, y.carry)
-    added = (Cat(Const(1, 1), x.integer).as_signed() + Cat(carry, y.integer).as_signed())[1:]
-    return Placed(wire(m, added.as_signed(), name), rest)
-
-
-@dataclass(frozen=True)
-class Special:
-    """Flags and signs of the terms of a sum, and of the sum."""
-
+    negative: Value
     sign: Value
     nan: Value
     inf: Value
 
 
-def special(m: Module, terms: Sequence[Special]) -> Special:
-    """Return the flags of a sum; ``sign`` is that of an infinity."""
+@dataclass(frozen=True)
+class Sum:
+    """Integer that is negated if ``negative``, and the flags of a sum.
+
+    Attributes
+    ----------
+    integer : Value
+        Signed.
+    negative, nan, inf : Value
+    inf_sign : Value
+        Sign of an infinite sum.
+    """
+
+    integer: Value
+    negative: Value
+    nan: Value
+    inf: Value
+    inf_sign: Value
+
+
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool) -> dict[str, Value]:
+    """Return sign, exponent, significand and flags of a product that keeps the leading zeros of both factors."""
+    return {
+        "sign": wire(m, x.sign ^ y.sign, "product_sign"),
+        "exponent": wire(m, x.exponent + y.exponent, "product_exponent"),
+        "significand": wire(m, product(m, x.significand, y.significand, "partial", dsp=dsp), "product_significand"),
+        "nan": wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
+        "inf": wire(m, x.inf | y.inf, "product_inf"),
+    }
+
+
+def place(m: Module, significand: Value, exponent: Value, last: int, top: int, name: str) -> Value:
+    """Return ``significand * 2^(exponent + last)`` as an integer, which is below ``2^top``.
+
+    ``last`` may be negative; no one is then shifted out at the low end.
+    """
+    padded = Cat(Const(0, max(last, 0)), significand)
+    shifted = shift_up(m, padded, exponent, top + max(-last, 0), name)
+    return wire(m, shifted[max(-last, 0) :], f"{name}_placed")
+
+
+def total(m: Module, terms: Sequence[Term]) -> Sum:
+    """Return the sum of terms. If the first one is not negated, the sum is not either."""
+    integer, negative = _tree(m, terms, "total")
     up = Cat(*(term.inf & ~term.sign for term in terms)).any()
     down = Cat(*(term.inf & term.sign for term in terms)).any()
     nan = Cat(*(term.nan for term in terms)).any() | (up & down)
-    return Special(sign=down, nan=wire(m, nan, "total_nan"), inf=wire(m, up | down, "total_inf"))
+    return Sum(integer, negative, wire(m, nan, "total_nan"), wire(m, up | down, "total_inf"), down)
+
+
+def _tree(m: Module, terms: Sequence[Term], name: str) -> tuple[Value, Value]:
+    """Add terms in a balanced tree; return an integer, and the condition that the sum is its negative.
+
+    Each adder negates its second operand relative to its first one: the inversion needs no LUTs beside those of the
+    adder, and the increment is its carry-in. So no term is negated before.
+    """
+    if len(terms) == 1:
+        integer = terms[0].integer
+        return integer if integer.shape().signed else Cat(integer, Const(0, 1)).as_signed(), terms[0].negative
+    half = len(terms) // 2
+    x, x_negative = _tree(m, terms[:half], f"{name}_low")
+    y, y_negative = _tree(m, terms[half:], f"{name}_high")
+    width = max(len(x), len(y)) + 1
+    if isinstance(x_negative, Const) and isinstance(y_negative, Const):
+        return wire(m, (x + y)[:width].as_signed(), name), x_negative
+    opposite = wire(m, x_negative ^ y_negative, f"{name}_opposite")
+    inverted = extended(y, width) ^ opposite.replicate(width)
+    added = Cat(Const(1, 1), extended(x, width)) + Cat(opposite, inverted)
+    return wire(m, added[1 : width + 1].as_signed(), name), x_negative
+
+
+def as_fixed(m: Module, found: Sum, quantum: int, zero_sign: Value) -> FixedRaw:
+    """Return a sum that is not negated as a fixed-point number."""
+    integer = found.integer
+    negative = integer[-1] if integer.shape().signed else NEVER
+    sign = Mux(found.inf, found.inf_sign, Mux(integer.any(), negative, zero_sign))
+    return FixedRaw(integer, wire(m, sign, "total_sign"), quantum, nan=found.nan, inf=found.inf)
+
+
+def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value) -> Raw:
+    """Return a sum in units of ``2^last`` as a raw number with exponent 0; its magnitude has at most ``bits`` bits.
+
+    A negative integer is the two's complement of the magnitude.
+    """
+    integer = extended(found.integer, bits + 1)[: bits + 1]
+    negative = integer[-1]
+    zero = wire(m, ~integer.any(), "total_zero")
+    sign = Mux(found.inf, found.inf_sign, Mux(zero, zero_sign, negative ^ found.negative))
+    first = last + bits - 1
+    return Raw(
+        sign=wire(m, sign, "total_sign"),
+        exponent=Const(0, 0),
+        significand=wire(m, integer[:-1], "total_significand"),
+        nan=found.nan,
+        inf=found.inf,
+        zero=zero,
+        base=first,
+        emin=first,
+        emax=first,
+        leading="any",
+        zero_at_floor=True,
+        complement=negative,
+    )

@@ -96,6 +96,26 @@ def _leading_zeros(m: Module, bits: Sequence[Value], name: str) -> tuple[Value, 
     return wire(m, low_zero & high_zero, f"{name}_none"), wire(m, count, f"{name}_count")
 
 
+def shift_up(m: Module, value: Value, amount: Value, width: int, name: str) -> Value:
+    """Return the lowest ``width`` bits of ``value << amount``.
+
+    The narrowest step comes first, so that each bit of a short value depends on few others.
+    """
+    for level in range(len(amount)):
+        longer = Cat(value, Const(0, 1 << level))
+        value = wire(m, Mux(amount[level], Cat(Const(0, 1 << level), value), longer)[:width], f"{name}_by_{1 << level}")
+    return Cat(value, Const(0, max(width - len(value), 0)))
+
+
+def shift_down(m: Module, value: Value, amount: Value, name: str, fill: Value = NEVER) -> Value:
+    """Return ``value >> amount`` with ``fill`` at the top, the narrowest step first, as in `shift_up`."""
+    amount = _enough(amount, len(value))
+    for level in range(len(amount)):
+        step = min(1 << level, len(value))
+        value = wire(m, Mux(amount[level], Cat(value[step:], fill.replicate(step)), value), f"{name}_by_{1 << level}")
+    return value
+
+
 def shift_left(m: Module, value: Value, amount: Value, name: str, tail: int = 0) -> Value:
     """Return ``value << amount`` within the width of ``value``.
 

@@ -58,20 +58,15 @@ def multiplied(a, b, x, y):
     return sign, INF if INF in (x, y) else x * y, x_exponent + y_exponent
 
 
-def encoded(name, value, mode, word):
-    """Round a number to a format, as if the exponent were unbounded, and return its code."""
+def encoded(name, total, unit, mode, word):
+    """Round ``total * 2^unit`` to a format, as if the exponent were unbounded, and return its code."""
     exp, man, specials = FORMATS[name]
-    sign, magnitude = value < 0, abs(value)
+    sign, magnitude = total < 0, abs(total)
     top = (1 << exp) - 1 if specials == "ieee" else 1 << exp
     largest = (top << man) - (2 if specials == "fn" else 1)
-    exponent = emin_of(exp)
-    if magnitude:
-        numerator, denominator = magnitude.numerator, magnitude.denominator
-        log2 = numerator.bit_length() - denominator.bit_length()
-        log2 -= magnitude < Fraction(2) ** log2
-        exponent = max(log2, exponent)
-    places = magnitude / Fraction(2) ** (exponent - man)
-    floor = math.floor(places)
+    exponent = max(magnitude.bit_length() - 1 + unit, emin_of(exp))
+    places = Fraction(magnitude) * Fraction(2) ** (unit - exponent + man)
+    floor = places.numerator // places.denominator
     rest = places - floor
     half = Fraction(1, 2)
     if mode.startswith("sr"):
@@ -90,13 +85,8 @@ def encoded(name, value, mode, word):
     code = ((exponent - emin_of(exp)) << man) + floor + up
     if code > largest:
         stays = mode in ("rz", "ro") or (mode == "ru" and sign) or (mode == "rd" and not sign)
-        if stays or specials == "finite":
-            code = largest
-        elif specials == "fn":
-            return largest + 1
-        else:
-            code = largest + 1
-    return (sign << (exp + man)) | code
+        code = largest if stays or specials == "finite" else largest + 1
+    return (sign << (exp + man)) | code if code <= largest else special(name, INF, sign)
 
 
 def special(name, kind, sign):
@@ -105,6 +95,7 @@ def special(name, kind, sign):
     ones = (1 << (exp + man)) - 1
     if specials == "fn":
         return ones
+    assert specials == "ieee"
     infinity = ones >> man << man
     return infinity | (1 << (man - 1)) if kind == NAN else (sign << (exp + man)) | infinity
 
@@ -123,12 +114,13 @@ def scalar(formats, fraction, kind, mode, xs, ys, start=None, word=0):
     exponents = [exponent for _, value, exponent in terms if value]
     if not exponents:
         return 0
-    unit = Fraction(2) ** (max(exponents) - fraction)
+    unit = max(exponents) - fraction
     total = 0
     for sign, value, _ in terms:
-        places = value / unit
-        total += math.floor(-places if sign else places) if kind == "floor" else (-1) ** sign * math.floor(places)
-    return encoded(o, total * unit, mode, word) if total else 0
+        # Numerator and denominator of the term in places of 2^unit.
+        numerator, denominator = value.numerator << max(-unit, 0), value.denominator << max(unit, 0)
+        total += -numerator // denominator if sign and kind == "floor" else (-1) ** sign * (numerator // denominator)
+    return encoded(o, total, unit, mode, word) if total else 0
 
 
 def drawn(rng, name, count):

@@ -1,21 +1,25 @@
 """Dot products of k pairs."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Unpack
 
-from amaranth.hdl import Const, Module, Value
+from amaranth.hdl import Cat, Const, Module, Value
 
-from halfulp.hdl import aligned, quire
+from halfulp.hdl import aligned, fixed, quire, tree
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.fixed import FixedRaw, parts
-from halfulp.hdl.formats import Format
+from halfulp.hdl.fixed import FixedRaw
+from halfulp.hdl.formats import RD, Float, Format, Posit
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.number import Number, add, align, as_raw, multiply, pack, truncate, unpack
 from halfulp.hdl.raw import Raw
-from halfulp.hdl.specs import Build, DotSpec
+from halfulp.hdl.specs import Build, DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
-from halfulp.hdl.tree import Placed
+from halfulp.hdl.wire import NEVER
 
 from .base import Options, Unit, numbered
+
+FLAGS = ("sign", "nan", "inf")
 
 
 class Dot(Unit):
@@ -111,17 +115,43 @@ class Dot(Unit):
         spec, quantum = self.spec, self.spec.quire.quantum
         random = self.word(m)
 
-        def term(m: Module, a: Value, b: Value) -> dict[str, Value]:
-            return parts(quire.place(m, self._product(m, a, b), quantum, "fixed"))
+        def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
+            x, y = unpack(m, a, spec.a, "a"), unpack(m, b, spec.b, "b")
+            if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
+                return of_fixed(m, fixed.multiply(m, x, y, dsp=self.build.dsp))
+            x, y = as_raw(m, x, "a"), as_raw(m, y, "b")
+            values, last = tree.multiply(m, x, y, dsp=self.build.dsp), x.last + y.last - quantum
+            return of_raw(m, values, last, spec.terms)
 
-        terms = []
-        for index, (a, b) in enumerate(self.factors(m)):
-            found = self.part(m, f"term{index}", "term", term, a=a, b=b)
-            terms.append(FixedRaw(**found, quantum=quantum))
+        def of_fixed(m: Module, number: FixedRaw) -> dict[str, Value]:
+            placed = quire.place(m, number, quantum, "fixed")
+            return {"integer": placed.integer, "negative": NEVER} | {name: getattr(placed, name) for name in FLAGS}
+
+        def of_raw(m: Module, values: Mapping[str, Value], last: int, numbers: ValueRange) -> dict[str, Value]:
+            bits = floor_log2(numbers.magnitude) - quantum + 1
+            placed = tree.place(m, values["significand"], values["exponent"], last, bits, "term")
+            return {"integer": placed, "negative": values["sign"]} | {name: values[name] for name in FLAGS}
+
+        terms = [
+            tree.Term(**self.part(m, f"term{index}", "term", product, a=a, b=b))
+            for index, (a, b) in enumerate(self.factors(m))
+        ]
         if spec.c is not None:
-            terms.append(quire.place(m, unpack(m, start, spec.c, "start"), quantum, "start"))
-        total = quire.total(m, terms, spec.rounding, from_zero=spec.c is None)
-        return self.rounded(m, total, random)
+            c = unpack(m, start, spec.c, "start")
+            if isinstance(c, FixedRaw):
+                terms.append(tree.Term(**of_fixed(m, c)))
+            else:
+                terms.append(tree.Term(**of_raw(m, vars(c), c.last - quantum, ValueRange.of(spec.c))))
+        signs = [*(term.sign for term in terms), *([NEVER] if spec.c is None else [])]
+        zero_sign = Cat(*signs).any() if spec.rounding == RD else Cat(*signs).all()
+        if not isinstance(spec.o, (Float, Posit)) and not isinstance(terms[0].negative, Const):
+            # Fixed point needs the sum itself, not one that is to be negated.
+            terms.insert(0, tree.Term(Const(0, 1), NEVER, NEVER, NEVER, NEVER))
+        found = tree.total(m, terms)
+        if not isinstance(spec.o, (Float, Posit)):
+            return self.rounded(m, tree.as_fixed(m, found, quantum, zero_sign), random)
+        bits = floor_log2(spec.sums.magnitude) - quantum + 1
+        return self.rounded(m, tree.as_raw(m, found, quantum, bits, zero_sign), random)
 
     def _aligned(self, m: Module, start: Value) -> Value:
         """Truncate all terms on the scale of the largest exponent, add them and round once."""
@@ -142,16 +172,13 @@ class Dot(Unit):
         if spec.c is not None:
             groups.append([aligned.Term.of(spec.c, **aligned.single(m, raw(m, start, spec.c, "start")))])
         distances, top, base = aligned.scale(m, groups)
-        placed: list[Placed] = []
+        placed: list[Value] = []
         for group, of_group, kind in zip(groups, distances, ("term", "start"), strict=False):
             place = partial(aligned.place, alignment=alignment, fraction=group[0].fraction)
             for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
-                negative = aligned.relative_sign(term, groups[0][0], alignment)
-                operands = {"negative": negative, "significand": term.significand, "distance": distance}
-                found = self.part(m, f"{kind}{index}", kind, place, **operands)
-                placed.append(Placed(**found | ({"carry": negative} if isinstance(negative, Const) else {})))
-        terms = [term for group in groups for term in group]
-        return self.rounded(m, aligned.summed(m, terms, placed, top, base, alignment), random)
+                operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
+                placed.append(self.part(m, f"{kind}{index}", kind, place, **operands)["integer"])
+        return self.rounded(m, aligned.summed(m, groups, placed, top, base, alignment), random)
 
     def _sequential(self, m: Module, start: Value) -> Value:
         """Multiply and add one pair after the other, rounding after each."""
