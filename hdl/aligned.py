@@ -118,7 +118,14 @@ def scale(m: Module, groups: Sequence[Sequence[Term]]) -> tuple[list[list[Value]
 
 
 def summed(
-    m: Module, groups: Sequence[Sequence[Term]], placed: Sequence[Value], top: Value, base: int, alignment: Alignment
+    m: Module,
+    groups: Sequence[Sequence[Term]],
+    placed: Sequence[Value],
+    top: Value,
+    base: int,
+    alignment: Alignment,
+    *,
+    fast: bool,
 ) -> Raw:
     """Add placed terms. A negative sum is the two's complement of its magnitude."""
     terms = [term for group in groups for term in group]
@@ -131,7 +138,7 @@ def summed(
     )
     # The magnitude of a floor can be one more than that of the largest number of its width.
     largest_term = (1 << (alignment.fraction + alignment.INTEGER)) - (not alignment.floor)
-    number = tree.as_raw(m, found, -alignment.fraction, (len(terms) * largest_term).bit_length(), NEVER)
+    number = tree.as_raw(m, found, -alignment.fraction, (len(terms) * largest_term).bit_length(), NEVER, fast=fast)
     return replace(
         number,
         exponent=top,

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import is_exact, round_up
-from .wire import NEVER, shift_left, shift_left_sticky, shift_right_sticky, wire
+from .wire import NEVER, incremented, shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
@@ -76,6 +76,7 @@ class Truncated:
     zero_has_code: bool = True
     anticipated: bool = False
     complement: Value | None = None
+    selects_carry: bool = False
 
     def exponent_reaches(self, code: int) -> Value:
         """Return True if the exponent field of the code is at least ``code``."""
@@ -171,6 +172,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         zero_has_code=x.zero_emax is None,
         up=x.up,
         complement=x.complement,
+        selects_carry=x.selects_carry,
     )
 
 
@@ -324,7 +326,12 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
     # A carry out of the mantissa increments the exponent, also from subnormal to normal.
     field = Mux(given, code[o.man :], x.field)[: o.exp]
     kept = Mux(given, code[: o.man], x.kept)
-    magnitude = Cat(Const(0, o.man), field) + kept + (up & ~given & ~stays)
+    up = up & ~given & ~stays
+    if not x.selects_carry:
+        magnitude = Cat(Const(0, o.man), field) + kept + up
+    else:
+        upper = wire(m, (field + kept[o.man :])[: o.exp], "exponent_field")
+        magnitude = incremented(m, Cat(kept[: o.man], upper), up, "rounded")
     magnitude = wire(m, magnitude[: o.width - 1], "magnitude")
     sign: Value = Mux(nan | becomes_nan, o.nan_code >> (o.width - 1), x.sign)
     if not o.has_negative_zero:

@@ -53,6 +53,8 @@ class Raw:
     complement : Value, optional
         True if the magnitude is the two's complement of the significand. Only sums that are rounded to floats or posits
         have it: these are negated after the shift, together with their rounding.
+    selects_carry : bool
+        True if the carry of the rounding to a float is selected and not propagated, which is faster and larger.
     """
 
     sign: Value
@@ -74,6 +76,7 @@ class Raw:
     zeros: tuple[Value, ...] | None = field(default=None, kw_only=True)
     limited: bool = field(default=False, kw_only=True)
     complement: Value | None = field(default=None, kw_only=True)
+    selects_carry: bool = field(default=False, kw_only=True)
 
     @property
     def last(self) -> int:

@@ -109,7 +109,7 @@ def as_fixed(m: Module, found: Sum, quantum: int, zero_sign: Value) -> FixedRaw:
     return FixedRaw(integer, wire(m, sign, "total_sign"), quantum, nan=found.nan, inf=found.inf)
 
 
-def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value) -> Raw:
+def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value, *, fast: bool) -> Raw:
     """Return a sum in units of ``2^last`` as a raw number with exponent 0; its magnitude has at most ``bits`` bits.
 
     A negative integer is the two's complement of the magnitude.
@@ -132,4 +132,5 @@ def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value) -> Raw
         leading="any",
         zero_at_floor=True,
         complement=negative,
+        selects_carry=fast,
     )

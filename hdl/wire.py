@@ -10,6 +10,9 @@ LONGEST_CARRY_IN_TABLES = 5
 word, a second one two more. A carry chain needs a LUT per bit and is not faster."""
 
 
+GROUP = 5
+"""Bits of a group in `incremented`; a LUT has one input more."""
+
 WIDE = 128
 """Maximum bits of a value whose leading zeros are counted in a concatenation; exact sums are longer."""
 
@@ -59,6 +62,21 @@ def modulo_counter(m: Module, count: int, go: Value) -> tuple[Value, Value]:
     return turn, last
 
 
+def incremented(m: Module, value: Value, up: Value, name: str) -> Value:
+    """Return ``value + up`` in the width of ``value``, by groups of as many bits as one LUT takes beside a carry.
+
+    A bit changes if all bits below it are ones and ``up`` is true. This needs a few LUTs more than a carry chain, and
+    is three LUTs deep for up to 30 bits.
+    """
+    bits, ones = [], Const(1, 1)
+    for start in range(0, len(value), GROUP):
+        group = value[start : start + GROUP]
+        carry = wire(m, up & ones, f"{name}_carry_to_{start}") if start else up
+        bits += [bit ^ (carry & group[:place].all()) for place, bit in enumerate(group)]
+        ones = ones & wire(m, group.all(), f"{name}_ones_from_{start}")
+    return Cat(*bits)
+
+
 def carry_out(x: Value, y: Value) -> Value:
     """Return the carry out of the sum of two values of one width.
 
@@ -99,18 +117,24 @@ def _leading_zeros(m: Module, bits: Sequence[Value], name: str) -> tuple[Value, 
 def shift_up(m: Module, value: Value, amount: Value, width: int, name: str) -> Value:
     """Return the lowest ``width`` bits of ``value << amount``.
 
-    The narrowest step comes first, so that each bit of a short value depends on few others.
+    Narrow steps come first, so that each bit of a short value depends on few others. Two before one needs the fewest
+    LUTs after Yosys.
     """
-    for level in range(len(amount)):
+    for level in narrow_first(len(amount)):
         longer = Cat(value, Const(0, 1 << level))
         value = wire(m, Mux(amount[level], Cat(Const(0, 1 << level), value), longer)[:width], f"{name}_by_{1 << level}")
     return Cat(value, Const(0, max(width - len(value), 0)))
 
 
+def narrow_first(levels: int) -> list[int]:
+    """Return the steps of a shift, as powers of two, from narrow to wide."""
+    return [1, 0, *range(2, levels)] if levels > 1 else [0] * levels
+
+
 def shift_down(m: Module, value: Value, amount: Value, name: str, fill: Value = NEVER) -> Value:
-    """Return ``value >> amount`` with ``fill`` at the top, the narrowest step first, as in `shift_up`."""
+    """Return ``value >> amount`` with ``fill`` at the top, with the steps of `shift_up`."""
     amount = _enough(amount, len(value))
-    for level in range(len(amount)):
+    for level in narrow_first(len(amount)):
         step = min(1 << level, len(value))
         value = wire(m, Mux(amount[level], Cat(value[step:], fill.replicate(step)), value), f"{name}_by_{1 << level}")
     return value

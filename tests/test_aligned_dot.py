@@ -6,14 +6,19 @@ import os
 import random
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 
 from halfulp import golden
 from halfulp.golden import exact
 from halfulp.hdl.formats import Rounding, parse
-from halfulp.hdl.specs import DotSpec
-from tests.every_unit import rounded, rtl_mismatches
+from halfulp.hdl.specs import Build, DotSpec
+from halfulp.sim.model import CompiledModel
+from halfulp.sim.reference import reference
+from halfulp.units.catalogue import component
+from tests.every_unit import rounded, rtl_mismatches, vectors
+from tests.test_exhaustive import Bundle
 
 FORMATS = {
     "fp32": (8, 23, "ieee"),
@@ -292,3 +297,23 @@ def test_rtl_matches_golden(text):
     checks, failed = rtl_mismatches({one: one for one in few}, most_bits=16, count=1 << 15)
     assert not failed
     assert checks
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("text", ["dot2 e2m1*e2m1+e3m2=e2m1fn", "dot2 e2m1*e2m1=e3m2 order=aligned3.trunc", UNITS[2]])
+def test_structures_for_speed_change_no_bit(text):
+    """Overflow, subnormal results and sums of both signs, in all rounding modes."""
+    fast = [component(rounded(DotSpec.parse(text), mode), Build(goal="speed")) for mode in MODES]
+    bundle = Bundle({f"u{place}": unit for place, unit in enumerate(fast)})
+    codes = next(vectors(fast[-1], 16, 1 << 14))
+    with CompiledModel.of_unit(bundle) as loop:
+        found = loop.run(codes, max(map(len, codes.values())))
+    for place, unit in enumerate(fast):
+        own = {name: column for name, column in codes.items() if name in unit.inputs}
+        assert np.array_equal(found[f"u{place}_o"], reference(unit, own)["o"])
+
+
+@pytest.mark.parametrize("text", ["dot4 e5m2*e5m2 order=sequential", "dot4 e5m2*e5m2=posit8", "dot4 int8*int8"])
+def test_goal_without_effect_is_refused(text):
+    with pytest.raises(ValueError, match="no effect"):
+        component(text, Build(goal="speed"))

@@ -86,6 +86,7 @@ class Dot(Unit):
             build=build,
             multiplies=True,
             sums=_sums(spec) if spec.order == SEQUENTIAL else [],
+            goals=spec.order != SEQUENTIAL and isinstance(spec.o, Float),
         )
         self.k, self._vectors = spec.k, [list(ports) for ports in vectors.values()]
         for name, ports in vectors.items():
@@ -151,7 +152,7 @@ class Dot(Unit):
         if not isinstance(spec.o, (Float, Posit)):
             return self.rounded(m, tree.as_fixed(m, found, quantum, zero_sign), random)
         bits = floor_log2(spec.sums.magnitude) - quantum + 1
-        return self.rounded(m, tree.as_raw(m, found, quantum, bits, zero_sign), random)
+        return self.rounded(m, tree.as_raw(m, found, quantum, bits, zero_sign, fast=self.fast), random)
 
     def _aligned(self, m: Module, start: Value) -> Value:
         """Truncate all terms on the scale of the largest exponent, add them and round once."""
@@ -178,7 +179,7 @@ class Dot(Unit):
             for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
                 operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
                 placed.append(self.part(m, f"{kind}{index}", kind, place, **operands)["integer"])
-        return self.rounded(m, aligned.summed(m, groups, placed, top, base, alignment), random)
+        return self.rounded(m, aligned.summed(m, groups, placed, top, base, alignment, fast=self.fast), random)
 
     def _sequential(self, m: Module, start: Value) -> Value:
         """Multiply and add one pair after the other, rounding after each."""
