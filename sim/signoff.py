@@ -53,6 +53,9 @@ FORMATS = {
 Only `convert` takes scales of blocks; tests/test_scale.py sweeps it.
 """
 
+ONLY = {"sparsedot": ("float",), "blockquantize": ("float",)}
+"""Families of units whose arithmetic in other families is that of another unit: of ``dot``, and of ``convert``."""
+
 _FAMILIES: tuple[Any, ...] = (*FAMILIES, Block)
 
 MIXED = "mixed"
@@ -109,6 +112,7 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
         taken = {
             family.family: [fmt for fmt in FORMATS.get(family.family, ()) if cls.takes(parse_operand(fmt), None)]
             for family in _FAMILIES
+            if family.family in ONLY.get(name, (family.family,))
         }
         for family, formats in taken.items():
             if formats or family not in FORMATS:

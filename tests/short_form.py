@@ -8,6 +8,9 @@ import click
 from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.options import unit_options
 
+BLOCK = "block(e2m1fn,2,e3m0fnu,floor)"
+"""Small block, for units that take no numbers."""
+
 
 def build(unit: str, fmt: str, **options: Any) -> Any:
     """Return the component for a unit's name, a format and options."""

@@ -26,7 +26,7 @@ from halfulp.sim.simulate import UnitSimulation
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root
 from halfulp.units.catalogue import CATALOGUE
-from tests.short_form import asked, build
+from tests.short_form import BLOCK, asked, build
 
 VECTORS = 1 << 14
 
@@ -74,7 +74,7 @@ def test_bench_passes_correct_units(name: str, fmt: str, options: dict[str, Any]
 
 def test_catalogue_rows_all_have_a_bench_plan() -> None:
     for name, row in CATALOGUE.items():
-        fmt = "e3m2fn" if row.spec.takes(parse("e3m2fn"), None) else "fxp4.4"
+        fmt = next((fmt for fmt in ("e3m2fn", "fxp4.4") if row.spec.takes(parse(fmt), None)), BLOCK)
         unit = build(name, fmt)
         chosen = plan(unit, seed=0, limit=64)
         assert set(chosen.vectors.codes) == set(unit.inputs)

@@ -32,6 +32,7 @@ from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Chain
 from halfulp.units.verilog import emit
+from tests.short_form import BLOCK
 
 VU9P, ECP5 = TARGETS["vu9p"], TARGETS["ecp5-85k"]
 
@@ -113,17 +114,22 @@ def test_targets_are_distinct():
     assert str(caught.value) == f"unknown target 'vu13p'; the targets are {', '.join(TARGETS)}"
 
 
-FORMATS = {"sru": "fxp2.1"}
+FORMATS = {"sru": "fxp2.1"} | dict.fromkeys(("blockdequantize", "blockdot", "blockmac"), BLOCK)
 OWN = {
     "mac": {"acc": "e3m2fn"},
     "accumulate": {"acc": "e3m2fn"},
     "dot": {"k": 2},
+    "sparsedot": {"k": 2},
+    "blockquantize": {"to": BLOCK},
+    "blockdequantize": {"to": "e3m2fn"},
+    "blockdot": {"to": "e3m2fn"},
+    "blockmac": {"acc": "e3m2fn"},
     "sru": {"to": "fxp1.0"},
     "convert": {"to": "e2m0fn"},
 }
 REQUESTS = [short(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]
-STATE = {"mac": 6, "accumulate": 6, "quire": 42, "partmac": 8}
-"""Flip-flops of stateful units: 6 of an e3m2fn sum; 42 of a quire with 10 bits, 31 guard bits, its NaN; 8 of e2m5."""
+STATE = {"mac": 6, "accumulate": 6, "quire": 42, "partmac": 8, "blockmac": 6}
+"""Flip-flops of stateful units: 6 of each e3m2fn sum; 42 of a quire with 10 bits, 31 guard bits, its NaN; 8 of e2m5."""
 
 
 def measure(component, target, **options):

@@ -18,7 +18,7 @@ from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, parse, stochastic
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
 from halfulp.units.catalogue import CATALOGUE
-from tests.short_form import build
+from tests.short_form import BLOCK, build
 
 
 def test_units_accept_texts_and_objects():
@@ -587,10 +587,10 @@ def test_accumulators_match_golden_in_amaranth_simulator(unit, sequence):
     assert [found[index + unit.latency - 1] for index in taken] == expected
 
 
-def sample(name, fmt, other="fxp4.4"):
-    """Return the first of two formats that the unit accepts."""
+def sample(name, *formats):
+    """Return the first format that the unit accepts, or a block."""
     row = CATALOGUE[name]
-    return fmt if row.spec.takes(parse(fmt), None) else other
+    return next((fmt for fmt in (*formats, "fxp4.4") if row.spec.takes(parse(fmt), None)), BLOCK)
 
 
 @pytest.mark.sampled(3)

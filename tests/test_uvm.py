@@ -27,7 +27,7 @@ from halfulp.sim.uvm.tile import TileReference, TileScoreboard, ports_of
 from halfulp.tools.imports import module_of
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Grid
-from tests.short_form import build
+from tests.short_form import BLOCK, build
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
@@ -70,6 +70,11 @@ UNITS = [
     ("split fp32 --to bf16x3 --pipeline 2", "'split fp32>bf16x3.rn' --pipeline 2"),
     ("join e4m3 --round sr3", "join e4m3x2>e4m11.sr3"),
     ("partmac bf16 --acc fp32", "partmac bf16x2*bf16x2+fp32.rn"),
+    ("sparsedot e4m3fn --to bf16 --sparsity 1:2", "sparsedot4 e4m3fn*e4m3fn=bf16.rn sparsity=1:2"),
+    (f"blockquantize bf16 --to {BLOCK}", f"'blockquantize bf16>{BLOCK}.rn'"),
+    (f"blockdequantize {BLOCK} --to e5m2", f"'blockdequantize {BLOCK}>e5m2.rn'"),
+    (f"blockdot {BLOCK} --pipeline 2", f"'blockdot2 {BLOCK}*{BLOCK}.rn' --pipeline 2"),
+    (f"blockmac {BLOCK} --acc e4m3", f"'blockmac {BLOCK}*{BLOCK}+e4m3.rn'"),
 ]
 
 MORE = [

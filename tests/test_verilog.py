@@ -22,7 +22,7 @@ from halfulp.units import Streamed, verilog
 from halfulp.units.catalogue import CATALOGUE, component
 from halfulp.units.systolic import Chain, Grid
 from halfulp.units.verilog import RESETS, emit, verilog_ports
-from tests.short_form import build
+from tests.short_form import BLOCK, build
 
 MAC = "mac e5m2*e5m2+bf16.sr8"
 WAIVERS = Path(__file__).parents[1] / "units" / "verilator.vlt"
@@ -81,8 +81,10 @@ def test_emit_header_of_stream_has_positions_of_fields() -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
-    fmt = "e3m2" if CATALOGUE[name].spec.takes(parse("e3m2"), None) else "fxp4.4"
-    unit = build(name, fmt, pipeline=1, **({"pieces": 2} if name == "pwl" else {}))
+    takes = CATALOGUE[name].spec.takes
+    fmt = next((fmt for fmt in ("e3m2", "fxp4.4") if takes(parse(fmt), None)), BLOCK)
+    own = {"pwl": {"pieces": 2}, "blockquantize": {"to": BLOCK}}.get(name, {})
+    unit = build(name, fmt, pipeline=1, **own)
     controls = [port for port in ("en", "valid") if hasattr(unit, port)]
     assert port_list(emit(unit)) == ["clk", "rst", *controls, *unit.inputs, *unit.outputs]
 

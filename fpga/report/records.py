@@ -35,7 +35,14 @@ DEVICES: tuple[Target, ...] = tuple(
 """One device of each family."""
 
 UNITS: tuple[Implementation, ...] = tuple(
-    short(name, next(fmt for fmt in ("e5m2", "int16", "nvfp4") if row.spec.takes(parse_operand(fmt), None)))
+    short(
+        name,
+        next(
+            fmt
+            for fmt in ("e5m2", "int16", "block(e4m3fn,8,e8m0fnu,floor)")
+            if row.spec.takes(parse_operand(fmt), None)
+        ),
+    )
     for name, row in CATALOGUE.items()
 )
 """Every unit of the catalogue, with its default parameters."""
