@@ -33,7 +33,7 @@ _UNIT_OPTIONS = (
     click.option("--c", metavar="FMT", help="format of the third operand (fma) or addend (dot)"),
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="number of products (dot, sparsedot); default: 4"),
-    click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc, .floor (dot)"),
+    click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc or .floor"),
     click.option("--sparsity", metavar="N:M", help="kept weights (sparsedot); default: 2:4"),
     click.option("--fn", metavar="NAME", help="function or .segments file (pwl); default: tanh"),
     click.option("--pieces", metavar="N", type=int, help="number of line segments (pwl); default: 8"),

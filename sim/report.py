@@ -156,7 +156,7 @@ def describe(unit: Any) -> str:
     operands, results = _format_ports(unit.inputs), _format_ports(unit.outputs)
     product = f", product {given['product']}.{given['product_rounding']}" if given.get("product") is not None else ""
     source = f" from {unit.spec.random}" if unit.spec.random else ""
-    saturate = ", saturating" if given["saturate"] else ""
+    saturate = ", saturating" if unit.spec.saturate else ""
     split = "" if given.get("increment", True) else ", carries as outputs"
     clock = f"latency {unit.latency}" if unit.clocked else "combinational"
     return f"{operands}{product} -> {results}, rounding {given['rounding']}{source}{saturate}{split}, {clock}"

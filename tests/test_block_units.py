@@ -79,6 +79,11 @@ def test_steps_of_block_mac_match_golden_in_turns():
     assert not run(unit, limit=1 << 10).failed
 
 
+@pytest.mark.parametrize("unit", [BlockQuantize(a="e3m1", o=TOY), BlockDequantize(a=TOY, o="e3m1", rounding="sr2")])
+def test_bench_checks_conversions_of_blocks(unit):
+    assert not run(unit, limit=1 << 10).failed
+
+
 def test_bench_detects_ignored_scale():
     class Unscaled(BlockDot):
         """Takes one scale for both blocks."""

@@ -264,7 +264,7 @@ class Model:
 
     def _stages(self) -> list[Stage]:
         given, spec = self.unit.parameters, self.unit.spec
-        how = {"rounding": given["rounding"], "saturate": given["saturate"]}
+        how = {"rounding": given["rounding"], "saturate": spec.saturate}
         match self.kind:
             case "mul":
                 return [Stage("", (self._product("a", "b"),), given["o"], **how)]
