@@ -32,6 +32,7 @@ from .add import add
 from .blocks import blockdequantize, blockdot, blockmac, blockmac_sequence, blockquantize
 from .compare import compare
 from .convert import convert
+from .div import div
 from .dot import dot
 from .exact import Blocks, Carried, Comparison
 from .fma import fma
@@ -42,8 +43,10 @@ from .mul import mul
 from .partmac import partmac, partmac_sequence
 from .program import emulate
 from .quire import quire, quire_sequence
+from .reciprocal import reciprocal
 from .sparsedot import sparsedot
 from .split import split
+from .sqrt import sqrt
 from .stochastic import sru
 from .values import decode, encode
 
@@ -62,6 +65,7 @@ __all__ = [
     "compare",
     "convert",
     "decode",
+    "div",
     "dot",
     "emulate",
     "encode",
@@ -78,7 +82,9 @@ __all__ = [
     "quire",
     "quire_sequence",
     "random",
+    "reciprocal",
     "sparsedot",
     "split",
+    "sqrt",
     "sru",
 ]

@@ -221,6 +221,43 @@ def sparsedot(
     return dot(chosen, y, start, **parameters)
 
 
+def div(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
+    """Return the code of x / y in ``o``."""
+    return _encode(_quotient(_decode(x, a), _decode(y, b)), **result)
+
+
+def reciprocal(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
+    """Return the code of 1 / x in ``o``."""
+    return _encode(_quotient(Number(Fraction(1), False), _decode(x, a)), **result)
+
+
+def _quotient(x: Number, y: Number) -> Number:
+    if x.is_nan or y.is_nan or (x.is_inf and y.is_inf) or (x.magnitude == 0 and y.magnitude == 0):
+        return NAN
+    negative = x.negative != y.negative
+    if x.is_inf or y.magnitude == 0:
+        return Number(math.inf, negative)
+    return Number(Fraction(0) if y.is_inf else Fraction(x.magnitude) / Fraction(y.magnitude), negative)
+
+
+def sqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
+    """Return the code of the square root of x in ``o``."""
+    number = _decode(x, a)
+    if number.is_nan or (number.negative and number.magnitude != 0):
+        return _encode(NAN, **result)
+    if number.magnitude == 0 or number.is_inf:
+        return _encode(number, **result)
+    o, bits = result["o"], result.get("rounding", RN).bits
+    # More bits than any rounding tells from others, then a half of the last one if there are more.
+    radicand = Fraction(number.magnitude)
+    places = 2 * (a.width + o.width + bits + abs(a.quantum) + abs(o.quantum))
+    scaled = math.floor(radicand * 4**places)
+    root = Fraction(math.isqrt(scaled))
+    if root * root != radicand * 4**places:
+        root += Fraction(1, 2)
+    return _encode(Number(root / 2**places, False), **result)
+
+
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of x in ``o``."""
     return _encode(_decode(x, a), **result)

@@ -15,7 +15,7 @@ from halfulp.tools.threads import one_thread
 from . import regressions
 from .build import design, models
 from .compare import compare, full_failures
-from .corner_segments import corner_cases
+from .corner_cases import corner_cases
 from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Columns, Ports

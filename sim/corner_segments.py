@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -20,12 +19,6 @@ POWERS = 48
 
 REACH = 2
 """Distance of codes around a corner that are corner cases too."""
-
-
-def corner_cases(unit: Any) -> dict[str, Codes]:
-    """Return operand codes around breakpoints and zeros of a unit's table, by port; empty without a table."""
-    table = unit.parameters.get("table")
-    return {} if table is None else {"a": corner_arguments_of(table)}
 
 
 @lru_cache(maxsize=16)

@@ -51,7 +51,7 @@ class Directed:
     exact_rows : int
         Maximum number of vectors per strategy that are computed in fractions, at 0.1 ms each.
     corners : mapping of str to Codes
-        Corner codes of some operands, which are all included if the number of vectors allows.
+        Corner codes of some operands, in columns of one length; all rows are included if the number of vectors allows.
     """
 
     def __init__(
@@ -131,10 +131,8 @@ class Directed:
 
     def cornered(self, n: int) -> Rows:
         """Choose corner cases in equal numbers, or a random subset if ``n`` is smaller."""
-        rows = self.uniform(n)
-        for name, codes in self.corners.items():
-            rows[name] = np.resize(self.rng.permutation(codes), n)
-        return rows
+        order = self.rng.permutation(len(next(iter(self.corners.values()))))
+        return self.uniform(n) | {name: np.resize(codes[order], n) for name, codes in self.corners.items()}
 
     def classes(self, n: int) -> Rows:
         """Choose combinations of all number classes in equal numbers; with many operands, only within each term."""

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,12 +12,17 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import Format, decimal_text
+from halfulp.hdl.specs import DivSpec, ReciprocalSpec
+from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.segments import Segments
 
 from .ports import STATE, Port, Ports
 from .reference import compound_of
 
 Number = Fraction | float
+
+ROOT_BITS = 64
+"""Significant bits of square roots, at least."""
 
 
 def bits(port: Port, code: int) -> str:
@@ -60,6 +66,8 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
         table: Segments = unit.parameters["table"]
         magnitude, negative = table.number(values["a"], formats["a"].negative(codes["a"]))
         return f"{table.name}(a), by its line = {number(-magnitude if negative else magnitude)}"
+    if isinstance(unit.spec, EndlessSpec):
+        return _endless(unit.spec, values)
     if len(values) == 1 and not scales:
         return number(values["a"])
     if isinstance(unit.arguments[0], list):
@@ -90,6 +98,25 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if minus:
         return f"c - {text} = {number(_add(values['c'], -product))}"
     return f"{text} + c = {number(_add(product, values['c']))}"
+
+
+def _endless(spec: EndlessSpec, values: dict[str, Number]) -> str:
+    """Format a quotient or root in 17 digits; empty if an operand is zero, infinite, NaN, or negative under a root."""
+    numbers = {name: value for name, value in values.items() if isinstance(value, Fraction) and value}
+    if len(numbers) < len(values):
+        return ""
+    a = numbers["a"]
+    match spec:
+        case DivSpec():
+            exact = a / numbers["b"]
+        case ReciprocalSpec():
+            exact = 1 / a
+        case _ if a < 0:
+            return ""
+        case _:
+            places = ROOT_BITS + max(a.denominator.bit_length() - a.numerator.bit_length(), 0)
+            exact = Fraction(math.isqrt(math.floor(a * 4**places)), 2**places)
+    return f"{spec.SUMMARY} = {decimal_text(exact, 17)}"
 
 
 def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:

@@ -26,7 +26,7 @@ from halfulp.units.catalogue import CATALOGUE
 from . import regressions
 from .bench import result_formats, run
 from .build import design
-from .corner_segments import corner_cases
+from .corner_cases import corner_cases
 from .implementation import Implementation, short
 from .ports import Ports
 from .reference import reference

@@ -20,7 +20,7 @@ from halfulp.tools.threads import one_thread
 
 from .bench import result_formats, run_and_compare
 from .build import design, models
-from .corner_segments import corner_cases
+from .corner_cases import corner_cases
 from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Ports

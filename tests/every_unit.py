@@ -11,7 +11,7 @@ from halfulp.hdl.formats.rounding import EXACT
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import UNITS, UnitSpec
 from halfulp.sim.bench import result_formats
-from halfulp.sim.corner_segments import corner_cases
+from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference

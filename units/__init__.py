@@ -9,6 +9,7 @@ from .base import Unit
 from .block import BlockDot, BlockMac
 from .compare import Compare
 from .convert import Convert
+from .div import Div
 from .dot import Dot
 from .fma import Fma
 from .join import Join
@@ -17,8 +18,10 @@ from .mul import Mul
 from .partmac import PartMac
 from .quantize import BlockDequantize, BlockQuantize
 from .quire import Quire
+from .reciprocal import Reciprocal
 from .sparsedot import SparseDot
 from .split import Split
+from .sqrt import Sqrt
 from .stochastic import StochasticRounder
 from .stream import Streamed
 
@@ -32,10 +35,20 @@ __all__ = [
     "Build",
     "Compare",
     "Convert",
+    "Div",
     "Dot",
     "Fma",
     "Join",
     "Mac",
+    "Mul",
+    "PartMac",
+    "PiecewiseLinear",
+    "Quire",
+    "Reciprocal",
+    "SparseDot",
+    "Split",
+    "Sqrt",
+    "StochasticRounder",
+    "Streamed",
+    "Unit",
 ]
-__all__ += ["Mul", "PartMac", "PiecewiseLinear", "Quire", "SparseDot", "Split", "StochasticRounder", "Streamed"]
-__all__ += ["Unit"]

@@ -11,6 +11,7 @@ from .base import Unit
 from .block import BlockDot, BlockMac
 from .compare import Compare
 from .convert import Convert
+from .div import Div
 from .dot import Dot
 from .fma import Fma
 from .join import Join
@@ -19,8 +20,10 @@ from .mul import Mul
 from .partmac import PartMac
 from .quantize import BlockDequantize, BlockQuantize
 from .quire import Quire
+from .reciprocal import Reciprocal
 from .sparsedot import SparseDot
 from .split import Split
+from .sqrt import Sqrt
 from .stochastic import StochasticRounder
 
 
@@ -56,6 +59,7 @@ class Row:
 _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
 _UNITS += (BlockQuantize, BlockDequantize, BlockDot, BlockMac)
+_UNITS += (Div, Reciprocal, Sqrt)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

@@ -1,0 +1,27 @@
+"""Division."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.specs import DivSpec
+
+from .codec import operands, rounded
+from .divide import divide
+
+
+def div(
+    x: Tensor,
+    y: Tensor,
+    /,
+    *,
+    a: Format | str,
+    b: Format | str,
+    o: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Divide x by y and round once; see `halfulp.golden` for parameters and errors of all operations."""
+    spec = DivSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate)
+    (first, second), random = operands(spec, random, x=x, y=y)
+    return rounded(spec, divide(first, second, spec.window), random)

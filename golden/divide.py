@@ -1,0 +1,76 @@
+"""Quotients and square roots of raw numbers on tensors, one bit at a time: the schoolbook methods."""
+
+import torch
+from torch import Tensor
+
+from .raw import ZERO_EXPONENT, Raw, widen
+from .wide import LIMB, Wide
+
+
+def divide(x: Raw, y: Raw, window: int) -> Raw:
+    """Return x / y with at least its first ``window`` bits; lower bits are merged into sticky."""
+    zero, inf = x.zero | y.inf, x.inf | y.zero
+    width = max(x.significand.width, y.significand.width)
+    rest, divisor = (widen(number, width).significand.resized(width + 1) for number in (x, y))
+    bits = []
+    # The quotient of two significands is more than 1/2 and less than 2.
+    for _ in range(window + 1):
+        fits = ~(rest < divisor)
+        bits.append(fits)
+        rest = rest.minus(_if(fits, divisor), torch.zeros_like(rest.low)).resized(width).pad(1)
+    small = (~bits[0]).to(torch.int64)
+    # Quotients of zeros and by zero have neither a significand nor an exponent.
+    regular = ~(zero | inf)
+    return Raw(
+        sign=x.sign ^ y.sign,
+        exponent=torch.where(regular, x.exponent - y.exponent - small, ZERO_EXPONENT),
+        significand=_if(regular, _of_bits(bits).shift_left(torch.where(regular, small, 0))),
+        nan=x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf),
+        inf=inf,
+        zero=zero,
+        sticky=regular & ~rest.is_zero(),
+    )
+
+
+def square_root(x: Raw, window: int) -> Raw:
+    """Return the square root with at least its first ``window`` bits; lower bits are merged into sticky."""
+    width = x.significand.width
+    count = max(window, width // 2 + 1)
+    # The radicand is in [1, 4), with 2 bits before its point.
+    radicand = x.significand.resized(width + 1).shift_left(x.exponent & 1).pad(2 * count - 1 - width)
+    root = Wide.constant(0, count, radicand.low)
+    for place in reversed(range(count)):
+        trial = Wide(tuple(r | t for r, t in zip(root.limbs, _bit(place, root).limbs, strict=True)), count)
+        too_large = radicand < trial * trial
+        root = Wide(tuple(torch.where(too_large, r, t) for r, t in zip(root.limbs, trial.limbs, strict=True)), count)
+    return Raw(
+        sign=x.sign,
+        exponent=torch.where(x.zero, ZERO_EXPONENT, x.exponent >> 1),
+        significand=root,
+        nan=x.nan | (x.sign & ~x.zero),
+        inf=x.inf,
+        zero=x.zero,
+        sticky=~(root * root).equals(radicand),
+    )
+
+
+def _if(condition: Tensor, x: Wide) -> Wide:
+    """Return integers where a condition holds, zeros elsewhere."""
+    return Wide(tuple(torch.where(condition, limb, 0) for limb in x.limbs), x.width)
+
+
+def _bit(place: int, like: Wide) -> Wide:
+    """Return 2^place."""
+    return Wide.constant(1 << place, like.width, like.low)
+
+
+def _of_bits(bits: list[Tensor]) -> Wide:
+    """Return the integers of bits, the most significant one first."""
+    low_first = [bit.to(torch.int64) for bit in reversed(bits)]
+    limbs = []
+    for start in range(0, len(bits), LIMB):
+        limb = torch.zeros_like(low_first[0])
+        for place, bit in enumerate(low_first[start : start + LIMB]):
+            limb = limb | (bit << place)
+        limbs.append(limb)
+    return Wide(tuple(limbs), len(bits))

@@ -1,0 +1,30 @@
+"""Reciprocal."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Float, Format, Rounding
+from halfulp.hdl.specs import ReciprocalSpec
+
+from .codec import operands, rounded, unpack
+from .divide import divide
+from .values import encode
+
+ONE = Float(2, 0, specials="finite")
+"""A format that has the number 1."""
+
+
+def reciprocal(
+    x: Tensor,
+    /,
+    *,
+    a: Format | str,
+    o: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Return 1 / x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
+    spec = ReciprocalSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    (number,), random = operands(spec, random, x=x)
+    one = unpack(encode([1.0], ONE).to(x.device), ONE)
+    return rounded(spec, divide(one, number, spec.window), random)

@@ -1,0 +1,25 @@
+"""Square root."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.specs import SqrtSpec
+
+from .codec import operands, rounded
+from .divide import square_root
+
+
+def sqrt(
+    x: Tensor,
+    /,
+    *,
+    a: Format | str,
+    o: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Return the square root of x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
+    spec = SqrtSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    (number,), random = operands(spec, random, x=x)
+    return rounded(spec, square_root(number, spec.window), random)

@@ -1,0 +1,86 @@
+"""Descriptions of units whose exact results have endless digits: quotients and roots."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+
+from halfulp.hdl.formats.base import Format, floor_log2
+from halfulp.hdl.formats.rounding import EXACT
+
+from .arithmetic import BinarySpec
+from .unit import UnitSpec
+
+
+@dataclass(frozen=True)
+class EndlessSpec(UnitSpec):
+    """Base class of units whose exact results have endless digits; the rounding ``exact`` is an error."""
+
+    def check(self) -> None:
+        if self.rounding == EXACT:
+            raise ValueError(
+                f"rounding exact is not possible for {self.form.unit}: its results have endless digits; "
+                "choose a rounding mode"
+            )
+
+    @property
+    @abstractmethod
+    def bound(self) -> Fraction:
+        """Upper bound on the magnitude of finite results."""
+
+    @property
+    def window(self) -> int:
+        """Number of leading bits of an exact result that its rounding needs; lower bits only count as zero or not."""
+        o, places = self.result, self.rounding.places
+        if o.spacing != "uniform":
+            return o.window + places
+        top = floor_log2(self.bound)
+        if not o.wraps:
+            # Larger results saturate.
+            top = min(top, o.quantum + o.width)
+        return max(top - o.quantum + 1 + places, 1)
+
+
+@dataclass(frozen=True)
+class DivSpec(EndlessSpec, BinarySpec, form="div a/b[=o]", summary="a / b"):
+    """Quotient of two numbers; fields as in `BinarySpec`."""
+
+    @property
+    def bound(self) -> Fraction:
+        """Largest magnitude divided by the smallest divisor."""
+        return max(-self.a.lowest, self.a.largest) / self.b.smallest
+
+
+@dataclass(frozen=True)
+class FunctionSpec(EndlessSpec):
+    """Base class of functions of one number.
+
+    Parameters
+    ----------
+    a : Format
+        Format of the operand.
+    o : Format
+        Format of the result; default: ``a``.
+    """
+
+    a: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+
+
+@dataclass(frozen=True)
+class ReciprocalSpec(FunctionSpec, form="reciprocal a[>o]", summary="1 / a"):
+    """Reciprocal of a number; fields as in `FunctionSpec`."""
+
+    @property
+    def bound(self) -> Fraction:
+        """Reciprocal of the smallest number."""
+        return 1 / self.a.smallest
+
+
+@dataclass(frozen=True)
+class SqrtSpec(FunctionSpec, form="sqrt a[>o]", summary="square root of a"):
+    """Square root of a number; fields as in `FunctionSpec`."""
+
+    @property
+    def bound(self) -> Fraction:
+        """A number that is not less than the square root of the largest number."""
+        return max(self.a.largest, Fraction(1))

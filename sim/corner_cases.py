@@ -1,0 +1,74 @@
+"""Corner cases of a unit's operands that depend on the function it computes."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs import DivSpec, ReciprocalSpec, SqrtSpec
+
+from .corner_operands import targets, truncated
+from .corner_segments import corner_arguments_of
+from .fields import Codes, Grid
+
+COUNT = 1 << 11
+"""Number of vectors with results that are hard to round."""
+
+
+def corner_cases(unit: Any) -> dict[str, Codes]:
+    """Return operand codes that test the function of a unit, by port; columns of one length belong together.
+
+    Line segments have arguments around breakpoints and zeros. Quotients and roots are at or next to numbers and ties of
+    the result format. Other units have none.
+    """
+    table = unit.parameters.get("table")
+    if table is not None:
+        return {"a": corner_arguments_of(table)}
+    match unit.spec:
+        case DivSpec() as spec:
+            return _quotients(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o))
+        case ReciprocalSpec() as spec:
+            return _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal)
+        case SqrtSpec() as spec:
+            return _arguments(Grid.of(spec.a), Grid.of(spec.o), _square)
+    return {}
+
+
+@lru_cache(maxsize=16)
+def _quotients(a: Grid, b: Grid, o: Grid) -> dict[str, Codes]:
+    """Return dividends and divisors: the best approximations of a number or tie that their significands allow.
+
+    A fraction of two integers below 2^p can be as close to a tie as 2^-2p; continued fractions find it.
+    """
+    rng = np.random.default_rng(0)
+    dividends, divisors = [], []
+    for target in targets(o, rng, COUNT):
+        size = abs(target)
+        scale = floor_log2(size) + 1 if size else 0
+        bits = min(a.man, b.man) + 1
+        # Random limits of the integers give approximations on both sides.
+        near = (size / Fraction(2) ** scale).limit_denominator(int(rng.integers(1 << (bits - 1), 1 << bits)))
+        low = max(b.quantum, a.quantum - scale)
+        divisor = Fraction(2) ** int(rng.integers(low, max(b.emax - bits, low) + 1))
+        dividends.append(near.numerator * divisor * Fraction(2) ** scale * (-1 if target < 0 else 1))
+        divisors.append(near.denominator * divisor)
+    return {"a": truncated(a, dividends), "b": truncated(b, divisors)}
+
+
+@lru_cache(maxsize=16)
+def _arguments(a: Grid, o: Grid, inverse: Callable[[Fraction], Fraction]) -> dict[str, Codes]:
+    """Return arguments of a function, given its inverse, next to those whose results are numbers or ties."""
+    rng = np.random.default_rng(0)
+    codes = truncated(a, [inverse(target) for target in targets(o, rng, COUNT)])
+    return {"a": a.neighbour(codes, rng.choice(np.array([0, 0, 0, 1, 1, -1, 2]), COUNT))}
+
+
+def _square(number: Fraction) -> Fraction:
+    return number * number
+
+
+def _reciprocal(number: Fraction) -> Fraction:
+    return 1 / number if number else Fraction(0)
