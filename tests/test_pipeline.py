@@ -58,6 +58,17 @@ def test_idle_cycles_change_no_sum(text: str, stages: int) -> None:
     assert results(text, stages, inputs) == results(text, 0, inputs)
 
 
+def test_pieces_of_an_exact_sum_have_stages_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "mac fxp1.2*fxp1.2+exact=fxp3.1.sr2@lfsr5"
+    unit = Implementation.parse(text, pipeline=4).component()
+    assert unit.slots["held_from_32"] > unit.slots["held_from_0"]
+    mhz = unit.model_mhz
+    monkeypatch.setattr("halfulp.units.accumulating.PIECE", 64)
+    whole = Implementation.parse(text, pipeline=4).component()
+    assert "held_from_32" not in whole.slots
+    assert mhz > whole.model_mhz
+
+
 def operators(item: Any) -> Iterator[Operator]:
     """Yield the operators of a statement or value, each as often as it is written."""
     match item:

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 
 from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
@@ -13,9 +13,13 @@ from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from halfulp.hdl.specs.mac import part_of
-from halfulp.hdl.wire import modulo_counter, wire
+from halfulp.hdl.wire import extended, modulo_counter, wire
 
 from .base import Unit, is_source
+
+PIECE = 32
+"""Bits of an exact sum that are in one register. With register stages, a piece is added in the stage after the one below
+it if that is faster, so that the loop of the accumulator has the carry chain of a piece."""
 
 TURN = "turn"
 """Name of the register that counts the sums that take turns."""
@@ -106,27 +110,37 @@ class Accumulating(Unit):
         begin = quire.place(m, unpack(m, self.c.as_value(), self.spec.o, "start"), register.quantum, "start")
 
         sums = _Sums(m, self)
-        kept = _held(register, sums)
+        pieces, kept = _held(register, sums)
         flags = {name: sums.start(getattr(begin, name), getattr(kept, name)) for name in ("nan", "inf", "sign")}
         base = FixedRaw(Signal(signed(register.width), name="base"), quantum=register.quantum, **flags)
-        m.d.comb += base.integer.eq(sums.start(begin.integer, kept.integer))
+        loaded = extended(begin.integer, register.width)
+        starts = [sums.start(loaded[low : low + len(piece)], piece) for low, piece in pieces.items()]
+        m.d.comb += base.integer.eq(Cat(*starts))
         after = quire.step(m, base, placed, register)
-        next_values = [(getattr(kept, name), getattr(after, name)) for name in ("integer", "sign", "nan", "inf")]
+        # Each piece of the sum has its own stage; the carry into the next one is registered with it.
+        for low, piece in pieces.items():
+            sums.step([(piece, after.integer[low : low + len(piece)])])
+        sums.step([(getattr(kept, name), getattr(after, name)) for name in ("sign", "nan", "inf")])
         if random is not None:
             # A step that is not valid changes nothing, including the random word that rounds the last one.
             held_random = Signal(len(random))
-            next_values.append((held_random, random))
+            sums.step([(held_random, random)])
             random = held_random
-        sums.step(next_values)
         return self.rounded(m, quire.read(kept), random)
 
 
-def _held(register: Quire, sums: "_Sums") -> FixedRaw:
-    """Create the registers of a quire, zero after reset; the sign is that of an infinity."""
+def _held(register: Quire, sums: "_Sums") -> tuple[dict[int, Signal], FixedRaw]:
+    """Create the registers of a quire, zero after reset: pieces of the sum by first place, and their number.
+
+    The sign is that of an infinity.
+    """
     names = {"nan": "held_nan_register", "inf": "held_inf_register", "sign": "held_inf_sign"}
     flags = {flag: sums.register(Signal(name=name)) for flag, name in names.items()}
-    integer = sums.register(Signal(signed(register.width), name="held"))
-    return FixedRaw(integer, quantum=register.quantum, **flags)
+    pieces = {
+        low: sums.register(Signal(min(PIECE, register.width - low), name=f"held_from_{low}"))
+        for low in range(0, register.width, PIECE)
+    }
+    return pieces, FixedRaw(Cat(*pieces.values()).as_signed(), quantum=register.quantum, **flags)
 
 
 class _Sums:

@@ -29,12 +29,13 @@ def _with_effect(registers: Codes) -> Codes:
     """Mask registers without effect: the sum of an infinite quire, and all but the flag of a quire that is NaN."""
     never = Const(0, 1)
     found = dict(registers)
-    # Sums that take turns have a number.
-    for turn in {name.removeprefix("held") for name in registers if re.fullmatch(r"held(_\d+)?", name)}:
-        nan, inf = (registers.get(f"held_{flag}_register{turn}", never) for flag in ("nan", "inf"))
-        effects = {"held": ~nan & ~inf, "held_inf_sign": ~nan & inf, "held_inf_register": ~nan}
-        known = {f"{name}{turn}": effect for name, effect in effects.items() if f"{name}{turn}" in registers}
-        found |= {name: Mux(effect, registers[name], 0) for name, effect in known.items()}
+    for name in registers:
+        # Sums that take turns have a number.
+        if match := re.fullmatch(r"(held_from_\d+|held_inf_sign|held_inf_register)((?:_\d+)?)", name):
+            kind, turn = match.groups()
+            nan, inf = (registers.get(f"held_{flag}_register{turn}", never) for flag in ("nan", "inf"))
+            effects = {"held_inf_sign": ~nan & inf, "held_inf_register": ~nan}
+            found[name] = Mux(effects.get(kind, ~nan & ~inf), registers[name], 0)
     return found
 
 
@@ -62,7 +63,7 @@ def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
         return same & (differ(_with_effect(x.next), _with_effect(y.next)) | differ(x.outputs, y.outputs))
 
     free = sides[0].free()
-    if "held" in sides[0].step.registers:
+    if "held_from_0" in sides[0].step.registers:
         free |= {f"other@{name}": width for name, width in sides[0].step.registers.items()}
     return Miter(free, wrong_step, (sides[0].step, sides[1].step))
 
