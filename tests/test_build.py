@@ -6,7 +6,7 @@ import pytest
 
 from halfulp.hdl.specs import Build
 from halfulp.units import Add, Compare, Convert, Dot, Mac, Mul, Quire, StochasticRounder
-from halfulp.units.systolic import Chain
+from halfulp.units.systolic import Chain, Grid
 from tests.short_form import build
 
 SMALL = {"a": "e5m2", "b": "e5m2", "o": "e5m2"}
@@ -68,6 +68,8 @@ def test_build_rejects_fields_out_of_range(field: str, value: object, error: typ
         (lambda: Quire(**SMALL, rounding="sr3", build=Build(stochastic="eager")), "stochastic"),
         (lambda: StochasticRounder(a="int16", o="int8", build=Build(dsp=True)), "dsp"),
         (lambda: Chain(mac="e5m2*e5m2+e6m5.rn", n=1, m=1, build=Build(structure="table")), "structure"),
+        (lambda: Chain(mac="posit8*posit8+exact=posit8.rn", n=1, m=1, build=Build(goal="speed")), "goal"),
+        (lambda: Grid(mac="e5m2*e5m2=e5m2.rn+e6m5.rn", n=1, m=1, build=Build(goal="speed")), "goal"),
         (lambda: build("pwl", "fxp3.2", fn="relu", pieces=1, dsp=True), "dsp"),
         (lambda: Mul(**SMALL, build=Build(target="xcup")), "target"),
         (lambda: Chain(mac="e5m2*e5m2+e6m5.rn", n=1, m=1, build=Build(target="xcup")), "target"),

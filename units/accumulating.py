@@ -18,8 +18,8 @@ from halfulp.hdl.wire import extended, modulo_counter, wire
 from .base import Unit, is_source
 
 PIECE = 32
-"""Bits of an exact sum that are in one register. With register stages, a piece is added in the stage after the one below
-it if that is faster, so that the loop of the accumulator has the carry chain of a piece."""
+"""Bits of an exact sum that are in one register. With register stages, a piece can be added one stage after the piece
+below it, so that the loop of the accumulator is as short as the carry chain of one piece."""
 
 TURN = "turn"
 """Name of the register that counts the sums that take turns."""
@@ -33,6 +33,12 @@ def sums(spec: AccumulatorSpec) -> list[Sum]:
     if isinstance(spec, MacSpec):
         factors = (part_of(spec.a), part_of(spec.b)) if spec.product is None else (spec.product,)
     return [Sum((factors, (spec.acc,)), spec.acc, spec.rounding)]
+
+
+def has_goals(spec: AccumulatorSpec) -> bool:
+    """Return True if an accumulator has structures for speed: those of a float sum that is rounded in each step."""
+    formats = (*spec.operands.values(), spec.acc)
+    return getattr(spec, "product", None) is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
 
 
 class Accumulating(Unit):
@@ -64,14 +70,12 @@ class Accumulating(Unit):
         self, spec: AccumulatorSpec, *, operands: dict[str, Any], controls: Sequence[str] = (), **more: Any
     ) -> None:
         flags = {name: unsigned(1) for name in (*controls, "load", "clear")}
-        # Structures for speed are those of a float sum that is rounded in each step.
-        goals = all(isinstance(part_of(fmt), Float) for fmt in (*spec.operands.values(), spec.acc))
         super().__init__(
             spec,
             inputs=operands | {"c": spec.o} | flags,
             outputs={"o": spec.o},
             sums=sums(spec),
-            goals=goals and getattr(spec, "product", None) is None,
+            goals=has_goals(spec),
             **more,
         )
 

@@ -1,6 +1,7 @@
 """Commands for arrays on boards: `halfulp match` and `halfulp tile`."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 from halfulp.boards.targets import Target
 from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs import Build, MacSpec
+from halfulp.hdl.specs.build import AREA
 from halfulp.tools.commands import (
     Parsed,
     Refused,
@@ -109,6 +111,7 @@ def match(
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors per row of a tile; default: 32")
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
 @click.option("--pipeline", metavar="N", type=int, help="register stages; default: as --clock needs, or 0")
+@click.option("--goal", default=AREA, metavar="GOAL", help="structures for area or speed; default: area")
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
 @target_option(help="device of the flow of the bare array; default: vu9p")
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
@@ -122,6 +125,7 @@ def tile(
     depth: int,
     rows: int,
     pipeline: int | None,
+    goal: str,
     clock: float | None,
     target: Target,
     measure: bool,
@@ -141,6 +145,7 @@ def tile(
     with requests():
         by_clock = clock is not None and pipeline is None
         build = Build(clock=clock, target=board.target.family.name) if by_clock else Build(pipeline or 0)
+        build = replace(build, goal=goal)
         design = Design(board, with_source(mac), n, m, cores, depth, rows, build, clock, target)
         check(target, design.clock)
         with Bar("tile") as bar:

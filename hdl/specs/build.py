@@ -61,9 +61,9 @@ class Build:
     goal : str
         ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
         the product or the sum, rows of products are added in a tree, and a compound adder gives both signs of a sum.
-        For ``add``, ``fma``, ``mul``, and ``mac`` or ``accumulate`` with a rounded sum and exact products, of floats;
-        except a ``mul`` of up to 4 significand bits without DSP blocks, whose product is a table. For ``dot`` with a
-        float as result, except in sequential order: the carry of the rounding is selected instead of propagated.
+        For ``add``, ``fma``, ``mul``, and ``mac``, ``accumulate`` or arrays with a rounded sum and exact products, of
+        floats; except a ``mul`` of up to 4 significand bits without DSP blocks, whose product is a table. For ``dot``
+        with a float as result, except in sequential order: the carry of the rounding is selected instead of propagated.
     reset_less : bool
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
         from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.

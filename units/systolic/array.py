@@ -15,7 +15,7 @@ from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.hdl.wire import modulo_counter
-from halfulp.units.accumulating import sums
+from halfulp.units.accumulating import has_goals, sums
 from halfulp.units.base import Unit, check_build, module_name, word_of
 from halfulp.units.shared import add_part
 
@@ -64,7 +64,7 @@ class Array(wiring.Component):
                 "such as @lfsr16"
             )
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
-        self.build = check_build(build, name, multiplies=True, sums=sums(self.mac))
+        self.build = check_build(build, name, multiplies=True, sums=sums(self.mac), goals=has_goals(self.mac))
         self.tiling, self.n, self.m = tiling, tiling.n, tiling.m
         self.a_lanes = a_lanes
         source = self.mac.random

@@ -7,7 +7,7 @@ from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.wire import wire
-from halfulp.units.accumulating import sums
+from halfulp.units.accumulating import has_goals, sums
 from halfulp.units.base import Unit
 from halfulp.units.mac import product_term
 
@@ -53,6 +53,7 @@ class Step(Unit):
             build=build,
             multiplies=True,
             sums=sums(spec),
+            goals=has_goals(spec),
         )
 
     def arrivals(self, stages: int) -> dict[str, int]:
@@ -68,7 +69,8 @@ class Step(Unit):
     def _rounded(self, m: Module, term: Number, before: Value, word: Value | None) -> Value:
         fmt, rounding = self.spec.o, self.spec.rounding
         base = unpack(m, before, fmt, "base")
-        total, word = add(m, align(m, term, base, fmt, rounding), fmt, rounding, word, self.stochastic)
+        aligned = align(m, term, base, fmt, rounding, fast=self.fast)
+        total, word = add(m, aligned, fmt, rounding, word, self.stochastic, fast=self.fast)
         return self.rounded(m, total, word)
 
     def _exact(self, m: Module, term: Number, before: Value, word: Value | None) -> Value:
