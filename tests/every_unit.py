@@ -19,6 +19,7 @@ from halfulp.sim.report import exact_codes
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import random_words, sampled
 from halfulp.units.catalogue import component
+from tests.short_form import BLOCK
 from tests.test_exhaustive import Bundle
 
 MODES = (*ROUNDING_MODES, "sr3")
@@ -35,7 +36,8 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
     # Fits of functions support formats of up to 16 bits.
     if not cls.takes(fmt, None) or ("function" in cls.form.parts and fmt.width > 16):
         return []
-    given = {part: fmt for part in cls.form.parts if part not in ("function", "product", *getattr(cls, "BLOCKS", ()))}
+    given = {part: fmt for part in cls.form.parts if part not in ("function", "product")}
+    given |= dict.fromkeys(getattr(cls, "BLOCKS", ()), BLOCK)
     if "acc" in given:
         given["acc"] = given["o"] = fmt if fmt.decode(0) == 0 else fmt.default_accumulator()
     spec = cls.filled(**{"a": fmt, **given, **({"k": 2} if cls.form.count else {})})

@@ -29,10 +29,10 @@ from halfulp.hdl.formats import parse
 from halfulp.sim.implementation import short
 from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import CATALOGUE
+from tests.short_form import BLOCK
 
 HERE = Path(__file__).resolve().parent / "vivado"
 VU9P = TARGETS["vu9p"]
-E2M1FN = parse("e2m1fn")
 
 MUL = short("mul", "e2m1fn")
 
@@ -140,7 +140,7 @@ def scripted(folder, request=MUL, **options):
 @pytest.mark.parametrize("pipeline", [0, 1])
 @pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
 def test_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
-    fmt = "e2m1fn" if row.spec.takes(E2M1FN, None) else "fxp4.3"
+    fmt = next((fmt for fmt in ("e2m1fn", "fxp4.3") if row.spec.takes(parse(fmt), None)), BLOCK)
     folder = scripted(tmp_path / "out", short(row.name, fmt, pipeline=pipeline))
     assert run(folder) == REPORTED
     commands = [line.split()[0] for line in recorder.read_text().splitlines()]

@@ -176,6 +176,7 @@ BLOCKS: dict[str, Block] = {name: Block.parse(name) for name in Block.names}
 """Named blocks; other blocks are written by their fields."""
 
 
-def parse_operand(text: str) -> Any:
-    """Parse the text of a format or of a block, which units take as an operand."""
-    return Block.parse(text) if is_block_text(text) else parse_format(text)
+def parse_operand(text: "str | Format | Block") -> Any:
+    """Parse the text of a format or of a block, which units take as an operand; both are returned unchanged."""
+    is_block = isinstance(text, Block) or (isinstance(text, str) and is_block_text(text))
+    return Block.parse(text) if is_block else parse_format(text)  # type: ignore[arg-type]  # no block is left
