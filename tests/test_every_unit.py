@@ -129,10 +129,10 @@ def test_rtl_in_all_modes_matches_golden(make, name):
 def pairs(text, name, modes):
     """Return pairs of equal descriptions: in a codebook with the values of a built-in format, and in that format.
 
-    The fixed-point unit and those of compound numbers accept no codebook.
+    The fixed-point unit and those of compound numbers and of blocks accept no codebook.
     """
     book, fmt = as_codebook(text), parse(text)
-    takes_book = name not in ("sru", "split", "join", "partmac")
+    takes_book = name not in ("sru", "split", "join", "partmac", "blockdequantize", "blockdot", "blockmac")
     assert bool(specs(book, name)) == takes_book
     if not takes_book:
         return
