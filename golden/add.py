@@ -4,12 +4,12 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import AddSpec
+from halfulp.hdl.specs.ranges import window_of
 
 from .check import check_devices, flags_of
 from .codec import operands, rounded
 from .raw import add as add_raw
 from .raw import align, negate
-from .round import window_of
 
 
 def add(
@@ -30,5 +30,5 @@ def add(
     check_devices(x=x, y=y, subtract=subtract)
     (first, second), random = operands(spec, random, x=x, y=y)
     second = negate(second, flags_of("subtract", subtract, first.sign.device))
-    total = add_raw(align(first, second, window_of(spec.o, spec.rounding, spec.results[0])), spec.rounding)
+    total = add_raw(align(first, second, window_of(spec.o, spec.rounding, spec.results[0].magnitude)), spec.rounding)
     return rounded(spec, total, random)

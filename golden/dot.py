@@ -6,11 +6,11 @@ from torch import Tensor
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import DotSpec
 from halfulp.hdl.specs.dot import SEQUENTIAL
+from halfulp.hdl.specs.ranges import window_of
 
 from . import register
 from .codec import operands, rounded, unpack
 from .raw import Raw, add, align, multiply, scaled, scaled_product
-from .round import window_of
 
 
 def dot(
@@ -90,7 +90,7 @@ def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor |
         total = unpack(torch.full_like(products.exponent[..., 0], spec.o.encode(0)), spec.o)
     for index in range(spec.k):
         sums = spec.sums_of(index)
-        exact = add(align(products.at(index), total, window_of(spec.o, spec.rounding, sums)), spec.rounding)
+        exact = add(align(products.at(index), total, window_of(spec.o, spec.rounding, sums.magnitude)), spec.rounding)
         codes = rounded(spec, exact, None if random is None else random[..., index])
         total = unpack(codes, spec.o)
     return codes

@@ -4,10 +4,10 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import FmaSpec
+from halfulp.hdl.specs.ranges import window_of
 
 from .codec import operands, rounded
 from .raw import add, align, multiply
-from .round import window_of
 
 
 def fma(
@@ -27,6 +27,6 @@ def fma(
     """Return x * y + z, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
     spec = FmaSpec.of(a=a, b=b, c=c, o=o, rounding=rounding, saturate=saturate)
     (first, second, addend), random = operands(spec, random, x=x, y=y, z=z)
-    window = window_of(spec.o, spec.rounding, spec.results[0])
+    window = window_of(spec.o, spec.rounding, spec.results[0].magnitude)
     total = add(align(multiply(first, second), addend, window), spec.rounding)
     return rounded(spec, total, random)

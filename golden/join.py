@@ -4,12 +4,12 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import JoinSpec
+from halfulp.hdl.specs.ranges import window_of
 
 from .check import check_devices, codes_of, random_of
 from .codec import rounded, unpack
 from .parts import parts_of
 from .raw import add, align
-from .round import window_of
 
 
 def join(
@@ -35,7 +35,7 @@ def join(
         raise ValueError(f"random has shape {tuple(words.shape)}; the last size must be {spec.a.parts - 1}")
     total = parts.at(-1)
     for place in range(spec.a.parts - 1):
-        window = window_of(spec.o, spec.rounding, spec.sums_of(place))
+        window = window_of(spec.o, spec.rounding, spec.sums_of(place).magnitude)
         exact = add(align(parts.at(-2 - place), total, window), spec.rounding)
         codes = rounded(spec, exact, None if words is None else words[..., place])
         total = unpack(codes, spec.o)

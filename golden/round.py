@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import ValueRange
 
 from .raw import ZERO_EXPONENT, Raw, int64, mask
 from .wide import Wide
@@ -42,17 +40,6 @@ class Truncated:
     sticky: Tensor
     beyond: Tensor
     places: int
-
-
-def window_of(o: Format, rounding: Rounding, results: ValueRange) -> int:
-    """Return the number of leading bits of ``results`` that must be exact for their rounding to ``o``."""
-    if o.spacing == "uniform":
-        top = floor_log2(results.magnitude) if results.magnitude else o.quantum
-        if not o.wraps:
-            # Larger results saturate.
-            top = min(top, o.quantum + o.width)
-        return max(top - o.quantum + 1, 0) + rounding.places
-    return o.window + rounding.places
 
 
 def round_up(

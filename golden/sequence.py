@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.specs import AccumulatorSpec
+from halfulp.hdl.specs.ranges import window_of
 
 from . import register
 from .check import check_devices, codes_of, flags_of, random_of
 from .codec import rounded, unpack
 from .raw import Raw, add, align
 from .register import Register
-from .round import window_of
 
 Contents = Tensor | Register
 """Contents of accumulators: codes of the result format, or exact sums."""
@@ -27,7 +27,7 @@ class Accumulator:
 
     def __init__(self, spec: AccumulatorSpec) -> None:
         self.spec, self.quire = spec, spec.quire
-        self.window = window_of(spec.o, spec.rounding, spec.sums)
+        self.window = window_of(spec.o, spec.rounding, spec.sums.magnitude)
 
     def load(self, codes: Tensor) -> Contents:
         """Return the contents of accumulators that hold these codes."""

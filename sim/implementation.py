@@ -125,7 +125,7 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
         found["product_rounding"] = "rn" if is_format else rounding
     if str(found.get("function", "")).endswith(".segments"):
         found |= _saved(found, fmt)
-    return Implementation(cls.filled(parse_operand(fmt), **found), build)
+    return Implementation(cls.filled(cls.read_part("a", fmt), **found), build)
 
 
 def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:

@@ -4,9 +4,9 @@ import contextlib
 import functools
 import re
 
-from halfulp.golden.round import window_of
 from halfulp.hdl.formats.source import Lfsr
 from halfulp.hdl.specs import MacSpec, ValueRange
+from halfulp.hdl.specs.ranges import window_of
 
 from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Refused, float_text, need
@@ -101,7 +101,12 @@ def fits_exact(spec: MacSpec) -> bool:
     if not fits(spec.a, spec.b, spec.product, spec.o):
         return False
     product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
-    most = [product.precision, spec.terms.precision, spec.o.precision, window_of(spec.o, spec.rounding, spec.sums)]
+    most = [
+        product.precision,
+        spec.terms.precision,
+        spec.o.precision,
+        window_of(spec.o, spec.rounding, spec.sums.magnitude),
+    ]
     if spec.product is not None:
-        most.append(window_of(spec.product, spec.product_rounding, product))
+        most.append(window_of(spec.product, spec.product_rounding, product.magnitude))
     return max(most) <= WINDOW

@@ -13,11 +13,11 @@ import triton.language as tl
 from torch import Tensor
 
 from halfulp.golden.codec import unpack as unpack_operands
-from halfulp.golden.round import window_of
 from halfulp.hdl.formats import Fixed, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec, ValueRange
+from halfulp.hdl.specs.ranges import window_of
 
 from .launch import Words
 from .text import PHILOX
@@ -142,7 +142,7 @@ def _is_operand(fmt: Format, bits: int) -> bool:
 
 def _fits(fmt: Format, rounding: Rounding, results: ValueRange, bits: int) -> bool:
     """Return True if integers hold the codes of a format, its numbers, and the leading bits that its rounding needs."""
-    room, window = bits - 6, window_of(fmt, rounding, results)
+    room, window = bits - 6, window_of(fmt, rounding, results.magnitude)
     if isinstance(format_constants(fmt, bits), FloatConstants):
         return fmt.width <= bits and max(window, fmt.precision) <= room
     room -= PREFIX.value if fmt.spacing == "tapered" else 0

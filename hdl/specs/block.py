@@ -29,8 +29,8 @@ class BlockSpec(UnitSpec):
 
     @classmethod
     def takes(cls, fmt: Any, rounding: Rounding | None) -> bool:
-        """Return True for blocks, if the operand is one."""
-        return isinstance(fmt, Block)
+        """Return True for blocks if the operand is one, and for numbers otherwise."""
+        return isinstance(fmt, Block) if "a" in cls.BLOCKS else super().takes(fmt, rounding)
 
     def _block(self, name: str) -> Block:
         block = getattr(self, name)
@@ -69,11 +69,6 @@ class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to
         self._block("o")
         if self.saturate:
             raise ValueError("elements of a block saturate in any case; omit .sat")
-
-    @classmethod
-    def takes(cls, fmt: Any, rounding: Rounding | None) -> bool:
-        """Return True for numbers."""
-        return UnitSpec.takes.__func__(cls, fmt, rounding)  # type: ignore[attr-defined]  # not BlockSpec's
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
@@ -232,10 +227,6 @@ class BlockMacSpec(BlockSpec, AccumulatorSpec, form="blockmac a*b+acc[=o]", summ
     carry: int = CARRY_BITS
     interleave: int = 1
     step: int = 0
-
-    @classmethod
-    def read_part(cls, part: str, text: str) -> Any:
-        return Block.parse(text) if part in cls.BLOCKS else AccumulatorSpec.read_part.__func__(cls, part, text)  # type: ignore[attr-defined]
 
     def check(self) -> None:
         _check_lengths(self)

@@ -4,10 +4,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
-from halfulp.hdl.formats.base import Format, floor_log2
+from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.rounding import EXACT
 
 from .arithmetic import BinarySpec
+from .ranges import window_of
 from .unit import UnitSpec
 
 
@@ -30,14 +31,7 @@ class EndlessSpec(UnitSpec):
     @property
     def window(self) -> int:
         """Number of leading bits of an exact result that its rounding needs; lower bits only count as zero or not."""
-        o, places = self.result, self.rounding.places
-        if o.spacing != "uniform":
-            return o.window + places
-        top = floor_log2(self.bound)
-        if not o.wraps:
-            # Larger results saturate.
-            top = min(top, o.quantum + o.width)
-        return max(top - o.quantum + 1 + places, 1)
+        return max(window_of(self.result, self.rounding, self.bound), 1)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from halfulp.hdl.formats.base import Format, decimal_text, floor_log2, significand_bits
+from halfulp.hdl.formats.rounding import Rounding
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,20 @@ class ValueRange:
             if needed > there:
                 return f"at 2^{scale} it has {there} significand bits and the results have {needed}"
         return None
+
+
+def window_of(o: Format, rounding: Rounding, largest: Fraction) -> int:
+    """Return the number of leading bits of results up to ``largest`` that must be exact for their rounding to ``o``.
+
+    Lower bits only count as zero or not.
+    """
+    if o.spacing != "uniform":
+        return o.window + rounding.places
+    top = floor_log2(largest) if largest else o.quantum
+    if not o.wraps:
+        # Larger results saturate.
+        top = min(top, o.quantum + o.width)
+    return max(top - o.quantum + 1, 0) + rounding.places
 
 
 def _closest(x: ValueRange, y: ValueRange) -> Fraction:

@@ -14,11 +14,12 @@ from torch import Tensor
 from halfulp.golden import register
 from halfulp.golden.codec import truncate
 from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align, mask
-from halfulp.golden.round import Truncated, window_of
+from halfulp.golden.round import Truncated
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import Quire, ValueRange
 from halfulp.hdl.specs.dot import Alignment
+from halfulp.hdl.specs.ranges import window_of
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
 
@@ -102,7 +103,7 @@ class Stage:
     def _window(self) -> int:
         first, *rest = (term.span for term in self.terms)
         results = sum(rest, first)
-        return max(window_of(self.o, mode, results) for mode in (RN, self.rounding))
+        return max(window_of(self.o, mode, results.magnitude) for mode in (RN, self.rounding))
 
     @property
     def places(self) -> int:
