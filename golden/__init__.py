@@ -44,6 +44,7 @@ from .partmac import partmac, partmac_sequence
 from .program import emulate
 from .quire import quire, quire_sequence
 from .reciprocal import reciprocal
+from .rsqrt import rsqrt
 from .sparsedot import sparsedot
 from .split import split
 from .sqrt import sqrt
@@ -83,6 +84,7 @@ __all__ = [
     "quire_sequence",
     "random",
     "reciprocal",
+    "rsqrt",
     "sparsedot",
     "split",
     "sqrt",

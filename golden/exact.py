@@ -243,19 +243,36 @@ def _quotient(x: Number, y: Number) -> Number:
 def sqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of the square root of x in ``o``."""
     number = _decode(x, a)
-    if number.is_nan or (number.negative and number.magnitude != 0):
-        return _encode(NAN, **result)
-    if number.magnitude == 0 or number.is_inf:
+    if number.magnitude == 0:
         return _encode(number, **result)
+    return _encode(_root(number, a, **result), **result)
+
+
+def rsqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
+    """Return the code of the reciprocal of the square root of x in ``o``."""
+    number = _decode(x, a)
+    if number.magnitude == 0:
+        return _encode(Number(math.inf, number.negative), **result)
+    if number.is_inf and not number.negative:
+        return _encode(Number(Fraction(0), False), **result)
+    reciprocal = number if number.is_nan or number.is_inf else Number(1 / Fraction(number.magnitude), number.negative)
+    return _encode(_root(reciprocal, a, **result), **result)
+
+
+def _root(number: Number, a: Format, **result: Unpack[Result]) -> Number:
+    """Return a number that rounds as the square root of a nonzero number, for an operand in ``a``."""
+    if number.is_nan or number.negative:
+        return NAN
+    if number.is_inf:
+        return number
     o, bits = result["o"], result.get("rounding", RN).bits
     # More bits than any rounding tells from others, then a half of the last one if there are more.
     radicand = Fraction(number.magnitude)
     places = 2 * (a.width + o.width + bits + abs(a.quantum) + abs(o.quantum))
-    scaled = math.floor(radicand * 4**places)
-    root = Fraction(math.isqrt(scaled))
+    root = Fraction(math.isqrt(math.floor(radicand * 4**places)))
     if root * root != radicand * 4**places:
         root += Fraction(1, 2)
-    return _encode(Number(root / 2**places, False), **result)
+    return Number(root / 2**places, False)
 
 
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:

@@ -4,7 +4,7 @@ from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
 from .block import BlockDequantizeSpec, BlockDotSpec, BlockMacSpec, BlockQuantizeSpec
 from .build import Build
 from .compound import JoinSpec, SplitSpec
-from .division import DivSpec, ReciprocalSpec, SqrtSpec
+from .division import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
 from .dot import DotSpec
 from .grammar import TextError
 from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
@@ -19,5 +19,14 @@ from .unit import UNITS, UnitSpec
 __all__ = ["BlockDequantizeSpec", "BlockDotSpec", "BlockMacSpec", "BlockQuantizeSpec"]
 __all__ += ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DivSpec", "DotSpec"]
 __all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "Quire", "QuireSpec"]
-__all__ += ["ReciprocalSpec", "RounderSpec", "SparseDotSpec", "SplitSpec", "SqrtSpec", "SumSpec", "TextError"]
+__all__ += [
+    "ReciprocalSpec",
+    "RounderSpec",
+    "RsqrtSpec",
+    "SparseDotSpec",
+    "SplitSpec",
+    "SqrtSpec",
+    "SumSpec",
+    "TextError",
+]
 __all__ += ["Tiling", "UnitSpec", "ValueRange"]
