@@ -9,6 +9,9 @@ o : Format or str, optional
     Format of the result; default: the one of the unit's description, usually ``a``.
 rounding : Rounding or str
     Rounding of the result; default: ``rn``.
+mode : Tensor, optional
+    Code of the mode of each operation, if the rounding is ``port`` (`Rounding.choices`); it broadcasts with the
+    operands.
 saturate : bool
     Overflow gives the largest finite number; an infinite operand stays infinite.
 random : Tensor, optional

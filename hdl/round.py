@@ -115,8 +115,8 @@ def _chosen_up(
     All modes without random words share one function of three bits of the number, and of three bits that depend only on
     the mode and the sign.
     """
-    first = discarded[-1]
-    below_first = discarded[:-1].any() | sticky
+    first = discarded[-1] if len(discarded) else NEVER
+    below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
     carry: Value = NEVER
     if complement is not None:
         # As in `_of_complement`.

@@ -172,10 +172,10 @@ class Unit(wiring.Component):
         if self.has_valid:
             members["valid"] = In(1, init=1)
         super().__init__(members)
-        if not modes:
+        if "mode" not in members:
             self.mode = None
         # Inside the unit, the rounding comes with the signal that chooses its mode.
-        self.rounding = chosen_by(spec.rounding, self.mode)
+        self.rounding = chosen_by(spec.rounding, self.mode if modes else None)
 
     @classmethod
     def of(cls, spec: Any, build: Build = Build()) -> Self:
