@@ -17,7 +17,7 @@ from halfulp.hdl.formats import Format
 
 from .base import Unit, module_name
 
-SYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
+SYNC, ASYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
 """Reset styles: synchronous or asynchronous, on the port ``rst``, or on ``rst_n``, which is active low."""
 
 HIGH, LOW = ENABLES = ("high", "low")
@@ -41,8 +41,11 @@ _CONTROLS = {
 }
 """Meaning of the control ports, which come first."""
 
-_ROLES = {"rst_n": "rst", "en_n": "en"}
-"""Role of ports that are active low; the role of other control ports is their name."""
+ROLES = ("clk", "rst", "en", "valid")
+"""Control ports, by the names that they have by default if they are active high."""
+
+_ACTIVE_LOW = {"rst_n": "rst", "en_n": "en"}
+"""Roles of ports that are active low."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def _active_low(text: str, top: str, reset: str, enable: str) -> str:
 
 def _port_names(top: str, found: Collection[str], ports: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the ports of a module that differ from their default, by default name."""
-    known = {_ROLES.get(port, port): port for port in found if port in _CONTROLS}
+    known = {_ACTIVE_LOW.get(port, port): port for port in found if port in _CONTROLS}
     if unknown := [role for role in ports if role not in known]:
         raise ValueError(f"{top} has no port {unknown[0]} to name; its control ports are {', '.join(known) or 'none'}")
     names = {known[role]: check_name(name) for role, name in ports.items() if known[role] != name}
@@ -149,7 +152,9 @@ def _with_names(text: str, top: str, names: Mapping[str, str]) -> str:
     """Return the Verilog with other names of ports of a module; ports of instances in it keep theirs."""
     if not names:
         return text
-    head, module, rest = re.split(rf"(^module {re.escape(top)}\s*\(.*?^endmodule\n)", text, maxsplit=1, flags=re.M | re.S)
+    head, module, rest = re.split(
+        rf"(^module {re.escape(top)}\s*\(.*?^endmodule\n)", text, maxsplit=1, flags=re.M | re.S
+    )
 
     def word(name: str) -> str:
         # The name of a port of an instance follows a period.
