@@ -1,6 +1,7 @@
 """Blocks of numbers with a shared scale: the units of blocks on tensors of codes."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -16,17 +17,16 @@ from halfulp.hdl.specs import (
     Quire,
 )
 from halfulp.hdl.specs.block import terms_of
+from halfulp.hdl.specs.ranges import window_of
 
 from . import register
 from .check import check_devices, codes_of, random_of
 from .codec import round_and_pack, rounded, unpack
+from .divide import divide
 from .exact import Blocks
 from .raw import ZERO_EXPONENT, Raw, multiply, order
 from .sequence import step, steps
-from .wide import DIGIT, Wide, from_digits
-
-QUOTIENT_DIGITS = 4
-"""Digits of 31 bits by which a quotient is longer than its dividend: more bits than any rounding needs."""
+from .wide import Wide
 
 
 def blockquantize(
@@ -254,9 +254,8 @@ def quantized(x: Raw, block: Block, rounding: Rounding, random: Tensor | None, t
     special = (x.nan | x.inf).any(-1)
     element_code, scale_code = block.nan_codes
     scale = torch.where(special, scale_code, scale)
-    quotient = divided(x, unpack(scale.unsqueeze(-1), block.scale))
-    if factor is not None:
-        quotient = divided(quotient, factor)
+    step = unpack(scale.unsqueeze(-1), block.scale)
+    quotient = divide(x, step if factor is None else multiply(step, factor), _window(block.element, rounding))
     # Blocks with a special scale are overwritten; without it their elements are finite.
     there = special.unsqueeze(-1)
     quotient = replace(quotient, nan=quotient.nan & ~there, inf=quotient.inf & ~there)
@@ -283,20 +282,22 @@ def _largest(x: Raw) -> Raw:
 
 def scale_of(largest: Raw, block: Block, factor: Raw | None) -> Tensor:
     """Return the codes of the scales of blocks from their largest magnitudes; see `Block`."""
-    if factor is not None:
-        largest = normalised(divided(largest, factor))
-    element, width = block.element, largest.significand.width
-    one = Wide.of(torch.ones_like(largest.exponent), 1)
-    exponent = largest.exponent - block.emax
+    element, zero = block.element, largest.zero
+    top = _constant(element, largest.exponent)
     if block.rule == "nearest":
-        wanted = divided(largest, _constant(element, largest.exponent))
+        wanted = divide(largest, top if factor is None else multiply(top, factor), _window(block.scale, RN))
     else:
+        if factor is not None:
+            largest = normalised(divide(largest, factor, element.precision + 1))
+        width = largest.significand.width
+        one = Wide.of(torch.ones_like(largest.exponent), 1)
+        exponent = largest.exponent - block.emax
         if block.rule == "even" and width > element.precision:
             # Rounding carries into the next power of two if all bits of the precision and the next bit are ones.
             leading = largest.significand.bits(width - element.precision - 1, element.precision + 1)
             exponent = exponent + (leading == (1 << (element.precision + 1)) - 1)
         elif block.rule == "ceil":
-            bits, top = max(width, element.precision), _constant(element, largest.exponent)
+            bits = max(width, element.precision)
             found = largest.significand.pad(bits - width)
             above = top.significand.pad(bits - top.significand.width) < found
             if largest.sticky is not None:
@@ -306,7 +307,12 @@ def scale_of(largest: Raw, block: Block, factor: Raw | None) -> Tensor:
     codes = round_and_pack(wanted, block.scale, RN, True, None)
     if not isinstance(block.scale, Scale):
         codes = torch.where(codes == 0, block.scale.encode(block.scale.smallest), codes)
-    return torch.where(largest.zero, block.zero_scale, codes)
+    return torch.where(zero, block.zero_scale, codes)
+
+
+def _window(o: Format, rounding: Rounding) -> int:
+    """Return the number of leading bits of quotients that must be exact for their rounding to ``o``, which saturates."""
+    return max(window_of(o, rounding, Fraction(2) ** (o.quantum + o.width)), 1)
 
 
 def _constant(fmt: Format, like: Tensor) -> Raw:
@@ -323,32 +329,6 @@ def _constant(fmt: Format, like: Tensor) -> Raw:
         nan=never,
         inf=never,
         zero=never,
-    )
-
-
-def divided(x: Raw, y: Raw) -> Raw:
-    """Divide by positive numbers of up to 31 significand bits; the discarded bits of a quotient are sticky.
-
-    Two divisions in turn give the bits of one division by the product.
-    """
-    exponent = x.exponent - y.exponent
-    if y.significand.width == 1:
-        return replace(x, exponent=torch.where(x.zero, x.exponent, exponent))
-    divisor, digits = y.significand.low, x.significand.digits()
-    rest, quotient = torch.zeros_like(exponent), []
-    for digit in [*reversed(digits), *[torch.zeros_like(exponent)] * QUOTIENT_DIGITS]:
-        rest = (rest << DIGIT) | digit
-        quotient.append(rest // divisor.clamp(min=1))
-        rest = rest % divisor.clamp(min=1)
-    width = DIGIT * len(quotient)
-    sticky = rest != 0 if x.sticky is None else (rest != 0) | x.sticky
-    # The significands are those of numbers in [1, 2); the quotient has more bits than its dividend.
-    exponent = exponent - (x.significand.width - y.significand.width) + width - 1 - DIGIT * QUOTIENT_DIGITS
-    return replace(
-        x,
-        exponent=torch.where(x.zero, x.exponent, exponent),
-        significand=from_digits(quotient[::-1], width),
-        sticky=sticky,
     )
 
 

@@ -8,8 +8,22 @@ from .wide import LIMB, Wide
 
 
 def divide(x: Raw, y: Raw, window: int) -> Raw:
-    """Return x / y with at least its first ``window`` bits; lower bits are merged into sticky."""
+    """Return x / y with at least its first ``window`` bits; lower bits are merged into sticky.
+
+    Ones below the last bit of x are merged into sticky, too; y has none. Division by powers of two is exact.
+    """
     zero, inf = x.zero | y.inf, x.inf | y.zero
+    # Quotients of zeros and by zero have neither a significand nor an exponent.
+    regular = ~(zero | inf)
+    flags = {
+        "sign": x.sign ^ y.sign,
+        "nan": x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf),
+        "inf": inf,
+        "zero": zero,
+    }
+    if y.significand.width == 1:
+        exponent = torch.where(regular, x.exponent - y.exponent, ZERO_EXPONENT)
+        return Raw(exponent=exponent, significand=_if(regular, x.significand), sticky=x.sticky, **flags)
     width = max(x.significand.width, y.significand.width)
     rest, divisor = (widen(number, width).significand.resized(width + 1) for number in (x, y))
     bits = []
@@ -19,16 +33,12 @@ def divide(x: Raw, y: Raw, window: int) -> Raw:
         bits.append(fits)
         rest = rest.minus(_if(fits, divisor), torch.zeros_like(rest.low)).resized(width).pad(1)
     small = (~bits[0]).to(torch.int64)
-    # Quotients of zeros and by zero have neither a significand nor an exponent.
-    regular = ~(zero | inf)
+    inexact = ~rest.is_zero() if x.sticky is None else ~rest.is_zero() | x.sticky
     return Raw(
-        sign=x.sign ^ y.sign,
         exponent=torch.where(regular, x.exponent - y.exponent - small, ZERO_EXPONENT),
         significand=_if(regular, _of_bits(bits).shift_left(torch.where(regular, small, 0))),
-        nan=x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf),
-        inf=inf,
-        zero=zero,
-        sticky=regular & ~rest.is_zero(),
+        sticky=regular & inexact,
+        **flags,
     )
 
 
