@@ -45,6 +45,7 @@ from .mac import mac, mac_sequence
 from .mul import mul
 from .partmac import partmac, partmac_sequence
 from .program import emulate
+from .quantize import BlockTensor, dequantize_blocks, quantize_blocks
 from .quire import quire, quire_sequence
 from .reciprocal import reciprocal
 from .rsqrt import rsqrt
@@ -55,6 +56,7 @@ from .stochastic import sru
 from .values import decode, encode
 
 __all__ = [
+    "BlockTensor",
     "Blocks",
     "Carried",
     "Comparison",
@@ -69,6 +71,7 @@ __all__ = [
     "compare",
     "convert",
     "decode",
+    "dequantize_blocks",
     "div",
     "dot",
     "emulate",
@@ -83,6 +86,7 @@ __all__ = [
     "partmac",
     "partmac_sequence",
     "pwl",
+    "quantize_blocks",
     "quire",
     "quire_sequence",
     "random",

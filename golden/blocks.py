@@ -311,7 +311,7 @@ def scale_of(largest: Raw, block: Block, factor: Raw | None) -> Tensor:
 
 
 def _window(o: Format, rounding: Rounding) -> int:
-    """Return the number of leading bits of quotients that must be exact for their rounding to ``o``, which saturates."""
+    """Return the number of leading bits of quotients that their rounding to ``o`` needs; larger ones saturate."""
     return max(window_of(o, rounding, Fraction(2) ** (o.quantum + o.width)), 1)
 
 
