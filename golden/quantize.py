@@ -119,9 +119,8 @@ def _in_torch(
 ) -> tuple[Tensor, Tensor]:
     """Quantize with torch operations: the reference of the kernels, and the fallback."""
     size = x.shape[dim]
-    x, words = (None if one is None else in_blocks(one, dim, block.length) for one in (x, random))
-    assert x is not None
-    raw = unpack(x.to(torch.float64).view(torch.int64), FP64)
+    words = None if random is None else in_blocks(random, dim, block.length)
+    raw = unpack(in_blocks(x, dim, block.length).to(torch.float64).view(torch.int64), FP64)
     elements, scale = quantized(raw, block, rounding, words, factor)
     elements = elements.flatten(-2).narrow(-1, 0, size).movedim(-1, dim)
     return (

@@ -90,23 +90,17 @@ def _source(block: Block, rounding: Rounding, dtype: torch.dtype) -> str:
     smallest = 0 if isinstance(scale, Scale) else scale.encode(scale.smallest)
     signed_zero = boolean(element.has_negative_zero)
     constants = {
-        "int": {
-            "LENGTH": block.length,
-            "RULE": RULES.index(block.rule),
-            "EMAX": block.emax,
-            "PRECISION": element.precision,
-        },
-        "double": {"LARGEST": float(element.largest).hex()},
-        "u64": {
-            "ZERO_SCALE": block.zero_scale,
-            "SMALLEST_SCALE": smallest,
-            "NAN_ELEMENT": nan_element,
-            "NAN_SCALE": nan_scale,
-        },
+        "int LENGTH": block.length,
+        "int RULE": RULES.index(block.rule),
+        "int EMAX": block.emax,
+        "int PRECISION": element.precision,
+        "double LARGEST": float(element.largest).hex(),
+        "u64 ZERO_SCALE": block.zero_scale,
+        "u64 SMALLEST_SCALE": smallest,
+        "u64 NAN_ELEMENT": nan_element,
+        "u64 NAN_SCALE": nan_scale,
     }
-    lines = [
-        f"static constexpr {kind} {name} = {value};" for kind, some in constants.items() for name, value in some.items()
-    ]
+    lines = [f"static constexpr {name} = {value};" for name, value in constants.items()]
     number = "float" if dtype == torch.float32 else "double"
     return f"""#include "quantize.h"
 namespace halfulp {{
