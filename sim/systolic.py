@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfulp.golden.entries import entries
+
 from .model import Words, pack, unpack
-from .ports import Codes
 
 
 class Product:
@@ -16,8 +17,8 @@ class Product:
     Parameters
     ----------
     array : Array
-    a, b : Tensor
-        Codes of shapes (n, k) and (k, m), without zero sizes.
+    a, b : Tensor or Blocks
+        Codes of shapes (n, k) and (k, m), without zero sizes, or blocks along k; see `entries`.
     filling : int
         Code for padding of tiles.
 
@@ -29,24 +30,27 @@ class Product:
         Number of transfers of ``c``.
     """
 
-    def __init__(self, array: Any, a: Tensor, b: Tensor, filling: int = 0) -> None:
+    def __init__(self, array: Any, a: Any, b: Any, filling: int = 0) -> None:
         self.array = array
-        self.shape = (n, m) = a.shape[0], b.shape[1]
-        k = a.shape[1]
+        spec = array.mac
+        x, y = (entries(codes, spec, name).cpu().numpy().astype(np.uint64) for name, codes in (("a", a), ("b", b)))
+        self.shape = (n, m) = len(x), y.shape[1]
+        k = len(y)
         self.tiles = list(array.tiling.tiles(n, m))
         rows, columns = -n % array.tiling.height, -m % array.tiling.columns
-        x = np.pad(_codes(a), ((0, rows), (0, 0)), constant_values=filling)
-        y = np.pad(_codes(b), ((0, 0), (0, columns)), constant_values=filling)
+        x = np.pad(x, ((0, rows), (0, 0), (0, 0)), constant_values=filling)
+        y = np.pad(y, ((0, 0), (0, columns), (0, 0)), constant_values=filling)
         sent_a, sent_b = [], []
         for tile in self.tiles:
-            sent_a.append(x[tile.row : tile.row + array.tiling.height].T.reshape(-1, array.a_lanes))
-            sent_b.append(y[:, tile.column : tile.column + tile.vectors * array.m].reshape(-1, array.m))
+            own_x, own_y = x[tile.row :][: array.tiling.height], y[:, tile.column :][:, : tile.vectors * array.m]
+            sent_a.append(own_x.swapaxes(0, 1).reshape(-1, array.a_lanes * x.shape[2]))
+            sent_b.append(own_y.reshape(-1, array.m * y.shape[2]))
         widths = {name: field.width for name, field in array.tile.payload.shape()}
         jobs = np.array([[k, tile.vectors][: len(widths)] for tile in self.tiles], dtype=np.uint64)
         self.payloads: dict[str, Words] = {
             "tile": pack(jobs, list(widths.values())),
-            "a": pack(np.concatenate(sent_a), [array.mac.a.width] * array.a_lanes),
-            "b": pack(np.concatenate(sent_b), [array.mac.b.width] * array.m),
+            "a": pack(np.concatenate(sent_a), [fmt.width for fmt in spec.entries["a"].values()] * array.a_lanes),
+            "b": pack(np.concatenate(sent_b), [fmt.width for fmt in spec.entries["b"].values()] * array.m),
         }
         self.count = sum(array.tiling.height * tile.vectors for tile in self.tiles)
 
@@ -62,7 +66,3 @@ class Product:
             result[tile.row : tile.row + rows, tile.column : tile.column + columns] = part
             at += size
         return torch.from_numpy(result[:n, :m].astype(np.int64))
-
-
-def _codes(codes: Tensor) -> Codes:
-    return codes.cpu().numpy().astype(np.uint64)

@@ -199,7 +199,7 @@ def test_matrices_in_memory_are_aligned_to_beats():
     # Each row starts at a beat.
     assert to_memory(codes, 12) == bytes.fromhex("0100bc0a") + bytes(60) + bytes.fromhex("ff070200") + bytes(60)
     assert torch.equal(from_memory(to_memory(codes, 12), 12, (2, 2)), codes)
-    assert [stride_of(columns, 8) for columns in (1, 64, 65)] == [64, 64, 128]
+    assert [stride_of(columns, 1) for columns in (1, 64, 65)] == [64, 64, 128]
     assert to_memory(torch.tensor([[-1]]), 64)[:9] == b"\xff" * 8 + b"\0"
 
 

@@ -13,12 +13,13 @@ from halfulp.boards.board import Resources
 from halfulp.boards.catalogue import BOARDS
 from halfulp.fpga.kernel.arrays import kernel, with_source
 from halfulp.fpga.kernel.cost_model import SMALL, CostModel
+from halfulp.fpga.kernel.layout import entry_bytes
 from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.cli import match
 from halfulp.fpga.match.performance import Exact, Published, Total, total
 from halfulp.fpga.match.products import Gemm
 from halfulp.fpga.match.published import clocks
-from halfulp.fpga.match.search import SIZES, Option, fastest, published, searched, storage
+from halfulp.fpga.match.search import SIZES, Option, fastest, published, searched
 from halfulp.fpga.match.workload import EXAMPLES, workload
 from halfulp.hdl.specs import MacSpec
 
@@ -146,7 +147,7 @@ def test_fastest_prefers_smallest_option_in_ties():
 
 def test_elements_have_whole_bytes():
     widths = {"e5m2*e5m2+e6m5.rn": 8, "bf16*e5m2+fp32.rn": 16, "fp32*fp32+fp32.rn": 32}
-    assert {text: storage(MacSpec.parse(text).a) for text in widths} == widths
+    assert {text: 8 * entry_bytes(MacSpec.parse(text), "a") for text in widths} == widths
     load = workload("lenet5", batch=1)
     narrow, wide = (
         published(U55C, load, MacSpec.parse(text))[0] for text in ("e5m2*e5m2+e6m5.rn", "fp32*fp32+fp32.rn")

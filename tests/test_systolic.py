@@ -1,4 +1,4 @@
-"""Systolic arrays in RTL against `golden.gemm`, exact in bits and cycles."""
+"""Systolic arrays in RTL against the golden model, exact in bits and cycles."""
 
 import itertools
 import os
@@ -14,9 +14,10 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from halfulp import golden
+from halfulp.golden.entries import entries
 from halfulp.hdl.formats import Fixed
 from halfulp.hdl.formats.source import Stream
-from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.specs import BlockMacSpec, Build, MacSpec, Tiling
 from halfulp.sim.model import CompiledModel, pack, unpack
 from halfulp.sim.systolic import Product
 from halfulp.units.systolic import Chain, Grid, array
@@ -66,14 +67,88 @@ ALL = [
 """Each description with each size as n and as m, on one of the arrays."""
 
 
+SIGNED = "block(e2m1fn,4,e4m3fn,nearest)"
+UNSIGNED = "block(e2m1fn,4,e8m0fnu,floor)"
+SHORT = "block(e2m1fn,2,e3m2,nearest)"
+
+BLOCKS = [
+    partial(Chain, mac=f"{UNSIGNED}*{UNSIGNED}+e6m5.sr10@lfsr16:3 step=2", n=2, m=2, depth=3, build=Build(pipeline=3)),
+    partial(Grid, mac=f"{SIGNED}*{UNSIGNED}+fp16.rn", n=2, m=3, depth=2, build=Build(pipeline=2)),
+]
+MORE_BLOCKS = [
+    partial(Chain, mac="mxfp4*mxfp4+fp32.rn", n=2, m=1, depth=2, rows=2, build=Build(pipeline=5)),
+    partial(Chain, mac="nvfp4*nvfp4+bf16.sr8@plateau3 step=8", n=1, m=3, depth=4),
+    partial(Chain, mac=f"{SHORT}*{SHORT}+exact=fp16.sr5@lfsr16", n=2, m=2, depth=2, build=Build(pipeline=3)),
+    partial(Grid, mac="mxfp8_e4m3*mxfp8_e5m2+fp32.rz step=8", n=2, m=2, build=Build(pipeline=4)),
+    partial(Grid, mac=f"{SHORT}*{SHORT}+exact=fp16.rn step=1", n=2, m=1, depth=3, build=Build(pipeline=1)),
+]
+
+
 def operands(rng, mac, n, k, m):
-    """Return codes of moderate numbers, with some arbitrary codes."""
-    codes = []
-    for fmt, shape in ((mac.a, (n, k)), (mac.b, (k, m))):
+    """Return codes of moderate numbers, or blocks of them, with some arbitrary codes."""
+
+    def codes(fmt, *shape):
         numbers = golden.encode(torch.from_numpy(rng.normal(size=shape) * (2 if isinstance(fmt, Fixed) else 1)), fmt)
         anything = torch.from_numpy(rng.integers(0, 1 << fmt.width, shape))
-        codes.append(torch.where(torch.from_numpy(rng.random(shape) < 0.02), anything, numbers))
-    return codes
+        return torch.where(torch.from_numpy(rng.random(shape) < 0.02), anything, numbers)
+
+    if not isinstance(mac, BlockMacSpec):
+        return [codes(mac.a, n, k), codes(mac.b, k, m)]
+    found = []
+    for block, shape, dim in ((mac.a, (n, k), 1), (mac.b, (k, m), 0)):
+        scales = list(shape)
+        scales[dim] = -(-k // block.length)
+        powers = golden.encode(torch.from_numpy(2.0 ** rng.integers(-2, 3, scales)), block.scale)
+        anything = torch.from_numpy(rng.integers(0, 1 << block.scale.width, scales))
+        scale = torch.where(torch.from_numpy(rng.random(scales) < 0.01), anything, powers)
+        found.append(golden.Blocks(codes(block.element, *shape), scale))
+    return found
+
+
+def expected(a, b, made, step):
+    """Return the product of two matrices by `golden.gemm`, or step by step by `golden.blockmac`."""
+    mac, tiling = made.mac, made.tiling
+    if not isinstance(mac, BlockMacSpec):
+        return golden.gemm(a, b, mac, **({"tiling": tiling, "step": step} if mac.random else {}))
+    x, y = entries(a, mac, "a"), entries(b, mac, "b")
+    (n, k, _), m = x.shape, y.shape[1]
+    words = {} if mac.random is None else words_of(mac, tiling, (n, k, m), step, mac.seed)
+    # All sums are one sequence, in which each begins with +0.
+    x = x.unsqueeze(1).expand(n, m, k, -1).reshape(n * m * k, -1)
+    y = y.transpose(0, 1).unsqueeze(0).expand(n, m, k, -1).reshape(n * m * k, -1)
+    begins = torch.arange(n * m * k) % k == 0
+    zeros = torch.zeros(n * m * k, dtype=torch.int64)
+    own = {name: word.flatten() for name, word in words.items()}
+    sums = golden.blockmac_sequence(
+        x[:, :-1], y[:, :-1], x[:, -1], y[:, -1], zeros, torch.zeros_like(begins), begins, **own, **mac.parameters
+    )
+    return sums[k - 1 :: k].reshape(n, m)
+
+
+def words_of(mac, tiling, shape, step, seed):
+    """Return the random words of a product, for each element of the result and step of k, by loops over its tiles."""
+    n, k, m = shape
+    count = step + tiling.steps(n, k, m)
+    lanes = [
+        [
+            golden.random.of_stream(Stream(mac.random, own), count, bits).tolist()
+            for bits, own in zip(mac.words.values(), mac.random.seeds(len(mac.words), first), strict=True)
+        ]
+        for first in mac.random.seeds(tiling.macs, seed)
+    ]
+    words = {name: torch.zeros(n, m, k, dtype=torch.int64) for name in mac.words}
+    for tile in tiling.tiles(n, m):
+        for term in range(k):
+            for vector, slot in itertools.product(range(tile.vectors), range(tiling.rows)):
+                for mac_number in range(tiling.n * tiling.m):
+                    i = tile.row + mac_number // tiling.m * tiling.rows + slot
+                    j = tile.column + vector * tiling.m + mac_number % tiling.m
+                    if i < n and j < m:
+                        for own, dealt in zip(words.values(), lanes[mac_number], strict=True):
+                            own[i, j, term] = dealt[step]
+                step += 1
+    assert step == count
+    return words
 
 
 def stalls(rng):
@@ -129,10 +204,11 @@ def check(*arrays, products=PRODUCTS, seed=1):
             )
             for number, (made, sizes, a, b, product) in enumerate(runs):
                 where = f"product {turn} of n, k, m = {sizes} on {made.name}"
-                dealing = {"tiling": made.tiling, "step": steps[number]} if made.mac.random else {}
-                steps[number] += made.tiling.steps(*sizes)
                 found = product.result(passed.words[f"c{number}"])
-                assert torch.equal(found, golden.gemm(a, b, made.mac, **dealing)), where
+                assert torch.equal(found, expected(a, b, made, steps[number])), where
+                n, k, m = sizes
+                sizes = (n, made.mac.steps(k), m)
+                steps[number] += made.tiling.steps(*sizes)
                 assert passed.given[f"c{number}"] == product.count, where
                 assert passed.faults[f"c{number}"] == 0, where
                 if not stalling:
@@ -143,6 +219,11 @@ def check(*arrays, products=PRODUCTS, seed=1):
 @pytest.mark.parametrize("makes", [SOME[::2], SOME[1::2], *([make] for make in ALL if EXHAUSTIVE)])
 def test_arrays_match_golden_products(makes):
     check(*(make() for make in makes))
+
+
+@pytest.mark.parametrize("makes", [BLOCKS, *(pytest.param([make], marks=pytest.mark.slow) for make in MORE_BLOCKS)])
+def test_arrays_of_blocks_match_golden_sequences(makes):
+    check(*(make() for make in makes), products=4)
 
 
 @pytest.mark.slow
@@ -288,35 +369,14 @@ def test_tiled_gemm_takes_one_word_per_step(text, tiling, monkeypatch):
     a = torch.stack([operands(rng, mac, n, k, m)[0] for _ in range(batch)])
     b = operands(rng, mac, n, k, m)[1]
     start = golden.encode(torch.from_numpy(rng.normal(size=m)), mac.o)
-    count = before + batch * tiling.steps(n, k, m)
-    lanes = [
-        [
-            golden.random.of_stream(Stream(mac.random, own), count, bits).tolist()
-            for bits, own in zip(mac.words.values(), mac.random.seeds(len(mac.words), first), strict=True)
-        ]
-        for first in mac.random.seeds(tiling.macs, seed)
-    ]
-    words = {name: torch.zeros(batch, n, m, k, dtype=torch.int64) for name in mac.words}
-    step = before
-    for product in range(batch):
-        for row in range(0, n, tiling.n * tiling.rows):
-            for column in range(0, m, tiling.m * tiling.depth):
-                vectors = min(-(-(m - column) // tiling.m), tiling.depth)
-                for term in range(k):
-                    for vector, slot in itertools.product(range(vectors), range(tiling.rows)):
-                        for mac_number in range(tiling.n * tiling.m):
-                            i = row + mac_number // tiling.m * tiling.rows + slot
-                            j = column + vector * tiling.m + mac_number % tiling.m
-                            if i < n and j < m:
-                                for own, dealt in zip(words.values(), lanes[mac_number], strict=True):
-                                    own[product, i, j, term] = dealt[step]
-                        step += 1
-    assert step == count
-    expected = golden.gemm(a, b, text.partition("@")[0], start=start, **words)
+    steps = tiling.steps(n, k, m)
+    dealt = [words_of(mac, tiling, (n, k, m), before + product * steps, seed) for product in range(batch)]
+    words = {name: torch.stack([one[name] for one in dealt]) for name in mac.words}
+    wanted = golden.gemm(a, b, text.partition("@")[0], start=start, **words)
     tiled = partial(golden.gemm, a, b, text, start=start, seed=seed, step=before, tiling=tiling)
-    assert torch.equal(tiled(), expected)
+    assert torch.equal(tiled(), wanted)
     monkeypatch.setattr(sys.modules["halfulp.golden.gemm"], "WORDS", 1)
-    assert torch.equal(tiled(), expected)
+    assert torch.equal(tiled(), wanted)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,17 @@
 
 from typing import Unpack
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Value
 
 from halfulp.hdl.divide import divide
 from halfulp.hdl.formats import Format
-from halfulp.hdl.raw import Raw
-from halfulp.hdl.rows import Rows
+from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.specs import Build, DivSpec
 
-from .base import Options
-from .endless import Endless
+from .base import Arithmetic, Computed, Options
 
 
-class Div(Endless):
+class Div(Arithmetic):
     """Quotient of two numbers, rounded once.
 
     Formula
@@ -55,7 +53,7 @@ class Div(Endless):
     ) -> None:
         super().__init__(DivSpec.of(a=a, b=b, o=o, **options), build=build)
 
-    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
-        """Return the quotient."""
-        a, b = operands
-        return divide(m, a, b, rows)
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the quotient, with bits below the rounding position merged into sticky."""
+        x, y = (as_raw(m, number, name) for number, name in zip(operands, "ab", strict=True))
+        return divide(m, x, y, self.spec.window), random

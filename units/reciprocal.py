@@ -1,16 +1,18 @@
 """Reciprocal."""
 
-from amaranth.hdl import Module
+from typing import Unpack
+
+from amaranth.hdl import Module, Value
 
 from halfulp.hdl.divide import ONE, divide
-from halfulp.hdl.raw import Raw
-from halfulp.hdl.rows import Rows
-from halfulp.hdl.specs import ReciprocalSpec
+from halfulp.hdl.formats import Format
+from halfulp.hdl.number import Number, as_raw
+from halfulp.hdl.specs import Build, ReciprocalSpec
 
-from .endless import Function
+from .base import Arithmetic, Computed, Options
 
 
-class Reciprocal(Function):
+class Reciprocal(Arithmetic):
     """Reciprocal of a number, rounded once.
 
     Formula
@@ -44,7 +46,12 @@ class Reciprocal(Function):
 
     SPEC = ReciprocalSpec
 
-    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
-        """Return the reciprocal."""
+    def __init__(
+        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
+    ) -> None:
+        super().__init__(ReciprocalSpec.of(a=a, o=o, **options), build=build)
+
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the reciprocal, with bits below the rounding position merged into sticky."""
         (a,) = operands
-        return divide(m, ONE, a, rows)
+        return divide(m, ONE, as_raw(m, a, "a"), self.spec.window), random

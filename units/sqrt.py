@@ -1,16 +1,18 @@
 """Square root."""
 
-from amaranth.hdl import Module
+from typing import Unpack
+
+from amaranth.hdl import Module, Value
 
 from halfulp.hdl.divide import square_root
-from halfulp.hdl.raw import Raw
-from halfulp.hdl.rows import Rows
-from halfulp.hdl.specs import SqrtSpec
+from halfulp.hdl.formats import Format
+from halfulp.hdl.number import Number, as_raw
+from halfulp.hdl.specs import Build, SqrtSpec
 
-from .endless import Function
+from .base import Arithmetic, Computed, Options
 
 
-class Sqrt(Function):
+class Sqrt(Arithmetic):
     """Square root of a number, rounded once.
 
     Formula
@@ -44,7 +46,12 @@ class Sqrt(Function):
 
     SPEC = SqrtSpec
 
-    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
-        """Return the root."""
+    def __init__(
+        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
+    ) -> None:
+        super().__init__(SqrtSpec.of(a=a, o=o, **options), build=build)
+
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the root, with bits below the rounding position merged into sticky."""
         (a,) = operands
-        return square_root(m, a, rows)
+        return square_root(m, as_raw(m, a, "a"), self.spec.window), random

@@ -3,6 +3,7 @@
 The Python module ``pyxrt`` of XRT (https://xilinx.github.io/XRT) is imported when a `Card` is opened.
 """
 
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,17 @@ import torch
 from torch import Tensor
 
 from halfulp import golden
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.golden.entries import entries
+from halfulp.golden.exact import Blocks
+from halfulp.hdl.formats import Format
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Tiling, parse_cell
 from halfulp.tools import commands
 from halfulp.tools.errors import ToolError
 
-from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes
+from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes, entry_bytes
+
+Operand = Tensor | Blocks
+"""Codes of a matrix, or its blocks along k."""
 
 PATIENCE = 60_000
 """Timeout of a product, in milliseconds."""
@@ -46,9 +53,9 @@ class Tile:
     tiling: Tiling
 
     @property
-    def spec(self) -> MacSpec:
+    def spec(self) -> Any:
         """Parsed description of the multiply-accumulates."""
-        return MacSpec.parse(self.mac)
+        return parse_cell(self.mac)
 
     def shares(self, rows: int, cores: int) -> list[slice]:
         """Divide the rows of a product among cores, in whole tiles except for the last core in use."""
@@ -87,17 +94,46 @@ class Tile:
         ]
 
 
-def stride_of(columns: int, width: int) -> int:
-    """Return the bytes from a row in memory to the next: whole beats, the fastest layout for the kernel."""
+def stride_of(columns: int, size: int) -> int:
+    """Return the bytes from a row in memory to the next: whole beats, the fastest layout for the kernel.
+
+    ``size`` is the number of bytes of an element.
+    """
     beat = DATA_BITS // 8
-    return -(-columns * element_bytes(width) // beat) * beat
+    return -(-columns * size // beat) * beat
+
+
+def entries_to_memory(operand: Any, spec: AccumulatorSpec, name: str) -> tuple[bytes, tuple[int, int]]:
+    """Return the memory image of matrix ``a`` or ``b``, and its numbers of rows and columns of entries.
+
+    Parameters
+    ----------
+    operand : Tensor or Blocks
+        See `entries`.
+    spec : AccumulatorSpec
+    name : str
+    """
+    codes, size = entries(operand, spec, name).cpu(), entry_bytes(spec, name)
+    rows, columns, count = codes.shape
+    if count == 1:
+        return to_memory(codes[..., 0], spec.entry_bits(name)), (rows, columns)
+    fields = codes.numpy().astype(np.uint64).reshape(rows * columns, count)
+    bits = np.zeros((rows * columns, 8 * size), np.uint8)
+    at = 0
+    for field, fmt in zip(fields.T, spec.entries[name].values(), strict=True):
+        bits[:, at : at + fmt.width] = field[:, None] >> np.arange(fmt.width, dtype=np.uint64) & np.uint64(1)
+        at += fmt.width
+    packed = np.packbits(bits, axis=1, bitorder="little")
+    image = np.zeros((rows, stride_of(columns, size)), np.uint8)
+    image[:, : columns * size] = packed.reshape(rows, columns * size)
+    return image.tobytes(), (rows, columns)
 
 
 def to_memory(codes: Tensor, width: int) -> bytes:
     """Return the memory image of codes: little-endian elements, rows padded with zeros to whole beats."""
     rows, columns = codes.shape
     size = element_bytes(width)
-    words = np.zeros((rows, stride_of(columns, width) // size), f"<u{size}")
+    words = np.zeros((rows, stride_of(columns, size) // size), f"<u{size}")
     words[:, :columns] = codes.cpu().numpy().astype(np.uint64)
     return words.tobytes()
 
@@ -138,49 +174,55 @@ class Card:
         ]
         self._steps = [0] * tile.cores
 
-    def product(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
-        """Multiply matrices of codes of shapes (..., n, k) and (..., k, m), sizes 1 or more.
+    def product(self, a: Operand, b: Operand, *, go_on: bool = False) -> Tensor:
+        """Multiply matrices of codes of shapes (..., n, k) and (..., k, m), sizes 1 or more, or blocks along k.
 
         The cores share the rows of a product and the products of a batch; see `Tile.turns`. ``go_on`` continues the
         random words of the previous product; otherwise the sources start from their seeds.
         """
-        x, y, result = _flat(a, b)
+        x, y, result, shape = _flat(a, b)
         begun = set(range(self.tile.cores)) if go_on else set()
-        for turn in self.tile.turns(*x.shape[:2]):
+        for turn in self.tile.turns(*result.shape[:2]):
             runs = []
             for core, number, rows in turn:
-                runs.append(self._start(core, x[number, rows], y[number], core in begun))
+                runs.append(self._start(core, _rows(x[number], rows), y[number], core in begun))
                 before = self._steps[core] if core in begun else 0
-                self._steps[core] = before + self.tile.tiling.steps(rows.stop - rows.start, *y.shape[1:])
+                self._steps[core] = before + self._steps_of(x[number], rows, result.shape[2])
                 begun.add(core)
             for (_, number, rows), run in zip(turn, runs, strict=True):
                 result[number, rows] = self._finished(*run)
-        return result.reshape(*a.shape[:-1], b.shape[-1])
+        return result.reshape(shape)
 
-    def expected(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
+    def expected(self, a: Operand, b: Operand, *, go_on: bool = False) -> Tensor:
         """Compute the expected result of the next `product` with the golden model."""
-        x, y, result = _flat(a, b)
+        x, y, result, shape = _flat(a, b)
         spec, tiling = self.tile.spec, self.tile.tiling
         steps = list(self._steps) if go_on else [0] * self.tile.cores
-        for core, number, rows in (part for turn in self.tile.turns(*x.shape[:2]) for part in turn):
+        for core, number, rows in (part for turn in self.tile.turns(*result.shape[:2]) for part in turn):
             sources: dict[str, Any] = {"tiling": tiling, "step": steps[core]} if spec.words else {}
-            result[number, rows] = golden.gemm(x[number, rows], y[number], spec, **sources)
-            steps[core] += tiling.steps(rows.stop - rows.start, *y.shape[1:])
-        return result.reshape(*a.shape[:-1], b.shape[-1])
+            result[number, rows] = golden.gemm(_rows(x[number], rows), y[number], spec, **sources)
+            steps[core] += self._steps_of(x[number], rows, result.shape[2])
+        return result.reshape(shape)
 
-    def _start(self, core: int, a: Tensor, b: Tensor, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
+    def _steps_of(self, a: Operand, rows: slice, columns: int) -> int:
+        """Return the steps of each multiply-accumulate for some rows of a product."""
+        k = self.tile.spec.steps(_elements(a).shape[-1])
+        return self.tile.tiling.steps(rows.stop - rows.start, k, columns)
+
+    def _start(self, core: int, a: Operand, b: Operand, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
         """Send the operands to the memory of a core and start it."""
         spec, kernel = self.tile.spec, self._kernels[core]
-        (n, k), m = a.shape, b.shape[1]
+        images = {name: entries_to_memory(operand, spec, name) for name, operand in (("a", a), ("b", b))}
+        (n, k), (_, m) = (shape for _, shape in images.values())
         values: dict[str, Any] = {"n": n, "k": k, "m": m, "flags": int(go_on) << CONTINUE}
         places = {argument.name: place for place, argument in enumerate(ARGUMENTS)}
-        for name, fmt, rows, columns in (("a", spec.a, n, k), ("b", spec.b, k, m), ("c", spec.o, n, m)):
-            stride = stride_of(columns, fmt.width)
-            values[f"{name}_stride"] = stride
+        sizes = {name: len(data) for name, (data, _) in images.items()}
+        for name, rows in (("a", n), ("b", k), ("c", n)):
+            size = sizes[name] if name in images else rows * stride_of(m, element_bytes(spec.o.width))
+            values[f"{name}_stride"] = size // rows
             group = kernel.group_id(places[name])
-            values[name] = self._xrt.bo(self._device, rows * stride, self._xrt.bo.normal, group)
-        for name, codes, fmt in (("a", a, spec.a), ("b", b, spec.b)):
-            data = to_memory(codes, fmt.width)
+            values[name] = self._xrt.bo(self._device, size, self._xrt.bo.normal, group)
+        for name, (data, _) in images.items():
             values[name].write(data, 0)
             values[name].sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE, len(data), 0)
         return core, kernel(*(values[argument.name] for argument in ARGUMENTS)), values["c"], (n, m)
@@ -191,17 +233,49 @@ class Card:
         if state != self._xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
             raise ToolError(f"core {core + 1} of {self.tile.kernel} did not finish: {state}")
         width = self.tile.spec.o.width
-        size = shape[0] * stride_of(shape[1], width)
+        size = shape[0] * stride_of(shape[1], element_bytes(width))
         buffer.sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE, size, 0)
         return from_memory(bytes(buffer.read(size, 0)), width, shape)
 
 
-def _flat(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return operands with one dimension for the batch, and an empty result; ValueError if the batches differ."""
-    if a.shape[:-2] != b.shape[:-2]:
-        raise ValueError(f"operands of shapes {tuple(a.shape)} and {tuple(b.shape)} have different batches")
-    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
-    return x, y, torch.empty(len(x), x.shape[1], y.shape[2], dtype=torch.int64)
+def _elements(operand: Operand) -> Tensor:
+    """Return the codes of numbers, or of the elements of blocks."""
+    return operand.elements if isinstance(operand, Blocks) else operand
+
+
+def _rows(operand: Operand, rows: slice) -> Operand:
+    return Blocks(*(codes[rows] for codes in operand)) if isinstance(operand, Blocks) else operand[rows]
+
+
+def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor, tuple[int, ...]]:
+    """Return the operands of each product of a batch, an empty result, and its shape; ValueError if batches differ."""
+    x, y = _elements(a).shape, _elements(b).shape
+    if x[:-2] != y[:-2]:
+        raise ValueError(f"operands of shapes {tuple(x)} and {tuple(y)} have different batches")
+
+    def matrices(operand: Operand) -> list[Operand]:
+        flat = [
+            codes.reshape(-1, *codes.shape[-2:]) for codes in (operand if isinstance(operand, Blocks) else [operand])
+        ]
+        return [Blocks(*parts) for parts in zip(*flat, strict=True)] if isinstance(operand, Blocks) else list(flat[0])
+
+    found = torch.empty(math.prod(x[:-2]), x[-2], y[-1], dtype=torch.int64)
+    return matrices(a), matrices(b), found, (*x[:-1], y[-1])
+
+
+def drawn(spec: AccumulatorSpec, n: int, k: int, m: int, random: torch.Generator) -> tuple[Operand, Operand]:
+    """Return matrices of random codes of shapes (n, k) and (k, m), or blocks of random codes along k."""
+
+    def codes(fmt: Format, *shape: int) -> Tensor:
+        return torch.randint(1 << fmt.width, shape, generator=random)
+
+    shapes, formats = {"a": (n, k), "b": (k, m)}, spec.operands
+    if not isinstance(spec, BlockMacSpec):
+        return codes(formats["a"], *shapes["a"]), codes(formats["b"], *shapes["b"])
+    blocks = -(-k // spec.a.length)
+    scales = {"a": (n, blocks), "b": (blocks, m)}
+    a, b = (Blocks(codes(formats[x], *shapes[x]), codes(formats[f"{x}_scale"], *scales[x])) for x in ("a", "b"))
+    return a, b
 
 
 def run(tile: Tile) -> None:
@@ -221,8 +295,7 @@ def run(tile: Tile) -> None:
         random = torch.Generator().manual_seed(seed)
         spec = tile.spec
         for number in range(1, runs + 1):
-            a = torch.randint(1 << spec.a.width, (rows, depth), generator=random)
-            b = torch.randint(1 << spec.b.width, (depth, columns), generator=random)
+            a, b = drawn(spec, rows, depth, columns, random)
             go_on = number > 1
             want = card.expected(a, b, go_on=go_on)
             wrong = (card.product(a, b, go_on=go_on) != want).nonzero()

@@ -36,7 +36,7 @@ from .axi import (
     join_ports,
 )
 from .control import CHANNELS, Control
-from .layout import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes
+from .layout import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes, entry_bytes
 
 CHUNK = 32
 """Default number of columns of ``a`` per read."""
@@ -50,6 +50,8 @@ class Kernel(wiring.Component):
 
     Control registers (`layout`) hold the arguments of a run and start it. An element takes 1, 2, 4 or 8 bytes, the
     smallest size that holds its code in the low bits. Rows begin at multiples of that size, with the given strides.
+    Blocks have no gaps: the elements of a step are followed by the scale of their block, up to a whole byte, and k
+    counts steps (`layout.entry_bytes`). They may begin at any byte.
     Result bits equal those of ``golden.gemm`` with the array's tiling for random words. A run starts its random
     sources from the seeds, or with flag `CONTINUE` from the end of the previous run. The kernel pads tiles on chip and
     writes nothing but ``c``.
@@ -118,10 +120,9 @@ class Kernel(wiring.Component):
 
     @property
     def bytes(self) -> tuple[int, int, int]:
-        """Bytes per element of a, b and c."""
+        """Bytes per entry of a and b, and per element of c."""
         mac = self.array.mac
-        a, b, c = (element_bytes(fmt.width) for fmt in (mac.a, mac.b, mac.o))
-        return a, b, c
+        return entry_bytes(mac, "a"), entry_bytes(mac, "b"), element_bytes(mac.o.width)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -204,7 +205,7 @@ class Kernel(wiring.Component):
         misplaced = []
         for name, size in zip(("a", "b", "c"), self.bytes, strict=True):
             for register in (getattr(control, name), getattr(control, f"{name}_stride")):
-                misplaced.append(register[: (size - 1).bit_length()].any())
+                misplaced.append(register[: movers.power_below(size, BYTES).bit_length() - 1].any())
         empty = [size == 0 for size in (control.n, control.k, control.m)]
         return Cat(Cat(*empty).any(), Cat(*misplaced).any())
 
@@ -279,7 +280,7 @@ class Datapath(wiring.Component):
 
     def _feed_a(self, m: Module) -> None:
         """Feed ``a`` to the array by columns of each tile, transposed in a memory of chunks."""
-        array, size, bits = self.array, self.sizes[0], self.array.mac.a.width
+        array, size, bits = self.array, self.sizes[0], self.array.mac.entry_bits("a")
         tiles = self._tiles(m, "tiles_a", along=0, down=True, operand="a")
         m.submodules.chunks = chunks = movers.Chunks(tiling=array.tiling, size=size, chunk=self.chunk)
         movers.connect(m, tiles.o, chunks.i)
@@ -295,11 +296,11 @@ class Datapath(wiring.Component):
 
     def _feed_b(self, m: Module) -> None:
         """Feed ``b`` to the array by rows of each tile."""
-        array, size, bits = self.array, self.sizes[1], self.array.mac.b.width
+        array, size, bits = self.array, self.sizes[1], self.array.mac.entry_bits("b")
         most = array.tiling.columns
         tiles = self._tiles(m, "tiles_b", along=size, down=False, operand="b")
         fork, _ = self._segments(m, "b", self._blocks(m, tiles, rows=self.k, wanted=self.k), most, size)
-        group = movers.power_below(array.m, BYTES // size)
+        group = movers.group_of(array.m, size)
         elements = self._elements(m, "b", fork, most, size, group)
         m.submodules.join_b = join = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=True)
         codes = Cat(*(elements.payload.word_select(lane, 8 * size)[:bits] for lane in range(group)))
@@ -313,7 +314,7 @@ class Datapath(wiring.Component):
         tiles = self._tiles(m, "tiles_c", along=size, down=True, operand="c")
         blocks = self._blocks(m, tiles, rows=Value.cast(array.tiling.height), wanted=tiles.o.payload.rows)
         fork, split = self._segments(m, "c", blocks, most, size)
-        group = movers.power_below(array.m, BYTES // size)
+        group = movers.group_of(array.m, size)
         m.submodules.part_c = part = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=False)
         movers.connect(m, array.c, part.i)
         m.submodules.pack = pack = packing.Pack(most=most, size=size, group=group)

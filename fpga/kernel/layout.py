@@ -5,6 +5,7 @@ Register Map). The arguments start at 0x10, as XRT requires.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 CLOCK, RESET = "ap_clk", "ap_rst_n"
 """Clock, and synchronous reset, active low."""
@@ -80,10 +81,33 @@ RESULTS = (
 ERRORS = ("size", "alignment", "read_a", "read_b", "write_c")
 """Bits of the error register, in order.
 
-``size``: n, k or m is 0. ``alignment``: an address or stride is not a multiple of the element size. The others: the
-memory responded to a read or write with an error. After an error ``c`` is written in part or not at all."""
+``size``: n, k or m is 0. ``alignment``: an address or stride is not a multiple of the largest power of two that divides
+the bytes of an element or entry. The others: the memory responded to a read or
+write with an error. After an error ``c`` is written in part or not at all."""
 
 
 def element_bytes(width: int) -> int:
     """Return the bytes of a code in memory, 1, 2, 4 or 8; the code is in the low bits."""
     return next(count for count in (1, 2, 4, 8) if width <= 8 * count)
+
+
+def entry_bytes(mac: Any, name: str) -> int:
+    """Return the bytes of an entry of matrix ``a`` or ``b`` in memory.
+
+    A number has the bytes of `element_bytes`. A block, or a part of it that a step takes, has no gaps: its elements
+    from the low bits on, its scale above them, and zeros up to a whole byte.
+
+    Raises
+    ------
+    ValueError
+        If an entry is longer than a beat.
+    """
+    bits = mac.entry_bits(name)
+    if len(mac.entries[name]) == 1:
+        return element_bytes(bits)
+    if bits > DATA_BITS:
+        raise ValueError(
+            f"a step of {mac.formula} takes {bits} bits of {name}, and a beat of memory has {DATA_BITS}; "
+            "choose a smaller step="
+        )
+    return -(-bits // 8)

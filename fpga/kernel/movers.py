@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.specs import Tiling
 
-from .axi import OUTSTANDING, PLACE_BITS
+from .axi import BYTES, OUTSTANDING, PLACE_BITS
 from .layout import ADDRESS_BITS
 
 SIZE_BITS = 32
@@ -18,6 +18,12 @@ SIZE_BITS = 32
 def power_below(number: int, most: int) -> int:
     """Return the largest power of two up to ``most``, itself a power of two, that divides a number."""
     return min(number & -number, most)
+
+
+def group_of(count: int, size: int) -> int:
+    """Return the elements of ``size`` bytes that move together: a power of two that divides ``count``, up to a beat."""
+    most = BYTES // size
+    return power_below(count, 1 << (most.bit_length() - 1))
 
 
 class Tiles(wiring.Component):

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.wire import word_at
 
 from .axi import BYTES, WriteBeat
-from .movers import connect, place_layout
+from .movers import connect, place_layout, power_below
 
 
 class Unpack(wiring.Component):
@@ -19,7 +19,7 @@ class Unpack(wiring.Component):
     most : int
         Maximum number of elements of a segment.
     size : int
-        Bytes per element; addresses are multiples of it.
+        Bytes per element, up to a beat; addresses are multiples of the largest power of two that divides it.
     group : int
         Elements per transfer: a power of two, at most a beat. Totals are multiples of it.
 
@@ -29,10 +29,15 @@ class Unpack(wiring.Component):
     beats : In(stream of DATA_BITS)
     o : Out(stream of group * size bytes)
         One group per cycle while beats are available.
+
+    Notes
+    -----
+    Positions count units: the largest powers of two of bytes that divide an element.
     """
 
     def __init__(self, *, most: int, size: int, group: int) -> None:
         self.most, self.size, self.group = most, size, group
+        self.unit = power_below(size, BYTES)
         super().__init__(
             {
                 "places": In(stream.Signature(place_layout(most))),
@@ -43,10 +48,10 @@ class Unpack(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        size, group = self.size, self.group
-        in_beat = BYTES // size
+        in_element, in_beat = self.size // self.unit, BYTES // self.unit
+        group, most = self.group * in_element, self.most * in_element
         busy, at = Signal(), Signal(range(in_beat))
-        left, total = Signal(range(self.most + 1)), Signal(range(self.most + 1))
+        left, total = Signal(range(most + 1)), Signal(range(most + 1))
         # Holds the beat with the next element; the following beat is at the port.
         beat, full = Signal(8 * BYTES), Signal()
         to_end, crosses, go, last = Signal(range(in_beat + 1)), Signal(), Signal(), Signal()
@@ -62,7 +67,7 @@ class Unpack(wiring.Component):
         over, drops, used_next = Signal(), Signal(), Signal()
         m.d.comb += [
             over.eq(left <= group),
-            # All remaining elements of the beat, or of the segment, have been taken.
+            # All remaining units of the beat, or of the segment, have been taken.
             drops.eq(go & (left != 0) & (over | (to_end <= group))),
             used_next.eq(over & crosses),
             self.beats.ready.eq(~full | drops),
@@ -77,32 +82,38 @@ class Unpack(wiring.Component):
             place = self.places.payload
             m.d.sync += [
                 busy.eq(1),
-                left.eq(place.count),
-                total.eq(place.total),
-                at.eq(place.place[(size - 1).bit_length() :]),
+                left.eq(place.count * in_element),
+                total.eq(place.total * in_element),
+                at.eq(place.place[(self.unit - 1).bit_length() :]),
             ]
         return m
 
     def _group(self, m: Module, beat: Value, at: Value, left: Value) -> Value:
         """Return the group of elements that starts at position ``at`` of the beat; it may extend into the next beat."""
-        size, group = self.size, self.group
-        bits, words = 8 * size * group, BYTES // (size * group)
-        low = (group - 1).bit_length()
-        word = at[low:] if words > 1 else 0
-        here, behind = Signal(bits), Signal(bits)
-        m.d.comb += here.eq(word_at(beat, word, bits))
-        if group > 1:
-            following = Cat(beat[bits:], self.beats.payload[:bits])
-            m.d.comb += behind.eq(word_at(following, word, bits))
-        both = Cat(here, behind)
+        size, group, in_element = self.size, self.group, self.size // self.unit
+        bits = 8 * size * group
         shifted = Signal(bits)
-        m.d.comb += shifted.eq(both >> _in_bits(at[:low], size))
-        lanes = [Mux(left > lane, shifted[8 * size * lane : 8 * size * (lane + 1)], 0) for lane in range(group)]
+        if in_element == 1:
+            words = BYTES // (size * group)
+            low = (group - 1).bit_length()
+            word = at[low:] if words > 1 else 0
+            here, behind = Signal(bits), Signal(bits)
+            m.d.comb += here.eq(word_at(beat, word, bits))
+            if group > 1:
+                following = Cat(beat[bits:], self.beats.payload[:bits])
+                m.d.comb += behind.eq(word_at(following, word, bits))
+            m.d.comb += shifted.eq(Cat(here, behind) >> _in_bits(at[:low], size))
+        else:
+            following = Cat(beat, self.beats.payload[: bits - 8 * self.unit])
+            m.d.comb += shifted.eq((following >> _in_bits(at, self.unit))[:bits])
+        lanes = [
+            Mux(left > lane * in_element, shifted[8 * size * lane : 8 * size * (lane + 1)], 0) for lane in range(group)
+        ]
         return Cat(*lanes)
 
 
 def _in_bits(elements: Value, size: int) -> Value:
-    """Return the number of bits of some elements; ``size``, their bytes, is a power of two."""
+    """Return the number of bits of some elements or units; ``size``, their bytes, is a power of two."""
     return Cat(Const(0, (8 * size - 1).bit_length()), elements)
 
 

@@ -13,7 +13,7 @@ from halfulp.units.systolic import Chain
 
 from .axi import BYTES, OUTSTANDING
 from .kernel import Kernel
-from .movers import power_below
+from .movers import group_of
 from .reorder import BUFFERS
 
 Time = int | Fraction
@@ -75,7 +75,7 @@ class Timing:
         Constants of the chain: register stages, cycles between uses of an accumulator, and cycles from the request of
         a result to the result.
     sizes : tuple of int
-        Bytes per element of a, b and c.
+        Bytes per entry of a and b, and per element of c.
     memory : Memory
     """
 
@@ -102,7 +102,7 @@ class Timing:
     @property
     def group(self) -> int:
         """Elements of the result per packed group."""
-        return power_below(self.tiling.m, BYTES // self.sizes[2])
+        return group_of(self.tiling.m, self.sizes[2])
 
     @property
     def parts(self) -> int:
@@ -116,7 +116,7 @@ class Timing:
         arrives one element per cycle. An accumulator can be used again after ``spacing`` cycles. At most
         `OUTSTANDING` requests for rows of ``b`` are outstanding.
         """
-        b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
+        b = self.tiling.m // group_of(self.tiling.m, self.sizes[1])
         beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
         own = max(vectors * (self.tiling.rows + b - 1), self.tiling.height, self.spacing, beats)
         window = self.memory.read + beats + REOPENED
@@ -211,5 +211,5 @@ def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write
     chunk = array.tiling.height * min(k, kernel.chunk)
     busy = array.cycles(n, k, m)
     # A cycle brings one element of a, or as many of b as the largest power of two in m.
-    parts = max(array.a_lanes, array.m // power_below(array.m, BYTES // kernel.bytes[1]))
+    parts = max(array.a_lanes, array.m // group_of(array.m, kernel.bytes[1]))
     return OVERHEAD + read + chunk + max(busy, parts * array.tiling.steps(n, k, m)) + write

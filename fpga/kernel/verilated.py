@@ -8,9 +8,9 @@ from halfulp.sim.model import CompiledModel
 from halfulp.tools.errors import ToolError
 
 from . import layout as kernelmap
-from .host import from_memory, stride_of, to_memory
+from .host import Operand, entries_to_memory, from_memory, stride_of
 from .kernel import Kernel
-from .layout import AP_CTRL, ARGUMENTS, GIE, IER, ISR, RESULTS
+from .layout import AP_CTRL, ARGUMENTS, GIE, IER, ISR, RESULTS, element_bytes
 from .timing import cycles
 
 BASE = 1 << 40
@@ -59,8 +59,8 @@ class Verilated:
 
     def product(
         self,
-        a: Tensor,
-        b: Tensor,
+        a: Operand,
+        b: Operand,
         *,
         go_on: bool = False,
         read: int = 1,
@@ -68,27 +68,28 @@ class Verilated:
         stall: float = 0.0,
         seed: int = 1,
     ) -> Tensor:
-        """Multiply matrices of codes of shapes (n, k) and (k, m); sizes are 1 or more.
+        """Multiply matrices of codes of shapes (n, k) and (k, m), or blocks along k; sizes are 1 or more.
 
         ToolError if the kernel does not finish, reports an error, violates AXI4, or writes outside the result.
 
         Parameters
         ----------
-        a, b : Tensor
+        a, b : Tensor or Blocks
         go_on : bool
             Continue the random words of the previous product instead of starting from the seeds.
         read, write, stall, seed
             Behaviour of the memory; see `halfulp.sim.model.CompiledModel.attach`.
         """
-        mac, (n, k), m = self.kernel.array.mac, a.shape, b.shape[1]
-        size = n * stride_of(m, mac.o.width)
-        parts = [to_memory(a, mac.a.width), to_memory(b, mac.b.width), bytes(size)]
+        mac = self.kernel.array.mac
+        (image_a, (n, k)), (image_b, (_, m)) = entries_to_memory(a, mac, "a"), entries_to_memory(b, mac, "b")
+        size = n * stride_of(m, element_bytes(mac.o.width))
+        parts = [image_a, image_b, bytes(size)]
         memory, places = _laid_out(parts)
         before = memory.copy()
         self._core.attach(memory, BASE, read=read, write=write, stall=stall, seed=seed)
         arguments = {"n": n, "k": k, "m": m, "flags": int(go_on) << kernelmap.CONTINUE}
-        for name, place, fmt, columns in zip("abc", places, (mac.a, mac.b, mac.o), (k, m, m), strict=True):
-            arguments |= {name: BASE + place, f"{name}_stride": stride_of(columns, fmt.width)}
+        for name, place, part, rows in zip("abc", places, parts, (n, k, n), strict=True):
+            arguments |= {name: BASE + place, f"{name}_stride": len(part) // rows}
         self._run(arguments, SLOWEST * (cycles(self.kernel, n, k, m, read=read, write=write) + read + write))
         result = memory[places[2] : places[2] + size].tobytes()
         memory[places[2] : places[2] + size] = 0

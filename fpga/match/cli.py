@@ -9,7 +9,7 @@ import click
 
 from halfulp.boards.targets import Target
 from halfulp.fpga.vendor.cli import target_option
-from halfulp.hdl.specs import Build, MacSpec
+from halfulp.hdl.specs import AccumulatorSpec, Build, parse_cell
 from halfulp.hdl.specs.build import AREA
 from halfulp.tools.commands import (
     Parsed,
@@ -46,7 +46,7 @@ _board = click.option(
     help="board of `halfulp list boards`; default: u55c",
 )
 _mac = click.option(
-    "--mac", default=MAC, metavar="MAC", type=Parsed(MacSpec.parse), help=f"multiply-accumulate; default: {MAC}"
+    "--mac", default=MAC, metavar="MAC", type=Parsed(parse_cell), help=f"multiply-accumulate; default: {MAC}"
 )
 
 
@@ -69,7 +69,7 @@ _mac = click.option(
 def match(
     network: str,
     board: "Board",
-    mac: MacSpec,
+    mac: AccumulatorSpec,
     model: str,
     clock: float | None,
     batch: int | None,
@@ -117,7 +117,7 @@ def match(
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
 def tile(
-    mac: MacSpec,
+    mac: AccumulatorSpec,
     n: int,
     m: int,
     cores: int,

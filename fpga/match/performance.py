@@ -6,7 +6,7 @@ after the other on all cores, or several at once, each on a part of the cores.
 
 import functools
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -186,9 +186,12 @@ class Exact:
     mhz : float
         Clock.
     bits : tuple of int
-        Bits per element in memory, of each operand and of the result.
+        Bits in memory per entry of each operand, and per element of the result.
     pcie_gbps : float
         Bandwidth to host memory, in 10^9 bytes per second.
+    steps : callable, optional
+        Function from the products of a sum to its steps on the array, the entries along k in memory; default: a step
+        for each product.
     """
 
     core: Core
@@ -196,6 +199,7 @@ class Exact:
     mhz: float
     bits: tuple[int, int, int] = (8, 8, 16)
     pcie_gbps: float = 15.75
+    steps: Callable[[int], int] = int
 
     def __post_init__(self) -> None:
         if self.cores < 1:
@@ -217,8 +221,8 @@ class Exact:
 
     def run(self, gemm: Gemm, cores: int) -> Run:
         """Return the run of one product of a batch on ``cores`` cores, not transposed."""
-        cycles = cycles_of(self.core, self.share(gemm.n, cores), gemm.k, gemm.m)
-        n, k, m = gemm.n, gemm.k, gemm.m
+        n, k, m = gemm.n, self.steps(gemm.k), gemm.m
+        cycles = cycles_of(self.core, self.share(n, cores), k, m)
         moved = sum(size * bits for size, bits in zip((n * k, k * m, n * m), self.bits, strict=True)) / 8
         return Run(gemm, cores, cycles / (self.mhz * 1e6), moved / (self.pcie_gbps * 1e9))
 

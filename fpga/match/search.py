@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from halfulp.boards.board import BUFG_MHZ, Board, Resources
 from halfulp.fpga.kernel.arrays import cores_cost_model, timing, with_source
-from halfulp.fpga.kernel.layout import MASTERS, element_bytes
+from halfulp.fpga.kernel.layout import MASTERS, element_bytes, entry_bytes
 from halfulp.fpga.kernel.timing import Memory
-from halfulp.hdl.formats import Format
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
@@ -35,10 +34,13 @@ class Option(Arrays):
         Lookup tables, in percent of the device; None if unknown.
     total : Total
         Time of the step.
+    pairs : int
+        Products that a multiply-accumulate adds per cycle.
     """
 
     lut: float | None
     total: Total
+    pairs: int = 1
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -48,17 +50,14 @@ class Option(Arrays):
     @property
     def used(self) -> float:
         """Utilization of the multiply-accumulates, in percent."""
-        return 100 * self.total.macs / (self.total.seconds * self.mhz * 1e6 * self.macs)
+        return 100 * self.total.macs / (self.total.seconds * self.mhz * 1e6 * self.macs * self.pairs)
 
 
-def storage(fmt: Format) -> int:
-    """Return the bits of an element in memory."""
-    return 8 * element_bytes(fmt.width)
-
-
-def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option], list[str]]:
+def published(board: Board, load: Workload, mac: AccumulatorSpec) -> tuple[list[Option], list[str]]:
     """Return the published arrays that fit a board, and notes; ValueError if none fits."""
-    bits = max(storage(mac.a), storage(mac.b))
+    if not isinstance(mac, MacSpec):
+        raise ValueError(f"published arrays multiply numbers, not the blocks of {mac.formula}; use --model exact")
+    bits = 8 * max(entry_bytes(mac, name) for name in ("a", "b"))
     luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
     found = [
         Option(n, m, cores, mhz, luts.get((n, m, cores)), total(model, load.gemms))
@@ -74,7 +73,7 @@ def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option],
 def searched(
     board: Board,
     load: Workload,
-    mac: MacSpec,
+    mac: AccumulatorSpec,
     progress: Progress = silent,
     pool: JobPool = LOCAL,
     *,
@@ -86,7 +85,7 @@ def searched(
     ----------
     board : Board
     load : Workload
-    mac : MacSpec
+    mac : AccumulatorSpec
         Multiply-accumulate; an LFSR is added if it is stochastic and names no source.
     progress : Progress
     pool : JobPool
@@ -130,10 +129,10 @@ def searched(
 
 
 def _fastest_number(
-    n: int, m: int, board: Board, load: Workload, mac: MacSpec, cells: Resources, clock: float | None
+    n: int, m: int, board: Board, load: Workload, mac: AccumulatorSpec, cells: Resources, clock: float | None
 ) -> list[Option]:
     """Return the option with the fastest number of cores of a size; an empty list if no core fits."""
-    bits = (storage(mac.a), storage(mac.b), storage(mac.o))
+    bits = (8 * entry_bytes(mac, "a"), 8 * entry_bytes(mac, "b"), 8 * element_bytes(mac.o.width))
     options = []
     for cores in range(1, board.cores(PORTS) + 1):
         shares = cells.share(board.target, cores)
@@ -142,8 +141,8 @@ def _fastest_number(
             break
         latency, rate = board.beats(mhz, 2 * cores)
         core = timing(mac, n, m, Memory(latency, latency, rate))
-        model = Exact(core, cores, mhz, bits, board.pcie_gbps)
-        options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, load.gemms)))
+        model = Exact(core, cores, mhz, bits, board.pcie_gbps, mac.steps)
+        options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, load.gemms), mac.pairs_per_step))
     return [fastest(options)] if options else []
 
 

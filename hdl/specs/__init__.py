@@ -3,8 +3,9 @@
 from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
 from .block import BlockDequantizeSpec, BlockDotSpec, BlockMacSpec, BlockQuantizeSpec
 from .build import Build
+from .cell import parse_cell
 from .compound import JoinSpec, SplitSpec
-from .division import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
+from .division import DivSpec, ReciprocalSpec, SqrtSpec
 from .dot import DotSpec
 from .grammar import TextError
 from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
@@ -19,14 +20,5 @@ from .unit import UNITS, UnitSpec
 __all__ = ["BlockDequantizeSpec", "BlockDotSpec", "BlockMacSpec", "BlockQuantizeSpec"]
 __all__ += ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DivSpec", "DotSpec"]
 __all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "Quire", "QuireSpec"]
-__all__ += [
-    "ReciprocalSpec",
-    "RounderSpec",
-    "RsqrtSpec",
-    "SparseDotSpec",
-    "SplitSpec",
-    "SqrtSpec",
-    "SumSpec",
-    "TextError",
-]
-__all__ += ["Tiling", "UnitSpec", "ValueRange"]
+__all__ += ["ReciprocalSpec", "RounderSpec", "SparseDotSpec", "SplitSpec", "SqrtSpec", "SumSpec", "TextError"]
+__all__ += ["Tiling", "UnitSpec", "ValueRange", "parse_cell"]

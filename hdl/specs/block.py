@@ -20,8 +20,6 @@ from .unit import UnitSpec
 class BlockSpec(UnitSpec):
     """Base class of units with blocks as operands or result."""
 
-    PORT = False
-
     BLOCKS: ClassVar[tuple[str, ...]] = ("a",)
     """Fields that are blocks."""
 
@@ -243,6 +241,22 @@ class BlockMacSpec(BlockSpec, AccumulatorSpec, form="blockmac a*b+acc[=o]", summ
     def k(self) -> int:
         """Number of pairs of elements that a step adds."""
         return self.step or self.a.length
+
+    @property
+    def entries(self) -> dict[str, dict[str, Format]]:
+        """Ports of the elements of a step and of their scale, for each operand."""
+        return {
+            name: {f"{name}{index}": block.element for index in range(self.k)} | {f"{name}_scale": block.scale}
+            for name, block in (("a", self.a), ("b", self.b))
+        }
+
+    @property
+    def pairs_per_step(self) -> int:
+        return self.k
+
+    def steps(self, k: int) -> int:
+        """Return the steps of a sum of k products on an array, padded to whole blocks."""
+        return -(-k // self.a.length) * (self.a.length // self.k)
 
     @classmethod
     def defaults(cls, a: Any) -> dict[str, Callable[[], Any]]:

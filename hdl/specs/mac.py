@@ -92,6 +92,23 @@ class AccumulatorSpec(UnitSpec):
         return self.terms + ValueRange.of(self.o) if quire is None else quire.sums
 
     @property
+    def pairs_per_step(self) -> int:
+        """Products that a step adds."""
+        return 1
+
+    def steps(self, k: int) -> int:
+        """Return the steps of a sum of k products on an array."""
+        return k
+
+    def check_one_sum(self) -> None:
+        """Raise ValueError if several sums are in turn, for products of matrices, which have an order of their own."""
+        if self.interleave > 1:
+            raise ValueError(
+                f"interleave={self.interleave} is the order of sums in a unit; products of matrices and arrays have "
+                f"their own order, so omit it"
+            )
+
+    @property
     def parameters(self) -> dict[str, Any]:
         unused = () if self.quire else ("o", "carry")
         return {name: value for name, value in super().parameters.items() if name not in unused}
@@ -170,8 +187,6 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     def check(self) -> None:
         super().check()
-        if self.product_rounding.is_port:
-            raise ValueError(f"the rounding {self.product_rounding} is not possible for a product; choose one mode")
         if self.product is None:
             if self.product_rounding != EXACT:
                 raise ValueError(
@@ -205,6 +220,11 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
         return "a product"
 
     @property
+    def entries(self) -> dict[str, dict[str, Format]]:
+        """Ports ``a`` and ``b``; an entry is a number."""
+        return {"a": {"a": self.a}, "b": {"b": self.b}}
+
+    @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Parts of ``a`` and ``b`` that each step of a product multiplies, in ascending significance.
 
@@ -220,21 +240,6 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     def of_parts(self) -> "MacSpec":
         """Multiply-accumulate of one step of a product."""
         return MacSpec(**(vars(self) | {"a": part_of(self.a), "b": part_of(self.b)}))
-
-    def check_one_sum(self) -> None:
-        """Raise ValueError if several sums are in turn, or a port chooses the rounding, for products of matrices.
-
-        These have an order of their own, and one rounding.
-        """
-        if self.rounding.is_port:
-            raise ValueError(
-                f"the rounding {self.rounding} is not possible for products of matrices and arrays; choose one mode"
-            )
-        if self.interleave > 1:
-            raise ValueError(
-                f"interleave={self.interleave} is the order of sums in a unit; products of matrices and arrays have "
-                f"their own order, so omit it"
-            )
 
     def check_one_step(self) -> None:
         """Raise ValueError if a product takes several steps, for units that compute it in one."""

@@ -13,6 +13,7 @@ from cocotb.clock import Clock
 from pyuvm import uvm_analysis_port, uvm_component, uvm_env, uvm_sequence
 
 from halfulp import golden
+from halfulp.hdl.specs import MacSpec
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers
@@ -78,6 +79,8 @@ class TileDut(Dut):
         from halfulp.units.systolic import Chain, Grid
 
         asked: Any = self.request()
+        if not isinstance(asked.mac.spec, MacSpec):
+            raise ValueError(f"the environment of arrays sends matrices of numbers, not operands of {asked.mac.spec}")
         known = {"mac": asked.mac.spec, "n": asked.n, "m": asked.m, "build": asked.mac.build}
         if asked.depth is None:
             if asked.rows is not None:

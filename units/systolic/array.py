@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
-from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.specs import AccumulatorSpec, Build, Tiling, UnitSpec, parse_cell
 from halfulp.hdl.wire import modulo_counter
 from halfulp.units.accumulating import has_goals, sums
 from halfulp.units.base import Unit, check_build, module_name, word_of
@@ -28,12 +28,13 @@ class Array(wiring.Component):
 
     Parameters
     ----------
-    mac : MacSpec or str
+    mac : MacSpec, BlockMacSpec or str
         Step of each multiply-accumulate, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``. Stochastic rounding needs a
-        source; multiply-accumulate i of n * m starts with seed i of ``source.seeds(n * m, state)``.
+        source; multiply-accumulate i of n * m starts with seed i of ``source.seeds(n * m, state)``. An entry of a
+        matrix is what a step takes: a number, or the elements of a step of a block and their scale.
     tiling : Tiling
     a_lanes : int
-        Codes of ``a`` per transfer.
+        Entries of ``a`` per transfer.
     name, shape : str
         Parts of the module name: kind of array, and tiling.
     build : Build
@@ -48,16 +49,14 @@ class Array(wiring.Component):
     def __init__(
         self,
         *,
-        mac: MacSpec | str,
+        mac: UnitSpec | str,
         tiling: Tiling,
         a_lanes: int,
         name: str,
         shape: str = "",
         build: Build,
     ) -> None:
-        self.mac = MacSpec.parse(mac)
-        self.mac.check_one_step()
-        self.mac.check_one_sum()
+        self.mac = parse_cell(mac)
         if self.mac.words and self.mac.random is None:
             raise ValueError(
                 f"each multiply-accumulate of an array needs a random source of its own: give {self.mac} a source, "
@@ -74,8 +73,8 @@ class Array(wiring.Component):
         super().__init__(
             {
                 "tile": In(stream.Signature(data.StructLayout({"k": unsigned(K_BITS), **width}))),
-                "a": In(stream.Signature(data.ArrayLayout(self.mac.a, a_lanes))),
-                "b": In(stream.Signature(data.ArrayLayout(self.mac.b, tiling.m))),
+                "a": In(stream.Signature(data.ArrayLayout(entry_shape(self.mac, "a"), a_lanes))),
+                "b": In(stream.Signature(data.ArrayLayout(entry_shape(self.mac, "b"), tiling.m))),
                 "c": Out(stream.Signature(data.ArrayLayout(self.mac.o, tiling.m))),
             }
         )
@@ -105,7 +104,7 @@ class Array(wiring.Component):
         """Return the unit that each element has."""
 
     def cycles(self, n: int, k: int, m: int) -> int:
-        """Return the clock cycles of a product of (n, k) and (k, m) by an idle array.
+        """Return the clock cycles of a product of (n, k) and (k, m) entries by an idle array.
 
         The count goes from the cycle in which the first transfers are offered to the one that takes the last result,
         both included, with ``valid`` of all inputs and ``ready`` of the result always 1.
@@ -157,13 +156,13 @@ class Sources:
 
     Parameters
     ----------
-    mac : MacSpec
+    mac : AccumulatorSpec
         Multiply-accumulate with a source, or without random words.
     seeds : list of int
         Seed of each multiply-accumulate.
     """
 
-    def __init__(self, mac: MacSpec, seeds: list[int]) -> None:
+    def __init__(self, mac: AccumulatorSpec, seeds: list[int]) -> None:
         self._words = mac.words
         self._streams = [replace(mac, seed=seed).streams for seed in seeds]
 
@@ -302,6 +301,19 @@ class Drain(wiring.Component):
         with m.If(self.finish):
             m.d.sync += [asking.eq(1), waiting.eq(self.delay - 1), left.eq(self.vectors)]
         return m
+
+
+def entry_shape(mac: AccumulatorSpec, name: str) -> Any:
+    """Return the shape of an entry of matrix ``a`` or ``b``: a number, or a structure of the ports that take it."""
+    ports = mac.entries[name]
+    return next(iter(ports.values())) if len(ports) == 1 else data.StructLayout(dict(ports))
+
+
+def connect_entry(m: Module, unit: Any, name: str, entry: Value) -> None:
+    """Connect an entry of matrix ``a`` or ``b`` to the ports of a unit that take it."""
+    for port, fmt in unit.spec.entries[name].items():
+        m.d.comb += Value.cast(getattr(unit, port)).eq(entry[: fmt.width])
+        entry = entry[fmt.width :]
 
 
 def index_shape(count: int) -> Any:

@@ -8,11 +8,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.specs import Build, Tiling, UnitSpec
 from halfulp.hdl.wire import modulo_counter, word_at
 from halfulp.units.shared import add_part
 
-from .array import K_BITS, Array, Drain, Sources, delayed, index_shape
+from .array import K_BITS, Array, Drain, Sources, connect_entry, delayed, index_shape
 from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
@@ -31,7 +31,7 @@ class Chain(Array):
 
     Parameters
     ----------
-    mac : MacSpec or str
+    mac : MacSpec, BlockMacSpec or str
         Step of each multiply-accumulate, with a source if it is stochastic; see `Array`.
     n : int
         Number of elements.
@@ -49,9 +49,9 @@ class Chain(Array):
     tile : In(stream.Signature(StructLayout({"k": 32, "vectors": range(depth + 1)})))
         Request of a tile: k products per result, at least 1, and the number of vectors per row, 1 to ``depth``.
         ``vectors`` is absent if the depth is 1.
-    a : In(stream.Signature(ArrayLayout(mac.a, 1)))
-        For each tile and step of k: the numbers of all rows, first row first.
-    b : In(stream.Signature(ArrayLayout(mac.b, m)))
+    a : In(stream.Signature(ArrayLayout(entry, 1)))
+        For each tile and step of k: the entries of all rows, first row first; see `entry_shape`.
+    b : In(stream.Signature(ArrayLayout(entry, m)))
         For each tile and step of k: the vectors of the row of ``b``.
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
         For each tile: its rows, each as its vectors in order.
@@ -75,7 +75,7 @@ class Chain(Array):
     def __init__(
         self,
         *,
-        mac: MacSpec | str,
+        mac: UnitSpec | str,
         n: int,
         m: int,
         depth: int = DEPTH,
@@ -243,12 +243,12 @@ def _link(chain: Chain) -> data.StructLayout:
             "last": 1,
             "slot": slot,
             "address": address,
-            "b": chain.m * chain.mac.b.width,
+            "b": chain.m * chain.mac.entry_bits("b"),
             # A number of a for one row of one element.
             "load": 1,
             "row": row,
             "row_slot": slot,
-            "a": chain.mac.a.width,
+            "a": chain.mac.entry_bits("a"),
             # A requested vector of results; the element that has it adds its accumulators.
             "ask": 1,
             "ask_row": row,
@@ -314,9 +314,9 @@ class Element(wiring.Component):
         width = len(self.steps[0].o)
         for lane, step in enumerate(self.steps):
             add_part(m, platform, f"step{lane}", step, step.spec, step.build)
+            connect_entry(m, step, "a", a)
+            connect_entry(m, step, "b", now.b.word_select(lane, self.mac.entry_bits("b")))
             m.d.comb += [
-                step.a.eq(a),
-                step.b.eq(now.b.word_select(lane, step.spec.b.width)),
                 step.first.eq(first),
                 step.held.eq(before[lane * width : (lane + 1) * width]),
             ]

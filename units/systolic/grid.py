@@ -8,12 +8,13 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.specs import Build, Tiling, UnitSpec
 from halfulp.hdl.wire import modulo_counter, wire
-from halfulp.units.mac import Mac
+from halfulp.units.base import Unit
 from halfulp.units.shared import add_part
 
-from .array import K_BITS, Array, Drain, Sources, delayed, index_shape
+from .array import K_BITS, Array, Drain, Sources, connect_entry, delayed, index_shape
+from .step import UNITS
 
 
 class Grid(Array):
@@ -26,7 +27,7 @@ class Grid(Array):
 
     Parameters
     ----------
-    mac : MacSpec or str
+    mac : MacSpec, BlockMacSpec or str
         Step of each multiply-accumulate, with a source if it is stochastic; see `Array`.
     n, m : int
         Rows, and columns of multiply-accumulates.
@@ -40,9 +41,9 @@ class Grid(Array):
     tile : In(stream.Signature(StructLayout({"k": 32, "vectors": range(depth + 1)})))
         Request of a tile: k products per result, at least 1, and the number of vectors per row, 1 to ``depth``.
         ``vectors`` is absent if the depth is 1.
-    a : In(stream.Signature(ArrayLayout(mac.a, n)))
-        For each tile and step of k: the numbers of all rows.
-    b : In(stream.Signature(ArrayLayout(mac.b, m)))
+    a : In(stream.Signature(ArrayLayout(entry, n)))
+        For each tile and step of k: the entries of all rows; see `entry_shape`.
+    b : In(stream.Signature(ArrayLayout(entry, m)))
         For each tile and step of k: the vectors of the row of ``b``.
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
         For each tile: its rows, each as its vectors in order.
@@ -63,7 +64,7 @@ class Grid(Array):
     def __init__(
         self,
         *,
-        mac: MacSpec | str,
+        mac: UnitSpec | str,
         n: int,
         m: int,
         depth: int = 1,
@@ -73,8 +74,8 @@ class Grid(Array):
         super().__init__(mac=mac, tiling=Tiling(n, m, depth), a_lanes=n, name="grid", shape=shape, build=build)
         self.depth = depth
 
-    def _part(self, build: Build) -> Mac:
-        return Mac.of(replace(self.mac.without_source, interleave=self.depth), build)
+    def _part(self, build: Build) -> Unit:
+        return UNITS[type(self.mac)].of(replace(self.mac.without_source, interleave=self.depth), build)
 
     @property
     def _latency(self) -> int:
@@ -163,8 +164,8 @@ def _layouts(grid: Grid) -> tuple[data.StructLayout, data.StructLayout, int]:
     """Return the layouts of the signals to the right and down, and the bits of a result."""
     flags = ("valid", "first", "last", *(["padding"] if grid.depth > 1 else []))
     address = {"ask_vector": index_shape(grid.depth)} if grid.depth > 1 else {}
-    right = data.StructLayout({"a": grid.mac.a.width, **dict.fromkeys(flags, 1)})
-    down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_shape(grid.n), **address})
+    right = data.StructLayout({"a": grid.mac.entry_bits("a"), **dict.fromkeys(flags, 1)})
+    down = data.StructLayout({"b": grid.mac.entry_bits("b"), "ask": 1, "ask_row": index_shape(grid.n), **address})
     return right, down, grid.mac.o.width
 
 
@@ -259,14 +260,14 @@ class Element(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        mac = self.grid._part(self.grid.part_build)
+        mac: Any = self.grid._part(self.grid.part_build)
         add_part(m, platform, "mac", mac, mac.spec, mac.build)
         right, down, _ = _layouts(self.grid)
         left, above = data.View(right, self.left), data.View(down, self.above)
         m.d.sync += [self.right.eq(self.left), self.below.eq(self.above)]
+        connect_entry(m, mac, "a", left.a)
+        connect_entry(m, mac, "b", above.b)
         m.d.comb += [
-            mac.a.as_value().eq(left.a),
-            mac.b.as_value().eq(above.b),
             mac.clear.eq(left.first),
             mac.valid.eq(left.valid),
             *(getattr(mac, port).eq(getattr(self, port)) for port in mac.words),

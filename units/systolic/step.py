@@ -1,31 +1,38 @@
 """One step of a multiply-accumulate with its accumulator in a memory."""
 
+import re
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
 from halfulp.hdl import quire
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, add, align, unpack
-from halfulp.hdl.specs import Build, MacSpec
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec
 from halfulp.hdl.wire import wire
 from halfulp.units.accumulating import has_goals, sums
 from halfulp.units.base import Unit
-from halfulp.units.mac import product_term
+from halfulp.units.block import BlockMac
+from halfulp.units.mac import Mac
+
+UNITS: dict[type[AccumulatorSpec], Any] = {MacSpec: Mac, BlockMacSpec: BlockMac}
+"""Units of the multiply-accumulates of arrays by the class of their description."""
 
 
 class Step(Unit):
-    """Next state of an accumulator, acc + a * b.
+    """Next state of an accumulator, such as acc + a * b.
 
     Parameters
     ----------
-    spec : MacSpec
+    spec : MacSpec or BlockMacSpec
         Multiply-accumulate; a stochastic rounding needs a random source.
     build : Build
         Register stages and structure; `lag` of the stages precede the input ``held``.
 
     Members
     -------
-    a : In(unsigned(spec.a.width))
-    b : In(unsigned(spec.b.width))
+    a, b, ...
+        Ports of an entry of each matrix: ``spec.entries``.
     valid : In(1)
         Operands are present. Absent without random source.
     en : In(1, init=1)
@@ -41,13 +48,14 @@ class Step(Unit):
     ``stages`` cycles from the operands to the next state.
     """
 
-    spec: MacSpec
+    spec: Any
 
-    def __init__(self, spec: MacSpec, *, build: Build) -> None:
+    def __init__(self, spec: AccumulatorSpec, *, build: Build) -> None:
         state = unsigned(state_bits(spec))
+        operands: dict[str, Any] = {port: fmt for ports in spec.entries.values() for port, fmt in ports.items()}
         super().__init__(
             spec,
-            inputs={"a": unsigned(spec.a.width), "b": unsigned(spec.b.width), "held": state, "first": unsigned(1)},
+            inputs=operands | {"held": state, "first": unsigned(1)},
             outputs={"o": state},
             name=f"step_{spec.name}",
             build=build,
@@ -55,13 +63,17 @@ class Step(Unit):
             sums=sums(spec),
             goals=has_goals(spec),
         )
+        for name in spec.entries:
+            if vector := [getattr(self, port) for port in operands if re.fullmatch(rf"{name}\d+", port)]:
+                setattr(self, name, vector)
 
     def arrivals(self, stages: int) -> dict[str, int]:
         return dict.fromkeys(("held", "first"), lag(self.spec, stages))
 
     def logic(self, m: Module) -> None:
         word = self.word(m)
-        term = product_term(self, m, self.a, self.b)
+        # The operands have the names that they have in the unit.
+        term = UNITS[type(self.spec)].term(self, m)
         before = wire(m, Mux(self.first, 0, self.held), "before")
         step = self._rounded if self.spec.quire is None else self._exact
         m.d.comb += self.o.eq(step(m, term, before, word))
@@ -87,7 +99,7 @@ class Read(Unit):
 
     Parameters
     ----------
-    spec : MacSpec
+    spec : AccumulatorSpec
     build : Build
 
     Members
@@ -102,7 +114,7 @@ class Read(Unit):
     ``stages`` cycles.
     """
 
-    def __init__(self, spec: MacSpec, *, build: Build) -> None:
+    def __init__(self, spec: AccumulatorSpec, *, build: Build) -> None:
         super().__init__(
             spec,
             inputs={"held": unsigned(state_bits(spec))},
@@ -118,12 +130,12 @@ class Read(Unit):
         m.d.comb += self.o.as_value().eq(self.rounded(m, number, word))
 
 
-def lag(spec: MacSpec, stages: int) -> int:
+def lag(spec: AccumulatorSpec, stages: int) -> int:
     """Return the cycles from the operands of a step to the input of its state: a third of all, half if it is exact."""
     return (stages + 1) // 3 if spec.quire is None else stages // 2
 
 
-def state_bits(spec: MacSpec) -> int:
+def state_bits(spec: AccumulatorSpec) -> int:
     """Return the width of the state of an accumulator.
 
     A rounded accumulator is stored as its code. An exact one is stored as the quire, flags for NaN and infinity, the
@@ -132,7 +144,7 @@ def state_bits(spec: MacSpec) -> int:
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
 
-def _held(spec: MacSpec, state: Value) -> FixedRaw:
+def _held(spec: AccumulatorSpec, state: Value) -> FixedRaw:
     """Return the quire of a state; its sign is that of an infinity."""
     register = spec.quire
     assert register is not None

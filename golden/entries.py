@@ -1,0 +1,55 @@
+"""Entries of matrices: what a multiply-accumulate of an array takes in one step."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec
+
+from .exact import Blocks
+
+
+def entries(operand: Any, spec: AccumulatorSpec, name: str) -> Tensor:
+    """Return the codes of the entries of a matrix.
+
+    Parameters
+    ----------
+    operand : Tensor or Blocks
+        Codes of ``a``, of shape (n, k), or of ``b``, of shape (k, m). Blocks along k have elements of these shapes, and
+        scales of shape (n, k / length) or (k / length, m), rounded up; elements missing in the last block are +0.
+    spec : MacSpec or BlockMacSpec
+        Multiply-accumulate.
+    name : str
+        ``a`` or ``b``.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes of shape (n, steps, fields) or (steps, m, fields), with the fields of ``spec.entries``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the operand is not of the kind that ``spec`` takes, or the shapes of elements and scales do not match.
+    """
+    if not isinstance(spec, BlockMacSpec):
+        if not isinstance(operand, Tensor):
+            raise TypeError(f"{name} must be a tensor of codes, not {type(operand).__name__}")
+        return operand.to(torch.int64).unsqueeze(-1)
+    if not isinstance(operand, Blocks):
+        raise TypeError(f"{name} must be Blocks, elements and scales of {spec.a}, not {type(operand).__name__}")
+    block = getattr(spec, name)
+    # Blocks lie along the last dimension here.
+    elements, scale = (codes.to(torch.int64) if name == "a" else codes.to(torch.int64).mT for codes in operand)
+    rows, k = elements.shape
+    count = -(-k // block.length)
+    if scale.shape != (rows, count):
+        shape = tuple(scale.shape if name == "a" else scale.mT.shape)
+        raise ValueError(
+            f"{name} has {k} elements along k, which are {count} blocks of {block.length}, but scales of shape {shape}"
+        )
+    elements = torch.nn.functional.pad(elements, (0, count * block.length - k), value=block.element.encode(0))
+    steps = elements.reshape(rows, count * (block.length // spec.k), spec.k)
+    found = torch.cat([steps, scale.repeat_interleave(block.length // spec.k, 1).unsqueeze(-1)], -1)
+    return found if name == "a" else found.transpose(0, 1)
