@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .product import product
+from .formats import Float, Format
+from .product import has_tree, product
 from .raw import Raw, leading_zeros_of
 from .wire import extended, lookup, wire
 
@@ -84,6 +85,20 @@ def multiply(
 def is_small(*lengths: int) -> bool:
     """Return True if significands of these widths are multiplied by tables or normalised first."""
     return min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
+
+
+def can_be_subnormal(quantum: int, o: Format | None) -> bool:
+    """Return True if a product whose last place is ``2^quantum`` or more can be a subnormal number of ``o``."""
+    return isinstance(o, Float) and o.subnormals and quantum < o.emin
+
+
+def has_goals(a: Float, b: Float, o: Float, *, dsp: bool) -> bool:
+    """Return True if a product that is only rounded has other structures for speed than for area."""
+    if not dsp and is_small(a.precision, b.precision):
+        return False
+    factors_can_be_subnormal = any(fmt.subnormals and fmt.man for fmt in (a, b))
+    is_counted = factors_can_be_subnormal and can_be_subnormal(a.quantum + b.quantum, o)
+    return not is_counted or (not dsp and has_tree(a.precision, b.precision))
 
 
 def _any(m: Module, x: Raw, y: Raw, dsp: bool, fast: bool, counted: bool) -> Magnitude:

@@ -24,6 +24,7 @@ from . import (
 )
 from .fixed import FixedRaw
 from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
+from .multiply import can_be_subnormal
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import Raw
@@ -73,6 +74,9 @@ def multiply(
 
     A number of the format ``to`` may be added to it. A product whose only use is its rounding has the format ``o`` and
     the rounding ``rounding``. ``fast`` chooses structures for speed, here and in `align` and `add`; it needs floats.
+
+    Leading zeros are counted in the factors of a float if the product can be subnormal in ``o``: one shifter then
+    normalises and denormalises it. Otherwise this takes more LUTs and a shorter path.
     """
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.multiply(m, x, y, dsp=dsp)
@@ -81,7 +85,9 @@ def multiply(
     # A product is shifted to the subnormal range with its leading zero if nothing is appended to it.
     if isinstance(o, Float) and o.subnormals and rounding.places <= 1:
         last = o.emin if len(x.significand) + len(y.significand) > o.precision else None
-    return multiply_raw(m, x, y, dsp=dsp, floor=floor, fast=fast, counted=fast and to is None, last=last)
+    is_subnormal = "floor" in (x.leading, y.leading) and can_be_subnormal(x.quantum + y.quantum, o)
+    counted = to is None and (fast or is_subnormal)
+    return multiply_raw(m, x, y, dsp=dsp, floor=floor, fast=fast, counted=counted, last=last)
 
 
 Aligned = raw.Aligned | fixed.Pair

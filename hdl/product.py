@@ -8,6 +8,11 @@ LONGEST_CHAIN = 7
 """Maximum bits of a factor whose rows are one chain in a fast product."""
 
 
+def has_tree(*lengths: int) -> bool:
+    """Return True if the fast product of factors of these widths is a tree of several chains."""
+    return min(lengths) > LONGEST_CHAIN
+
+
 def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool = False) -> Value:
     """Return ``x * y``, signed or not, as a chain of adder rows; DSP blocks and tiny products use the plain operator.
 
@@ -30,7 +35,7 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool =
 
 def _tree(m: Module, x: Value, y: Value, start: int, below: Value, name: str, low: int) -> Value:
     """Return the signed sum of the rows of `_rows`, in parallel chains whose results are added."""
-    if len(y) <= LONGEST_CHAIN:
+    if not has_tree(len(y)):
         return _rows(m, x, y, start, below, name, low).as_signed()
     half = start + -(-(len(y) - start) // 4) * 2
     lower = _tree(m, x, y[:half], start, below, name, low)

@@ -297,6 +297,8 @@ def test_mac_of_description(text):
         (lambda: Mul(a="fp16", b="fp16", o="fp16", build=Build(goal="size")), ValueError, "goal"),
         (lambda: Mul(a="fp16", b="fp16", o="fp16", build=Build(goal=None)), TypeError, "goal"),
         (lambda: Mul(a="e5m2", b="e5m2", o="e5m2", build=Build(goal="speed")), ValueError, "no effect"),
+        (lambda: Mul(a="e6m5", b="e6m5", o="e6m5", build=Build(goal="speed")), ValueError, "no effect"),
+        (lambda: Mul(a="fp16", b="fp16", o="fp16", build=Build(goal="speed", dsp=True)), ValueError, "no effect"),
         (lambda: Mul(a="fp16", b="fp16", o="posit8", build=Build(goal="speed")), ValueError, "no effect"),
         (lambda: build("compare", "fp16", goal="speed"), ValueError, "no effect"),
         (

@@ -5,7 +5,7 @@ from typing import Unpack
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.multiply import is_small
+from halfulp.hdl.multiply import has_goals
 from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.specs import Build, MulSpec
 
@@ -53,7 +53,7 @@ class Mul(Arithmetic):
         spec = MulSpec.of(a=a, b=b, o=o, **options)
         # The base class checks the type of the build.
         uses_dsp = isinstance(build, Build) and build.dsp
-        goals = has_only_floats(spec) and (uses_dsp or not is_small(spec.a.precision, spec.b.precision))
+        goals = has_only_floats(spec) and has_goals(spec.a, spec.b, spec.o, dsp=uses_dsp)
         super().__init__(spec, build=build, multiplies=True, goals=goals)
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:

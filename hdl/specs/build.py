@@ -25,7 +25,7 @@ _NEEDS = {
     "dsp": "units with multipliers use DSP blocks",
     "stochastic": "floating-point adders with stochastic rounding have two structures",
     "structure": "piecewise-linear functions have structures",
-    "goal": "sums and products of floats have structures for speed, except small mul and sequential dot",
+    "goal": "sums and products of floats have structures for speed, except mul of few bits and sequential dot",
     "reset_less": "units with register stages have data registers",
     "target": "register stages are placed by its delays; add pipeline or clock",
 }
@@ -62,8 +62,10 @@ class Build:
         ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
         the product or the sum, rows of products are added in a tree, and a compound adder gives both signs of a sum.
         For ``add``, ``fma``, ``mul``, and ``mac``, ``accumulate`` or arrays with a rounded sum and exact products, of
-        floats; except a ``mul`` of up to 4 significand bits without DSP blocks, whose product is a table. For ``dot``
-        with a float as result, except in sequential order: the carry of the rounding is selected instead of propagated.
+        floats. A ``mul`` has one structure if its product is a table (up to 4 significand bits without DSP blocks), and
+        also if the product can be subnormal and one factor has at most 7 significand bits or DSP blocks are used.
+        For ``dot`` with a float as result, except in sequential order: the carry of the rounding is selected instead of
+        propagated.
     reset_less : bool
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
         from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.
