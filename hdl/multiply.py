@@ -49,6 +49,7 @@ def multiply(
     fast: bool = False,
     counted: bool = False,
     last: int | None = None,
+    any_zero: bool = False,
 ) -> Raw:
     """Return the exact product: multiply significands and add exponents.
 
@@ -57,12 +58,15 @@ def multiply(
     With ``fast``, rows are added in a tree, and with ``counted``, leading zeros are counted in the factors, beside the
     multiplication. If the product is only rounded to a floating-point format, ``last`` is the exponent at which its
     subnormals begin; a product that can be lower is shifted there, so that it may have a leading zero, and a zero any
-    significand.
+    significand. With ``any_zero``, the significand of a zero has no effect either; factors without leading zeros that are
+    short enough are then multiplied by one table of their fractions.
     """
     lengths = len(x.significand), len(y.significand)
     small = {x.leading, y.leading} <= {"one", "floor"} and is_small(*lengths)
     zero_emax = None
-    if dsp or not small or (floor is not None and _lowest(x, y) < floor):
+    if any_zero and not dsp and _fits_table(x, y):
+        magnitude = _of_fractions(m, x, y)
+    elif dsp or not small or (floor is not None and _lowest(x, y) < floor):
         magnitude = _any(m, x, y, dsp, fast, counted)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
@@ -85,6 +89,27 @@ def multiply(
 def is_small(*lengths: int) -> bool:
     """Return True if significands of these widths are multiplied by tables or normalised first."""
     return min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
+
+
+def _fits_table(x: Raw, y: Raw) -> bool:
+    """Return True if the fractions of two factors without leading zeros are the index of a table."""
+    lengths = len(x.significand), len(y.significand)
+    return x.leading == y.leading == "one" and min(lengths) > 1 and sum(lengths) - 2 <= INPUTS
+
+
+def _of_fractions(m: Module, x: Raw, y: Raw) -> Magnitude:
+    """Return exponent and significand of a product from a table of both fractions, which has no entry for zero."""
+    a, b = x.significand[:-1], y.significand[:-1]
+    codes = [(code % (1 << len(a)), code >> len(a)) for code in range(1 << (len(a) + len(b)))]
+    products = [((1 << len(a)) + of_a) * ((1 << len(b)) + of_b) for of_a, of_b in codes]
+    return Magnitude(
+        exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
+        significand=wire(m, lookup(Cat(a, b), products), "product_significand"),
+        base=x.base + y.base + 1,
+        emin=x.emin + y.emin + 1,
+        emax=x.emax + y.emax + 1,
+        leading="two",
+    )
 
 
 def can_be_subnormal(quantum: int, o: Format | None) -> bool:

@@ -24,6 +24,7 @@ from . import (
 )
 from .fixed import FixedRaw
 from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
+from .formats.tapered import Tapered
 from .multiply import can_be_subnormal
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
@@ -87,7 +88,9 @@ def multiply(
         last = o.emin if len(x.significand) + len(y.significand) > o.precision else None
     is_subnormal = "floor" in (x.leading, y.leading) and can_be_subnormal(x.quantum + y.quantum, o)
     counted = to is None and (fast or is_subnormal)
-    return multiply_raw(m, x, y, dsp=dsp, floor=floor, fast=fast, counted=counted, last=last)
+    # Packing a posit or takum replaces the code of a zero.
+    any_zero = isinstance(o, Tapered)
+    return multiply_raw(m, x, y, dsp=dsp, floor=floor, fast=fast, counted=counted, last=last, any_zero=any_zero)
 
 
 Aligned = raw.Aligned | fixed.Pair
