@@ -183,7 +183,7 @@ def test_reset_less_stages_change_no_result(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "options"),
     [
-        ("mul fp16*fp16", {"pipeline": 2, "dsp": True}),
+        ("mul fp16*fp16=fp32", {"pipeline": 2, "dsp": True}),
         ("add fp32+fp32.sr8@lfsr16", {"pipeline": 4}),
         ("add e5m2+e5m2.sr4", {"pipeline": 3, "stochastic": "eager", "reset_less": True}),
         ("fma bf16*bf16+bf16", {"pipeline": 5}),
