@@ -58,8 +58,8 @@ def multiply(
     With ``fast``, rows are added in a tree, and with ``counted``, leading zeros are counted in the factors, beside the
     multiplication. If the product is only rounded to a floating-point format, ``last`` is the exponent at which its
     subnormals begin; a product that can be lower is shifted there, so that it may have a leading zero, and a zero any
-    significand. With ``any_zero``, the significand of a zero has no effect either; factors without leading zeros that are
-    short enough are then multiplied by one table of their fractions.
+    significand. With ``any_zero``, the significand of a zero has no effect either; short factors without leading zeros
+    are then multiplied by one table of their fractions.
     """
     lengths = len(x.significand), len(y.significand)
     small = {x.leading, y.leading} <= {"one", "floor"} and is_small(*lengths)
