@@ -117,8 +117,10 @@ def can_be_subnormal(quantum: int, o: Format | None) -> bool:
     return isinstance(o, Float) and o.subnormals and quantum < o.emin
 
 
-def has_goals(a: Float, b: Float, o: Float, *, dsp: bool) -> bool:
+def has_goals(a: Format, b: Format, o: Format, *, dsp: bool) -> bool:
     """Return True if a product that is only rounded has other structures for speed than for area."""
+    if not (isinstance(a, Float) and isinstance(b, Float) and isinstance(o, Float)):
+        return False
     if not dsp and is_small(a.precision, b.precision):
         return False
     factors_can_be_subnormal = any(fmt.subnormals and fmt.man for fmt in (a, b))

@@ -9,7 +9,7 @@ from halfulp.hdl.multiply import has_goals
 from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.specs import Build, MulSpec
 
-from .base import Arithmetic, Computed, Options, has_only_floats
+from .base import Arithmetic, Computed, Options
 
 
 class Mul(Arithmetic):
@@ -53,7 +53,7 @@ class Mul(Arithmetic):
         spec = MulSpec.of(a=a, b=b, o=o, **options)
         # The base class checks the type of the build.
         uses_dsp = isinstance(build, Build) and build.dsp
-        goals = has_only_floats(spec) and has_goals(spec.a, spec.b, spec.o, dsp=uses_dsp)
+        goals = has_goals(spec.a, spec.b, spec.o, dsp=uses_dsp)
         super().__init__(spec, build=build, multiplies=True, goals=goals)
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
