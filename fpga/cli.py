@@ -278,15 +278,33 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     type=click.IntRange(1, MAX_PIPELINE),
     help="measure up to N register stages; default: 8",
 )
-@click.option("--count", default=5, metavar="N", type=click.IntRange(1), help="clocks of each unit; default: 5")
+@click.option("--count", default=5, metavar="N", type=click.IntRange(0), help="drawn clocks of each unit; default: 5")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
+@click.option(
+    "--seeds",
+    default=1,
+    metavar="N",
+    type=click.IntRange(1),
+    help="clock by stages: median of N seeds of place and route; default: 1",
+)
+@click.option("--slices", is_flag=True, help="also divide netlists without stages into equal slices")
 @scheduled
 @written
-def clocks(units: tuple[str, ...], stages: int, count: int, seed: int, pool: JobPool, output: Path | None) -> None:
+def clocks(
+    units: tuple[str, ...],
+    stages: int,
+    count: int,
+    seed: int,
+    seeds: int,
+    slices: bool,
+    pool: JobPool,
+    output: Path | None,
+) -> None:
     """Compare stages for a clock with place and route (ECP5).
 
     UNIT is a text; default: ten units. Clocks are drawn between those of neighbouring numbers of register stages. The
     delay model takes the stages for each, and place and route measures the clocks with them and with one stage fewer.
+    `--count 0 --seeds 3 --slices` compares only the clocks by stages with those of slices.
     """
     from .report.clocks import UNITS, study, tables
 
@@ -295,8 +313,17 @@ def clocks(units: tuple[str, ...], stages: int, count: int, seed: int, pool: Job
             implementations(unit)[0].component()
     folder = report_folder(output)
     with pool, Bar("report clocks") as bar, requests():
-        found = study(units or UNITS, stages=stages, count=count, seed=seed, progress=bar, pool=pool)
-    publish(Report(tables(*found)), folder)
+        found = study(
+            units or UNITS,
+            stages=stages,
+            count=count,
+            seed=seed,
+            seeds=seeds,
+            slices=slices,
+            progress=bar,
+            pool=pool,
+        )
+    publish(Report(tables(*found, seeds)), folder)
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -9,6 +9,9 @@ o : Format or str, optional
     Format of the result; default: the one of the unit's description, usually ``a``.
 rounding : Rounding or str
     Rounding of the result; default: ``rn``.
+mode : Tensor, optional
+    Code of the mode of each operation, if the rounding is ``port`` (`Rounding.choices`); it broadcasts with the
+    operands.
 saturate : bool
     Overflow gives the largest finite number; an infinite operand stays infinite.
 random : Tensor, optional
@@ -45,6 +48,7 @@ from .program import emulate
 from .quantize import BlockTensor, dequantize_blocks, quantize_blocks
 from .quire import quire, quire_sequence
 from .reciprocal import reciprocal
+from .rsqrt import rsqrt
 from .sparsedot import sparsedot
 from .split import split
 from .sqrt import sqrt
@@ -87,6 +91,7 @@ __all__ = [
     "quire_sequence",
     "random",
     "reciprocal",
+    "rsqrt",
     "sparsedot",
     "split",
     "sqrt",

@@ -25,6 +25,7 @@ def accumulate(
     carry: int = CARRY_BITS,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Compute one step of an accumulator: start + x.
@@ -33,14 +34,22 @@ def accumulate(
     the other parameters.
     """
     spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, rounding=rounding, saturate=saturate)
-    return step(spec, _term, start=start, random=random, x=x)
+    return step(spec, _term, start=start, mode=mode, random=random, x=x)
 
 
 def accumulate_sequence(
-    x: Tensor, start: Tensor, load: Tensor, clear: Tensor, /, *, random: Tensor | None = None, **parameters: Any
+    x: Tensor,
+    start: Tensor,
+    load: Tensor,
+    clear: Tensor,
+    /,
+    *,
+    mode: Tensor | None = None,
+    random: Tensor | None = None,
+    **parameters: Any,
 ) -> Tensor:
     """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `accumulate`."""
-    return steps(SumSpec.of(**parameters), _term, load, clear, start=start, random=random, x=x)
+    return steps(SumSpec.of(**parameters), _term, load, clear, start=start, mode=mode, random=random, x=x)
 
 
 def _term(spec: SumSpec, x: Tensor) -> Raw:

@@ -7,11 +7,13 @@ from halfulp.hdl.specs import AddSpec
 from halfulp.hdl.specs.ranges import window_of
 
 from .check import check_devices, flags_of
+from .chosen import by_mode
 from .codec import operands, rounded
 from .raw import add as add_raw
 from .raw import align, negate
 
 
+@by_mode
 def add(
     x: Tensor,
     y: Tensor,
@@ -23,6 +25,7 @@ def add(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Add, or subtract where ``subtract`` is 1 or true, and round once; see `halfulp.golden` for other parameters."""

@@ -6,11 +6,13 @@ from torch import Tensor
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import CompareSpec
 
+from .chosen import by_mode
 from .codec import operands, rounded
 from .exact import Comparison
 from .raw import int64, order, widen
 
 
+@by_mode
 def compare(
     x: Tensor,
     y: Tensor,
@@ -21,6 +23,7 @@ def compare(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Comparison:
     """Compare x and y, and round their minimum and maximum (IEEE 754-2019, 9.6) to ``o``.

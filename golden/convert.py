@@ -9,6 +9,7 @@ from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import ConvertSpec
 
 from .check import check_devices, codes_of, random_of
+from .chosen import by_mode
 from .codec import rounded, unpack
 from .kernels import elements
 
@@ -17,6 +18,7 @@ TABLE_WIDTH = 16
 
 
 @torch.compiler.disable
+@by_mode
 def convert(
     x: Tensor,
     /,
@@ -25,6 +27,7 @@ def convert(
     o: Format | str,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Convert codes to another format, rounded once; see `halfulp.golden` for parameters and errors."""

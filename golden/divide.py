@@ -64,6 +64,31 @@ def square_root(x: Raw, window: int) -> Raw:
     )
 
 
+def inverse_square_root(x: Raw, window: int) -> Raw:
+    """Return 1 / square root with at least its first ``window`` bits; lower bits are merged into sticky."""
+    zero, inf = x.inf, x.zero
+    width, count = x.significand.width, window + 1
+    # The number is in [1, 4), with 2 bits before its point, and the root in (1/2, 1].
+    number = x.significand.resized(width + 1).shift_left(x.exponent & 1)
+    root = Wide.constant(0, count, number.low)
+    one = Wide.constant(1 << (width - 1 + 2 * (count - 1)), 2 * count + width + 1, number.low)
+    for place in reversed(range(count)):
+        trial = Wide(tuple(r | t for r, t in zip(root.limbs, _bit(place, root).limbs, strict=True)), count)
+        too_large = one < trial * trial * number
+        root = Wide(tuple(torch.where(too_large, r, t) for r, t in zip(root.limbs, trial.limbs, strict=True)), count)
+    small = (root.bit_length() < count).to(torch.int64)
+    regular = ~(zero | inf)
+    return Raw(
+        sign=x.sign,
+        exponent=torch.where(regular, -(x.exponent >> 1) - small, ZERO_EXPONENT),
+        significand=_if(regular, _if(regular, root).shift_left(torch.where(regular, small, 0))),
+        nan=x.nan | (x.sign & ~x.zero),
+        inf=inf,
+        zero=zero,
+        sticky=regular & ~(root * root * number).equals(one),
+    )
+
+
 def _if(condition: Tensor, x: Wide) -> Wide:
     """Return integers where a condition holds, zeros elsewhere."""
     return Wide(tuple(torch.where(condition, limb, 0) for limb in x.limbs), x.width)

@@ -9,10 +9,12 @@ from halfulp.hdl.specs.dot import SEQUENTIAL
 from halfulp.hdl.specs.ranges import window_of
 
 from . import register
+from .chosen import by_mode
 from .codec import operands, rounded, unpack
 from .raw import Raw, add, align, multiply, scaled, scaled_product
 
 
+@by_mode
 def dot(
     x: Tensor,
     y: Tensor,
@@ -26,6 +28,7 @@ def dot(
     order: str = "exact",
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Compute dot products along the last dimension.

@@ -6,16 +6,18 @@ same, but codes are Python ints, and formats and roundings are objects, not text
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Required, TypedDict, Unpack
+from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Float, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.segments import Segments
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,23 @@ class Result(TypedDict, total=False):
     random: int
 
 
+def _by_mode(operation: Callable[..., R]) -> Callable[..., R]:
+    """Add the rounding ``port`` to an operation: the keyword ``mode`` is the code of the mode."""
+
+    @functools.wraps(operation)
+    def of_mode(*operands: Any, **parameters: Any) -> R:
+        rounding, mode = parameters.get("rounding", RN), parameters.pop("mode", None)
+        if rounding.is_port != (mode is not None):
+            raise ValueError(f"mode is the code of a mode of the rounding port; the rounding is {rounding}")
+        if mode is not None:
+            parameters["rounding"] = rounding.choices[mode]
+            if not parameters["rounding"].bits:
+                parameters.pop("random", None)
+        return operation(*operands, **parameters)
+
+    return of_mode
+
+
 def _encode(number: Number, *, o: Format, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:
     if number.is_nan:
         return o.nan_code
@@ -93,22 +112,26 @@ def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
     return Number(abs(value), value < 0)
 
 
+@_by_mode
 def mul(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
     """Return the code of x * y in ``o``."""
     return _encode(_product(_decode(x, a), _decode(y, b)), **result)
 
 
+@_by_mode
 def add(x: int, y: int, subtract: int = 0, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
     """Return the code of x + y, or of x - y if ``subtract`` is 1, in ``o``."""
     return _encode(_sum(_decode(x, a), _negated(_decode(y, b), subtract), result.get("rounding", RN)), **result)
 
 
+@_by_mode
 def fma(x: int, y: int, z: int, /, *, a: Format, b: Format, c: Format, **result: Unpack[Result]) -> int:
     """Return the code of x * y + z in ``o``, rounded once."""
     product = _product(_decode(x, a), _decode(y, b))
     return _encode(_sum(product, _decode(z, c), result.get("rounding", RN)), **result)
 
 
+@_by_mode
 def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> int:
     """Return the code of start + x * y; parameters are those of `MacSpec`."""
     spec = MacSpec(**parameters)
@@ -120,6 +143,7 @@ def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int =
     return _step(spec, term, start, random)
 
 
+@_by_mode
 def partmac(x: int, y: int, step: int, start: int, /, **parameters: Any) -> int:
     """Return the code of start + x_i * y_j for the pair ``step`` of parts; parameters are those of `mac`."""
     words = {name: parameters.pop(name) for name in ("random", "random_product") if name in parameters}
@@ -132,12 +156,14 @@ def partmac(x: int, y: int, step: int, start: int, /, **parameters: Any) -> int:
     return mac(x, y, start, **words, **spec.of_parts.parameters)
 
 
+@_by_mode
 def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> int:
     """Return the code of start + x; parameters are those of `SumSpec`."""
     spec = SumSpec(**parameters)
     return _step(spec, _decode(x, spec.a), start, random)
 
 
+@_by_mode
 def quire(x: int, y: int, start: int, subtract: int = 0, /, *, random: int = 0, **parameters: Any) -> int:
     """Return the code of start + x * y, or start - x * y if ``subtract`` is 1; parameters are those of `QuireSpec`."""
     spec = QuireSpec(**parameters)
@@ -154,6 +180,7 @@ def _step(spec: AccumulatorSpec, term: Number, start: int, random: int) -> int:
     return _encode(total, o=spec.o, rounding=spec.rounding, saturate=spec.saturate, random=random)
 
 
+@_by_mode
 def dot(
     x: Sequence[int],
     y: Sequence[int],
@@ -212,6 +239,7 @@ def _aligned(terms: Sequence[tuple[Number, int]], alignment: Alignment, rounding
     return Number(abs(value), value < 0)
 
 
+@_by_mode
 def sparsedot(
     x: Sequence[int], y: Sequence[int], index: Sequence[int], start: int = 0, /, *, sparsity: str, **parameters: Any
 ) -> int:
@@ -221,11 +249,13 @@ def sparsedot(
     return dot(chosen, y, start, **parameters)
 
 
+@_by_mode
 def div(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
     """Return the code of x / y in ``o``."""
     return _encode(_quotient(_decode(x, a), _decode(y, b)), **result)
 
 
+@_by_mode
 def reciprocal(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of 1 / x in ``o``."""
     return _encode(_quotient(Number(Fraction(1), False), _decode(x, a)), **result)
@@ -240,24 +270,43 @@ def _quotient(x: Number, y: Number) -> Number:
     return Number(Fraction(0) if y.is_inf else Fraction(x.magnitude) / Fraction(y.magnitude), negative)
 
 
+@_by_mode
 def sqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of the square root of x in ``o``."""
     number = _decode(x, a)
-    if number.is_nan or (number.negative and number.magnitude != 0):
-        return _encode(NAN, **result)
-    if number.magnitude == 0 or number.is_inf:
+    if number.magnitude == 0:
         return _encode(number, **result)
+    return _encode(_root(number, a, **result), **result)
+
+
+def rsqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
+    """Return the code of the reciprocal of the square root of x in ``o``."""
+    number = _decode(x, a)
+    if number.magnitude == 0:
+        return _encode(Number(math.inf, number.negative), **result)
+    if number.is_inf and not number.negative:
+        return _encode(Number(Fraction(0), False), **result)
+    reciprocal = number if number.is_nan or number.is_inf else Number(1 / Fraction(number.magnitude), number.negative)
+    return _encode(_root(reciprocal, a, **result), **result)
+
+
+def _root(number: Number, a: Format, **result: Unpack[Result]) -> Number:
+    """Return a number that rounds as the square root of a nonzero number, for an operand in ``a``."""
+    if number.is_nan or number.negative:
+        return NAN
+    if number.is_inf:
+        return number
     o, bits = result["o"], result.get("rounding", RN).bits
     # More bits than any rounding tells from others, then a half of the last one if there are more.
     radicand = Fraction(number.magnitude)
     places = 2 * (a.width + o.width + bits + abs(a.quantum) + abs(o.quantum))
-    scaled = math.floor(radicand * 4**places)
-    root = Fraction(math.isqrt(scaled))
+    root = Fraction(math.isqrt(math.floor(radicand * 4**places)))
     if root * root != radicand * 4**places:
         root += Fraction(1, 2)
-    return _encode(Number(root / 2**places, False), **result)
+    return Number(root / 2**places, False)
 
 
+@_by_mode
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of x in ``o``."""
     return _encode(_decode(x, a), **result)
@@ -326,6 +375,7 @@ class Comparison(NamedTuple):
     maximum: Any
 
 
+@_by_mode
 def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> Comparison:
     """Compare x and y, and return their minimum and maximum as codes in ``o`` (IEEE 754-2019, 9.6)."""
     first, second = _decode(x, a), _decode(y, b)

@@ -6,10 +6,12 @@ from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import FmaSpec
 from halfulp.hdl.specs.ranges import window_of
 
+from .chosen import by_mode
 from .codec import operands, rounded
 from .raw import add, align, multiply
 
 
+@by_mode
 def fma(
     x: Tensor,
     y: Tensor,
@@ -22,6 +24,7 @@ def fma(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Return x * y + z, rounded once; see `halfulp.golden` for parameters and errors of all operations."""

@@ -29,6 +29,7 @@ def mac(
     product_rounding: Rounding | str = EXACT,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
 ) -> Tensor:
@@ -50,7 +51,7 @@ def mac(
         saturate=saturate,
     )
     spec.check_one_step()
-    return step(spec, _term, start=start, random=random, x=x, y=y, random_product=random_product)
+    return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, random_product=random_product)
 
 
 def mac_sequence(
@@ -61,6 +62,7 @@ def mac_sequence(
     clear: Tensor,
     /,
     *,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
     **parameters: Any,
@@ -68,7 +70,9 @@ def mac_sequence(
     """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `mac`."""
     spec = MacSpec.of(**parameters)
     spec.check_one_step()
-    return steps(spec, _term, load, clear, start=start, random=random, x=x, y=y, random_product=random_product)
+    return steps(
+        spec, _term, load, clear, start=start, mode=mode, random=random, x=x, y=y, random_product=random_product
+    )
 
 
 def _term(spec: MacSpec, x: Tensor, y: Tensor, random_product: Tensor | None) -> Raw:

@@ -5,10 +5,12 @@ from torch import Tensor
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import MulSpec
 
+from .chosen import by_mode
 from .codec import operands, rounded
 from .raw import multiply
 
 
+@by_mode
 def mul(
     x: Tensor,
     y: Tensor,
@@ -19,6 +21,7 @@ def mul(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Multiply and round once; see `halfulp.golden` for parameters and errors of all operations."""

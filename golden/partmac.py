@@ -34,6 +34,7 @@ def partmac(
     product_rounding: Rounding | str = EXACT,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
 ) -> Tensor:
@@ -53,7 +54,9 @@ def partmac(
         saturate=saturate,
     )
     given = torch.as_tensor(step, device=x.device)
-    return one_step(spec, _term, start=start, random=random, x=x, y=y, step=given, random_product=random_product)
+    return one_step(
+        spec, _term, start=start, mode=mode, random=random, x=x, y=y, step=given, random_product=random_product
+    )
 
 
 def partmac_sequence(
@@ -65,6 +68,7 @@ def partmac_sequence(
     clear: Tensor,
     /,
     *,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
     **parameters: Any,
@@ -72,7 +76,7 @@ def partmac_sequence(
     """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `partmac`."""
     spec = PartMacSpec.of(**parameters)
     columns = {"x": x, "y": y, "step": step, "random_product": random_product}
-    return steps(spec, _term, load, clear, start=start, random=random, **columns)
+    return steps(spec, _term, load, clear, start=start, mode=mode, random=random, **columns)
 
 
 def _term(spec: PartMacSpec, x: Tensor, y: Tensor, step: Tensor, random_product: Tensor | None) -> Raw:

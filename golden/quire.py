@@ -27,6 +27,7 @@ def quire(
     carry: int = CARRY_BITS,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Compute one step of a quire and round it: start + x * y, or start - x * y where ``subtract`` is 1 or true.
@@ -35,7 +36,7 @@ def quire(
     the other parameters.
     """
     spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, rounding=rounding, saturate=saturate)
-    return step(spec, _term, start=start, random=random, x=x, y=y, subtract=subtract)
+    return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, subtract=subtract)
 
 
 def quire_sequence(
@@ -47,12 +48,13 @@ def quire_sequence(
     clear: Tensor,
     /,
     *,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
     **parameters: Any,
 ) -> Tensor:
     """Return the rounded sum after each step of a sequence (see `sequence.steps`); parameters as for `quire`."""
     spec = QuireSpec.of(**parameters)
-    return steps(spec, _term, load, clear, start=start, random=random, x=x, y=y, subtract=subtract)
+    return steps(spec, _term, load, clear, start=start, mode=mode, random=random, x=x, y=y, subtract=subtract)
 
 
 def _term(spec: QuireSpec, x: Tensor, y: Tensor, subtract: Tensor | int) -> Raw:

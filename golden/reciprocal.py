@@ -5,6 +5,7 @@ from torch import Tensor
 from halfulp.hdl.formats import RN, Float, Format, Rounding
 from halfulp.hdl.specs import ReciprocalSpec
 
+from .chosen import by_mode
 from .codec import operands, rounded, unpack
 from .divide import divide
 from .values import encode
@@ -13,6 +14,7 @@ ONE = Float(2, 0, specials="finite")
 """A format that has the number 1."""
 
 
+@by_mode
 def reciprocal(
     x: Tensor,
     /,
@@ -21,6 +23,7 @@ def reciprocal(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Return 1 / x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""

@@ -6,12 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfulp.hdl.formats import Rounding
 from halfulp.hdl.specs import AccumulatorSpec
 from halfulp.hdl.specs.ranges import window_of
 
 from . import register
 from .check import check_devices, codes_of, flags_of, random_of
-from .codec import rounded, unpack
+from .chosen import evaluate, mode_of
+from .codec import round_and_pack, unpack
 from .raw import Raw, add, align
 from .register import Register
 
@@ -35,29 +37,49 @@ class Accumulator:
             return codes
         return register.place(unpack(codes, self.spec.o), self.quire.quantum, self.quire.width)
 
-    def step(self, held: Contents, term: Raw, random: Tensor | None) -> Contents:
+    def step(self, held: Contents, term: Raw, random: Tensor | None, mode: Tensor | None = None) -> Contents:
         """Add one term and return the new contents."""
         if isinstance(held, Register):
             assert self.quire is not None
             return register.step(held, term, self.quire)
-        total = add(align(term, unpack(held, self.spec.o), self.window), self.spec.rounding)
-        return rounded(self.spec, total, random)
+        aligned = align(term, unpack(held, self.spec.o), self.window)
+        return self._rounded(lambda rounding: add(aligned, rounding), random, mode)
 
-    def read(self, held: Contents, random: Tensor | None) -> Tensor:
-        """Return the codes of the contents; ``random`` holds the random words of the last step."""
+    def read(self, held: Contents, random: Tensor | None, mode: Tensor | None = None) -> Tensor:
+        """Return the codes of the contents; ``random`` and ``mode`` are those of the last step."""
         if not isinstance(held, Register):
             return held
         assert self.quire is not None
-        return rounded(self.spec, register.as_raw(held, self.quire.quantum), random)
+        total = register.as_raw(held, self.quire.quantum)
+        return self._rounded(lambda _: total, random, mode)
+
+    def _rounded(self, sum_of: Callable[[Rounding], Raw], random: Tensor | None, mode: Tensor | None) -> Tensor:
+        """Round sums, which depend on the rounding, to codes."""
+        spec = self.spec
+
+        def of(rounding: Rounding) -> Tensor:
+            word = random if rounding.bits else None
+            return round_and_pack(sum_of(rounding), spec.o, rounding, spec.saturate, word)
+
+        codes: Tensor = of(spec.rounding) if mode is None else evaluate(spec.rounding, mode, of)
+        return codes
 
 
-def step(spec: AccumulatorSpec, term: Term, *, start: Tensor, random: Tensor | None, **operands: Any) -> Tensor:
+def step(
+    spec: AccumulatorSpec,
+    term: Term,
+    *,
+    start: Tensor,
+    random: Tensor | None,
+    mode: Tensor | None,
+    **operands: Any,
+) -> Tensor:
     """Return the codes of accumulators after one step from ``start``; ``term`` computes terms from the operands."""
-    check_devices(start=start, random=random, **operands)
-    word = random_of("random", random, spec.rounding)
+    check_devices(start=start, random=random, mode=mode, **operands)
+    word, mode = random_of("random", random, spec.rounding), mode_of(mode, spec.rounding)
     accumulator = Accumulator(spec)
     held = accumulator.load(codes_of("start", start, spec.o.width))
-    return accumulator.read(accumulator.step(held, term(spec, **operands), word), word)
+    return accumulator.read(accumulator.step(held, term(spec, **operands), word, mode), word, mode)
 
 
 def steps(
@@ -68,6 +90,7 @@ def steps(
     *,
     start: Tensor,
     random: Tensor | None,
+    mode: Tensor | None,
     **operands: Tensor | None,
 ) -> Tensor:
     """Return the codes of one accumulator after each of its steps since reset.
@@ -84,7 +107,7 @@ def steps(
     load, clear : Tensor of bool, or codes of one bit
         A step starts from ``start`` if ``load`` is set, from +0 if only ``clear`` is set, and otherwise from the
         accumulator, which is +0 after reset.
-    start, random, **operands : Tensor
+    start, random, mode, **operands : Tensor
         One-dimensional tensors with an entry for each step.
 
     Raises
@@ -92,7 +115,7 @@ def steps(
     TypeError, ValueError
         If the tensors are not one-dimensional and of one length, or as for a single step.
     """
-    given = {"load": load, "clear": clear, "start": start, "random": random} | operands
+    given = {"load": load, "clear": clear, "start": start, "random": random, "mode": mode} | operands
     for name, column in given.items():
         if column is not None and not (isinstance(column, Tensor) and column.dim() == 1 and len(column) == len(load)):
             raise ValueError(f"{name} must be a one-dimensional tensor of {len(load)} codes, one for each step")
@@ -100,7 +123,7 @@ def steps(
     load, clear = flags_of("load", load), flags_of("clear", clear)
     # All start values are checked here, because steps use only some of them.
     start = codes_of("start", start, spec.o.width)
-    random = random_of("random", random, spec.rounding)
+    random, mode = random_of("random", random, spec.rounding), mode_of(mode, spec.rounding)
     # The steps of each accumulator are consecutive in this order.
     order = torch.argsort(torch.arange(len(load), device=load.device) % spec.interleave, stable=True)
     begins = (load | clear)[order] | (order < spec.interleave)
@@ -114,8 +137,8 @@ def steps(
         running = length > n
         first, length, held = first[running], length[running], held[running]
         at = order[first + n]
-        word = None if random is None else random[at]
+        word, chosen = (None if column is None else column[at] for column in (random, mode))
         terms = term(spec, **{name: None if column is None else column[at] for name, column in operands.items()})
-        held = accumulator.step(held, terms, word)
-        result[at] = accumulator.read(held, word)
+        held = accumulator.step(held, terms, word, chosen)
+        result[at] = accumulator.read(held, word, chosen)
     return result

@@ -45,7 +45,7 @@ def sparsedot(
         if not isinstance(given, Tensor):
             raise TypeError(f"{name} must be a tensor, not {type(given).__name__}")
     k = y.shape[-1] if y.dim() else 0
-    fields = {name: given for name, given in parameters.items() if name != "random"}
+    fields = {name: given for name, given in parameters.items() if name not in ("mode", "random")}
     spec = SparseDotSpec.of(k=k, a=a, b=b, sparsity=sparsity, **fields)
     shape = (*y.shape[:-1], spec.activations)
     if index.shape != y.shape or x.shape != shape:

@@ -10,12 +10,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import fixed
 from .fixed import FixedRaw
-from .formats import Rounding
+from .formats import RN, RZ, Rounding
 from .formats.base import floor_log2
 from .formats.codebook import Codebook
 from .lines import search
 from .raw import Raw
-from .round import round_up
+from .round import ChosenRounding, round_up, to_largest
 from .wire import lookup, shifted_up, wire
 
 MAX_WIDTH = 8
@@ -151,11 +151,19 @@ def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: b
     outward = Mux(x.sign, inexact & ~up, up) if floor else up
     outward = wire(m, outward & ~x.final, "outward")
     place = wire(m, (x.index + outward)[: len(x.index) + 1], "place")
-    codes = [
-        [o.overflowed(bool(sign), rounding, saturating) if entry.code is None else entry.code for entry in table]
-        for sign, table in enumerate(o.rounding_tables)
-    ]
-    code = _of_side(Cat(place, x.sign), codes)
+
+    def code_at_place(rounding: Rounding) -> Value:
+        codes = [
+            [o.overflowed(bool(sign), rounding, saturating) if entry.code is None else entry.code for entry in table]
+            for sign, table in enumerate(o.rounding_tables)
+        ]
+        return _of_side(Cat(place, x.sign), codes)
+
+    if isinstance(rounding, ChosenRounding):
+        # The results of an overflow are those of rz or rn.
+        code = Mux(to_largest(rounding, x.sign, saturating), code_at_place(RZ), code_at_place(RN))
+    else:
+        code = code_at_place(rounding)
     code = Mux(x.inf, Mux(x.sign, o.infinity(True), o.infinity(False)), code)
     return Mux(x.nan, Const(o.nan_code, o.width), code)[: o.width]
 

@@ -1,12 +1,16 @@
-"""Quotients and square roots of raw numbers, by digit recurrences with one row of adders per bit.
+"""Quotients, square roots and their reciprocals, by digit recurrences with one row of adders per bit.
 
 The recurrences are non-restoring: a row adds if the remainder is negative and subtracts otherwise, and the inverse of
 the new remainder's sign is a bit of the result. (Ercegovac and Lang, Digital Arithmetic, 2004, chapters 5 and 6.)
 """
 
+from dataclasses import replace
+from typing import NamedTuple
+
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .raw import Raw, normalise
+from .rows import Rows
 from .wire import NEVER, wire
 
 ONE = Raw(
@@ -23,33 +27,58 @@ ONE = Raw(
 """The number 1, the dividend of a reciprocal."""
 
 
-def divide(m: Module, x: Raw, y: Raw, window: int) -> Raw:
-    """Return the quotient x / y with at least its first ``window`` bits; lower bits are merged into sticky."""
+class Quotient(NamedTuple):
+    """State of a division between two rows: its remainder, doubled, and the bits of the quotient."""
+
+    doubled: Value
+    quotient: Value
+
+
+class Root(NamedTuple):
+    """State of a square root between two rows; ``unused`` are the bits of the radicand that no row took yet."""
+
+    remainder: Value
+    unused: Value
+    root: Value
+
+
+class InverseRoot(NamedTuple):
+    """State of the root of a reciprocal between two rows: those of a division and of the root of its quotient.
+
+    ``first`` is the first one of the two bits of the quotient that the next row of the root takes.
+    """
+
+    doubled: Value
+    first: Value
+    remainder: Value
+    root: Value
+
+
+def divide(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
+    """Return the quotient x / y, one bit less than ``rows`` at least; lower bits are merged into sticky."""
     x, y = _without_leading_zeros(m, x, "x"), _without_leading_zeros(m, y, "y")
-    zero = wire(m, x.zero | y.inf, "quotient_zero")
+    zero = rows.held(m, x.zero | y.inf, "quotient_zero")
     width = max(len(x.significand), len(y.significand))
     dividend, divisor = (Cat(Const(0, width - len(r.significand)), r.significand) for r in (x, y))
     # A quotient that is zero has no ones.
-    remainder = wire(m, dividend & (~zero).replicate(width), "dividend")
-    divisor = Cat(divisor, Const(0, 1))
-    negative: Value = NEVER
-    bits: list[Value] = []
+    dividend = wire(m, dividend & (~(x.zero | y.inf)).replicate(width), "dividend")
+    divisor = Cat(rows.held(m, divisor, "divisor"), NEVER)
+
+    def row(m: Module, state: Quotient, place: int) -> Quotient:
+        remainder = _divided(m, state.doubled, divisor, f"remainder_{place}")
+        return Quotient(Cat(NEVER, remainder), Cat(~remainder[-1], state.quotient))
+
     # The first bit of a quotient is zero if it is less than 1. It is more than 1/2.
-    for place in range(window + 1):
-        # Remainders are at least -divisor, and less than the divisor.
-        doubled = Cat(Const(0, 1), remainder) if place else remainder
-        remainder = wire(m, _next(doubled, divisor, negative), f"remainder_{place}")
-        negative = remainder[-1]
-        bits.insert(0, ~negative)
+    end = rows.run(m, Quotient(Cat(dividend, NEVER), Const(0, 0)), row)
     return Raw(
-        sign=wire(m, x.sign ^ y.sign, "quotient_sign"),
+        sign=rows.held(m, x.sign ^ y.sign, "quotient_sign"),
         # The inverse of an exponent is its negative plus a constant.
-        exponent=wire(m, x.exponent + ~y.exponent, "quotient_exponent"),
-        significand=wire(m, Cat(*bits), "quotient"),
-        nan=wire(m, x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf), "quotient_nan"),
-        inf=wire(m, x.inf | y.zero, "quotient_inf"),
+        exponent=rows.held(m, x.exponent + ~y.exponent, "quotient_exponent"),
+        significand=wire(m, end.quotient, "quotient"),
+        nan=rows.held(m, x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf), "quotient_nan"),
+        inf=rows.held(m, x.inf | y.zero, "quotient_inf"),
         zero=zero,
-        sticky=wire(m, _inexact(remainder, divisor), "quotient_sticky"),
+        sticky=wire(m, _inexact(end.doubled[1:], divisor), "quotient_sticky"),
         base=x.base - y.base - ((1 << len(y.exponent)) - 1),
         emin=x.emin - y.emax,
         emax=x.emax - y.emin,
@@ -60,38 +89,28 @@ def divide(m: Module, x: Raw, y: Raw, window: int) -> Raw:
     )
 
 
-def square_root(m: Module, x: Raw, window: int) -> Raw:
-    """Return the square root with at least its first ``window`` bits; lower bits are merged into sticky."""
-    x = _without_leading_zeros(m, x, "x")
-    odd_base = x.base & 1
-    exponent = wire(m, x.exponent + odd_base, "even_or_odd_exponent")
-    # The exponent is halved to its floor; with an odd exponent, the significand is doubled. A root that is zero has no
-    # ones.
-    significand = x.significand & (~x.zero).replicate(len(x.significand))
-    radicand = wire(m, Mux(exponent[0], Cat(NEVER, significand), Cat(significand, NEVER)), "radicand")
+def square_root(m: Module, x: Raw, rows: Rows) -> Raw:
+    """Return the square root, of as many bits as ``rows`` at least; lower bits are merged into sticky."""
+    x, exponent, even_base = _with_even_exponent(m, x)
+    # A root that is zero has no ones.
+    radicand = wire(m, x.significand & (~x.zero).replicate(len(x.significand)), "radicand")
     radicand = Cat(Const(0, len(radicand) % 2), radicand)
-    pairs = [radicand[low : low + 2] for low in reversed(range(0, len(radicand), 2))]
-    pairs += [Const(0, 2)] * (window - len(pairs))
-    remainder: Value = Const(0, 1)
-    negative: Value = NEVER
-    bits: list[Value] = []
-    for place in range(window):
-        # With q as the root's bits so far, 4q + 1 is subtracted or 4q + 3 added.
-        other = Cat(Const(1, 1), negative, *bits, Const(0, 1))
-        remainder = wire(m, _next(Cat(pairs[place], remainder), other, negative), f"remainder_{place}")
-        negative = remainder[-1]
-        bits.insert(0, ~negative)
-    root = wire(m, Cat(*bits), "root")
-    below = Cat(pair.any() for pair in pairs[window:]).any() if len(pairs) > window else NEVER
+
+    def row(m: Module, state: Root, place: int) -> Root:
+        remainder = _rooted(m, state.remainder, state.unused[-2:], state.root, f"remainder_{place}")
+        return Root(remainder, Cat(Const(0, 2), state.unused[:-2]), Cat(~remainder[-1], state.root))
+
+    end = rows.run(m, Root(Const(0, 1), radicand, Const(0, 0)), row)
+    root = wire(m, end.root, "root")
     return Raw(
-        sign=x.sign,
-        exponent=exponent[1:],
+        sign=rows.held(m, x.sign, "root_sign"),
+        exponent=rows.held(m, exponent, "root_exponent"),
         significand=root,
-        nan=wire(m, x.nan | (x.sign & ~x.zero), "root_nan"),
-        inf=x.inf,
-        zero=x.zero,
-        sticky=wire(m, _inexact(remainder, Cat(Const(1, 1), root)) | below, "root_sticky"),
-        base=(x.base - odd_base) // 2,
+        nan=rows.held(m, x.nan | (x.sign & ~x.zero), "root_nan"),
+        inf=rows.held(m, x.inf, "root_inf"),
+        zero=rows.held(m, x.zero, "root_zero"),
+        sticky=wire(m, _inexact(end.remainder, Cat(Const(1, 1), root)) | end.unused.any(), "root_sticky"),
+        base=even_base // 2,
         emin=x.emin // 2,
         emax=x.emax // 2,
         leading="one",
@@ -99,9 +118,73 @@ def square_root(m: Module, x: Raw, window: int) -> Raw:
     )
 
 
+def inverse_square_root(m: Module, x: Raw, rows: Rows) -> Raw:
+    """Return the reciprocal of the square root, one bit less than ``rows`` at least; lower bits are merged into sticky.
+
+    It is the root of the reciprocal, because the floor of a root is that of the floor's root. Each row of the root
+    takes the two bits that two rows of the division give.
+    """
+    x, exponent, even_base = _with_even_exponent(m, x)
+    width = len(x.significand)
+    # The significand has two bits before its point. A root that is zero has no ones.
+    one = Cat(Const(0, width - 2), ~x.inf, NEVER, NEVER)
+    divisor = Cat(rows.held(m, x.significand, "divisor"), NEVER)
+
+    def row(m: Module, state: InverseRoot, place: int) -> InverseRoot:
+        second = _divided(m, state.doubled, divisor, f"second_{place}")
+        pair = Cat(~second[-1], state.first)
+        remainder = _rooted(m, state.remainder, pair, state.root, f"remainder_{place}")
+        first = _divided(m, Cat(NEVER, second), divisor, f"first_{place}")
+        return InverseRoot(Cat(NEVER, first), ~first[-1], remainder, Cat(~remainder[-1], state.root))
+
+    end = rows.run(m, InverseRoot(one, NEVER, Const(0, 1), Const(0, 0)), row)
+    root = wire(m, end.root, "root")
+    zero = rows.held(m, x.inf, "root_zero")
+    return Raw(
+        sign=rows.held(m, x.sign, "root_sign"),
+        # The inverse of an exponent is its negative plus a constant.
+        exponent=rows.held(m, ~exponent, "root_exponent"),
+        significand=root,
+        nan=rows.held(m, x.nan | (x.sign & ~x.zero), "root_nan"),
+        inf=rows.held(m, x.zero, "root_inf"),
+        zero=zero,
+        # The result is 1 for the significand 1; all others have endless digits.
+        sticky=wire(m, ~root[-1] & ~zero, "root_sticky"),
+        base=-(even_base // 2) - ((1 << len(exponent)) - 1),
+        emin=-(x.emax // 2),
+        emax=-(x.emin // 2),
+        leading="two",
+        zero_at_floor=False,
+    )
+
+
 def _without_leading_zeros(m: Module, x: Raw, name: str) -> Raw:
     """Return the number with a significand whose first bit is one, unless it is zero."""
     return normalise(m, x, name, x.quantum, x.base)
+
+
+def _with_even_exponent(m: Module, x: Raw) -> tuple[Raw, Value, int]:
+    """Return a number without leading zeros with two bits before the point, half its exponent, and twice its base.
+
+    The exponent is halved to its floor; with an odd exponent, the significand is doubled.
+    """
+    x = _without_leading_zeros(m, x, "x")
+    odd_base = x.base & 1
+    exponent = wire(m, x.exponent + odd_base, "even_or_odd_exponent")
+    significand = Mux(exponent[0], Cat(NEVER, x.significand), Cat(x.significand, NEVER))
+    return replace(x, significand=wire(m, significand, "even_significand")), exponent[1:], x.base - odd_base
+
+
+def _divided(m: Module, doubled: Value, divisor: Value, name: str) -> Value:
+    """Return the next remainder of a division, at least ``-divisor`` and less than the divisor."""
+    return wire(m, _next(doubled, divisor, doubled[-1]), name)
+
+
+def _rooted(m: Module, remainder: Value, pair: Value, root: Value, name: str) -> Value:
+    """Return the next remainder of a root, for the next two bits of the radicand and the bits of the root so far."""
+    negative = remainder[-1]
+    # With q as the root's bits so far, 4q + 1 is subtracted or 4q + 3 added.
+    return wire(m, _next(Cat(pair, remainder), Cat(Const(1, 1), negative, root, NEVER), negative), name)
 
 
 def _next(shifted: Value, other: Value, negative: Value) -> Value:

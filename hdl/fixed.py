@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .formats import RD, Fixed, Rounding
+from .formats import Fixed, Rounding
 from .product import product
 from .raw import Raw
-from .round import round_up
+from .round import cancelled_sign, round_up
 from .wire import NEVER, extended, never, shift_right_sticky, shifted_up, wire
 
 
@@ -87,13 +87,13 @@ def add(m: Module, x: FixedRaw, y: FixedRaw, rounding: Rounding) -> FixedRaw:
         total = (_with_one_below(first) + Cat(carry, inverse).as_signed())[1:].as_signed()
     total = wire(m, total, "sum")
     zero = ~total.any() & ~x.sticky & ~y.sticky
-    cancelled_sign = x.sign | y.sign if rounding == RD else x.sign & y.sign
+    zero_sign = cancelled_sign(rounding, x.sign | y.sign, x.sign & y.sign)
     inf_sign = Mux(x.inf, x.sign, y.sign)
     negative = total[-1] if total.shape().signed else NEVER
     inf = x.inf | y.inf
     return FixedRaw(
         integer=total,
-        sign=wire(m, Mux(inf, inf_sign, Mux(zero, cancelled_sign, negative)), "sum_sign"),
+        sign=wire(m, Mux(inf, inf_sign, Mux(zero, zero_sign, negative)), "sum_sign"),
         sticky=x.sticky | y.sticky,
         nan=wire(m, x.nan | y.nan | (x.inf & y.inf & (x.sign ^ y.sign)), "sum_nan"),
         inf=wire(m, inf, "sum_inf"),

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
-from .round import is_exact, round_up
+from .round import ChosenRounding, is_exact, round_up, to_largest
 from .wire import NEVER, incremented, shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
@@ -295,8 +295,7 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
             # The number after the largest one, before its negation carries.
             beyond = at_largest & x.complement & is_exact(x.discarded, x.sticky)
             over, at_largest = over | beyond, at_largest & ~beyond
-        positive, negative = (saturating or to_largest for to_largest in rounding.overflows_to_largest)
-        to_largest = Mux(x.sign, int(negative), int(positive))
+        stays_finite = to_largest(rounding, x.sign, saturating)
         if o.specials == "finite" or saturating or rounding.mode == "ro":
             stays = at_largest
         elif o.specials == "fnuz":
@@ -304,8 +303,11 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
             over = over | (at_largest & up)
         elif o.specials == "fn":
             becomes_nan = at_largest & up
+            if isinstance(rounding, ChosenRounding):
+                stays = at_largest & rounding.is_mode("ro")
+                becomes_nan = becomes_nan & ~stays
         over = wire(m, over, "overflow")
-        infinite, largest = infinite | (over & ~to_largest), over & to_largest
+        infinite, largest = infinite | (over & ~stays_finite), over & stays_finite
     # In a format without subnormals the field is negative below the smallest normal number.
     tiny = NEVER if x.zero_has_code else x.zero
     if not o.subnormals:

@@ -26,7 +26,7 @@ COVERS = 4
 """Sets of inputs that are tried for each lookup table."""
 
 ROUNDS = 4
-"""Schedules that are tried, each with the lookup tables of the one before."""
+"""Schedules that are tried at most, each with the lookup tables of the one before."""
 
 ZERO, ONE = -1, -2
 """Constant bits."""
@@ -450,15 +450,18 @@ class Dataflow:
         graph = tuple((operation.node.key, tuple(operation.wide)) for operation in self.operations)
         key = self.latency, self.model, graph
         if key not in _FOUND:
-            best: tuple[list[int], int] | None = None
+            # Tables depend on stages and stages on tables: the delay of a schedule is that with its own tables.
+            found: dict[tuple[int, ...], int] = {}
             slots = [0] * len(nodes)
-            for _ in range(ROUNDS if self.latency else 1):
+            self.cover(slots)
+            for _ in range(ROUNDS):
+                slots, _ = Graph(nodes, self.latency, self.model.net).schedule()
+                if tuple(slots) in found:
+                    break
                 self.cover(slots)
-                slots, delay = Graph(nodes, self.latency, self.model.net).schedule()
-                if best is None or delay < best[1]:
-                    best = slots, delay
-            assert best is not None
-            _FOUND[key] = best[0], best[1] + self.model.register
+                found[tuple(slots)] = Graph(nodes, self.latency, self.model.net).delay(slots)
+            best = min(found, key=lambda slots: found[slots])
+            _FOUND[key] = list(best), found[best] + self.model.register
         return _FOUND[key]
 
     def earliest_result(self, limit: int) -> tuple[int | None, int]:

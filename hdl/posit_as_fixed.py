@@ -77,7 +77,7 @@ def negate_if(x: PositAsFixed, condition: Value) -> PositAsFixed:
 
 def adds(x: PositAsFixed, y: PositAsFixed, o: Format, rounding: Rounding) -> bool:
     """Return True if a sum uses the fixed-point view; stochastic rounding needs more discarded bits than it has."""
-    return x.fmt == y.fmt == o and rounding.mode != "sr"
+    return x.fmt == y.fmt == o and not rounding.bits
 
 
 @dataclass(frozen=True)

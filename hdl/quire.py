@@ -6,8 +6,9 @@ from dataclasses import replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .fixed import FixedRaw, of_raw
-from .formats import RD, Rounding
+from .formats import Rounding
 from .number import Number
+from .round import cancelled_sign
 from .specs import Quire
 from .wire import NEVER, shifted_up, wire
 
@@ -38,7 +39,7 @@ def total(m: Module, terms: Sequence[FixedRaw], rounding: Rounding, *, from_zero
     down = _any([term.inf & term.sign for term in terms])
     nan = _any([term.nan for term in terms]) | (up & down)
     signs = [*(term.sign for term in terms), *([NEVER] if from_zero else [])]
-    zero_sign = _any(signs) if rounding == RD else ~_any([~sign for sign in signs])
+    zero_sign = cancelled_sign(rounding, _any(signs), ~_any([~sign for sign in signs]))
     negative = integer[-1] if integer.shape().signed else NEVER
     inf = wire(m, up | down, "total_inf")
     return FixedRaw(

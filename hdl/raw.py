@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .formats import RD, Rounding
+from .formats import Rounding
+from .round import cancelled_sign
 from .wire import NEVER, leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
 
 
@@ -313,9 +314,9 @@ def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor:
         total = wire(m, total[:width], "sum_magnitude")
         zero, sign = zero & ~z.sticky, sign ^ negative
     zero = wire(m, zero, "sum_zero")
-    cancelled_sign = z.sign | z.other_sign if rounding == RD else z.sign & z.other_sign
+    zero_sign = cancelled_sign(rounding, z.sign | z.other_sign, z.sign & z.other_sign)
     return Raw(
-        sign=wire(m, Mux(z.inf, z.inf_sign, Mux(zero, cancelled_sign, sign)), "sum_sign"),
+        sign=wire(m, Mux(z.inf, z.inf_sign, Mux(zero, zero_sign, sign)), "sum_sign"),
         exponent=z.exponent,
         significand=total,
         nan=z.nan,

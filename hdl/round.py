@@ -1,9 +1,52 @@
 """The rounding decision of all units."""
 
-from amaranth.hdl import Cat, Const, Value
+from dataclasses import dataclass, field
+
+from amaranth.hdl import Cat, Const, Mux, Value
 
 from .formats import Rounding
-from .wire import NEVER, carry_out
+from .wire import NEVER, carry_out, never
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenRounding(Rounding):
+    """Rounding whose mode is chosen by a signal.
+
+    Parameters
+    ----------
+    code : Value
+        Code of the mode, see `Rounding.choices`.
+    """
+
+    code: Value = field(default_factory=never)
+
+    def is_mode(self, mode: str) -> Value:
+        """Return True if the signal chooses a mode."""
+        codes = [code for code, choice in enumerate(self.choices) if choice.mode == mode]
+        return self.code.matches(*codes) if codes else NEVER
+
+
+def chosen_by(rounding: Rounding, code: Value | None) -> Rounding:
+    """Return a rounding with the signal that chooses its mode, if a port chooses it."""
+    if code is None:
+        return rounding
+    return ChosenRounding(rounding.mode, rounding.bits, code)
+
+
+def to_largest(rounding: Rounding, negative: Value, saturating: bool) -> Value:
+    """Return True if an overflow gives the largest finite magnitude."""
+    if isinstance(rounding, ChosenRounding) and not saturating:
+        by_sign = Mux(negative, rounding.is_mode("ru"), rounding.is_mode("rd"))
+        return rounding.is_mode("rz") | rounding.is_mode("ro") | by_sign
+    of_positive, of_negative = (True, True) if saturating else rounding.overflows_to_largest
+    return Mux(negative, int(of_negative), int(of_positive))
+
+
+def cancelled_sign(rounding: Rounding, any_negative: Value, all_negative: Value) -> Value:
+    """Return the sign of a sum that is zero: negative if all terms are, and under ``rd`` if one is."""
+    if isinstance(rounding, ChosenRounding):
+        return all_negative | (any_negative & rounding.is_mode("rd"))
+    return any_negative if rounding.mode == "rd" else all_negative
 
 
 def round_up(
@@ -39,6 +82,9 @@ def round_up(
         True if the discarded bits are those of the two's complement of the magnitude, and the truncated number is the
         inverse of its upper bits. The decision includes the carry of the negation.
     """
+    if isinstance(rounding, ChosenRounding):
+        given = {"last": last, "discarded": discarded, "sticky": sticky, "random": random}
+        return _chosen_up(rounding, negative=negative, twos_complement=twos_complement, complement=complement, **given)
     if complement is not None:
         return _of_complement(rounding, negative, last, discarded, sticky, random, complement)
     if rounding.mode == "sr":
@@ -51,6 +97,50 @@ def round_up(
     first = discarded[-1] if len(discarded) else NEVER
     below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
     return _decision(rounding, negative, last, first, below_first, twos_complement)
+
+
+def _chosen_up(
+    rounding: ChosenRounding,
+    *,
+    negative: Value,
+    last: Value,
+    discarded: Value,
+    sticky: Value,
+    random: Value | None,
+    twos_complement: bool,
+    complement: Value | None,
+) -> Value:
+    """Return the decision of the mode that a signal chooses.
+
+    All modes without random words share one function of three bits of the number, and of three bits that depend only on
+    the mode and the sign.
+    """
+    first = discarded[-1] if len(discarded) else NEVER
+    below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
+    carry: Value = NEVER
+    if complement is not None:
+        # As in `_of_complement`.
+        carry = is_exact(discarded, sticky) & complement
+        first = first ^ (complement & below_first)
+    nearest = rounding.is_mode("rn") | rounding.is_mode("ra")
+    tie_up = rounding.is_mode("ra") & ~negative if twos_complement else rounding.is_mode("ra")
+    away = rounding.is_mode("ru") if twos_complement else rounding.is_mode("ru") & ~negative
+    away = away | ((rounding.is_mode("rz") if twos_complement else rounding.is_mode("rd")) & negative)
+    away = away | (rounding.is_mode("ro") & ~last)
+    tie_up = tie_up | (rounding.is_mode("rn") & last)
+    up = carry | (nearest & first & (below_first | tie_up)) | (away & (first | below_first))
+    if not rounding.bits:
+        return up
+    stochastic = round_up(
+        Rounding("sr", rounding.bits),
+        negative=negative,
+        last=last,
+        discarded=discarded,
+        sticky=sticky,
+        random=random,
+        complement=complement,
+    )
+    return Mux(rounding.is_mode("sr"), stochastic, up)
 
 
 def _of_complement(

@@ -5,7 +5,7 @@ from amaranth.hdl import Const, Module, Mux, Value
 from .floating import Truncated
 from .formats import Rounding, Scale
 from .raw import Raw
-from .round import round_up
+from .round import round_up, to_largest
 from .wire import NEVER, wire
 
 
@@ -30,7 +30,7 @@ def pack(m: Module, x: Truncated, o: Scale, rounding: Rounding, saturating: bool
     up = round_up(rounding, negative=x.sign, last=x.last, discarded=x.discarded, sticky=x.sticky, random=random)
     rounded = wire(m, x.field + wire(m, up, "round_up"), "rounded")
     over = wire(m, rounded > o.max_code, "overflow")
-    to_largest = saturating or rounding.overflows_to_largest[False]
-    code = Mux(over, o.max_code if to_largest else o.nan_code, Mux(x.field < 0, 0, rounded))
+    stays_finite = to_largest(rounding, NEVER, saturating)
+    code = Mux(over, Mux(stays_finite, o.max_code, o.nan_code), Mux(x.field < 0, 0, rounded))
     nan = wire(m, x.nan | x.inf | x.zero | x.sign, "not_positive")
     return Mux(nan, o.nan_code, code)[: o.width]

@@ -166,7 +166,7 @@ def _widths(text: str, top: str) -> dict[str, int]:
     return {port.name: port.width for port in verilog_ports(text, top)}
 
 
-def verilog(component: Any, name: str | None = None, **options: str) -> str:
+def verilog(component: Any, name: str | None = None, **options: Any) -> str:
     """Convert a component to Verilog with the options of `emit`; raises ToolError if Yosys fails."""
     from amaranth.back.verilog import YosysError
 

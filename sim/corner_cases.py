@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import DivSpec, ReciprocalSpec, SqrtSpec
+from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
 
 from .corner_operands import targets, truncated
 from .corner_segments import corner_arguments_of
@@ -34,6 +34,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
             return _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal)
         case SqrtSpec() as spec:
             return _arguments(Grid.of(spec.a), Grid.of(spec.o), _square)
+        case RsqrtSpec() as spec:
+            return _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal_square)
     return {}
 
 
@@ -72,3 +74,7 @@ def _square(number: Fraction) -> Fraction:
 
 def _reciprocal(number: Fraction) -> Fraction:
     return 1 / number if number else Fraction(0)
+
+
+def _reciprocal_square(number: Fraction) -> Fraction:
+    return _reciprocal(_square(number))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import Format, decimal_text
-from halfulp.hdl.specs import DivSpec, ReciprocalSpec
+from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec
 from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.segments import Segments
 
@@ -114,6 +114,7 @@ def _endless(spec: EndlessSpec, values: dict[str, Number]) -> str:
         case _ if a < 0:
             return ""
         case _:
+            a = 1 / a if isinstance(spec, RsqrtSpec) else a
             places = ROOT_BITS + max(a.denominator.bit_length() - a.numerator.bit_length(), 0)
             exact = Fraction(math.isqrt(math.floor(a * 4**places)), 2**places)
     return f"{spec.SUMMARY} = {decimal_text(exact, 17)}"

@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _UNIT_OPTIONS = (
     click.option("--acc", metavar="FMT", help="accumulator format, or exact (mac, accumulate)"),
     click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); default: exact"),
-    click.option("--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact srN; default: rn (sru: sr3)"),
+    click.option("--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact srN port; default: rn"),
     click.option("--lanes", metavar="N", type=int, help="parallel lanes (sru); default: 1"),
     click.option("--sharing", metavar="KIND", help="random sources: own or rotated (sru); default: own"),
     click.option("--increment", flag_value=True, default=None, hidden=True),

@@ -20,6 +20,8 @@ Columns = Mapping[str, Codes]
 STATE = ("load", "clear")
 """Ports that control the state of a unit."""
 
+MODE = "mode"
+"""Port that chooses the rounding mode of an operation."""
 
 SCALE = "_scale"
 """End of the names of ports for scales of blocks."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from halfulp.hdl.formats import Compound
 
-from .ports import STATE, Codes, Columns, is_random
+from .ports import MODE, STATE, Codes, Columns, is_random
 
 CHUNK = 1 << 17
 """Number of vectors per call of the golden model; larger batches exceed the processor's caches."""
@@ -74,14 +74,15 @@ def own_words(unit: Any, count: int) -> dict[str, Codes]:
 
 def operands_of(unit: Any) -> list[Any]:
     """Return the operands of the golden function: port names, or a list of names for a vector operand."""
-    return [names for names in unit.arguments if names not in STATE and not is_random(str(names))]
+    return [names for names in unit.arguments if names not in (*STATE, MODE) and not is_random(str(names))]
 
 
 def words_of(unit: Any) -> dict[str, Any]:
-    """Return the random words of the golden function, by keyword: one port, or a list of ports."""
+    """Return the rounding mode and random words of the golden function, by keyword: one port, or a list of ports."""
     ports = list(unit.words)
     numbered = [port for port in ports if port[-1].isdigit()]
-    return {"random": numbered} if numbered else {port: port for port in ports}
+    mode = {MODE: MODE} if MODE in unit.inputs else {}
+    return mode | ({"random": numbered} if numbered else {port: port for port in ports})
 
 
 def compound_of(unit: Any, names: str | list[str]) -> Compound | None:

@@ -188,6 +188,16 @@ def test_delay_falls_with_each_stage(text: str) -> None:
     assert delays[8] < delays[0] / 3
 
 
+@pytest.mark.parametrize(("text", "stages"), [("fma e5m2*e5m2+e5m2", 5), ("add posit8+posit8", 2)])
+def test_delay_of_a_schedule_is_that_with_its_own_lookup_tables(text: str, stages: int) -> None:
+    unit = Implementation.parse(text, pipeline=stages).component()
+    flow = unit.dataflow(stages)
+    slots, delay = flow.schedule()
+    flow.cover(slots)
+    graph = Graph([operation.node for operation in flow.operations], flow.latency, ECP5.net)
+    assert delay == graph.delay(slots) + ECP5.register
+
+
 def test_logic_of_more_inputs_is_slower() -> None:
     delays = [ECP5.logic(inputs) for inputs in range(1, 70)]
     assert delays == sorted(delays)

@@ -52,6 +52,34 @@ def test_place_and_route_has_each_clock_as_target(routed: list[Module]) -> None:
         assert one.fewer == (30 * one.stages if one.stages else None)
 
 
+def test_clocks_by_stages_are_compared_with_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    routed = iter((30, 30, 60, 61, 58, 90, 100, 110))
+
+    def frequencies(modules: Iterable[Module], *_: Any) -> list[float]:
+        found = list(modules)
+        if found:
+            assert [one.slices for one in found] == [0, 0, 0, 1, 0, 2, 0, 3]
+            assert all(f"_p{stages}" in one.top for stages, one in enumerate(found[2::2], start=1))
+            assert {one.top for one in found[1::2]} == {found[0].top}
+            assert {one.seeds for one in found} == {3}
+        return [float(next(routed)) for _ in found]
+
+    monkeypatch.setattr(clocks, "frequencies", frequencies)
+    measured, drawn = study([UNIT], stages=3, count=0, seeds=3, slices=True)
+    assert (measured[0].routed, measured[0].sliced) == ((30, 60, 58, 100), (30, 61, 90, 110))
+    assert not drawn
+    (table,) = tables(measured, drawn, 3).values()
+    assert list(table.frame["MHz / slices"]) == pytest.approx([1, 60 / 61, 58 / 90, 100 / 110])
+    assert "median of 3 seeds" in table.notes[0]
+    assert "more than 3 % in 1 of 3 cases" in table.notes[0]
+    assert "90 % of their clock in 3 of 4 rows" in table.notes[2]
+
+
+def test_slices_of_units_with_state_are_rejected() -> None:
+    with pytest.raises(ValueError, match="registers"):
+        study(["mac e2m1*e2m1+e3m2.rn"], stages=1, slices=True)
+
+
 @pytest.mark.parametrize(
     ("stages", "reached", "fewer", "is_met", "is_least"),
     [(2, 101, 99, True, True), (2, 99, 90, False, True), (2, 120, 101, True, False), (0, 101, None, True, True)]
@@ -67,7 +95,7 @@ def test_verdicts_of_a_drawn_clock(
         f"reaches it in {int(is_met)} of 1, and does not with one stage fewer in {int(is_least)} of 1"
         in (found["clocks"].notes[0])
     )
-    assert "error of the delay model is 10.0 %" in found["clocks-stages"].notes[0]
+    assert "error of the delay model is 10.0 %" in found["clocks-stages"].notes[1]
 
 
 def test_report_clocks_rejects_unknown_units() -> None:

@@ -32,6 +32,7 @@ TEXTS = [
     "div fp16/e5m2=bf16.sr4",
     "reciprocal fp16>e4m3.rz",
     "sqrt fp16>e4m3fn.sr8",
+    "rsqrt bf16>fp16.sr4",
     "split fp32>bf16x2.sr4",
     "join bf16x3>fp32.rn",
     "partmac bf16x2*bf16x2+fp32.sr4",

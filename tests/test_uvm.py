@@ -74,6 +74,7 @@ UNITS = [
     ("div e4m3fn --round sr3", "div e4m3fn/e4m3fn.sr3"),
     ("reciprocal bf16 --pipeline 2", "'reciprocal bf16.rn' --pipeline 2"),
     ("sqrt posit8", "sqrt posit8.rn"),
+    ("rsqrt posit8", "rsqrt posit8.rn"),
     (f"blockquantize bf16 --to {BLOCK}", f"'blockquantize bf16>{BLOCK}.rn'"),
     (f"blockdequantize {BLOCK} --to e5m2", f"'blockdequantize {BLOCK}>e5m2.rn'"),
     (f"blockdot {BLOCK} --pipeline 2", f"'blockdot2 {BLOCK}*{BLOCK}.rn' --pipeline 2"),

@@ -1,4 +1,4 @@
-"""Lint of a Verilog file by slang and Yosys: ``python -m tests.verilog_lint FILE TOP``.
+"""Lint of Verilog files by slang and Yosys: ``python -m tests.verilog_lint FILE... TOP``.
 
 The lint runs in a separate process, because a crash of either library would end the test run.
 """
@@ -9,17 +9,20 @@ import pyslang
 from pyosys import libyosys
 
 
-def main(path: str, top: str) -> None:
-    """Lint a file; exit with an error if a tool warns."""
+def main(*words: str) -> None:
+    """Lint files; exit with an error if a tool warns."""
+    *paths, top = words
+    files = " ".join(paths)
+    language = "-sv" if any(path.endswith(".sv") for path in paths) else ""
     driver = pyslang.driver.Driver()
     driver.addStandardArgs()
-    assert driver.parseCommandLine(f"slang {path} --top {top}", pyslang.driver.CommandLineOptions())
+    assert driver.parseCommandLine(f"slang {files} --top {top}", pyslang.driver.CommandLineOptions())
     assert driver.processOptions()
     assert driver.parseAllSources()
     driver.runFullCompilation(True)
     assert (driver.diagEngine.numErrors, driver.diagEngine.numWarnings) == (0, 0)
     design = libyosys.Design()
-    for command in (f"read_verilog {path}", f"hierarchy -check -top {top}", "proc", "check -assert"):
+    for command in (f"read_verilog {language} {files}", f"hierarchy -check -top {top}", "proc", "check -assert"):
         libyosys.run_pass(command, design)
 
 

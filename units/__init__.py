@@ -19,6 +19,7 @@ from .partmac import PartMac
 from .quantize import BlockDequantize, BlockQuantize
 from .quire import Quire
 from .reciprocal import Reciprocal
+from .rsqrt import Rsqrt
 from .sparsedot import SparseDot
 from .split import Split
 from .sqrt import Sqrt
@@ -45,6 +46,7 @@ __all__ = [
     "PiecewiseLinear",
     "Quire",
     "Reciprocal",
+    "Rsqrt",
     "SparseDot",
     "Split",
     "Sqrt",

@@ -11,6 +11,7 @@ from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
+from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, modulo_counter, wire
@@ -130,7 +131,12 @@ class Accumulating(Unit):
             held_random = Signal(len(random))
             sums.step([(held_random, random)])
             random = held_random
-        return self.rounded(m, quire.read(kept), random)
+        rounding = self.rounding
+        if self.mode is not None:
+            held_mode = Signal(len(self.mode))
+            sums.step([(held_mode, self.mode)])
+            rounding = chosen_by(self.spec.rounding, held_mode)
+        return self.rounded(m, quire.read(kept), random, rounding)
 
 
 def _held(register: Quire, sums: "_Sums") -> tuple[dict[int, Signal], FixedRaw]:

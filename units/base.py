@@ -20,10 +20,12 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl import eager
 from halfulp.hdl.delay import MODELS, DelayModel
 from halfulp.hdl.formats import Float, Rounding
+from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, truncate, unpack
 from halfulp.hdl.pipeline import Dataflow, Stages
+from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE, SPEED
 
@@ -45,7 +47,7 @@ class Options(TypedDict, total=False):
     Parameters
     ----------
     rounding : Rounding or str
-        Rounding of the result; default: ``rn``. ``sr`` modes add the port ``random``.
+        Rounding of the result; default: ``rn``. ``sr`` modes add the port ``random``, and ``port`` the port ``mode``.
     random : Lfsr, Plateau or str
         Internal source of random words, such as ``lfsr16``; default: ``port``.
     seed : int
@@ -89,6 +91,9 @@ class Unit(wiring.Component):
     -------
     random : In(rounding.bits)
         Random word of stochastic rounding, sampled with the operands. Absent if the unit has an internal source.
+    mode : In(3)
+        Code of the rounding mode, sampled with the operands; see `Rounding.choices`. Absent if the description has one
+        mode.
     en : In(1, init=1)
         Clock enable of all registers. Absent without registers, unless ``build`` has a clock.
     valid : In(1, init=1)
@@ -146,7 +151,7 @@ class Unit(wiring.Component):
         goals: bool = False,
     ) -> None:
         name = spec.name if name is None else name
-        self.spec, self.rounding, self.saturate = spec, spec.rounding, spec.saturate
+        self.spec, self.saturate = spec, spec.saturate
         self.build = check_build(build, name, multiplies=multiplies, sums=sums, structure=structure, goals=goals)
         self.stochastic = self.build.stochastic or LAZY
         self.fast = self.build.goal == SPEED
@@ -154,7 +159,10 @@ class Unit(wiring.Component):
         self._built: dict[tuple[Module, Source, int], Value] = {}
         self._parts: dict[tuple[Module, str], Logic] = {}
         self.sources = {port: stream for port, stream in spec.streams.items() if port in self.words}
-        self.inputs = inputs | {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
+        modes = {"mode": unsigned(MODE_BITS)} if spec.rounding.is_port else {}
+        self.inputs = (
+            inputs | modes | {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
+        )
         self.outputs = outputs
         self.name = module_name(name, self.build)
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
@@ -164,6 +172,10 @@ class Unit(wiring.Component):
         if self.has_valid:
             members["valid"] = In(1, init=1)
         super().__init__(members)
+        if "mode" not in members:
+            self.mode = None
+        # Inside the unit, the rounding comes with the signal that chooses its mode.
+        self.rounding = chosen_by(spec.rounding, self.mode if modes else None)
 
     @classmethod
     def of(cls, spec: Any, build: Build = Build()) -> Self:
@@ -329,9 +341,9 @@ class Unit(wiring.Component):
         slots, _ = flow.schedule()
         return flow.slots_of_registers(slots)
 
-    def rounded(self, m: Module, number: Number, random: Value | None) -> Value:
-        """Round a number to the code of the result format."""
-        fmt, rounding = self.spec.o, self.rounding
+    def rounded(self, m: Module, number: Number, random: Value | None, rounding: Rounding | None = None) -> Value:
+        """Round a number to the code of the result format; default: with the unit's rounding."""
+        fmt, rounding = self.spec.o, self.rounding if rounding is None else rounding
         return pack(m, truncate(m, number, fmt, rounding), fmt, rounding, self.saturate, random)
 
     def part(

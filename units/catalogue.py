@@ -21,6 +21,7 @@ from .partmac import PartMac
 from .quantize import BlockDequantize, BlockQuantize
 from .quire import Quire
 from .reciprocal import Reciprocal
+from .rsqrt import Rsqrt
 from .sparsedot import SparseDot
 from .split import Split
 from .sqrt import Sqrt
@@ -59,7 +60,7 @@ class Row:
 _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
 _UNITS += (BlockQuantize, BlockDequantize, BlockDot, BlockMac)
-_UNITS += (Div, Reciprocal, Sqrt)
+_UNITS += (Div, Reciprocal, Sqrt, Rsqrt)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

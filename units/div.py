@@ -2,17 +2,19 @@
 
 from typing import Unpack
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Module
 
 from halfulp.hdl.divide import divide
 from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, as_raw
+from halfulp.hdl.raw import Raw
+from halfulp.hdl.rows import Rows
 from halfulp.hdl.specs import Build, DivSpec
 
-from .base import Arithmetic, Computed, Options
+from .base import Options
+from .endless import Endless
 
 
-class Div(Arithmetic):
+class Div(Endless):
     """Quotient of two numbers, rounded once.
 
     Formula
@@ -53,7 +55,7 @@ class Div(Arithmetic):
     ) -> None:
         super().__init__(DivSpec.of(a=a, b=b, o=o, **options), build=build)
 
-    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
-        """Return the quotient, with bits below the rounding position merged into sticky."""
-        x, y = (as_raw(m, number, name) for number, name in zip(operands, "ab", strict=True))
-        return divide(m, x, y, self.spec.window), random
+    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
+        """Return the quotient."""
+        a, b = operands
+        return divide(m, a, b, rows)

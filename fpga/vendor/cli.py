@@ -1,4 +1,4 @@
-"""Command `halfulp emit`: a unit as plain Verilog, or with scripts for Vivado."""
+"""Command `halfulp emit`: a unit as plain Verilog, with scripts for Vivado, or as a package with wrappers and tests."""
 
 from functools import partial
 from pathlib import Path
@@ -37,21 +37,42 @@ def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, r
     return {"clock": clock, "target": target.family.name}
 
 
+def _names(text: str) -> dict[str, str]:
+    """Parse names of ports such as ``clk=aclk,rst=aresetn``."""
+    names: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        role, equals, name = part.partition("=")
+        if not (role and equals and name) or role in names:
+            raise ValueError(f"invalid --ports {text!r}: expected each port once, such as clk=aclk,rst=aresetn")
+        names[role] = name
+    return names
+
+
 @click.command()
 @unit_options
-@click.option("--name", metavar="NAME", help="module name; default: from the unit's text")
-@click.option("--prefix", default="", metavar="TEXT", help="prefix of the module name")
+@click.argument("more", nargs=-1, metavar="[TEXT]...")
+@click.option("--package", is_flag=True, help="write a folder with wrappers, test benches and a manifest")
+@click.option("--name", metavar="NAME", help="name of the module or package; default: from the unit's text")
+@click.option("--prefix", default="", metavar="TEXT", help="prefix of the names of modules")
 @click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low or async-low; default: sync")
-@click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; default: standard output")
+@click.option("--enable", default="high", metavar="LEVEL", help="clock enable: active high or low; default: high")
+@click.option(
+    "--ports", default="", metavar="ROLE=NAME,...", type=Parsed(_names), help="names of control ports: clk rst en valid"
+)
+@click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow or package; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @target_option(default=None, help="device of a flow or of --clock, such as vu9p")
 @clock_option("a flow")
 def emit(
     unit: str,
     fmt: str | None,
+    more: tuple[str, ...],
+    package: bool,
     name: str | None,
     prefix: str,
     reset: str,
+    enable: str,
+    ports: dict[str, str],
     output: str | None,
     flow: str | None,
     target: Target | None,
@@ -60,24 +81,66 @@ def emit(
 ) -> None:
     """Write a unit as plain Verilog.
 
-    With --flow and --target, write a folder with the Verilog and the scripts of a vendor's tool.
+    With --flow and --target, write a folder with the Verilog and the scripts of a vendor's tool. With --package, write
+    a folder for people who do not write Python: wrappers, declarations, vectors, benches, and a manifest. A package
+    may have several units, each given by a text.
     """
     from halfulp.units.verilog import check_name
 
+    if package and flow is not None:
+        raise Refused("--package and --flow write different folders; choose one")
     with requests():
         device = target or TARGETS[DEFAULT_TARGET]
         stages = stages_of(clock, device, options, routed=flow is not None)
+        controls = {"reset": reset, "enable": enable, "ports": ports}
+    if package:
+        if target is not None and clock is None:
+            raise Refused("--target is the device of a clock; add --clock")
+        units = _texts(unit, fmt, more)
+        _package(units, output, name=name, prefix=prefix, controls=controls, **options, **stages)
+        return
+    if more:
+        raise Refused(f"expected one unit; several need --package, and {more[0]!r} is one more")
+    with requests():
         asked = implementation(unit, fmt, **options, **stages)
         built = asked.component()
         if prefix or name is not None:
             name = check_name(prefix + (built.name if name is None else name))
     if flow is not None:
+        if enable != "high" or ports:
+            raise Refused("--enable and --ports are for Verilog and packages; omit them with --flow")
         clock = DEFAULT_CLOCK if clock is None else clock
         _flow(built, output, target, clock_mhz=clock, dsp=asked.build.dsp, name=name, reset=reset)
         return
     if target is not None and clock is None:
         raise Refused("--target is the device of a flow or of a clock; add --flow vivado or --clock")
-    _verilog(built, output, name=name, reset=reset)
+    _verilog(built, output, name=name, **controls)
+
+
+def _texts(unit: str, fmt: str | None, more: tuple[str, ...]) -> list[tuple[str, str | None]]:
+    """Return the units of a package: one in the short form, or several texts."""
+    texts = [text for text in (unit, fmt, *more) if text is not None]
+    if not more and unit.isalnum():
+        return [(unit, fmt)]
+    return [(text, None) for text in texts]
+
+
+def _package(units: list[tuple[str, str | None]], output: str | None, *, name: str | None, **how: Any) -> None:
+    from halfulp.tools.progress import Bar
+
+    if output is None or output == "-":
+        raise Refused("--package needs the name of a folder; add -o FOLDER")
+    folder = new_folder(output)
+    prefix, controls = how.pop("prefix"), how.pop("controls")
+    with requests():
+        built = [implementation(unit, fmt, **how).component() for unit, fmt in units]
+        if name is None and len(built) > 1:
+            raise ValueError("a package of several units needs a name; add --name NAME")
+        from halfulp.fpga.package import files
+
+        with Bar("emit --package") as bar:
+            texts = files(built, built[0].name if name is None else name, prefix=prefix, progress=bar, **controls)
+    write_folder(folder, texts)
 
 
 def _verilog(built: Any, output: str | None, **how: Any) -> None:

@@ -14,6 +14,16 @@ MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro")
 
 _MODES = (*MODES, "sr", "exact")
 
+PORTS = ("port", "port_ro")
+"""Modes of roundings that a port chooses for each operation: the five of RISC-V, and those with ``ro``."""
+
+MODE_BITS = 3
+"""Width of the port ``mode``."""
+
+MODE_CODES = {"rn": 0, "rz": 1, "rd": 2, "ru": 3, "ra": 4, "ro": 5, "sr": 6}
+"""Codes of the modes at the port ``mode``. Those up to ``ra`` are the rounding modes of RISC-V (Unprivileged ISA, "F"
+extension, field ``rm``); ``ro`` and ``sr`` have the codes that CVFPU gives to its modes ROD and RSR."""
+
 _IEEE_NAMES = {"rne": "rn", "rna": "ra", "rtz": "rz", "rup": "ru", "rdn": "rd", "rto": "ro"}
 """Alternative names of modes; parsed but never printed."""
 
@@ -27,9 +37,11 @@ class Rounding:
     mode : str
         ``rn`` nearest, ties to even; ``ra`` nearest, ties away from zero; ``rh`` nearest, ties toward zero (IEEE
         754-2019 roundTiesToZero); ``rz`` toward zero; ``ru`` up; ``rd`` down; ``ro`` to odd; ``sr`` stochastic;
-        ``exact`` without rounding, which is an error if the result is inexact.
+        ``exact`` without rounding, which is an error if the result is inexact; ``port`` one of ``rn rz rd ru ra``,
+        which an input chooses for each operation; ``port_ro`` one of these or ``ro``.
     bits : int
-        Width of the random word of ``sr``, 1 to 32; 0 for every other mode.
+        Width of the random word of ``sr``, 1 to 32; 0 for every other mode. With ``port``, the input can also choose
+        ``sr`` if there are random bits.
 
     Raises
     ------
@@ -43,40 +55,66 @@ class Rounding:
     bits: int = 0
 
     def __post_init__(self) -> None:
-        if self.mode not in _MODES:
+        if self.mode not in (*_MODES, *PORTS):
             raise ValueError(f"unknown rounding mode {self.mode!r}; the modes are {_SPELLINGS}")
         check_int("bits", self.bits, "rounding mode")
-        if self.mode == "sr":
+        if self.mode == "sr" or (self.is_port and self.bits):
             if not 1 <= self.bits <= MAX_RANDOM_BITS:
                 raise ValueError(f"{self} has {self.bits} random bits; sr takes 1 to {MAX_RANDOM_BITS}")
         elif self.bits:
             raise ValueError(f"rounding mode {self.mode} takes no random bits; only sr does")
 
     def __str__(self) -> str:
-        return f"sr{self.bits}" if self.mode == "sr" else self.mode
+        stochastic = f"sr{self.bits}" if self.bits or self.mode == "sr" else ""
+        return stochastic if self.mode == "sr" else "_".join(filter(None, (self.mode, stochastic)))
 
     @classmethod
     def parse(cls, text: "str | Rounding") -> "Rounding":
-        """Parse a rounding mode such as ``rn`` or ``sr10``; the names ``rne rna rtz rup rdn rto`` are accepted too."""
+        """Parse a rounding mode such as ``rn``, ``sr10``, ``port`` or ``port_ro_sr10``.
+
+        The names ``rne rna rtz rup rdn rto`` are accepted too.
+        """
         if isinstance(text, Rounding):
             return text
         if not isinstance(text, str):
             raise TypeError(f"a rounding mode must be a Rounding or a string such as 'rn', not {type(text).__name__}")
         if match := re.fullmatch(r"sr([0-9]+)", text):
             return cls("sr", int(match[1]))
+        if match := re.fullmatch(_PORT, text):
+            return cls("port_ro" if match[1] else "port", int(match[2] or 0))
         mode = _IEEE_NAMES.get(text, text)
         if mode in _MODES and mode != "sr":
             return cls(mode)
         raise ValueError(f"unknown rounding mode {text!r}; the modes are {_SPELLINGS}")
 
     @property
+    def is_port(self) -> bool:
+        """True if a port chooses the mode of each operation."""
+        return self.mode in PORTS
+
+    @property
+    def choices(self) -> tuple["Rounding", ...]:
+        """Rounding of each code at the port ``mode``: ``ra`` for codes from 4 that no mode has. Empty without port."""
+        if not self.is_port:
+            return ()
+        named = {code: Rounding(mode) for mode, code in MODE_CODES.items() if mode in MODES}
+        if self.mode == "port":
+            del named[MODE_CODES["ro"]]
+        if self.bits:
+            named[MODE_CODES["sr"]] = Rounding("sr", self.bits)
+        return tuple(named.get(code, RA) for code in range(1 << MODE_BITS))
+
+    @property
     def overflows_to_largest(self) -> tuple[bool, bool]:
         """For a positive and a negative overflow, True if the result is the largest finite magnitude."""
+        self._check_fixed()
         return self.mode in ("rz", "ro", "rd"), self.mode in ("rz", "ro", "ru")
 
     @property
     def places(self) -> int:
         """Number of discarded bits that the mode needs; lower ones are merged into a sticky bit."""
+        if self.is_port:
+            return max(1, self.bits)
         return {"rn": 1, "ra": 1, "rh": 1, "sr": self.bits}.get(self.mode, 0)
 
     def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:
@@ -111,6 +149,7 @@ class Rounding:
 
     def _rounded(self, value: Fraction, random: int, *, away: bool, plus: bool) -> int:
         """Return the floor or the floor plus one; ``away`` and ``plus`` state the direction of rounding up."""
+        self._check_fixed()
         if not 0 <= random < 1 << self.bits:
             raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
         floor, rest = divmod(value, 1)
@@ -130,8 +169,15 @@ class Rounding:
         }[self.mode]
         return int(floor) + up
 
+    def _check_fixed(self) -> None:
+        """Raise ValueError if a port chooses the mode: only units and their models have one."""
+        if self.is_port:
+            raise ValueError(f"the rounding {self} is chosen by a port of a unit; choose one mode here, such as rn")
 
-_SPELLINGS = f"{', '.join(mode for mode in _MODES if mode != 'sr')} and sr1 to sr{MAX_RANDOM_BITS}"
+
+_PORT = re.compile(r"port(_ro)?(?:_sr([0-9]+))?")
+
+_SPELLINGS = f"{', '.join(mode for mode in _MODES if mode != 'sr')}, sr1 to sr{MAX_RANDOM_BITS} and port"
 
 PATTERN = f"(?:{'|'.join(mode for mode in (*_MODES, *_IEEE_NAMES) if mode != 'sr')}|sr[0-9]+)"
 """Regular expression of the text of a rounding mode."""

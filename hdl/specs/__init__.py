@@ -5,7 +5,7 @@ from .block import BlockDequantizeSpec, BlockDotSpec, BlockMacSpec, BlockQuantiz
 from .build import Build
 from .cell import parse_cell
 from .compound import JoinSpec, SplitSpec
-from .division import DivSpec, ReciprocalSpec, SqrtSpec
+from .division import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
 from .dot import DotSpec
 from .grammar import TextError
 from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
@@ -20,5 +20,14 @@ from .unit import UNITS, UnitSpec
 __all__ = ["BlockDequantizeSpec", "BlockDotSpec", "BlockMacSpec", "BlockQuantizeSpec"]
 __all__ += ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DivSpec", "DotSpec"]
 __all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "Quire", "QuireSpec"]
-__all__ += ["ReciprocalSpec", "RounderSpec", "SparseDotSpec", "SplitSpec", "SqrtSpec", "SumSpec", "TextError"]
+__all__ += [
+    "ReciprocalSpec",
+    "RounderSpec",
+    "RsqrtSpec",
+    "SparseDotSpec",
+    "SplitSpec",
+    "SqrtSpec",
+    "SumSpec",
+    "TextError",
+]
 __all__ += ["Tiling", "UnitSpec", "ValueRange", "parse_cell"]

@@ -20,6 +20,8 @@ from .unit import UnitSpec
 class BlockSpec(UnitSpec):
     """Base class of units with blocks as operands or result."""
 
+    PORT = False
+
     BLOCKS: ClassVar[tuple[str, ...]] = ("a",)
     """Fields that are blocks."""
 

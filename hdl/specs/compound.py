@@ -26,6 +26,7 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
     """
 
     COMPOUND = ("o",)
+    PORT = False
 
     a: Float
     o: Compound
@@ -66,6 +67,7 @@ class JoinSpec(UnitSpec, form="join a>o", summary="the parts of a sum to any for
     """
 
     COMPOUND = ("a",)
+    PORT = False
 
     a: Compound
     o: Format

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
-from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.formats.rounding import EXACT
 
 from .arithmetic import BinarySpec
@@ -32,6 +32,11 @@ class EndlessSpec(UnitSpec):
     def window(self) -> int:
         """Number of leading bits of an exact result that its rounding needs; lower bits only count as zero or not."""
         return max(window_of(self.result, self.rounding, self.bound), 1)
+
+    @property
+    def digits(self) -> int:
+        """Number of bits that a recurrence computes: the window, and a leading zero that most quotients may have."""
+        return self.window + 1
 
 
 @dataclass(frozen=True)
@@ -78,3 +83,18 @@ class SqrtSpec(FunctionSpec, form="sqrt a[>o]", summary="square root of a"):
     def bound(self) -> Fraction:
         """A number that is not less than the square root of the largest number."""
         return max(self.a.largest, Fraction(1))
+
+    @property
+    def digits(self) -> int:
+        """Number of bits that a recurrence computes; roots have no leading zero."""
+        return self.window
+
+
+@dataclass(frozen=True)
+class RsqrtSpec(FunctionSpec, form="rsqrt a[>o]", summary="1 / square root of a"):
+    """Reciprocal of the square root of a number; fields as in `FunctionSpec`."""
+
+    @property
+    def bound(self) -> Fraction:
+        """A power of two that is not less than the result for the smallest number."""
+        return Fraction(2) ** -(floor_log2(self.a.smallest) // 2)

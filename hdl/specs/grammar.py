@@ -294,6 +294,7 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
         f"- A formula without a name is read as `{BARE}`, or as `{BLOCK_BARE}` if its first operand is a block.",
         "- `.rn` and the other rounding modes follow the formula (default: `.rn`; `.sr3` for `sru`). A rounded product",
         "  has its own rounding: `mac fp16*fp16=fp16.rz+fp32.rn`.",
+        "- `.port` reads the mode of each operation from an input; `.port_ro_sr8` also allows `ro` and `sr8`.",
         "- `.sat` returns the largest finite number on overflow.",
         "- `@lfsr16` or `@plateau3` is an internal source of random words, `:5` its state after reset (default: 1).",
         "  Without a source, random words are an input.",

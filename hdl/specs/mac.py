@@ -101,7 +101,14 @@ class AccumulatorSpec(UnitSpec):
         return k
 
     def check_one_sum(self) -> None:
-        """Raise ValueError if several sums are in turn, for products of matrices, which have an order of their own."""
+        """Raise ValueError if several sums are in turn, or a port chooses the rounding, for products of matrices.
+
+        These have an order of their own, and one rounding.
+        """
+        if self.rounding.is_port:
+            raise ValueError(
+                f"the rounding {self.rounding} is not possible for products of matrices and arrays; choose one mode"
+            )
         if self.interleave > 1:
             raise ValueError(
                 f"interleave={self.interleave} is the order of sums in a unit; products of matrices and arrays have "
@@ -187,6 +194,8 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     def check(self) -> None:
         super().check()
+        if self.product_rounding.is_port:
+            raise ValueError(f"the rounding {self.product_rounding} is not possible for a product; choose one mode")
         if self.product is None:
             if self.product_rounding != EXACT:
                 raise ValueError(

@@ -56,6 +56,8 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="piecewise linear fu
         As `UnitSpec`; also if the function is unknown, the budget is invalid, or a saved table has a budget.
     """
 
+    PORT = False
+
     function: str
     a: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format

@@ -57,6 +57,8 @@ class UnitSpec:
     """Fields that may have a compound format."""
     SCALES: ClassVar[bool] = False
     """True if operand and result may be scales of blocks."""
+    PORT: ClassVar[bool] = True
+    """True if a port may choose the rounding."""
 
     rounding: Rounding = RN
     saturate: bool = False
@@ -85,6 +87,8 @@ class UnitSpec:
             if isinstance(fmt, Scale) and not self.SCALES:
                 raise ValueError(f"{item.name} of {self.form.unit} must not be {fmt}, a scale of blocks; convert it")
         check_bool("saturate", self.saturate, "unit")
+        if self.rounding.is_port and not self.PORT:
+            raise ValueError(f"the rounding {self.rounding} is not possible for {self.form.unit}; choose one mode")
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)
         elif self.seed != 1:
@@ -172,6 +176,8 @@ class UnitSpec:
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True if the unit accepts operands of a format, and a rounding if one is given."""
+        if rounding is not None and rounding.is_port and not cls.PORT:
+            return False
         return isinstance(fmt, Format) and not isinstance(fmt, Compound) and (cls.SCALES or not isinstance(fmt, Scale))
 
     # The computation -------------------------------------------------------------------------------------------

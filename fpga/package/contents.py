@@ -1,0 +1,420 @@
+"""Contents of a package: units with their ports, names and Verilog, and the files that templates make of them."""
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from halfulp.hdl.formats import Format
+from halfulp.hdl.formats.rounding import MODES
+from halfulp.sim.build import verilog
+from halfulp.sim.implementation import Implementation
+from halfulp.sim.ports import is_random
+from halfulp.sim.reference import row_of
+from halfulp.tools.digests import version
+from halfulp.tools.progress import Progress, silent
+from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, emit, verilog_ports
+
+from .netlists import Netlists, share
+
+_WORDS = """
+always and assign automatic begin bit buf case cell checker class clocking const constraint context cover cross default
+design disable do edge else end enum event export extends final for force fork function generate global if import
+include initial inout input inside int integer interface join let library local logic longint modport module new not
+null or output package packed parameter priority process program property pure rand real ref reg release repeat return
+sequence shortint signed solve static string struct super table tagged task this time type union unique unsigned use
+var virtual void wait while wire with xor
+"""
+
+KEYWORDS = frozenset(_WORDS.split())
+"""Keywords of SystemVerilog that are plain words."""
+
+ALIGNMENT = 8
+"""Bits to which the fields of an AXI4-Stream payload are aligned."""
+
+WAIVERS = Path(inspect.getfile(emit)).with_name("verilator.vlt")
+"""Warnings of Verilator about emitted Verilog that do not apply."""
+
+_WAIVERS = """\
+// The package of types has codes and latencies that a design need not use.
+lint_off -rule UNUSEDPARAM
+"""
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Clock, reset and clock enable of all units of a package, as `halfulp.units.verilog.emit` takes them.
+
+    Parameters
+    ----------
+    reset : str
+    enable : str
+    ports : mapping of str to str
+    """
+
+    reset: str = SYNC
+    enable: str = HIGH
+    ports: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, found: Sequence[str]) -> dict[str, Any]:
+        """Return the options for a unit with these ports, which may lack some of them."""
+        options: dict[str, Any] = {"ports": {role: name for role, name in self.ports.items() if role in found}}
+        if "rst" in found:
+            options["reset"] = self.reset
+        if "en" in found:
+            options["enable"] = self.enable
+        return options
+
+    def check(self, found: Sequence[str]) -> None:
+        """Raise ValueError if an option has no effect on units with these ports."""
+        for role in self.ports:
+            if role not in ROLES:
+                raise ValueError(f"unknown control port {role!r}; the control ports are {', '.join(ROLES)}")
+        wanted = ["rst"] * (self.reset != SYNC) + ["en"] * (self.enable != HIGH)
+        for role in (*wanted, *self.ports):
+            if role not in found:
+                raise ValueError(f"no unit of the package has the port {role}; omit its options")
+
+
+@dataclass(frozen=True)
+class PackagedPort:
+    """Port of a packaged unit.
+
+    Attributes
+    ----------
+    name : str
+    direction : str
+        ``input`` or ``output``.
+    width : int
+    role : str
+        ``clk``, ``rst``, ``en`` or ``valid``, or ``data``.
+    fmt : Format or None
+        Number format; None for plain bits.
+    active_low : bool
+        True for a reset or a clock enable that is active low.
+    """
+
+    name: str
+    direction: str
+    width: int
+    role: str = "data"
+    fmt: Format | None = None
+    active_low: bool = False
+
+    @property
+    def range(self) -> str:
+        """Range of a declaration in Verilog, with a blank behind it; empty for one bit."""
+        return f"[{self.width - 1}:0] " if self.width > 1 else ""
+
+    @property
+    def type(self) -> str:
+        """Type of the port in the typed wrapper, with a blank behind it."""
+        return self.range if self.fmt is None else f"{type_name(self.fmt)} "
+
+
+def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
+    """Return the contents of a port in words."""
+    level = "active low" if port.active_low else "active high"
+    style = "asynchronous" if unit.async_reset else "synchronous"
+    words = {
+        "clk": "clock, rising edge",
+        "rst": f"reset, {style}, {level}",
+        "en": f"clock enable of all registers, {level}",
+        "valid": "operands are present in this cycle",
+    }
+    if port.role in words:
+        return words[port.role]
+    if port.fmt is not None:
+        return str(port.fmt)
+    return "random word" if is_random(port.name) else _PLAIN.get(port.name, "plain bits")
+
+
+_PLAIN = {
+    "load": "the accumulator starts from `c`",
+    "clear": "the accumulator starts from zero",
+    "subtract": "the second operand is subtracted",
+}
+"""Contents of ports without a format."""
+
+
+@dataclass(frozen=True)
+class StreamField:
+    """Field of the payload of an AXI4-Stream.
+
+    Attributes
+    ----------
+    port : PackagedPort
+        Port of the unit with this value.
+    low : int
+        Position of its lowest bit.
+    """
+
+    port: PackagedPort
+    low: int
+
+    @property
+    def range(self) -> str:
+        """Range of the bits in Verilog."""
+        return f"[{self.low + self.port.width - 1}:{self.low}]"
+
+
+def type_name(fmt: Format) -> str:
+    """Return the name of the SystemVerilog type of a format."""
+    return f"{identifier(str(fmt))}_t"
+
+
+def identifier(text: str) -> str:
+    """Return a text as an identifier of SystemVerilog and C."""
+    found = re.sub(r"\W+", "_", text).strip("_")
+    return found if found[:1].isalpha() else f"f{found}"
+
+
+def aligned(ports: Sequence[PackagedPort]) -> list[StreamField]:
+    """Return the fields of a payload: the first port is lowest, and each begins at a byte."""
+    fields, low = [], 0
+    for port in ports:
+        fields.append(StreamField(port, low))
+        low += -(-port.width // ALIGNMENT) * ALIGNMENT
+    return fields
+
+
+def format_fields(fmt: Format) -> list[tuple[str, int, int]]:
+    """Return name, lowest bit and width of the fields of a format, from the most significant one."""
+    fields, low = [], 0
+    for name, width in fmt.fields().items():
+        if width:
+            fields.append((f"{name}_part" if name in KEYWORDS else name, low, width))
+        low += width
+    return fields[::-1]
+
+
+def codes_of(fmt: Format) -> dict[str, int]:
+    """Return codes of a format that users need: zero, one, the largest number, infinity and NaN, if it has them."""
+    found = {"zero": fmt.encode(0)} if fmt.has_zero else {}
+    if fmt.lowest <= 1 <= fmt.largest and fmt.decode(one := fmt.encode(1)) == 1:
+        found["one"] = one
+    found["largest"] = fmt.max_code
+    if fmt.has_inf:
+        found["infinity"] = fmt.infinity(False)
+    if fmt.has_nan:
+        found["nan"] = fmt.nan_code
+    return found
+
+
+@dataclass(frozen=True)
+class PackagedUnit:
+    """Unit of a package.
+
+    Attributes
+    ----------
+    component : Unit
+    module : str
+        Name of the Verilog module.
+    ports : tuple of PackagedPort
+        Ports in the order of the module.
+    async_reset : bool
+        The reset is asynchronous.
+    """
+
+    component: Any
+    module: str
+    ports: tuple[PackagedPort, ...]
+    async_reset: bool
+
+    @property
+    def text(self) -> str:
+        """Text of the unit."""
+        text: str = self.component.spec.text
+        return text
+
+    @property
+    def command(self) -> str:
+        """Text and options of the build, as arguments of a command."""
+        return str(Implementation.of(self.component))
+
+    @property
+    def summary(self) -> str:
+        """One-line summary of the computation."""
+        summary: str = row_of(self.component).summary
+        return summary
+
+    @property
+    def rounding(self) -> str:
+        """Rounding mode."""
+        return str(self.component.rounding)
+
+    @property
+    def latency(self) -> int:
+        """Clock cycles from operands to result."""
+        latency: int = self.component.latency
+        return latency
+
+    @property
+    def initiation_interval(self) -> int:
+        """Clock cycles from operands to the next operands."""
+        return 1
+
+    @property
+    def stateful(self) -> bool:
+        """True if results depend on earlier operands, or on the steps of a random source."""
+        return bool(self.component.has_valid)
+
+    def control(self, role: str) -> PackagedPort | None:
+        """Return the port of a role, or None."""
+        return next((port for port in self.ports if port.role == role), None)
+
+    @property
+    def inputs(self) -> list[PackagedPort]:
+        """Operands, controls of the state and random words."""
+        return [port for port in self.ports if port.role == "data" and port.direction == "input"]
+
+    @property
+    def outputs(self) -> list[PackagedPort]:
+        """Results."""
+        return [port for port in self.ports if port.direction == "output"]
+
+    @property
+    def formats(self) -> list[Format]:
+        """Formats of the ports, each once."""
+        return list(dict.fromkeys(port.fmt for port in self.ports if port.fmt is not None))
+
+    @property
+    def stream_inputs(self) -> list[StreamField]:
+        """Fields of the payload of operands."""
+        return aligned(self.inputs)
+
+    @property
+    def stream_outputs(self) -> list[StreamField]:
+        """Fields of the payload of results."""
+        return aligned(self.outputs)
+
+
+@dataclass(frozen=True)
+class Package:
+    """Units for people who do not write Python.
+
+    Parameters
+    ----------
+    name : str
+        Name of the package: of its files, its SystemVerilog package and its FuseSoC core.
+    units : tuple of PackagedUnit
+    netlists : Netlists
+    """
+
+    name: str
+    units: tuple[PackagedUnit, ...]
+    netlists: Netlists
+
+    @classmethod
+    def of(
+        cls,
+        components: Sequence[Any],
+        name: str,
+        *,
+        prefix: str = "",
+        controls: Controls = Controls(),
+        progress: Progress = silent,
+    ) -> "Package":
+        """Generate the Verilog of components.
+
+        Parameters
+        ----------
+        components : sequence of Unit
+        name : str
+            Name of the package; also that of its module if there is one component.
+        prefix : str
+            Prefix of the names of modules and of the package.
+        controls : Controls
+        progress : Progress
+
+        Raises
+        ------
+        TypeError, ValueError
+            If two modules have one name, Verilog does not allow a name, or no component has a port that ``controls``
+            describe.
+        ToolError
+            If Yosys fails.
+        """
+        name = check_name(prefix + name)
+        progress.total("Verilog", len(components))
+        tops = [name if len(components) == 1 else check_name(prefix + one.name) for one in components]
+        for top, one in zip(tops, components, strict=True):
+            if tops.count(top) > 1:
+                raise ValueError(f"the package has two modules {top}; each unit is given once: {one.title}")
+        units, texts, seen = [], {}, set[str]()
+        for top, one in zip(tops, components, strict=True):
+            text = verilog(one, top)
+            plain = [port.name for port in verilog_ports(text, top)]
+            seen |= set(plain)
+            options = controls.of(plain)
+            if any(options.values()) and options != Controls().of(plain):
+                text = verilog(one, top, **options)
+            texts[top] = text
+            units.append(PackagedUnit(one, top, _ports(one, text, top, options), controls.reset.startswith(ASYNC)))
+            progress.advance(1)
+        controls.check(sorted(seen))
+        return cls(name, tuple(units), share(texts, f"{name}_shared"))
+
+    @cached_property
+    def formats(self) -> list[Format]:
+        """Formats of all ports, each once."""
+        return list(dict.fromkeys(fmt for unit in self.units for fmt in unit.formats))
+
+    def files(self) -> dict[str, str]:
+        """Return the files of the package by path: RTL, wrappers and documentation."""
+        rtl = {f"rtl/{module}.v": text for module, text in self.netlists.units.items()}
+        if self.netlists.shared:
+            rtl[f"rtl/{self.name}_shared.v"] = self.netlists.shared
+        rtl[f"rtl/{self.name}_pkg.sv"] = self.render("package.sv.j2")
+        for unit in self.units:
+            rtl[f"rtl/{unit.module}_typed.sv"] = self.render("typed.sv.j2", unit=unit)
+        return {**rtl, "lint/verilator.vlt": WAIVERS.read_text() + _WAIVERS, "README.md": self.render("README.md.j2")}
+
+    def netlist_files(self, unit: PackagedUnit) -> list[str]:
+        """Return the paths of the Verilog of a unit."""
+        shared = unit.module in self.netlists.users
+        return [f"rtl/{unit.module}.v", *([f"rtl/{self.name}_shared.v"] if shared else [])]
+
+    def render(self, template: str, **more: Any) -> str:
+        """Return the text of a template."""
+        functions = {
+            "type_name": type_name,
+            "identifier": identifier,
+            "format_fields": format_fields,
+            "codes_of": codes_of,
+            "contents": contents,
+        }
+        known = {"package": self, "modes": (*MODES, "sr"), "version": version("halfulp"), **functions}
+        return _TEMPLATES.get_template(template).render(**known, **more)
+
+
+def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> tuple[PackagedPort, ...]:
+    """Return the ports of a module in order."""
+    shapes = component.inputs | component.outputs
+    low = {"rst": options.get("reset", SYNC).endswith(LOW), "en": options.get("enable", HIGH) == LOW}
+    roles = {}
+    for role in ROLES:
+        default = f"{role}_n" if low.get(role) else role
+        roles[options["ports"].get(role, default)] = role
+    found = []
+    for port in verilog_ports(text, top):
+        role = "data" if port.name in shapes else roles[port.name]
+        shape = shapes.get(port.name)
+        fmt = shape if isinstance(shape, Format) else None
+        found.append(PackagedPort(port.name, port.direction, port.width, role, fmt, low.get(role, False)))
+    order = [*ROLES, *shapes]
+    return tuple(sorted(found, key=lambda port: order.index(port.name if port.role == "data" else port.role)))

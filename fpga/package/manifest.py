@@ -1,0 +1,141 @@
+"""Manifest of a package, as data for `manifest.json`; `manifest.schema.json` is its JSON schema."""
+
+import csv
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from halfulp.boards.targets import TARGETS
+from halfulp.tools.digests import version
+
+from .contents import Package, PackagedPort, PackagedUnit, StreamField, codes_of, format_fields, type_name
+
+SCHEMA = "manifest.schema.json"
+"""Name of the JSON schema, in this folder and in each package."""
+
+LAYOUT = 1
+"""Version of the layout of the manifest."""
+
+RECORDS = Path(__file__).parents[1] / "results"
+"""Folder of the measured costs; see `halfulp.fpga.report.records`."""
+
+_FILES = ("small.csv", "catalogue.csv")
+"""Records of units; the second one has clocks."""
+
+_COUNTS = ("LUT", "FF", "carry", "mux", "DSP", "BRAM", "URAM")
+
+_KINDS = {
+    ".v": "verilog",
+    ".sv": "systemverilog",
+    ".vhd": "vhdl",
+    ".py": "python",
+    ".hex": "vectors",
+    ".vlt": "waivers",
+    ".core": "fusesoc",
+    ".md": "documentation",
+    ".json": "schema",
+    "": "makefile",
+}
+"""Kinds of files by suffix."""
+
+
+def manifest(package: Package, files: Mapping[str, str]) -> dict[str, Any]:
+    """Return the manifest of a package with these files."""
+    return {
+        "$schema": SCHEMA,
+        "layout": LAYOUT,
+        "name": package.name,
+        "generator": {"name": "halfulp", "version": version("halfulp")},
+        "formats": [_format(fmt) for fmt in package.formats],
+        "units": [_unit(unit, package, files) for unit in package.units],
+        "files": [
+            {"path": path, "kind": _KINDS[Path(path).suffix], "sha256": _sha256(text)} for path, text in files.items()
+        ],
+    }
+
+
+def _format(fmt: Any) -> dict[str, Any]:
+    return {
+        "format": str(fmt),
+        "description": fmt.describe(),
+        "width": fmt.width,
+        "type": type_name(fmt),
+        "fields": [{"name": name, "low": low, "width": width} for name, low, width in format_fields(fmt)],
+        "codes": {name: f"0x{code:0{-(-fmt.width // 4)}x}" for name, code in codes_of(fmt).items()},
+    }
+
+
+def _unit(unit: PackagedUnit, package: Package, files: Mapping[str, str]) -> dict[str, Any]:
+    netlist = package.netlist_files(unit)
+    reset, enable, valid, clock = (unit.control(role) for role in ("rst", "en", "valid", "clk"))
+    return {
+        "text": unit.text,
+        "build": unit.component.build.options,
+        "description": unit.summary,
+        "module": unit.module,
+        "latency": unit.latency,
+        "initiation_interval": unit.initiation_interval,
+        "rounding": unit.rounding,
+        "saturates": unit.component.saturate,
+        "stateful": unit.stateful,
+        "clock": clock and {"port": clock.name, "edge": "rising"},
+        "reset": reset and {"port": reset.name, "active": _active(reset), "style": ("sync", "async")[unit.async_reset]},
+        "enable": enable and {"port": enable.name, "active": _active(enable)},
+        "valid": valid and {"port": valid.name, "active": _active(valid)},
+        "ports": [_port(port) for port in unit.ports],
+        "typed": {"module": f"{unit.module}_typed", "file": f"rtl/{unit.module}_typed.sv"},
+        "netlist": {
+            "files": netlist,
+            "sha256": _sha256("".join(files[path] for path in netlist)),
+        },
+        "costs": costs(unit.command),
+    }
+
+
+def _active(port: PackagedPort) -> str:
+    return "low" if port.active_low else "high"
+
+
+def _port(port: PackagedPort) -> dict[str, Any]:
+    return {
+        "name": port.name,
+        "direction": port.direction,
+        "width": port.width,
+        "role": {"clk": "clock", "rst": "reset", "en": "enable"}.get(port.role, port.role),
+        "format": None if port.fmt is None else str(port.fmt),
+    }
+
+
+def stream(fields: list[StreamField], width: int) -> dict[str, Any]:
+    """Return the payload of an AXI4-Stream."""
+    placed = [{"port": field.port.name, "low": field.low, "width": field.port.width} for field in fields]
+    return {"width": width, "fields": placed}
+
+
+def costs(command: str) -> dict[str, dict[str, Any] | None]:
+    """Return the recorded area and clock of a unit by target; None where there is no record."""
+    found = _records().get(command, {})
+    return {target: found.get(target) for target in TARGETS}
+
+
+@functools.cache
+def _records() -> dict[str, dict[str, dict[str, Any]]]:
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for name in _FILES:
+        with (RECORDS / name).open(newline="") as file:
+            for row in csv.DictReader(file):
+                clock = row.get("MHz") or None
+                figures = {
+                    **{kind.lower(): float(row[kind]) if "." in row[kind] else int(row[kind]) for kind in _COUNTS},
+                    "cells_on_path": int(row["path"]),
+                    "clock_mhz": None if clock is None else float(clock),
+                    "record": name,
+                }
+                found.setdefault(row["unit"], {})[row["target"]] = figures
+    return found
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,99 @@
+"""Netlists of several units whose equal modules are written once."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_MODULE = re.compile(r"^module \\?([^\s(]+)\s*#?\(.*?^endmodule\n", re.M | re.S)
+
+_YOSYS = re.compile(r"(?<=dump_module\$)\d+")
+"""Number in a name of Yosys that depends on the other modules of a file."""
+
+
+@dataclass(frozen=True)
+class Netlists:
+    """Verilog of several units.
+
+    Attributes
+    ----------
+    units : dict of str to str
+        Text of each unit by the name of its top module, without the shared modules.
+    shared : str
+        Modules that several units contain; empty if there are none.
+    users : frozenset of str
+        Top modules that contain shared modules.
+    """
+
+    units: dict[str, str]
+    shared: str
+    users: frozenset[str]
+
+
+def share(texts: Mapping[str, str], name: str) -> Netlists:
+    """Move modules that several units contain to one text.
+
+    Parameters
+    ----------
+    texts : mapping of str to str
+        Output of `halfulp.units.verilog.emit`, by the name of the top module. Names of other modules begin with that of
+        the top module and a period.
+    name : str
+        Prefix of the names of shared modules.
+    """
+    parts = {top: {found[1]: found[0] for found in _MODULE.finditer(text)} for top, text in texts.items()}
+    keys = {module: key for modules in parts.values() for module, key in _keys(modules).items()}
+    users: dict[str, set[str]] = {}
+    for top, modules in parts.items():
+        for module in modules:
+            users.setdefault(keys[module], set()).add(top)
+    names: dict[str, str] = {}
+    bodies: dict[str, str] = {}
+    for top, modules in parts.items():
+        for module, body in modules.items():
+            key = keys[module]
+            if module == top or len(users[key]) == 1:
+                continue
+            if key not in names:
+                stem = f"{name}.{module.removeprefix(f'{top}.')}"
+                names[key] = next(
+                    free for free in (stem, *(f"{stem}_{n}" for n in range(2, 999))) if free not in names.values()
+                )
+                bodies[key] = body
+    renamed = {module: names[key] for module, key in keys.items() if key in names}
+    units = {}
+    for top, text in texts.items():
+        for module, body in parts[top].items():
+            if module in renamed:
+                text = text.replace(body, "")
+        units[top] = _renamed(text, renamed).rstrip("\n") + "\n"
+    shared = ""
+    if bodies:
+        head = next(iter(texts.values())).partition("\n\n")[2].partition("/* Generated")[0]
+        note = "// Modules that several units of the package contain.\n\n"
+        shared = note + head + "\n" + "\n".join(_renamed(body, renamed) for body in bodies.values())
+    return Netlists(units, shared, frozenset(top for key in names for top in users[key]))
+
+
+def _keys(modules: Mapping[str, str]) -> dict[str, str]:
+    """Return a digest of each module and of the modules that it contains, without their names."""
+    found: dict[str, str] = {}
+
+    def key(module: str) -> str:
+        if module not in found:
+            text = _YOSYS.sub("0", modules[module])
+            # Escaped names end with a blank.
+            text = text.replace(f"\\{module} ", "\\ ", 1)
+            for other in modules:
+                if other != module and f"\\{other} " in text:
+                    text = text.replace(f"\\{other} ", f"\\{key(other)} ")
+            found[module] = hashlib.sha256(text.encode()).hexdigest()
+        return found[module]
+
+    return {module: key(module) for module in modules}
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    for old, new in names.items():
+        text = text.replace(f"\\{old} ", f"\\{new} ")
+    return text

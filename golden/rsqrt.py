@@ -1,0 +1,25 @@
+"""Reciprocal of the square root."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.specs import RsqrtSpec
+
+from .codec import operands, rounded
+from .divide import inverse_square_root
+
+
+def rsqrt(
+    x: Tensor,
+    /,
+    *,
+    a: Format | str,
+    o: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Return 1 / square root of x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
+    spec = RsqrtSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    (number,), random = operands(spec, random, x=x)
+    return rounded(spec, inverse_square_root(number, spec.window), random)

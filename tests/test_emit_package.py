@@ -1,0 +1,223 @@
+"""Packages of `halfulp emit --package`: files, names, manifest, and lint of four tools."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jschon import JSON, JSONSchema, create_catalog
+
+from halfulp.fpga.package import files
+from halfulp.fpga.package.manifest import SCHEMA, costs
+from halfulp.hdl.specs import Build
+from halfulp.sim.toolchain import verilator_root
+from halfulp.units.catalogue import component
+from halfulp.units.verilog import emit, verilog_ports
+
+ROOT = Path(__file__).parents[1]
+
+ACCEPTED = (
+    *("fma bf16*bf16+bf16", "mac e5m2*e5m2+e6m5.sr10@lfsr16"),
+    *("pwl tanh(fxp4.12) pieces=8", "dot8 e4m3fn*e4m3fn=fp32"),
+)
+"""Units of the largest package that is tested."""
+
+SMALL = ("mac e2m1fn*e2m1fn+e3m2.sr3@lfsr8", "dot2 e2m1fn*e2m1fn=e3m2", "dot3 e2m1fn*e2m1fn=e3m2", "mul fxp2.2*fxp2.2")
+"""Quick units: with state and a random source, combinational, and two that share a module."""
+
+CONTROLS: dict[str, Any] = {
+    "reset": "async-low",
+    "enable": "low",
+    "ports": {"clk": "aclk", "rst": "aresetn", "en": "stall", "valid": "go"},
+}
+
+
+def package(texts: tuple[str, ...], **options: Any) -> dict[str, str]:
+    """Return the files of a package ``numbers``."""
+    return files([component(text, options.pop("build", Build())) for text in texts], "numbers", **options)
+
+
+@pytest.fixture(scope="module")
+def small() -> dict[str, str]:
+    return package(SMALL, prefix="my_", **CONTROLS)
+
+
+def write(folder: Path, texts: dict[str, str]) -> Path:
+    """Write files to a folder."""
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def rtl(folder: Path, *more: str) -> list[str]:
+    """Return the paths of all RTL, packages first."""
+    found = [
+        *sorted(folder.glob("rtl/*_pkg.sv")),
+        *sorted(folder.glob("rtl/*.v")),
+        *sorted(folder.glob("rtl/*_typed.sv")),
+    ]
+    return [*map(str, found), *more]
+
+
+def lint(folder: Path, top: str) -> None:
+    """Lint a top module with all files of the package; only the listed warnings are waived."""
+    root = verilator_root()
+    verilator = [
+        str(root / "bin" / "verilator_bin"),
+        "--lint-only",
+        "-Wall",
+        "--quiet",
+        str(folder / "lint/verilator.vlt"),
+    ]
+    commands = [[*verilator, *rtl(folder), "--top-module", top]]
+    if shutil.which("iverilog"):
+        commands.append(["iverilog", "-g2012", "-Wall", "-tnull", "-s", top, *rtl(folder)])
+    commands.append([sys.executable, "-m", "tests.verilog_lint", *rtl(folder), top])
+    for command in commands:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+        if "tests.verilog_lint" not in command:
+            assert answer.stderr == "", command
+
+
+def valid(texts: dict[str, str], change: Any = lambda manifest: None) -> bool:
+    """Validate the manifest of a package by the schema in it, after a change."""
+    create_catalog("2020-12")
+    manifest = json.loads(texts["manifest.json"])
+    change(manifest)
+    return bool(JSONSchema(json.loads(texts[SCHEMA])).evaluate(JSON(manifest)).valid)
+
+
+def test_package_manifest_matches_schema(small: dict[str, str]) -> None:
+    assert JSONSchema(json.loads(small[SCHEMA])).validate().valid if create_catalog("2020-12") else None
+    assert valid(small)
+    assert not valid(small, lambda manifest: manifest["units"][0].pop("latency"))
+    assert not valid(small, lambda manifest: manifest["units"][0].update(colour="red"))
+    assert not valid(small, lambda manifest: manifest["files"][0].update(sha256="0"))
+
+
+def test_package_manifest_has_digests_of_files(small: dict[str, str]) -> None:
+    manifest = json.loads(small["manifest.json"])
+    listed = {file["path"]: file["sha256"] for file in manifest["files"]}
+    assert listed == {
+        path: hashlib.sha256(text.encode()).hexdigest() for path, text in small.items() if path != "manifest.json"
+    }
+    for unit in manifest["units"]:
+        joined = "".join(small[path] for path in unit["netlist"]["files"])
+        assert unit["netlist"]["sha256"] == hashlib.sha256(joined.encode()).hexdigest()
+
+
+def test_package_manifest_describes_ports_of_verilog(small: dict[str, str]) -> None:
+    for unit in json.loads(small["manifest.json"])["units"]:
+        text = small[f"rtl/{unit['module']}.v"]
+        listed = {(port["name"], port["direction"], port["width"]) for port in unit["ports"]}
+        assert listed == {(port.name, port.direction, port.width) for port in verilog_ports(text, unit["module"])}
+    mac = json.loads(small["manifest.json"])["units"][0]
+    assert (mac["latency"], mac["stateful"], mac["rounding"]) == (1, True, "sr3")
+    assert mac["reset"] == {"port": "aresetn", "active": "low", "style": "async"}
+    assert (mac["clock"]["port"], mac["enable"], mac["valid"]["port"]) == (
+        "aclk",
+        {"port": "stall", "active": "low"},
+        "go",
+    )
+    assert json.loads(small["manifest.json"])["units"][1]["clock"] is None
+
+
+def test_package_has_costs_of_records() -> None:
+    found = costs("add e5m2+e5m2.rn")
+    rows = (ROOT / "fpga/results/catalogue.csv").read_text().splitlines()
+    row = next(line.split(",") for line in rows if line.startswith("add e5m2+e5m2.rn,ecp5-85k"))
+    measured = found["ecp5-85k"]
+    assert measured is not None
+    assert (measured["lut"], measured["clock_mhz"]) == (int(row[8]), float(row[-1]))
+    assert found["u250"] is None
+    assert not any(costs("'add e5m2+e5m2.rn' --pipeline 3").values())
+
+
+def test_package_units_share_modules_and_names_differ(small: dict[str, str]) -> None:
+    names = [name for path, text in small.items() for name in re.findall(r"^module \\?([^\s(]+)", text, re.M)]
+    assert len(names) == len(set(names))
+    assert all(name.startswith("my_") for name in names)
+    assert names.count("my_numbers_shared.term") == 1
+    shared = [
+        unit["module"] for unit in json.loads(small["manifest.json"])["units"] if len(unit["netlist"]["files"]) > 1
+    ]
+    assert [name.split("_")[1] for name in shared] == ["dot2", "dot3"]
+
+
+def test_package_types_match_formats(small: dict[str, str]) -> None:
+    text = small["rtl/my_numbers_pkg.sv"]
+    fields = re.search(r"typedef struct packed {([^}]*)} fxp2_2_t;", text)
+    assert fields is not None
+    assert fields[1].split(";\n")[:3] == ["\n    logic sign", "    logic integer_part", "    logic [1:0] fraction"]
+    assert "E3M2_ONE = 6'hc;" in text
+    assert "input  e2m1fn_t a0;" in small["rtl/my_dot3_e2m1fn_e2m1fn_e3m2_rn_typed.sv"]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_package_passes_lint(small: dict[str, str], tmp_path: Path, number: int) -> None:
+    units = json.loads(small["manifest.json"])["units"]
+    lint(write(tmp_path, small), units[number]["typed"]["module"])
+
+
+@pytest.mark.slow
+def test_large_package_passes_lint(tmp_path: Path) -> None:
+    texts = package(ACCEPTED)
+    assert valid(texts)
+    write(tmp_path, texts)
+    for unit in json.loads(texts["manifest.json"])["units"]:
+        lint(tmp_path, unit["typed"]["module"])
+
+
+def test_emit_names_and_inverts_control_ports() -> None:
+    unit = component("mac e2m1fn*e2m1fn+e3m2", Build(pipeline=1))
+    text = emit(unit, "mac", **CONTROLS)
+    plain = emit(unit, "mac", reset="async")
+    ports = [port.name for port in verilog_ports(text, "mac")]
+    assert {"aclk", "aresetn", "stall", "go"} <= set(ports)
+    assert not {"clk", "rst", "rst_n", "en", "en_n", "valid"} & set(ports)
+    assert text.count("posedge aclk") == plain.count("posedge clk")
+    assert "wire en = ~stall;" in text
+    assert "--enable low --ports clk=aclk,rst=aresetn,en=stall,valid=go" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "word"),
+    [
+        ({"enable": "inverted"}, ValueError, "high, low"),
+        ({"ports": {"clk": "a"}}, ValueError, "two ports a"),
+        ({"ports": {"clk": "1"}}, ValueError, "'1'"),
+        ({"ports": {"clk": 1}}, TypeError, "int"),
+        ({"ports": {"clock": "c"}}, ValueError, "no port clock"),
+    ],
+)
+def test_emit_rejects_controls(options: Any, kind: type[Exception], word: str) -> None:
+    with pytest.raises(kind, match=word):
+        emit(component("mac e2m1fn*e2m1fn+e3m2"), **options)
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "word"),
+    [
+        (("mul e2m1fn*e2m1fn",), {"reset": "async"}, "port rst"),
+        (("mul e2m1fn*e2m1fn",), {"enable": "low"}, "port en"),
+        (("mul e2m1fn*e2m1fn",), {"ports": {"clock": "c"}}, "'clock'"),
+        (("mul e2m1fn*e2m1fn",) * 2, {}, "once"),
+        (("mul e2m1fn*e2m1fn",), {"prefix": "1"}, "'1numbers'"),
+    ],
+)
+def test_package_rejects_names_and_controls_without_effect(texts: Any, options: Any, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        package(texts, **options)

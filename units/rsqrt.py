@@ -1,0 +1,51 @@
+"""Reciprocal of the square root."""
+
+from amaranth.hdl import Module
+
+from halfulp.hdl.divide import inverse_square_root
+from halfulp.hdl.raw import Raw
+from halfulp.hdl.rows import Rows
+from halfulp.hdl.specs import RsqrtSpec
+
+from .endless import Function
+
+
+class Rsqrt(Function):
+    """Reciprocal of the square root of a number, rounded once.
+
+    Formula
+    -------
+    ``o = round(1 / sqrt(a))``; the result for a zero is an infinity of its sign, that for a negative number is NaN.
+
+    Parameters
+    ----------
+    a : Format or str
+        Operand format.
+    o : Format or str, optional
+        Result format; default: ``a``.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
+
+    Members
+    -------
+    a : In(a)
+    o : Out(o)
+
+    Latency
+    -------
+    ``stages`` cycles.
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 9.2. Recurrences: Ercegovac and Lang, Digital Arithmetic, 2004, chapters 5
+    and 6.
+    """
+
+    SPEC = RsqrtSpec
+
+    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
+        """Return the reciprocal of the root."""
+        (a,) = operands
+        return inverse_square_root(m, a, rows)
