@@ -1,9 +1,10 @@
-"""Equal steps of a computation: rows of adders one after the other."""
+# amaranth: UnusedElaboratable=no
+"""Equal steps of a computation: rows of adders one after the other, or a few of them that registers iterate."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Const, Module, Signal, Value
 
 from .wire import wire
 
@@ -32,3 +33,73 @@ class Rows:
         for place in range(self.count):
             start = row(m, start, place)
         return start
+
+
+class Iterated(Rows):
+    """Steps that registers iterate, some in each cycle after the operands.
+
+    A multiple of the steps of a cycle is computed, at least ``count``. The state after them holds until the next
+    operands.
+
+    Parameters
+    ----------
+    count : int
+        Number of steps needed.
+    width : int
+        Number of steps in a cycle.
+    m : Module
+    valid, enable : Value
+        Operands are present; the registers are enabled.
+
+    Attributes
+    ----------
+    cycles : int
+        Cycles with steps.
+    ready : Value
+        Operands are accepted in this cycle if they are present, and the state is that after all steps.
+    """
+
+    def __init__(self, count: int, width: int, m: Module, valid: Value, enable: Value) -> None:
+        self.cycles, self._width = cycles_of(count, width), width
+        super().__init__(self.cycles * width)
+        left = Signal(range(self.cycles + 1), name="cycles_left")
+        self.ready = wire(m, left == 0, "is_ready")
+        self._accepts = wire(m, self.ready & valid & enable, "accepts")
+        self._steps = wire(m, ~self.ready & enable, "steps")
+        with m.If(self._accepts):
+            m.d.sync += left.eq(self.cycles)
+        with m.Elif(self._steps):
+            m.d.sync += left.eq(left - 1)
+
+    def held(self, m: Module, value: Value, name: str) -> Value:
+        """Return the value in a register, which is loaded with the operands."""
+        if isinstance(value, Const) or not len(value):
+            return value
+        register = Signal(value.shape(), name=name)
+        with m.If(self._accepts):
+            m.d.sync += register.eq(value)
+        return register
+
+    def run(self, m: Module, start: State, row: Callable[[Module, State, int], State]) -> State:
+        """Return the registers of the state."""
+        # Values grow from step to step; those after the last one decide the widths of the registers. The module is not
+        # part of the design; the comment in the first line of this file turns off Amaranth's warning about it.
+        end: Any = super().run(Module(), start, row)
+        widths = [max(len(first), len(last)) for first, last in zip(start, end, strict=True)]
+        names: Any = type(start)
+        state: State = names(*(Signal(width, name=name) for name, width in zip(names._fields, widths, strict=True)))
+        after = state
+        for place in range(self._width):
+            after = row(m, after, place)
+        for register, first, later in zip(state, start, after, strict=True):
+            assert isinstance(register, Signal)
+            with m.If(self._accepts):
+                m.d.sync += register.eq(first)
+            with m.Elif(self._steps):
+                m.d.sync += register.eq(later)
+        return state
+
+
+def cycles_of(count: int, width: int) -> int:
+    """Return the number of cycles for ``count`` steps, ``width`` of them in a cycle."""
+    return -(-count // width)

@@ -124,14 +124,15 @@ struct Traffic {
 };
 
 template <bool beside>
-void run(Model& model, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency) {
-    const std::uint64_t cycles = beside ? n : n + latency - 1;
-    for (std::uint64_t i = 0; i < cycles; ++i) {
-        if (beside || i < n) drive(model.top, in, i);
+void run(Model& model, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency,
+         std::uint64_t initiation) {
+    const std::uint64_t cycles = beside ? n : n ? (n - 1) * initiation + latency : 0;
+    for (std::uint64_t cycle = 0, next = 0, done = 0; cycle < cycles; ++cycle) {
+        if (next < n && cycle == next * initiation) drive(model.top, in, next++);
         model.settle();
-        if (beside) sample(model.top, out, i);
+        if (beside) sample(model.top, out, done++);
         model.rise();
-        if (!beside && i + 1 >= latency) sample(model.top, out, i + 1 - latency);
+        if (!beside && cycle + 1 == done * initiation + latency) sample(model.top, out, done++);
     }
 }
 
@@ -169,10 +170,11 @@ void halfulp_reset(void* handle) {
 // Selects a mutant.
 void halfulp_select(void* handle, std::uint64_t mutant) { model_of(handle).select(mutant); }
 
-// Drives n vectors, one per clock cycle, and stores the n results; result i appears `latency` edges after vector i, or
-// in the same cycle if the latency is 0.
-void halfulp_run(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency) {
-    (latency ? run<false> : run<true>)(model_of(handle), n, in, out, latency);
+// Drives n vectors, one in `initiation` clock cycles, and stores the n results; result i appears `latency` edges after
+// vector i, or in the same cycle if the latency is 0.
+void halfulp_run(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency,
+                 std::uint64_t initiation) {
+    (latency ? run<false> : run<true>)(model_of(handle), n, in, out, latency, initiation);
 }
 
 // Drives n cycles, and returns the first in which a checked output is wrong, or n. Outputs are sampled before the edge

@@ -34,6 +34,8 @@ class DriverPorts:
         Control inputs with the constant levels of `CONSTANTS`.
     latency : int
         Clock cycles between inputs and outputs.
+    initiation : int
+        Clock cycles between inputs and the next ones.
     sources, sinks : tuple of str
         Streams into and out of the design: prefixes of ``__payload``, ``__valid`` and ``__ready``.
     reads, writes : tuple of str
@@ -54,6 +56,7 @@ class DriverPorts:
     outputs: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     latency: int = 0
+    initiation: int = 1
     sources: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
@@ -68,7 +71,7 @@ class DriverPorts:
     @classmethod
     def of_unit(cls, unit: Any) -> "DriverPorts":
         """Return the ports of a unit, with constant controls."""
-        return cls(tuple(unit.inputs), tuple(unit.outputs), tuple(CONSTANTS), unit.latency)
+        return cls(tuple(unit.inputs), tuple(unit.outputs), tuple(CONSTANTS), unit.latency, unit.initiation)
 
     @classmethod
     def of_streams(cls, signature: Any, select: str = "") -> "DriverPorts":

@@ -79,6 +79,11 @@ class Implementation:
         unit.check_clock()
         return unit
 
+    def check_every_cycle(self, what: str) -> None:
+        """Raise ValueError if the unit is iterative: ``what`` needs one that accepts operands in every cycle."""
+        if self.build.iterations:
+            raise ValueError(f"{what} needs a unit that accepts operands in every cycle; remove --iterations")
+
     @property
     def without_stages(self) -> Self:
         """The same unit without register stages."""

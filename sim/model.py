@@ -28,7 +28,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "free": (None, [_HANDLE]),
     "reset": (None, [_HANDLE]),
     "select": (None, [_HANDLE, _NUMBER]),
-    "run": (None, [_HANDLE, _NUMBER, _HANDLE, _HANDLE, _NUMBER]),
+    "run": (None, [_HANDLE, _NUMBER, _HANDLE, _HANDLE, _NUMBER, _NUMBER]),
     "compare": (_NUMBER, [_HANDLE, _NUMBER, _HANDLE, _HANDLE, _HANDLE, ctypes.c_bool]),
     "record": (None, [_HANDLE, _NUMBER, _HANDLE, _HANDLE, _HANDLE, ctypes.c_bool]),
     "streams": (None, [_HANDLE, _HANDLE, _HANDLE, _NUMBER, _NUMBER, ctypes.c_bool]),
@@ -165,7 +165,7 @@ class CompiledModel:
     # Vectors of codes ------------------------------------------------------------------------------------------------
 
     def run(self, vectors: Columns, count: int) -> dict[str, Codes]:
-        """Run vectors, one per cycle, and return an array of ``count`` codes for each output.
+        """Run vectors, as fast as the unit accepts them, and return an array of ``count`` codes for each output.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class CompiledModel:
         """
         results = {name: np.empty(count, dtype=np.uint64) for name in self.ports.outputs}
         feeds, places = self._feeds(vectors, count), _pointers(results.values())
-        self._library.halfulp_run(self._model, count, feeds.lanes, places, self.ports.latency)
+        self._library.halfulp_run(self._model, count, feeds.lanes, places, self.ports.latency, self.ports.initiation)
         return results
 
     def first_difference(

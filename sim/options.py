@@ -28,6 +28,7 @@ _UNIT_OPTIONS = (
     click.option("--random-seed", metavar="N", type=int, help="reset state of that source; default: 1"),
     click.option("--saturate", is_flag=True, default=None, help="round overflows to the largest finite number"),
     click.option("--pipeline", metavar="N", type=click.IntRange(0), help="number of register stages; default: 0"),
+    click.option("--iterations", metavar="N", type=click.IntRange(0), help="bits a cycle of an iterative div or root"),
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
     click.option("--b", metavar="FMT", help="format of the second operand; default: like the first"),
     click.option("--c", metavar="FMT", help="format of the third operand (fma) or addend (dot)"),

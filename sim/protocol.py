@@ -34,6 +34,7 @@ class Job:
         self.folder = Path(os.environ["HALFULP_JOB"])
         known = json.loads((self.folder / "job.json").read_text())
         self.latency: int = known["latency"]
+        self.initiation: int = known["initiation"]
         self.clocked: bool = known["clocked"]
         self.bubbles: bool = known["bubbles"]
         self.holds: bool = known["holds"]
@@ -184,7 +185,8 @@ async def feed(dut: Any, job: Job, test: str) -> None:
     """Test a registered unit: results appear exactly ``latency`` enabled edges after their operands and hold in stalls.
 
     The first quarter runs without stalls, to detect failures that need a stall. Inputs carry noise while the unit is
-    stalled or its operands are invalid.
+    stalled or its operands are invalid. A unit that is not ready for ``initiation`` - 1 enabled cycles after operands
+    ignores others meanwhile.
     """
     outcome, watch = Outcome(job, test), Registered(job.latency, job.holds)
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
@@ -197,7 +199,7 @@ async def feed(dut: Any, job: Job, test: str) -> None:
         FallingEdge(dut.clk),
     )
     count, unstalled = len(words), len(words) // 4
-    index, flushed, failed_unstalled = 0, 0, 0
+    index, flushed, failed_unstalled, busy = 0, 0, 0, 0
     while flushed <= job.latency:
         await clock
         check(outcome, watch.see(word := int(output.value)), word, expected, max(index - 1, 0))
@@ -208,11 +210,12 @@ async def feed(dut: Any, job: Job, test: str) -> None:
         bubble = job.bubbles and (index == count or (stalls and noise.random() < BUBBLES))
         enable.value, valid.value = int(stepped), int(not bubble)
         outcome.cycle("plain", int(stepped), int(not bubble))
-        if stepped and not bubble and index < count:
+        if stepped and not bubble and index < count and not busy:
             operand.value = words[index]
             watch.edge(enabled=True, vector=index)
-            index += 1
+            index, busy = index + 1, job.initiation - 1
             continue
+        busy -= stepped and busy > 0
         operand.value = noise.getrandbits(width)
         watch.edge(enabled=stepped, vector=None)
         flushed += stepped and index == count

@@ -127,6 +127,8 @@ def summary(result: Result) -> str:
         doing = _DOING.get((check.tool, check.name), check.name)
         if check.tool == "cocotb" and check.name == "plain" and "combinational" in result.what:
             doing = "combinational"
+        if doing == "one per cycle" and "operands every" in result.what:
+            doing = "as fast as they are accepted"
         wrong = f", {check.failed:,} wrong" if check.failed else ""
         lines.append(f"  {check.tool:14}{check.checked:>13,}  {doing}{wrong}")
     lines += [f"  {note}" for note in result.notes]
@@ -159,6 +161,7 @@ def describe(unit: Any) -> str:
     saturate = ", saturating" if unit.spec.saturate else ""
     split = "" if given.get("increment", True) else ", carries as outputs"
     clock = f"latency {unit.latency}" if unit.clocked else "combinational"
+    clock += f", operands every {unit.initiation} cycles" if unit.initiation > 1 else ""
     return f"{operands}{product} -> {results}, rounding {given['rounding']}{source}{saturate}{split}, {clock}"
 
 

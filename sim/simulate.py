@@ -161,6 +161,7 @@ class UnitSimulation(Simulation):
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         known = {
             "latency": unit.latency,
+            "initiation": unit.initiation,
             "clocked": unit.clocked,
             "bubbles": unit.has_valid,
             "holds": unit.stateful,

@@ -86,6 +86,8 @@ class Unit(wiring.Component):
         Default of ``build.structure``; None if the unit has only one structure.
     goals : bool
         The unit has structures for speed.
+    iterates : bool
+        The unit has an iterative form.
 
     Members
     -------
@@ -97,7 +99,10 @@ class Unit(wiring.Component):
     en : In(1, init=1)
         Clock enable of all registers. Absent without registers, unless ``build`` has a clock.
     valid : In(1, init=1)
-        Operands are present in this cycle. Absent without state and internal random source.
+        Operands are present in this cycle. Absent without state, internal random source and iterations.
+    ready : Out(1)
+        Operands are accepted in this cycle if ``valid`` and ``en`` are 1. Present in an iterative form, whose result
+        holds from ``latency`` cycles after its operands until the next ones are accepted.
 
     Attributes
     ----------
@@ -149,10 +154,12 @@ class Unit(wiring.Component):
         sums: Sequence[eager.Sum] = (),
         structure: str | None = None,
         goals: bool = False,
+        iterates: bool = False,
     ) -> None:
         name = spec.name if name is None else name
         self.spec, self.saturate = spec, spec.saturate
-        self.build = check_build(build, name, multiplies=multiplies, sums=sums, structure=structure, goals=goals)
+        effects = {"dsp": multiplies, "structure": structure is not None, "goal": goals, "iterations": iterates}
+        self.build = check_build(build, name, effects, sums=sums, structure=structure)
         self.stochastic = self.build.stochastic or LAZY
         self.fast = self.build.goal == SPEED
         self.words = spec.words if words is None else words
@@ -171,6 +178,8 @@ class Unit(wiring.Component):
             members["en"] = In(1, init=1)
         if self.has_valid:
             members["valid"] = In(1, init=1)
+        if self.build.iterations:
+            members["ready"] = Out(1)
         super().__init__(members)
         if "mode" not in members:
             self.mode = None
@@ -208,7 +217,7 @@ class Unit(wiring.Component):
     @property
     def has_valid(self) -> bool:
         """True if the unit has a ``valid`` port."""
-        return self.stateful or bool(self.sources)
+        return self.stateful or bool(self.sources) or self.build.iterations > 0
 
     @property
     def _has_enable(self) -> bool:
@@ -228,6 +237,17 @@ class Unit(wiring.Component):
     def latency(self) -> int:
         """Clock cycles from operands to result; 0 for a combinational unit."""
         return self._latency_of(self.stages)
+
+    @property
+    def initiation(self) -> int:
+        """Clock cycles from operands to the next ones that the unit accepts."""
+        return self.latency if self.build.iterations else 1
+
+    @property
+    def accepts(self) -> Value:
+        """Condition that operands are accepted in this cycle, for a unit with ``valid``."""
+        accepts = self.en & self.valid
+        return accepts & self.ready if self.build.iterations else accepts
 
     def _latency_of(self, stages: int) -> int:
         return stages + (1 if self.stateful else 0)
@@ -384,7 +404,7 @@ class Unit(wiring.Component):
         if key not in self._built:
             number = sum(module is m for module, _, _ in self._built)
             seeds = [stream.seed, *stream.others]
-            self._built[key] = source_word(m, stream.source, seeds, self.en & self.valid, f"{SOURCE}{number}")
+            self._built[key] = source_word(m, stream.source, seeds, self.accepts, f"{SOURCE}{number}")
         return self._built[key]
 
 
@@ -408,18 +428,20 @@ def is_source(register: str) -> bool:
 def check_build(
     build: Build,
     name: str,
+    effects: Mapping[str, bool],
     *,
-    multiplies: bool = False,
     sums: Sequence[eager.Sum] = (),
     structure: str | None = None,
-    goals: bool = False,
 ) -> Build:
-    """Return ``build`` without fields that name a default structure; raise an error if a field has no effect."""
+    """Return ``build`` without fields that name a default structure; raise an error if a field has no effect.
+
+    Fields of ``effects`` have an effect if the unit has what they choose.
+    """
     if not isinstance(build, Build):
         raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
     stochastic = [one for one in sums if one.has_structures]
-    effects = {"dsp": multiplies, "stochastic": bool(stochastic), "structure": structure is not None}
-    effects |= {"reset_less": build.has_stages, "target": build.has_stages, "goal": goals}
+    effects = {**effects, "stochastic": bool(stochastic)}
+    effects |= {"reset_less": build.has_stages, "target": build.has_stages}
     build.check_effect(name, {field for field, has in effects.items() if has})
     if build.stochastic == EAGER:
         for refusal in filter(None, (one.refusal for one in stochastic)):

@@ -29,7 +29,7 @@ class Div(Endless):
     o : Format or str
         Result format.
     build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
+        Register stages or iterations; changes ``latency`` and no result bit.
     **options
         Rounding, random source and saturation; see `Options`.
 
@@ -41,7 +41,7 @@ class Div(Endless):
 
     Latency
     -------
-    ``stages`` cycles.
+    ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
 
     Source
     ------

@@ -24,7 +24,7 @@ class Sqrt(Function):
     o : Format or str, optional
         Result format; default: ``a``.
     build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
+        Register stages or iterations; changes ``latency`` and no result bit.
     **options
         Rounding, random source and saturation; see `Options`.
 
@@ -35,7 +35,7 @@ class Sqrt(Function):
 
     Latency
     -------
-    ``stages`` cycles.
+    ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
 
     Source
     ------

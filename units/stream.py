@@ -24,8 +24,8 @@ class Streamed(wiring.Component):
 
     Latency
     -------
-    ``unit.latency`` cycles without back-pressure, one transfer per cycle. ``i.ready`` depends on ``o.ready``
-    combinationally: a waiting result stalls all stages.
+    ``unit.latency`` cycles without back-pressure, one transfer per ``unit.initiation`` cycles. ``i.ready`` depends on
+    ``o.ready`` combinationally: a waiting result stalls all stages.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -56,6 +56,9 @@ class Streamed(wiring.Component):
         for name in unit.inputs:
             m.d.comb += Value.cast(getattr(unit, name)).eq(Value.cast(self.i.payload[name]))
         m.d.comb += Value.cast(self.o.payload).eq(Cat(*(Value.cast(getattr(unit, name)) for name in unit.outputs)))
+        if unit.build.iterations:
+            self._iterated(m)
+            return m
         if unit.has_valid:
             m.d.comb += unit.valid.eq(self.i.valid)
         if unit.latency == 0:
@@ -75,3 +78,15 @@ class Streamed(wiring.Component):
         with m.If(advance):
             m.d.sync += occupied.eq(Cat(self.i.valid, occupied[:-1]))
         return m
+
+    def _iterated(self, m: Module) -> None:
+        """Connect an iterative unit, which accepts operands as soon as its result is taken."""
+        unit, occupied, free = self.unit, Signal(), Signal()
+        m.d.comb += [
+            free.eq(~occupied | self.o.ready),
+            unit.valid.eq(self.i.valid & free),
+            self.i.ready.eq(unit.ready & free),
+            self.o.valid.eq(occupied & unit.ready),
+        ]
+        with m.If(unit.ready & free):
+            m.d.sync += occupied.eq(self.i.valid)

@@ -9,6 +9,9 @@ from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 MAX_PIPELINE = 64
 """Maximum number of register stages."""
 
+MAX_ITERATIONS = 8
+"""Maximum number of bits that an iterative form computes in a cycle."""
+
 LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 """Structures of stochastic rounding in a floating-point adder."""
 
@@ -27,6 +30,7 @@ _NEEDS = {
     "structure": "piecewise-linear functions have structures",
     "goal": "sums and products of floats have structures for speed, except mul of few bits and sequential dot",
     "reset_less": "units with register stages have data registers",
+    "iterations": "quotients and roots are made of digit recurrences",
     "target": "register stages are placed by its delays; add pipeline or clock",
 }
 
@@ -69,11 +73,17 @@ class Build:
     reset_less : bool
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
         from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.
+    iterations : int
+        Iterations of a digit recurrence in a cycle, 1 to 8, each of which gives one bit: 1 is radix 2, 2 is radix 4.
+        The unit then has that many rows of adders, with registers, and the ports ``valid`` and ``ready``: it accepts
+        operands only every ``latency`` cycles. 0 lays all rows out. For ``div``, ``reciprocal``, ``sqrt`` and
+        ``rsqrt``, without ``pipeline`` and ``clock``.
 
     Raises
     ------
     TypeError, ValueError
-        If a field has the wrong type or is out of range, or both ``pipeline`` and ``clock`` are given.
+        If a field has the wrong type or is out of range, or two of ``pipeline``, ``clock`` and ``iterations`` are
+        given.
 
     Notes
     -----
@@ -88,9 +98,11 @@ class Build:
     reset_less: bool = False
     clock: float | None = None
     target: str | None = None
+    iterations: int = 0
 
     def __post_init__(self) -> None:
         check_int("pipeline", self.pipeline, "build", 0, MAX_PIPELINE)
+        check_int("iterations", self.iterations, "build", 0, MAX_ITERATIONS)
         check_bool("dsp", self.dsp, "build")
         check_bool("reset_less", self.reset_less, "build")
         texts = (("stochastic", STOCHASTIC), ("structure", STRUCTURES), ("target", TARGETS), ("goal", GOALS))
@@ -103,6 +115,8 @@ class Build:
             check_one_of(field, value, known)
         if self.clock is not None:
             self._check_clock(self.clock)
+        if self.iterations and self.has_stages:
+            raise ValueError(f"a build has either iterations or register stages, not both {self}")
         if self.target == self._default_target:
             object.__setattr__(self, "target", None)
 
@@ -161,5 +175,6 @@ class Build:
         stages = f"p{self.pipeline}" if self.pipeline else self.clock and f"c{self._mhz}_{self.family}"
         target, goal = self.clock is None and self.target, self.goal != AREA and self.goal
         dsp, reset_less = self.dsp and "dsp", self.reset_less and "reset_less"
-        parts = [self.structure, goal, self.stochastic, dsp, stages, target, reset_less]
+        iterations = f"i{self.iterations}" if self.iterations else ""
+        parts = [self.structure, goal, self.stochastic, dsp, stages, target, reset_less, iterations]
         return "_".join(part for part in parts if part)

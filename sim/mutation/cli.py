@@ -45,7 +45,9 @@ def mutate(
     from . import mutants as mutation
 
     with requests():
-        built = implementation(unit, fmt, **options).component()
+        asked = implementation(unit, fmt, **options)
+        asked.check_every_cycle("halfulp mutate")
+        built = asked.component()
         if stream:
             mutation.check_stream(built)
     folder = output and report_folder(output)
@@ -103,7 +105,9 @@ def faults(
     from . import faults as campaigns
 
     with requests():
-        built = implementation(unit, fmt, **options).component()
+        asked = implementation(unit, fmt, **options)
+        asked.check_every_cycle("halfulp faults")
+        built = asked.component()
         if flips is None and stuck is None:
             flips, stuck = FLIPS if built.clocked else None, STUCK
         campaigns.check(built, flips)

@@ -27,6 +27,7 @@ class Dut(uvm_object):
 
     def make(self) -> Any:
         """Create the unit; override it to test a derived class."""
+        self.request().check_every_cycle("halfulp uvm")
         return self.request().component()
 
     def design(self, unit: Any, kind: str) -> Design:

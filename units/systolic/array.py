@@ -63,7 +63,7 @@ class Array(wiring.Component):
                 "such as @lfsr16"
             )
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
-        self.build = check_build(build, name, multiplies=True, sums=sums(self.mac), goals=has_goals(self.mac))
+        self.build = check_build(build, name, {"dsp": True, "goal": has_goals(self.mac)}, sums=sums(self.mac))
         self.tiling, self.n, self.m = tiling, tiling.n, tiling.m
         self.a_lanes = a_lanes
         source = self.mac.random
