@@ -279,6 +279,7 @@ def sqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     return _encode(_root(number, a, **result), **result)
 
 
+@_by_mode
 def rsqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of the reciprocal of the square root of x in ``o``."""
     number = _decode(x, a)

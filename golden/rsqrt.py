@@ -5,10 +5,12 @@ from torch import Tensor
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import RsqrtSpec
 
+from .chosen import by_mode
 from .codec import operands, rounded
 from .divide import inverse_square_root
 
 
+@by_mode
 def rsqrt(
     x: Tensor,
     /,
@@ -17,6 +19,7 @@ def rsqrt(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    mode: Tensor | None = None,
     random: Tensor | None = None,
 ) -> Tensor:
     """Return 1 / square root of x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""

@@ -18,7 +18,7 @@ def iterated(text, iterations):
 
 
 def test_iterative_root_has_bits_of_golden_model_in_streams_and_stalls():
-    unit = iterated("sqrt e3m2.sr2@lfsr5", 2)
+    unit = iterated("sqrt e3m2.port_sr2", 2)
     assert (unit.latency, unit.initiation) == (4, 4)
     assert run(unit, limit=512).failed == 0
 
@@ -28,7 +28,9 @@ def test_iterative_root_has_bits_of_golden_model_in_streams_and_stalls():
 @pytest.mark.parametrize("fmt", ["e5m2", "e4m3fn", "posit8", "takum8", "fxp4.4", "fp16"])
 @pytest.mark.parametrize("text", UNITS)
 def test_iterative_units_have_bits_of_golden_model(text, fmt, iterations):
-    result = run(iterated(text.format(fmt) + ".sr4" * (iterations == 2), iterations), limit=1 << 14)
+    result = run(
+        iterated(text.format(fmt) + ("", "", ".sr4@lfsr16", ".port_ro_sr3")[iterations], iterations), limit=1 << 14
+    )
     assert result.failed == 0
     assert result.checks
 

@@ -1,12 +1,14 @@
 """Common base of units whose exact results have endless digits."""
 
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, as_raw
+from halfulp.hdl.number import Number, as_raw, unpack
 from halfulp.hdl.raw import Raw
+from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import Iterated, Rows, cycles_of
 from halfulp.hdl.specs import Build, UnitSpec
 
@@ -29,13 +31,25 @@ class Endless(Arithmetic):
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the result of the recurrence, with bits below the rounding position merged into sticky."""
+        return self._result(m, Rows(self.spec.digits), operands), random
+
+    def logic(self, m: Module) -> None:
+        if not self.build.iterations:
+            super().logic(m)
+            return
+        rows = Iterated(self.spec.digits, self.build.iterations, m, self.valid, self.en)
+        m.d.comb += self.ready.eq(rows.ready)
+        operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
+        result = self._result(m, rows, operands)
+        # The rounding follows the rows, so its mode and word are held with the operands.
+        late = {"mode": self.mode, "random": self.word(m)}
+        mode, word = (None if value is None else rows.held(m, value, f"{name}_held") for name, value in late.items())
+        rounding = chosen_by(self.spec.rounding, mode)
+        m.d.comb += self.o.as_value().eq(self.rounded(m, result, word, rounding))
+
+    def _result(self, m: Module, rows: Rows, operands: Sequence[Number]) -> Raw:
         raws = [as_raw(m, number, name) for number, name in zip(operands, self.operands, strict=True)]
-        rows = Rows(self.spec.digits)
-        if self.build.iterations:
-            rows = Iterated(self.spec.digits, self.build.iterations, m, self.valid, self.en)
-            m.d.comb += self.ready.eq(rows.ready)
-            random = None if random is None else rows.held(m, random, "random_word")
-        return self.recur(m, rows, *raws), random
+        return self.recur(m, rows, *raws)
 
     def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
         """Return the exact result of operands, by the rows of a recurrence."""
