@@ -71,7 +71,7 @@ def step(
     *,
     start: Tensor,
     random: Tensor | None,
-    mode: Tensor | None,
+    mode: Tensor | None = None,
     **operands: Any,
 ) -> Tensor:
     """Return the codes of accumulators after one step from ``start``; ``term`` computes terms from the operands."""
@@ -90,7 +90,7 @@ def steps(
     *,
     start: Tensor,
     random: Tensor | None,
-    mode: Tensor | None,
+    mode: Tensor | None = None,
     **operands: Tensor | None,
 ) -> Tensor:
     """Return the codes of one accumulator after each of its steps since reset.
