@@ -28,6 +28,9 @@ COVERS = 4
 ROUNDS = 4
 """Schedules that are tried at most, each with the lookup tables of the one before."""
 
+GAIN = 1.03
+"""Least factor of the clock by which a stage must make it faster; a stage that does not is an output register."""
+
 ZERO, ONE = -1, -2
 """Constant bits."""
 
@@ -446,23 +449,57 @@ class Dataflow:
 
     def schedule(self) -> tuple[list[int], int]:
         """Return the slot of each operation and the largest delay between registers in picoseconds."""
+        slots, delay = self._schedule(self.latency)
+        return slots, delay + self.model.register
+
+    def _schedule(self, latency: int) -> tuple[list[int], int]:
+        """Return the slots for a latency, and their delay without that of registers.
+
+        Where a stage gains less than `GAIN`, the schedule is that of one stage fewer with a register at each output,
+        because the error of the model may be larger than the gain.
+        """
         nodes = [operation.node for operation in self.operations]
         graph = tuple((operation.node.key, tuple(operation.wide)) for operation in self.operations)
-        key = self.latency, self.model, graph
+        key = latency, self.model, graph
         if key not in _FOUND:
-            # Tables depend on stages and stages on tables: the delay of a schedule is that with its own tables.
-            found: dict[tuple[int, ...], int] = {}
-            slots = [0] * len(nodes)
-            self.cover(slots)
-            for _ in range(ROUNDS):
-                slots, _ = Graph(nodes, self.latency, self.model.net).schedule()
-                if tuple(slots) in found:
-                    break
-                self.cover(slots)
-                found[tuple(slots)] = Graph(nodes, self.latency, self.model.net).delay(slots)
-            best = min(found, key=lambda slots: found[slots])
-            _FOUND[key] = list(best), found[best] + self.model.register
+            slots, delay = self._fastest(latency)
+            limit = int((delay + self.model.register) * GAIN) - self.model.register
+            # As many slots as one stage fewer has must hold the longest path; most stages gain too much for that.
+            if (
+                latency > 1
+                and latency * limit >= self._longest_path()
+                and not any(node.group >= 0 or (node.kind == INPUT and node.slot) for node in nodes)
+            ):
+                before, slower = self._schedule(latency - 1)
+                if slower <= limit:
+                    delay, slots = slower, before[:]
+                    for place, node in enumerate(nodes):
+                        if node.kind == SINK:
+                            slots[place] = latency
+            _FOUND[key] = slots, delay
         return _FOUND[key]
+
+    def _longest_path(self) -> int:
+        """Return the delay without register stages."""
+        slots = [0] * len(self.operations)
+        self.cover(slots)
+        return Graph([operation.node for operation in self.operations], 0, self.model.net).delay(slots)
+
+    def _fastest(self, latency: int) -> tuple[list[int], int]:
+        """Return the fastest schedule that is tried, and its delay without that of registers."""
+        nodes = [operation.node for operation in self.operations]
+        # Tables depend on stages and stages on tables: the delay of a schedule is that with its own tables.
+        found: dict[tuple[int, ...], int] = {}
+        slots = [0] * len(nodes)
+        self.cover(slots)
+        for _ in range(ROUNDS):
+            slots, _ = Graph(nodes, latency, self.model.net).schedule()
+            if tuple(slots) in found:
+                break
+            self.cover(slots)
+            found[tuple(slots)] = Graph(nodes, latency, self.model.net).delay(slots)
+        best = min(found, key=lambda slots: found[slots])
+        return list(best), found[best]
 
     def earliest_result(self, limit: int) -> tuple[int | None, int]:
         """Return the latency of the results for a delay between registers, and a delay that is possible.
