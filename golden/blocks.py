@@ -204,6 +204,11 @@ def _term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Te
     """Return the term of a step: the product of the scales and the exact sum of the products of elements."""
     _check_length("x", x, spec.k)
     _check_length("y", y, spec.k)
+    return step_term(spec, x, y, x_scale, y_scale)
+
+
+def step_term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor) -> Raw:
+    """Return terms of `blockmac` for codes whose last dimension has the elements of a step."""
     return summed(spec, _terms(x, y, x_scale, y_scale, spec.a, spec.b))
 
 

@@ -2,24 +2,26 @@
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source, Stream
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, Tiling
 
-from . import kernels, slices
+from . import blockgemm, kernels, slices
 from .check import check_devices, check_int, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
 from .parts import by_parts
 from .philox import philox_words
+from .quantize import BlockTensor
 from .random import Seeds, jump, of_stream, seeds, states_of
+from .raw import Raw
 from .sequence import Accumulator
 from .values import decoded, encode, encoded
 
@@ -32,9 +34,9 @@ WORDS = 1 << 22
 
 @torch.compiler.disable
 def gemm(
-    a: Tensor,
-    b: Tensor,
-    mac: MacSpec | str,
+    a: Tensor | BlockTensor,
+    b: Tensor | BlockTensor,
+    mac: MacSpec | BlockMacSpec | str,
     *,
     start: Tensor | None = None,
     seed: Seeds | None = None,
@@ -52,9 +54,10 @@ def gemm(
     ----------
     a, b : Tensor
         Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or real
-        numbers, which are encoded first.
-    mac : MacSpec or str
-        Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
+        numbers, which are encoded first. For blocks: `BlockTensor` along k, as `quantize_blocks` returns it, of ``a``
+        with ``dim=-1`` and of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale.
+    mac : MacSpec, BlockMacSpec or str
+        Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16`` or ``mxfp8_e4m3*mxfp8_e4m3+fp32.rn``.
     start : Tensor, optional
         Initial sums as codes in the result format, of a shape that broadcasts to (..., n, m); default: +0.
     seed : int, sequence of int, or Tensor, optional
@@ -91,6 +94,11 @@ def gemm(
     A sum adds its products in ascending k; each step is that of `mac`. An exact accumulator is rounded once, after the
     last step, with the random word of that step. A sum of no products is its start value.
 
+    A product of blocks takes a step for each block, or as `BlockMacSpec` has them; a sum whose length is no multiple of
+    the block's is padded with zeros. In the shapes of random words and in ``step``, k counts these steps. Scales of
+    tensors multiply the finished sum, which is then rounded once more, to nearest, ties to even. A compiled kernel
+    computes sums in floats and posits, with exact dot products of steps in binary32 or binary64; torch computes others.
+
     A product of compound numbers takes a step for each pair of their parts, in the order of `MacSpec.pairs`. In the
     shapes of random words, in ``step`` and in a ``tiling``, k counts these steps.
 
@@ -115,9 +123,26 @@ def gemm(
     64 bits. Torch operations compute all others, also without a compiler. They need memory for operands, results and
     given random words only.
     """
-    spec = MacSpec.parse(mac)
-    spec.check_one_sum()
     rounding = Rounding.parse(operand_rounding)
+    if blockgemm.is_block_mac(mac):
+        of_blocks = BlockMacSpec.parse(mac)
+        of_blocks.check_one_sum()
+        if tiling is not None or random_product is not None:
+            name = "tiling" if tiling is not None else "random_product"
+            raise ValueError(f"{name} has no effect on products of blocks; omit it")
+        x = blockgemm.operand("a", a, of_blocks.a, -1, rounding, operand_saturate)
+        y = blockgemm.operand("b", b, of_blocks.b, -2, rounding, operand_saturate)
+        check_devices(a=x.elements, b=y.elements, start=start, seed=seed, random=random)
+        shape = _shape(x.elements, y.elements)
+        begin = None if start is None else _broadcast("start", codes_of("start", start, of_blocks.o.width), shape)
+        steps = of_blocks.steps(x.elements.shape[-1])
+        words = _words(of_blocks, shape, steps, seed, random, None, source, step, x.elements.device)
+        return computed_blocks(of_blocks, x, y, begin, shape, words)
+    spec = MacSpec.parse(cast("MacSpec | str", mac))
+    spec.check_one_sum()
+    for name, one in (("a", a), ("b", b)):
+        if isinstance(one, BlockTensor):
+            raise TypeError(f"{name} is a BlockTensor, but {spec} takes codes; a product of blocks is mxfp4*mxfp4+fp32")
     if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
         if rounding.bits:
             raise ValueError(f"operand_rounding must not be stochastic, as {rounding} is; round operands with encode()")
@@ -127,7 +152,7 @@ def gemm(
         name = "operand_saturate" if rounding == RN else "operand_rounding"
         raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
     check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
-    a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
+    a, b = codes_of("a", cast("Tensor", a), spec.a.width), codes_of("b", cast("Tensor", b), spec.b.width)
     shape = _shape(a, b)
     spec, a, b = by_parts(spec, a, b)
     k = a.shape[-1]
@@ -136,27 +161,59 @@ def gemm(
     if tiling is not None:
         first = _check_tiling(spec, tiling, seed, source, random, random_product)
         return _tiled(a, b, spec, begin, tiling, first, step, shape)
+    words = _words(spec, shape, k, seed, random, random_product, source, step, a.device)
+    return computed(spec, a, b, begin, shape, words)
+
+
+def _words(
+    spec: AccumulatorSpec,
+    shape: tuple[int, ...],
+    k: int,
+    seed: Seeds | None,
+    random: Tensor | None,
+    random_product: Tensor | None,
+    source: str | None,
+    step: int,
+    device: torch.device,
+) -> kernels.Words:
+    """Check the parameters of random words, and return the words of k steps."""
+    check_int("step", step, 0, (1 << 32) - 1)
     if source is None and step:
         raise ValueError("step has no effect without source='philox' or a tiling")
     if source is not None:
         _check_counter(spec, source, random, random_product)
         key = check_int(f"seed of {kernels.PHILOX}", 0 if seed is None else seed, 0, (1 << 64) - 1)
-        words = kernels.Words(key=key, first_step=step)
-    elif spec.random is None:
+        return kernels.Words(key=key, first_step=step)
+    if spec.random is None:
         if seed is not None:
             raise ValueError(f"seed has no effect, because {spec} has no source of random words, such as @lfsr16")
         given = (
             _given("random", random, spec.rounding, (*shape, k)),
-            _given("random_product", random_product, spec.product_rounding, (*shape, k)),
+            None if isinstance(spec, BlockMacSpec) else _given_product(spec, random_product, (*shape, k)),
         )
-        words = kernels.Words(given=given)
-    else:
-        for name, column in (("random", random), ("random_product", random_product)):
-            if column is not None:
-                raise ValueError(f"{name} has no effect, because {spec} has a source of random words")
-        states = _states(spec.random, spec.seed if seed is None else seed, shape, a.device)
-        words = kernels.Words(states=split_states(spec, spec.random, states))
-    return computed(spec, a, b, begin, shape, words)
+        return kernels.Words(given=given)
+    for name, column in (("random", random), ("random_product", random_product)):
+        if column is not None:
+            raise ValueError(f"{name} has no effect, because {spec} has a source of random words")
+    states = _states(spec.random, spec.seed if seed is None else seed, shape, device)
+    return kernels.Words(states=split_states(spec, spec.random, states))
+
+
+def computed_blocks(
+    spec: BlockMacSpec,
+    a: BlockTensor,
+    b: BlockTensor,
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: kernels.Words,
+) -> Tensor:
+    """Compute products of blocks as `computed`; codes are int64."""
+    found = blockgemm.in_kernel(spec, a, b, start, shape, words)
+    if found is None:
+        steps = blockgemm.Steps(spec, a, b)
+        count = spec.steps(a.elements.shape[-1])
+        found = _accumulated(spec, lambda step, _: steps.term(step), count, start, shape, words, a.elements.device)
+    return blockgemm.with_tensor_scales(found, spec, a, b)
 
 
 def computed(
@@ -208,18 +265,34 @@ def _in_torch(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
 ) -> Tensor:
     """Compute the product with torch operations: the reference of the kernels, and the fallback."""
-    k = a.shape[-1]
-    begin = torch.zeros(shape, dtype=torch.int64, device=a.device)
+    # Step i takes column i of a and row i of b.
+    x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
+
+    def term(step: int, word: Tensor | None) -> Raw:
+        return term_of(spec, x.at(step), y.at(step), word)
+
+    return _accumulated(spec, term, a.shape[-1], start, shape, words, a.device)
+
+
+def _accumulated(
+    spec: AccumulatorSpec,
+    term: Callable[[int, Tensor | None], Raw],
+    k: int,
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: kernels.Words,
+    device: torch.device,
+) -> Tensor:
+    """Add the terms of k steps, functions of the step and of a random word of the product."""
+    begin = torch.zeros(shape, dtype=torch.int64, device=device)
     if start is not None:
         begin = begin + start
     bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
-    columns = [_steps(spec, words, index, (*shape, k), bits[index], a.device) for index in range(2)]
-    # Step i takes column i of a and row i of b.
-    x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
+    columns = [_steps(spec, words, index, (*shape, k), bits[index], device) for index in range(2)]
     accumulator = Accumulator(spec)
     held, word = accumulator.load(begin), None
     for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
-        held = accumulator.step(held, term_of(spec, x.at(step), y.at(step), word_product), word)
+        held = accumulator.step(held, term(step, word_product), word)
     return accumulator.read(held, word) if k else begin
 
 
@@ -311,7 +384,7 @@ def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
     )
 
 
-def _check_counter(spec: MacSpec, source: str, *given: Tensor | None) -> None:
+def _check_counter(spec: AccumulatorSpec, source: str, *given: Tensor | None) -> None:
     """Check that a counter-based source exists and is used; ValueError otherwise."""
     if source != kernels.PHILOX:
         raise ValueError(f"unknown source {source!r}: expected {kernels.PHILOX}; hardware sources are part of mac")
@@ -334,6 +407,11 @@ def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int
     return None if words is None else _broadcast(name, words, shape)
 
 
+def _given_product(spec: AccumulatorSpec, words: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    assert isinstance(spec, MacSpec)
+    return _given("random_product", words, spec.product_rounding, shape)
+
+
 def _states(source: Source, seed: Seeds, shape: tuple[int, ...], device: torch.device) -> Tensor:
     """Return the states of the sources of all elements before the first step."""
     if isinstance(seed, int):
@@ -354,7 +432,7 @@ def _seeds(source: Source, count: int, seed: int, device: torch.device) -> Tenso
     return seeds(source, count, seed, device=device)
 
 
-def split_states(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def split_states(spec: AccumulatorSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """Return the states of the sources of sum and product for all elements; None if one is not stochastic."""
     if len(spec.words) == 1:
         return (states, None) if "random" in spec.words else (None, states)
@@ -363,7 +441,7 @@ def split_states(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor 
 
 
 def _steps(
-    spec: MacSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
+    spec: AccumulatorSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
 ) -> Iterator[Tensor | None]:
     """Yield the random words of each step, for the sum or for the product; computed in blocks if not given."""
     given, states, k = words.given[index], words.states[index], shape[-1]

@@ -57,6 +57,10 @@ PRODUCTS = (
     "fxp4.4*fxp4.4+fxp8.8.rn",
     "posit8*posit8+posit16.rn",
     "posit8*posit8+exact=posit8.rn",
+    "mxfp8_e4m3*mxfp8_e4m3+fp32.rn",
+    "mxfp8_e5m2*mxfp8_e5m2+fp32.rn",
+    "mxint8*mxint8+fp32.rn",
+    "nvfp4*nvfp4+fp32.rn",
 )
 """Measured descriptions of matrix products; ``philox`` is a random source of the golden model only."""
 
@@ -69,7 +73,7 @@ def products() -> list[str]:
     import torch
 
     from halfulp import golden
-    from halfulp.hdl.specs import MacSpec
+    from halfulp.hdl.specs import BlockMacSpec, UnitSpec
 
     lines = [
         f"{f'{SIDE}^3 products, {THREADS} threads':34}{'golden':>10}{'FP32':>12}{'ratio':>8}",
@@ -82,8 +86,11 @@ def products() -> list[str]:
         x, y = (torch.randn(SIDE, SIDE, generator=generator) for _ in range(2))
         for text in PRODUCTS:
             name, counted = text.removesuffix("@philox"), text.endswith("@philox")
-            spec = MacSpec.parse(name)
-            a, b = golden.encode(x, spec.a), golden.encode(y, spec.b)
+            spec: Any = UnitSpec.parse(name)
+            if isinstance(spec, BlockMacSpec):
+                a, b = golden.quantize_blocks(x, spec.a), golden.quantize_blocks(y, spec.b, dim=0)
+            else:
+                a, b = golden.encode(x, spec.a), golden.encode(y, spec.b)
             options: dict[str, Any] = {"source": "philox"} if counted else {}
             ours, plain = in_turns(partial(golden.gemm, a, b, spec, **options), partial(torch.matmul, x, y))
             rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import MacSpec, ValueRange
+from halfulp.hdl.specs import BlockMacSpec, MacSpec, ValueRange
 
 from .text import boolean
 
@@ -133,7 +133,7 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
     return Rounder(scale, least, False, text)
 
 
-def _top(span: ValueRange) -> int:
+def top_of(span: ValueRange) -> int:
     """Return the smallest exponent with all magnitudes below 2^exponent."""
     return floor_log2(span.magnitude) + 1 if span.magnitude else span.quantum
 
@@ -150,7 +150,7 @@ def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -
     need(least >= places or (exact and least >= {"rn": 1}.get(rounding.mode, places)) or rounding == EXACT)
 
 
-def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
+def float_text(spec: MacSpec | BlockMacSpec, lane: Lane, fma: bool) -> str:
     """Return the C++ members that floats.h needs; raise `Refused` if the lane is not proved exact.
 
     A sum is computed in one of two ways.
@@ -182,17 +182,20 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     The kernel scales the operands so that such sums are below the normal range of the lane, as are subnormal results.
 
     If the formats alone do not prove that products are exact, the kernel checks the last places and the magnitudes of
-    the operands.
+    the operands. Of blocks the product is that of a dot product, which has no scale, and of the scales of both blocks;
+    the kernel checks every term.
     """
-    need(spec.quire is None)
-    need(not isinstance(spec.o, Fixed) and max(spec.a.precision, spec.b.precision) <= lane.precision)
-    product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
+    need(spec.quire is None and not isinstance(spec.o, Fixed))
     of_sum = rounder(spec.o, spec.rounding, spec.saturate, lane)
-    of_product = None
-    if spec.product is not None:
-        of_product = rounder(spec.product, spec.product_rounding, spec.saturate, lane)
-        _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
-    for fmt, span in ((spec.product, product), (spec.o, spec.terms)):
+    factors, product, product_format, of_product = None, spec.terms, None, None
+    if not isinstance(spec, BlockMacSpec):
+        factors, product_format = (ValueRange.of(spec.a), ValueRange.of(spec.b)), spec.product
+        need(max(factor.precision for factor in factors) <= lane.precision)
+        product = factors[0] * factors[1]
+        if spec.product is not None:
+            of_product = rounder(spec.product, spec.product_rounding, spec.saturate, lane)
+            _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
+    for fmt, span in ((product_format, product), (spec.o, spec.terms)):
         # Lanes produce NaN, which a format without NaN cannot represent.
         need(not (isinstance(fmt, Float) and not fmt.has_nan and (span.inf or span.nan)))
     scale = of_product.scale if of_product else of_sum.scale
@@ -200,7 +203,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     # The sum.
     terms, held = spec.terms, ValueRange.of(spec.o)
     lowest = min(terms.quantum, held.quantum)
-    total_top = _top(terms + held)
+    total_top = top_of(terms + held)
     exact = spec.rounding == EXACT or total_top - lowest <= lane.precision
     mode = spec.rounding.mode
     one_step = of_sum.least == 0 and of_sum.natural
@@ -214,7 +217,8 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
         and spec.o.man < lane.mantissa
         and mode == "rn"
         and of_product is None
-        and spec.a.precision + spec.b.precision + spec.o.precision <= lane.precision
+        and factors is not None
+        and sum(factor.precision for factor in factors) + spec.o.precision <= lane.precision
         and 2 * spec.o.precision + 2 <= lane.precision
     )
     if not one_step:
@@ -225,19 +229,19 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     # The product.
     fused = fma and of_product is None and (one_step or (mode in FENV and not odd))
     needs_grid = needs_top = False
-    if not fused:
+    if not fused and factors is not None:
         need(product.precision <= lane.precision)
         needs_grid = product.quantum + scale < lane.quantum
     if not (fused and one_step):
-        needs_top = _top(product) + scale >= lane.top
+        needs_top = top_of(product) + scale >= lane.top
     if of_product is not None:
-        need(terms.quantum + of_sum.scale >= lane.quantum and _top(terms) + of_sum.scale < lane.top)
+        need(terms.quantum + of_sum.scale >= lane.quantum and top_of(terms) + of_sum.scale < lane.top)
         need(abs(of_sum.scale - scale) <= -lane.emin)
-    a_scale, b_scale = _split(scale, ValueRange.of(spec.a), ValueRange.of(spec.b), lane)
+    a_scale, b_scale = (0, scale) if factors is None else _split(scale, *factors, lane)
 
     rescale = of_sum.scale - scale
-    limit = _top(held) + of_sum.scale - 2
-    product_limit = _top(terms) + scale - 2
+    limit = top_of(held) + of_sum.scale - 2
+    product_limit = top_of(terms) + scale - 2
     constants = {
         "int A_SCALE": a_scale,
         "int B_SCALE": b_scale,
@@ -271,8 +275,8 @@ def _split(scale: int, a: ValueRange, b: ValueRange, lane: Lane) -> tuple[int, i
     for first in range(-lane.top - 200, lane.top + 200):
         second = scale - first
         spans = ((a, first), (b, second))
-        if all(span.quantum + by >= lane.quantum and _top(span) + by <= lane.top for span, by in spans):
-            room = min(min(span.quantum + by - lane.emin, lane.top - _top(span) - by) for span, by in spans)
+        if all(span.quantum + by >= lane.quantum and top_of(span) + by <= lane.top for span, by in spans):
+            room = min(min(span.quantum + by - lane.emin, lane.top - top_of(span) - by) for span, by in spans)
             if best is None or room > best[0]:
                 best = room, first, second
     need(best is not None)

@@ -5,7 +5,7 @@ import functools
 import re
 
 from halfulp.hdl.formats.source import Lfsr
-from halfulp.hdl.specs import MacSpec, ValueRange
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec, ValueRange
 from halfulp.hdl.specs.ranges import window_of
 
 from .fixed_plan import fixed_text
@@ -62,7 +62,7 @@ def is_transposed(n: int, k: int, m: int) -> bool:
     return (work(n, m) - work(m, n)) * k > SCATTERED * n * m
 
 
-def file_name(spec: MacSpec) -> str:
+def file_name(spec: AccumulatorSpec) -> str:
     """Return the beginning of the file names of a description's kernels."""
     return re.sub(r"[^a-z0-9]+", "_", spec.formula)
 

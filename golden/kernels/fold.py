@@ -1,0 +1,147 @@
+"""Kernels that accumulate dot products of blocks."""
+
+import contextlib
+import ctypes
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Float, Format, Posit
+from halfulp.hdl.specs import BlockMacSpec, ValueRange
+
+from . import build
+from .float_plan import BINARY64, Refused, float_text, need, top_of
+from .launch import I64, POINTER, Words, call
+from .plan import file_name
+from .text import PHILOX, boolean, definitions, fits, format_text, words_text
+
+IN_TORCH = 1e-6
+"""Seconds for a multiply-accumulate in torch."""
+
+BITS = 118
+"""Bits of the exact terms that 128-bit integers hold."""
+
+
+class Dots(ctypes.Structure):
+    """Struct ``Dots`` of fold.h."""
+
+    _fields_ = (
+        ("single", I64),
+        *((name, POINTER) for name in ("left", "right", "left_scale", "right_scale")),
+        *((name, POINTER) for name in ("left_low", "left_top", "right_low", "right_top", "left_of", "right_of")),
+    )
+
+
+@dataclass(frozen=True)
+class Side:
+    """Operand of a product of blocks, in batches.
+
+    Attributes
+    ----------
+    numbers : Tensor
+        Elements as real numbers, of shape (batch, row or column, step, place).
+    scale : Tensor
+        Scales in float64, positive or NaN, of shape (batch, row or column, step).
+    low, top : Tensor
+        Exponents in int32 of the same shape: the numbers of a step, with their scale, are multiples of 2^low and below
+        2^top.
+    """
+
+    numbers: Tensor
+    scale: Tensor
+    low: Tensor
+    top: Tensor
+
+
+@functools.lru_cache(maxsize=1024)
+def source(spec: BlockMacSpec, counted: str | None, single: bool, fma: bool) -> str | None:
+    """Return the C++ source of the kernel of a description; None if lanes do not support it."""
+    if spec.quire is not None or not isinstance(spec.o, Float | Posit) or not fits(spec.o):
+        return None
+    scales = ValueRange.of(spec.a.scale) * ValueRange.of(spec.b.scale)
+    dots = (ValueRange.of(spec.a.element) * ValueRange.of(spec.b.element)).times(spec.k)
+    with contextlib.suppress(Refused):
+        need(dots.precision + scales.precision <= BITS and scales.precision <= 53 and not scales.inf)
+        need(all(_bits(block.element) <= 60 for block in (spec.a, spec.b)))
+        body, number = float_text(spec, BINARY64, fma), "float" if single else "double"
+        return f"""#include "fold.h"
+{definitions(spec.o)}
+namespace halfulp {{
+struct Spec {{
+static constexpr auto o = {format_text(spec.o)};
+using SumWords = {words_text(spec, counted, "random")};
+static constexpr Rounding ROUNDING{{{spec.rounding.mode.upper()}, {spec.rounding.bits}, {spec.rounding.places}}};
+static constexpr bool SATURATE = {boolean(spec.saturate)};
+static constexpr int LENGTH = {spec.k};
+static constexpr int A_QUANTUM = {spec.a.element.quantum}, B_QUANTUM = {spec.b.element.quantum};
+{body}
+}};
+}}  // namespace halfulp
+using Fold = halfulp::Folds<halfulp::Spec, {number}>;
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+EXPORTED int halfulp_fold(const halfulp::Call* call, const halfulp::Dots* dots) {{
+Fold{{*call, *dots}}.run();
+return 0;
+}}
+EXPORTED int halfulp_columns() {{ return Fold::COLUMNS; }}
+"""
+    return None
+
+
+def _bits(fmt: Format) -> int:
+    span = ValueRange.of(fmt)
+    return top_of(span) - span.quantum
+
+
+def gemm(
+    spec: BlockMacSpec,
+    a: Side,
+    b: Side,
+    batches: tuple[Tensor, Tensor],
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: Words,
+    library: ctypes.CDLL,
+) -> Tensor:
+    """Multiply matrices of blocks; ``batches`` are those of the operands for each batch of the result."""
+    n, m, steps = *shape[-2:], a.numbers.shape[2]
+    found = torch.empty(shape, dtype=torch.int64)
+    wide = library.halfulp_columns()
+    panels, scales, low, top = (_in_panels(one, wide) for one in (b.numbers, b.scale, b.low, b.top))
+    tensors = (
+        a.numbers,
+        panels.permute(0, 1, 3, 4, 2),
+        a.scale,
+        scales.mT,
+        a.low,
+        a.top,
+        low.amin(2),
+        top.amax(2),
+        *batches,
+    )
+    alive = [one.contiguous() for one in tensors]
+    given = Dots(a.numbers.dtype == torch.float32, *(one.data_ptr() for one in alive))
+    nothing = torch.zeros((), dtype=torch.int64)
+    operands = nothing.expand(n, steps), nothing.expand(steps, m)
+    done = call(library, *operands, start, shape, words, out=found, step=given, function="halfulp_fold")
+    assert done is found
+    return found
+
+
+def _in_panels(x: Tensor, wide: int) -> Tensor:
+    """Split columns, dimension 1, into panels; the last column of a panel is repeated."""
+    more = -x.shape[1] % wide
+    if more:
+        x = torch.cat([x, x[:, -1:].expand(-1, more, *x.shape[2:])], 1)
+    return x.unflatten(1, (-1, wide))
+
+
+def library_of(spec: BlockMacSpec, words: Words, single: bool, macs: int) -> ctypes.CDLL | None:
+    """Return the compiled kernel; None if it does not exist or is not worth its compilation yet."""
+    if build.level() == "torch":
+        return None
+    counted = None if words.key is None else PHILOX
+    text = source(spec, counted, single, build.has_fma())
+    return None if text is None else build.library(f"fold_{file_name(spec)}", text, macs * IN_TORCH)
