@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -168,8 +169,8 @@ def test_package_types_match_formats(small: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("number", range(2))
 def test_package_passes_lint(small: dict[str, str], tmp_path: Path, number: int) -> None:
-    units = json.loads(small["manifest.json"])["units"]
-    lint(write(tmp_path, small), units[number]["typed"]["module"])
+    unit = json.loads(small["manifest.json"])["units"][number]
+    lint(write(tmp_path, small), unit[("typed", "axi_stream")[number]]["module"])
 
 
 @pytest.mark.slow
@@ -179,6 +180,134 @@ def test_large_package_passes_lint(tmp_path: Path) -> None:
     write(tmp_path, texts)
     for unit in json.loads(texts["manifest.json"])["units"]:
         lint(tmp_path, unit["typed"]["module"])
+        lint(tmp_path, unit["axi_stream"]["module"])
+
+
+def make(folder: Path, *words: str) -> tuple[int, list[str]]:
+    """Run the Makefile of a package; return its exit code and the verdicts of the benches."""
+    root = verilator_root()
+    path = os.pathsep.join([str(root / "bin"), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "COCOTB"))}
+    answer = subprocess.run(
+        ["make", "-k", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=known | {"PATH": path, "VERILATOR_ROOT": str(root)},
+    )
+    verdict = re.compile(r"^(?:PASS|FAIL) .*|\*\* TESTS=.*?SKIP=\d+", re.M)
+    return answer.returncode, verdict.findall(answer.stdout + answer.stderr)
+
+
+needs_icarus = pytest.mark.skipif(
+    shutil.which("iverilog") is None and os.environ.get("CI") != "true", reason="Icarus is not installed"
+)
+
+
+@needs_icarus
+def test_package_benches_pass_in_icarus(small: dict[str, str], tmp_path: Path) -> None:
+    """Benches of units with all controls inverted, of their typed wrappers, and of their streams."""
+    write(tmp_path, small)
+    code, verdicts = make(tmp_path, "test", "SIM=icarus")
+    assert (code, len(verdicts)) == (0, 3 * len(SMALL))
+    assert all(verdict.startswith("PASS my_") for verdict in verdicts)
+
+
+@needs_icarus
+@pytest.mark.parametrize(
+    ("file", "old", "new", "bench"),
+    [
+        ("{}.v", "wire en = ~stall;", "wire en = 1'b1;", "tb"),
+        ("{}_typed.sv", ".go(go)", ".go(1'b1)", "typed_tb"),
+        ("{}_typed.sv", ".a(a)", ".a(b)", "typed_tb"),
+        ("{}_axis.v", "advance = m_axis_tready | ~m_axis_tvalid", "advance = 1'b1", "axis_tb"),
+        ("{}_axis.v", ".go(s_axis_tvalid)", ".go(1'b1)", "axis_tb"),
+    ],
+)
+def test_package_benches_detect_defects(
+    small: dict[str, str], tmp_path: Path, file: str, old: str, new: str, bench: str
+) -> None:
+    """A clock enable without effect, operands that count without valid, and a result that does not wait."""
+    module = json.loads(small["manifest.json"])["units"][0]["module"]
+    write(tmp_path, small)
+    path = tmp_path / "rtl" / file.format(module)
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    code, verdicts = make(tmp_path, f"{module}_{bench}", "SIM=icarus")
+    assert code
+    assert verdicts[0].startswith("FAIL")
+
+
+@needs_icarus
+def test_package_benches_detect_wrong_last_result(small: dict[str, str], tmp_path: Path) -> None:
+    write(tmp_path, small)
+    module = json.loads(small["manifest.json"])["units"][3]["module"]
+    path = tmp_path / f"vectors/{module}.hex"
+    *lines, last = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, last[:-1] + f"{int(last[-1], 16) ^ 1:x}", ""]))
+    for bench in ("tb", "axis_tb"):
+        code, verdicts = make(tmp_path, f"{module}_{bench}", "SIM=icarus")
+        assert code
+        assert verdicts[0].startswith("FAIL")
+
+
+@needs_icarus
+@pytest.mark.slow
+def test_package_cocotb_detects_wrong_last_result(small: dict[str, str], tmp_path: Path) -> None:
+    write(tmp_path, small)
+    module = json.loads(small["manifest.json"])["units"][0]["module"]
+    path = tmp_path / f"vectors/{module}.hex"
+    *lines, last = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, last[:-1] + f"{int(last[-1], 16) ^ 1:x}", ""]))
+    code, verdicts = make(tmp_path, f"cocotb-{module}", "SIM=icarus")
+    assert code
+    assert verdicts == ["** TESTS=1 PASS=0 FAIL=1 SKIP=0"] * 2
+
+
+def test_package_vectors_have_results_of_golden_model(small: dict[str, str]) -> None:
+    """All products of 4-bit fixed point; the line of 1.25 * -0.5 has -0.5 of round(-0.625)."""
+    text = small["vectors/my_mul_fxp2_2_fxp2_2_fxp2_2_rn.hex"]
+    lines = [line for line in text.splitlines() if not line.startswith("//")]
+    found = dict(line.split("_") for line in lines)
+    assert len(found) == 256
+    assert found["e5"] == "e"
+    assert found["22"] == "1"
+
+
+@pytest.mark.slow
+def test_large_package_benches_pass_in_both_simulators(tmp_path: Path) -> None:
+    write(tmp_path, package(ACCEPTED, build=Build(pipeline=2)))
+    for simulator in ("icarus", "verilator"):
+        code, verdicts = make(tmp_path, "test", f"SIM={simulator}")
+        assert (code, len(verdicts)) == (0, 3 * len(ACCEPTED))
+        assert all(verdict.startswith("PASS") for verdict in verdicts)
+        code, verdicts = make(tmp_path, "cocotb", f"SIM={simulator}")
+        assert (code, verdicts) == (0, ["** TESTS=1 PASS=1 FAIL=0 SKIP=0"] * 2 * len(ACCEPTED))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "blockdot8 mxfp4*mxfp4=fp32",
+        "blockmac mxfp4*mxfp4+fp32 step=8",
+        "sru fxp4.4>fxp2.2.sr2@plateau2 lanes=3",
+        "quire posit8*posit8=posit16",
+        "mac e4m3*e4m3+fp16.port_sr4 interleave=2",
+        "sparsedot4 e4m3fn*e4m3fn=fp32",
+        "convert bf16>e4m3fn.sr8@lfsr16",
+        "compare fp16,bf16",
+    ],
+)
+@pytest.mark.parametrize("pipeline", [0, 3])
+def test_package_of_each_kind_passes_in_icarus(text: str, pipeline: int, tmp_path: Path) -> None:
+    write(tmp_path, texts := package((text,), build=Build(pipeline=pipeline), prefix="p"))
+    assert valid(texts)
+    code, verdicts = make(tmp_path, "test", "SIM=icarus")
+    assert (code, len(verdicts)) == (0, 3)
+    assert all(verdict.startswith("PASS pnumbers") for verdict in verdicts)
+    lint(tmp_path, "pnumbers_typed")
+    lint(tmp_path, "pnumbers_axis")
 
 
 def test_emit_names_and_inverts_control_ports() -> None:

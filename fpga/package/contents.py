@@ -11,16 +11,17 @@ from typing import Any
 import jinja2
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES
 from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation
-from halfulp.sim.ports import is_random
+from halfulp.sim.ports import MODE, is_random
 from halfulp.sim.reference import row_of
 from halfulp.tools.digests import version
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, emit, verilog_ports
 
 from .netlists import Netlists, share
+from .vectors import vectors
 
 _WORDS = """
 always and assign automatic begin bit buf case cell checker class clocking const constraint context cover cross default
@@ -45,8 +46,11 @@ _WAIVERS = """\
 lint_off -rule UNUSEDPARAM
 """
 
+TEMPLATES = Path(__file__).parent / "templates"
+"""Templates of Jinja, and files that are equal in all packages."""
+
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    loader=jinja2.FileSystemLoader(TEMPLATES),
     undefined=jinja2.StrictUndefined,
     autoescape=False,
     trim_blocks=True,
@@ -123,7 +127,14 @@ class PackagedPort:
     @property
     def type(self) -> str:
         """Type of the port in the typed wrapper, with a blank behind it."""
-        return self.range if self.fmt is None else f"{type_name(self.fmt)} "
+        return f"{self.typedef} " if self.typedef else self.range
+
+    @property
+    def typedef(self) -> str:
+        """Type of the package that the port has in the typed wrapper; empty for plain bits."""
+        if self.fmt is not None:
+            return type_name(self.fmt)
+        return "rounding_t" if self.name == MODE else ""
 
 
 def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
@@ -146,6 +157,7 @@ def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
 _PLAIN = {
     "load": "the accumulator starts from `c`",
     "clear": "the accumulator starts from zero",
+    "mode": "rounding mode",
     "subtract": "the second operand is subtracted",
 }
 """Contents of ports without a format."""
@@ -170,6 +182,16 @@ class StreamField:
     def range(self) -> str:
         """Range of the bits in Verilog."""
         return f"[{self.low + self.port.width - 1}:{self.low}]"
+
+    @property
+    def padding(self) -> int:
+        """Bits above the value up to the next byte."""
+        return -self.port.width % ALIGNMENT
+
+    @property
+    def byte_range(self) -> str:
+        """Range of the value and its padding in Verilog."""
+        return f"[{self.low + self.port.width + self.padding - 1}:{self.low}]"
 
 
 def type_name(fmt: Format) -> str:
@@ -255,7 +277,7 @@ class PackagedUnit:
     @property
     def rounding(self) -> str:
         """Rounding mode."""
-        return str(self.component.rounding)
+        return str(self.component.spec.rounding)
 
     @property
     def latency(self) -> int:
@@ -293,6 +315,44 @@ class PackagedUnit:
         return list(dict.fromkeys(port.fmt for port in self.ports if port.fmt is not None))
 
     @property
+    def typedefs(self) -> list[str]:
+        """Types of the ports in the typed wrapper, each once."""
+        return list(dict.fromkeys(port.typedef for port in self.ports if port.typedef))
+
+    @property
+    def input_bits(self) -> int:
+        """Bits of all inputs together."""
+        return sum(port.width for port in self.inputs)
+
+    @property
+    def input_words(self) -> int:
+        """Words of 32 bits that hold all inputs."""
+        return -(-self.input_bits // 32)
+
+    @property
+    def output_bits(self) -> int:
+        """Bits of all outputs together."""
+        return sum(port.width for port in self.outputs)
+
+    @property
+    def output_digits(self) -> int:
+        """Hexadecimal digits of all outputs together."""
+        return -(-self.output_bits // 4)
+
+    def slice(self, port: PackagedPort) -> str:
+        """Return the range of an input or output among all of them, in Verilog; the first port is lowest."""
+        ports = self.outputs if port.direction == "output" else self.inputs
+        low = sum(other.width for other in ports[: ports.index(port)])
+        return f"[{low + port.width - 1}:{low}]"
+
+    def bench_signal(self, port: PackagedPort) -> str:
+        """Return the signal of the test bench that a port is connected to."""
+        if port.role == "data":
+            return ("outputs" if port.direction == "output" else "inputs") + self.slice(port)
+        signal = {"clk": "clock", "rst": "reset", "en": "enable", "valid": "valid"}[port.role]
+        return f"~{signal}" if port.active_low else signal
+
+    @property
     def stream_inputs(self) -> list[StreamField]:
         """Fields of the payload of operands."""
         return aligned(self.inputs)
@@ -301,6 +361,26 @@ class PackagedUnit:
     def stream_outputs(self) -> list[StreamField]:
         """Fields of the payload of results."""
         return aligned(self.outputs)
+
+    @property
+    def stream_input_bits(self) -> int:
+        """Bits of the payload of operands, whole bytes."""
+        return sum(field.port.width + field.padding for field in self.stream_inputs)
+
+    @property
+    def stream_output_bits(self) -> int:
+        """Bits of the payload of results, whole bytes."""
+        return sum(field.port.width + field.padding for field in self.stream_outputs)
+
+    def stream_signal(self, port: PackagedPort) -> str:
+        """Return the signal of the AXI4-Stream wrapper that a port is connected to."""
+        if port.role == "data":
+            fields = {field.port: field for field in self.stream_inputs}
+            return f"s_axis_tdata{fields[port].range}" if port in fields else f"result_{port.name}"
+        if port.role == "rst":
+            return "aresetn" if port.active_low else "~aresetn"
+        signal = {"clk": "aclk", "en": "advance", "valid": "s_axis_tvalid"}[port.role]
+        return f"~{signal}" if port.active_low else signal
 
 
 @dataclass(frozen=True)
@@ -376,13 +456,36 @@ class Package:
 
     def files(self) -> dict[str, str]:
         """Return the files of the package by path: RTL, wrappers and documentation."""
-        rtl = {f"rtl/{module}.v": text for module, text in self.netlists.units.items()}
+        found = {f"rtl/{module}.v": text for module, text in self.netlists.units.items()}
         if self.netlists.shared:
-            rtl[f"rtl/{self.name}_shared.v"] = self.netlists.shared
-        rtl[f"rtl/{self.name}_pkg.sv"] = self.render("package.sv.j2")
+            found[f"rtl/{self.name}_shared.v"] = self.netlists.shared
+        found[f"rtl/{self.name}_pkg.sv"] = self.render("package.sv.j2")
         for unit in self.units:
-            rtl[f"rtl/{unit.module}_typed.sv"] = self.render("typed.sv.j2", unit=unit)
-        return {**rtl, "lint/verilator.vlt": WAIVERS.read_text() + _WAIVERS, "README.md": self.render("README.md.j2")}
+            found[f"rtl/{unit.module}_typed.sv"] = self.render("typed.sv.j2", unit=unit)
+            found[f"rtl/{unit.module}_axis.v"] = self.render("axis.v.j2", unit=unit)
+        for unit in self.units:
+            path = self.vector_file(unit)
+            found[path], count = vectors(unit.component, unit.module)
+            for bench in ("tb", "axis_tb"):
+                text = self.render(f"{bench}.v.j2", unit=unit, vectors=path, count=count)
+                found[f"tb/{unit.module}_{bench}.v"] = text
+        for name in ("test_units.py", "run_cocotb.py"):
+            found[f"tb/{name}"] = (TEMPLATES / name).read_text()
+        found["Makefile"] = self.render("Makefile.j2")
+        found["lint/verilator.vlt"] = WAIVERS.read_text() + _WAIVERS
+        return found | {"README.md": self.render("README.md.j2")}
+
+    @property
+    def sources(self) -> list[str]:
+        """Paths of all RTL; the package of types is first."""
+        shared = [f"rtl/{self.name}_shared.v"] if self.netlists.shared else []
+        units = [f"rtl/{unit.module}{suffix}" for unit in self.units for suffix in (".v", "_typed.sv", "_axis.v")]
+        return [f"rtl/{self.name}_pkg.sv", *shared, *units]
+
+    @staticmethod
+    def vector_file(unit: PackagedUnit) -> str:
+        """Return the path of the vectors of a unit."""
+        return f"vectors/{unit.module}.hex"
 
     def netlist_files(self, unit: PackagedUnit) -> list[str]:
         """Return the paths of the Verilog of a unit."""
@@ -398,7 +501,13 @@ class Package:
             "codes_of": codes_of,
             "contents": contents,
         }
-        known = {"package": self, "modes": (*MODES, "sr"), "version": version("halfulp"), **functions}
+        known = {
+            "package": self,
+            "modes": MODE_CODES,
+            "mode_bits": MODE_BITS,
+            "version": version("halfulp"),
+            **functions,
+        }
         return _TEMPLATES.get_template(template).render(**known, **more)
 
 

@@ -86,6 +86,13 @@ def _unit(unit: PackagedUnit, package: Package, files: Mapping[str, str]) -> dic
         "valid": valid and {"port": valid.name, "active": _active(valid)},
         "ports": [_port(port) for port in unit.ports],
         "typed": {"module": f"{unit.module}_typed", "file": f"rtl/{unit.module}_typed.sv"},
+        "axi_stream": {
+            "module": f"{unit.module}_axis",
+            "file": f"rtl/{unit.module}_axis.v",
+            "input": _stream(unit.stream_inputs, unit.stream_input_bits),
+            "output": _stream(unit.stream_outputs, unit.stream_output_bits),
+        },
+        "vectors": {"file": package.vector_file(unit), "in_order": unit.stateful},
         "netlist": {
             "files": netlist,
             "sha256": _sha256("".join(files[path] for path in netlist)),
@@ -108,7 +115,7 @@ def _port(port: PackagedPort) -> dict[str, Any]:
     }
 
 
-def stream(fields: list[StreamField], width: int) -> dict[str, Any]:
+def _stream(fields: list[StreamField], width: int) -> dict[str, Any]:
     """Return the payload of an AXI4-Stream."""
     placed = [{"port": field.port.name, "low": field.low, "width": field.port.width} for field in fields]
     return {"width": width, "fields": placed}
