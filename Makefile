@@ -7,6 +7,10 @@ Check a unit:
   make uvm       Check a unit in a pyuvm environment.
   make save      Save a vector of a unit as a regression.
 
+Check hardware and libraries of others:
+  make vectors   Write test vectors of a unit with the results of the golden model.
+  make check     Compare results of another unit or library with the golden model, and tell the causes.
+
 Prove units and measure the bench:
   make formal    Prove claims about units for all inputs.
   make coverage  Count the cases of a unit that `halfulp sim` reaches.
@@ -55,6 +59,8 @@ Examples:
   make mutate UNIT=mac FMT=e5m2 N=200 [STREAM=1 SAVE=1 OUT=folder]
   make faults UNIT=mac FMT=e5m2 [FLIPS=1e5 STUCK=256 OUT=folder]
   make save UNIT=mac FMT=e5m2 VECTOR=0x3c,0x40,0x001 WHY="a tie"
+  make vectors UNIT=mul FMT=fp16 OUT=mul.txt [VECTORS=10000 AS=txt]
+  make check UNIT=mul FMT=fp16 RESULTS=mul.txt [OUT=folder]
   make emit UNIT=mac FMT=e5m2 [NAME=mac] [RESET=async-low] OUT=mac.v
   make emit UNIT=mac FMT=e5m2 PACKAGE=1 [NAME=mac RESET=async-low ENABLE=low PORTS=clk=aclk] OUT=folder
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 [DSP=1] OUT=folder
@@ -82,7 +88,7 @@ endef
 values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUCT ROUND PIPELINE SEED VECTORS B C TO K \
 	ORDER SPARSITY CARRY TANH SIGMOID DERIVATIVE FN PIECES ERROR BREAKPOINTS SLOPES TERMS STRUCTURE LANES SHARING \
 	STOCHASTIC RANDOM RANDOM_SEED ROUNDS TARGET FLOW CLOCK SCHEDULER OUT BOARD MODEL N M CORES DEPTH ROWS VECTOR \
-	SEQUENCE TEST WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS
+	SEQUENCE TEST AS WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS
 flags := SATURATE WAVE RESTART RESUME STATIC DSP ROUTE INFERENCE STREAM SAVE CODE RESET_LESS \
 	EMULATE PACKAGE
 others := OUT:-o FLIPS:--bit-flips STUCK:--stuck-at $(if $(filter mutate,$(MAKECMDGOALS)),N:--mutants)
@@ -91,7 +97,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench docs package lint clean FORCE formal mutate faults save coverage signoff
+.PHONY: help sim vectors check sweep uvm emit synth stats report train match tile cost test test-all bench docs package lint clean FORCE formal mutate faults save coverage signoff
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
@@ -120,7 +126,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep uvm emit synth stats report train match tile formal mutate faults save coverage: .venv/ready
+sim vectors check sweep uvm emit synth stats report train match tile formal mutate faults save coverage: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # Default folder: the records of the project.

@@ -21,6 +21,10 @@ GROUPS = {
         "uvm": "halfulp.sim.uvm.cli",
         "save": "halfulp.sim.cli",
     },
+    "Check hardware and libraries of others": {
+        "vectors": "halfulp.sim.cli",
+        "check": "halfulp.sim.cli",
+    },
     "Prove units and measure the bench": {
         "formal": "halfulp.sim.formal.cli",
         "coverage": "halfulp.sim.coverage.cli",

@@ -1,4 +1,4 @@
-"""Commands that run units: `halfulp sim`, `halfulp save`, `halfulp sweep` and `halfulp bench`."""
+"""Commands that run units and check results of other units."""
 
 import sys
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from halfulp.tools.commands import report_folder, requests, scheduled, written
+from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 
 from .implementation import implementation, implementations
@@ -101,6 +101,77 @@ def sweep(
         sys.exit(130)
     click.echo(summary(result))
     sys.exit(0 if result.passed else 1)
+
+
+@click.command()
+@unit_options
+@click.option(
+    "--as",
+    "layout",
+    type=click.Choice(["txt", "c", "sv", "npz"]),
+    help="lines, C header, SystemVerilog include or numpy archive; default: by the file's ending, or txt",
+)
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
+@click.option("--vectors", "count", metavar="N", type=click.IntRange(1), help="maximum number; default: 65536")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="file that ends in .txt, .h, .svh or .npz; default: print the lines",
+)
+def vectors(
+    unit: str,
+    fmt: str | None,
+    layout: str | None,
+    seed: int,
+    count: int | None,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Write test vectors of a unit with the results of the golden model.
+
+    The vectors are all inputs of a small unit, or directed and random ones. A line has the codes of the inputs and of
+    the results in hexadecimal, as lines of TestFloat.
+    """
+    from . import vector_files
+
+    with requests():
+        layout = vector_files.layout_of(output, layout)
+        if layout == "npz" and output is None:
+            raise ValueError("a numpy archive needs a file; give one with -o")
+        table = vector_files.Table.of(implementation(unit, fmt, **options).component(), seed=seed, limit=count)
+    if output is None:
+        click.echo(vector_files.LAYOUTS[layout][1](table), nl=False)
+    else:
+        vector_files.write(table, layout, output)
+        click.echo(f"halfulp: wrote {table.count:,} vectors, {table.what}, to {output}", err=True)
+
+
+@click.command()
+@unit_options
+@click.option(
+    "--results",
+    required=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="lines as `halfulp vectors` writes them, or a numpy archive, with the results of the other unit",
+)
+@also_written
+def check(unit: str, fmt: str | None, results: Path, output: Path | None, **options: Any) -> None:
+    """Compare results of another unit or library with the golden model, and tell the causes of differences.
+
+    A cause is a known fault, such as double rounding, with which the golden model gives the same wrong results.
+    """
+    from . import checking
+
+    with requests():
+        built = implementation(unit, fmt, **options).component()
+        found = checking.check(built, results)
+    publish(checking.report(found), output and report_folder(output))
+    for line in checking.examples(found):
+        click.echo(line)
+    sys.exit(1 if found.wrong else 0)
 
 
 @click.command()

@@ -57,7 +57,7 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
     # A vector result has one port per element.
     columns = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
     return {
-        port: np.ascontiguousarray(np.broadcast_to(column.to(torch.int64).numpy(), length)).view(np.uint64)
+        port: np.broadcast_to(column.to(torch.int64).numpy(), length).copy().view(np.uint64)
         for port, column in zip(unit.outputs, columns, strict=True)
     }
 

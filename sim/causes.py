@@ -1,0 +1,368 @@
+"""Causes of wrong results of a unit that is not ours, in words: which rule of arithmetic its results break.
+
+A suspect is a complete unit with one known fault, computed with the golden model. It is a cause if it gives the wrong
+results, and the right ones where the unit is right. Results that no suspect gives are described one by one.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfulp.hdl.formats import FP64, RO, Compound, Float, Format, Rounding, parse
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.specs import AccumulatorSpec, AddSpec, ConvertSpec, FmaSpec, MacSpec, MulSpec, UnitSpec
+
+from .fields import Grid
+from .implementation import Implementation
+from .ports import Codes, Columns, Ports
+from .reference import own_words, reference
+
+Mask = npt.NDArray[np.bool_]
+
+MODE_TEXT = {
+    "rn": "to nearest, ties to even",
+    "ra": "to nearest, ties away from zero",
+    "rh": "to nearest, ties toward zero",
+    "rz": "toward zero",
+    "ru": "up",
+    "rd": "down",
+    "ro": "to odd",
+}
+"""Rounding modes in words."""
+
+INTERMEDIATE = ("fp32", "tf32", "fp16", "bf16")
+"""Formats to which another unit may round first, before those of unlimited range."""
+
+WIDER = 3
+"""Number of bits by which an intermediate result must be longer than a result, to have its ties."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Unit with one fault.
+
+    Attributes
+    ----------
+    fault : str
+        Sentence about it.
+    results : callable
+        Function from the codes of all inputs to those of its results.
+    """
+
+    fault: str
+    results: Callable[[Columns], Codes]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Cause of wrong results.
+
+    Attributes
+    ----------
+    fault : str
+        Sentence about it.
+    at : array of int
+        Indices of the vectors that it explains.
+    visible : int, optional
+        Number of vectors in which a unit with this fault has wrong results; None if there is no such unit.
+    """
+
+    fault: str
+    at: npt.NDArray[np.int64]
+    visible: int | None = None
+
+
+def causes(unit: Any, codes: Columns, want: Columns, got: Columns) -> list[Cause]:
+    """Explain the wrong results of all outputs, those of the most vectors first.
+
+    Parameters
+    ----------
+    unit : Unit
+    codes : mapping
+        Codes of each input.
+    want, got : mapping
+        Codes of each output: of the golden model, and of the unit that is checked.
+    """
+    if unit.sources:
+        codes = {**codes, **own_words(unit, len(next(iter(codes.values()))))}
+        unit = Implementation(unit.spec.without_source).component()
+    found: list[Cause] = []
+    outputs = Ports.of(unit.outputs)
+    for port in outputs:
+        wrong = want[port.name] != got[port.name]
+        if not wrong.any():
+            continue
+        if port.fmt is None:
+            own = [Cause("the bits are wrong", np.flatnonzero(wrong))]
+        else:
+            guilty = list(_guilty(unit, codes, want[port.name], got[port.name])) if len(outputs) == 1 else []
+            rest = wrong.copy()
+            for cause in guilty:
+                rest[cause.at] = False
+            described = _described(port.fmt, want[port.name], got[port.name], rest)
+            own = [*guilty, *described]
+        prefix = f"{port.name}: " if len(outputs) > 1 else ""
+        found += [replace(cause, fault=prefix + cause.fault) for cause in own]
+    return sorted(found, key=lambda cause: -len(cause.at))
+
+
+def _guilty(unit: Any, codes: Columns, want: Codes, got: Codes) -> Iterator[Cause]:
+    """Yield suspects that explain more wrong results than they have wrong results of their own, the best one first."""
+    rest = want != got
+    right = ~rest
+    at = np.flatnonzero(rest)
+    some = {name: column[at] for name, column in codes.items()}
+    known = []
+    for suspect in Suspects(unit, codes, want).all():
+        # Most suspects explain nothing; only the others run all vectors.
+        if (suspect.results(some) == got[at]).any():
+            known.append((suspect, suspect.results(codes)))
+    while known and rest.any():
+        scores = [int(((one == got) & rest).sum()) - int(((one != want) & right).sum()) for _, one in known]
+        best = int(np.argmax(scores))
+        if scores[best] <= 0:
+            return
+        suspect, results = known.pop(best)
+        explained = (results == got) & rest
+        rest &= ~explained
+        yield Cause(suspect.fault, np.flatnonzero(explained), int((results != want).sum()))
+
+
+class Suspects:
+    """Units like another one with one fault each.
+
+    Parameters
+    ----------
+    unit : Unit
+        Unit with one result and without a random source of its own.
+    codes : mapping
+        Codes of each input.
+    want : Codes
+        Right results.
+    """
+
+    def __init__(self, unit: Any, codes: Columns, want: Codes) -> None:
+        self.unit, self.codes, self.want = unit, codes, want
+        self.spec: UnitSpec = unit.spec
+        self.o: Format = next(iter(Ports.of(unit.outputs).formats.values()))
+        self._exact: dict[int, tuple[Columns, Codes]] = {}
+
+    def all(self) -> Iterator[Suspect]:
+        """Yield all suspects, the simplest first."""
+        yield from self._flushed()
+        yield from self._range()
+        yield from self._modes()
+        yield from self._product()
+        if self._intermediate is not None:
+            yield from self._ties()
+            yield from self._twice()
+
+    # Units of other descriptions ---------------------------------------------------------------------------------
+
+    def _of(self, fault: str, spec: UnitSpec) -> Suspect:
+        return Suspect(fault, lambda codes: _results(spec, codes))
+
+    def _modes(self) -> Iterator[Suspect]:
+        own = self.spec.rounding
+        for mode in MODES:
+            if mode != own.mode:
+                asked = MODE_TEXT.get(own.mode, f"at random with {own.bits} bits" if own.bits else "exactly")
+                yield self._of(f"it rounds {MODE_TEXT[mode]}, not {asked}", replace(self.spec, rounding=Rounding(mode)))
+
+    def _range(self) -> Iterator[Suspect]:
+        saturates = self.spec.saturate
+        fault = "it gives infinity for overflows, not the largest number"
+        if not saturates:
+            fault = "it saturates: it gives the largest number for overflows"
+        try:
+            yield self._of(fault, replace(self.spec, saturate=not saturates))
+        except ValueError:
+            # Units whose results always saturate, or never overflow, refuse the field.
+            return
+
+    def _product(self) -> Iterator[Suspect]:
+        fault, spec = "it rounds the product before the sum", self.spec
+        if isinstance(spec, MacSpec) and spec.product is None and isinstance(spec.acc, Format):
+            yield self._of(fault, replace(spec, product=spec.acc, product_rounding=spec.rounding))
+        if isinstance(spec, FmaSpec):
+            mode: dict[str, Any] = {"rounding": replace(spec.rounding), "saturate": spec.saturate}
+            product = MulSpec(a=spec.a, b=spec.b, o=spec.o, **mode)
+            total = AddSpec(a=spec.o, b=spec.c, o=spec.o, **mode)
+
+            def results(codes: Columns) -> Codes:
+                first = _results(product, codes)
+                none = np.zeros_like(first)
+                return _results(total, {**codes, "a": first, "b": codes["c"], "subtract": none})
+
+            yield Suspect(fault, results)
+
+    # Subnormal numbers -------------------------------------------------------------------------------------------
+
+    def _flushed(self) -> Iterator[Suspect]:
+        inputs = Ports.of(self.unit.inputs).formats
+
+        def flushed(codes: Columns) -> dict[str, Codes]:
+            return {name: _flush(inputs[name], column) if name in inputs else column for name, column in codes.items()}
+
+        def own(codes: Columns) -> Codes:
+            return _results(self.spec, codes)
+
+        if any(_has_subnormals(fmt) for fmt in inputs.values()):
+            yield Suspect("it reads subnormal operands as zero", lambda codes: own(flushed(codes)))
+        if _has_subnormals(self.o):
+            yield Suspect("it gives zero for subnormal results", lambda codes: _flush(self.o, own(codes)))
+            yield Suspect(
+                "it gives +0 for subnormal results", lambda codes: _flush(self.o, own(codes), with_sign=False)
+            )
+            yield Suspect(
+                "it reads subnormal operands as zero, and gives zero for subnormal results",
+                lambda codes: _flush(self.o, own(flushed(codes))),
+            )
+
+    # Roundings of an intermediate result -------------------------------------------------------------------------
+
+    @cached_property
+    def _intermediate(self) -> UnitSpec | None:
+        """The same operation with results so long that a second rounding of them is the only one; None if unknown."""
+        o, spec = self.o, self.spec
+        reach = floor_log2(o.largest) < FP64.emax and floor_log2(o.smallest) > FP64.emin
+        if o.window + WIDER > FP64.precision or not reach or "table" in self.unit.parameters:
+            return None
+        if isinstance(spec, MacSpec) and spec.product is None and isinstance(spec.acc, Format):
+            wide: UnitSpec = FmaSpec(a=spec.a, b=spec.b, c=spec.acc, o=FP64, rounding=RO)
+        elif isinstance(spec, AccumulatorSpec) or isinstance(getattr(spec, "o", None), Compound):
+            return None
+        else:
+            try:
+                wide = Implementation(spec).with_spec(o=FP64, rounding=RO, saturate=False).spec
+            except (TypeError, ValueError):
+                return None
+        # Operations that round more than once, and sums that subtract, differ.
+        again = self._converted(_results(wide, self.codes), spec.rounding, self.codes)
+        return wide if np.array_equal(again, self.want) else None
+
+    def _wide(self, codes: Columns) -> Codes:
+        """Return the long results for some codes; suspects share those of the same codes."""
+        assert self._intermediate is not None
+        if id(codes) not in self._exact:
+            self._exact[id(codes)] = codes, _results(self._intermediate, codes)
+        return self._exact[id(codes)][1]
+
+    def _converted(self, wide: Codes, rounding: Rounding, codes: Columns) -> Codes:
+        words = {"random": codes["random"]} if "random" in codes and rounding.bits else {}
+        spec = ConvertSpec(a=FP64, o=self.o, rounding=rounding, saturate=self.spec.saturate)
+        return _results(spec, {"a": wide, **words})
+
+    def _ties(self) -> Iterator[Suspect]:
+        rounding = self.spec.rounding
+        if rounding.mode not in ("rn", "ra", "rh"):
+            return
+
+        def sides(codes: Columns) -> tuple[Codes, Codes, Codes, Mask]:
+            """Return right results, those of neighbouring exact results, and whether the exact result is a tie."""
+            exact = self._wide(codes)
+            parts = Grid.of(FP64).parts(exact)
+            # The last bits of an inexact number are not all zero; those of a tie are.
+            number = ~(parts.zero | parts.infinite | parts.nan) & (exact % np.uint64(1 << (WIDER - 1)) == 0)
+            near = [self._converted(np.where(number, exact + step, exact), rounding, codes) for step in (_LESS, _MORE)]
+            return self._converted(exact, rounding, codes), *near, number & (near[0] != near[1])
+
+        def to_odd(codes: Columns) -> Codes:
+            right, low, high, tie = sides(codes)
+            return np.where(tie, np.where(right == low, high, low), right)
+
+        yield Suspect("it rounds to nearest, ties to odd", to_odd)
+
+    def _twice(self) -> Iterator[Suspect]:
+        o, rounding = self.o, self.spec.rounding
+        if rounding.bits:
+            return
+        steps = [(f"first to {name}", parse(name)) for name in INTERMEDIATE]
+        steps = [(text, fmt) for text, fmt in steps if fmt.precision > o.precision and fmt.largest >= o.largest]
+        # Numbers with a rounded significand but unlimited range; o's own precision rounds subnormal numbers twice.
+        for bits in range(max(o.precision, 1), FP64.precision):
+            text = f"first to {bits} bits" if bits > o.precision else f"first to {bits} bits, subnormal results too"
+            steps.append((text, Float(FP64.exp, bits - 1) if bits > 1 else Float(FP64.exp, 0, specials="fn")))
+        for text, fmt in steps:
+            first = ConvertSpec(a=FP64, o=fmt, rounding=rounding)
+            second = ConvertSpec(a=fmt, o=o, rounding=rounding, saturate=self.spec.saturate)
+
+            def results(codes: Columns, first: UnitSpec = first, second: UnitSpec = second) -> Codes:
+                return _results(second, {"a": _results(first, {"a": self._wide(codes)})})
+
+            yield Suspect(f"it rounds twice, {text}", results)
+
+
+_MORE = np.uint64(1)
+_LESS = np.uint64((1 << 64) - 1)
+"""Steps between neighbours, added to codes of 64 bits."""
+
+
+@functools.cache
+def _component(spec: UnitSpec) -> Any:
+    return Implementation(spec).component()
+
+
+def _results(spec: UnitSpec, codes: Columns) -> Codes:
+    """Return the results of a description's golden model."""
+    unit = _component(spec)
+    count = max(len(column) for column in codes.values())
+    given = {name: codes[name] if name in codes else np.zeros(count, dtype=np.uint64) for name in unit.inputs}
+    return next(iter(reference(unit, given).values()))
+
+
+def _has_subnormals(fmt: Format) -> bool:
+    return fmt.spacing == "relative" and fmt.floor_exponent is not None and fmt.precision > 1 and not fmt.flushes
+
+
+def _subnormal(fmt: Format, codes: Codes) -> Mask:
+    """Return True for subnormal numbers."""
+    if not _has_subnormals(fmt):
+        return np.zeros(len(codes), dtype=np.bool_)
+    grid = Grid.of(fmt)
+    parts, magnitude = grid.parts(codes), grid.unsigned(codes)[1]
+    special = parts.zero | parts.infinite | parts.nan
+    assert fmt.floor_exponent is not None
+    subnormal: Mask = ~special & (magnitude < np.uint64(grid.code_of(Fraction(2) ** fmt.floor_exponent)))
+    return subnormal
+
+
+def _flush(fmt: Format, codes: Codes, with_sign: bool = True) -> Codes:
+    """Return zero for subnormal numbers, other codes unchanged."""
+    grid = Grid.of(fmt)
+    sign = grid.unsigned(codes)[0] if with_sign else np.zeros(len(codes), dtype=np.int64)
+    return np.where(_subnormal(fmt, codes), grid.signed(sign, np.zeros_like(codes)), codes)
+
+
+def _described(fmt: Format, want: Codes, got: Codes, rest: Mask) -> Iterator[Cause]:
+    """Yield descriptions of wrong results of one format, each for the vectors that no earlier one has."""
+    grid = Grid.of(fmt)
+    right, found = grid.parts(want), grid.parts(got)
+    (right_sign, right_rank), (found_sign, found_rank) = grid.unsigned(want), grid.unsigned(got)
+    apart = np.where(found_rank > right_rank, found_rank - right_rank, right_rank - found_rank)
+    near = (right_sign == found_sign) & ~found.infinite & ~right.infinite
+    descriptions = [
+        ("it gives another code of NaN", right.nan & found.nan),
+        ("it gives a number for NaN", right.nan),
+        ("it gives NaN for a number", found.nan),
+        ("it gives a zero with the wrong sign", right.zero & found.zero),
+        ("it gives the largest number for infinity", right.infinite & (found_rank == grid.max_code)),
+        ("it gives another number for infinity", right.infinite),
+        ("it gives infinity for a number", found.infinite),
+        ("its subnormal results are off by one ulp", near & (apart == 1) & _subnormal(fmt, want)),
+        ("its results are off by one ulp", near & (apart == 1)),
+        ("its results have the wrong sign", (right_rank == found_rank) & (right_sign != found_sign)),
+        ("its results are off by more than one ulp", np.ones(len(want), dtype=np.bool_)),
+    ]
+    rest = rest.copy()
+    for fault, mask in descriptions:
+        if (own := rest & mask).any():
+            yield Cause(fault, np.flatnonzero(own))
+            rest &= ~own
