@@ -8,8 +8,8 @@ Check a unit:
   make save      Save a vector of a unit as a regression.
 
 Check hardware and libraries of others:
-  make vectors   Write test vectors of a unit with the results of the golden model.
-  make check     Compare results of another unit or library with the golden model, and tell the causes.
+  make vectors   Write test vectors of a unit with their results.
+  make check     Explain wrong results of another unit or library.
 
 Prove units and measure the bench:
   make formal    Prove claims about units for all inputs.

@@ -256,9 +256,8 @@ class Suspects:
         return self._exact[id(codes)][1]
 
     def _converted(self, wide: Codes, rounding: Rounding, codes: Columns) -> Codes:
-        words = {"random": codes["random"]} if "random" in codes and rounding.bits else {}
         spec = ConvertSpec(a=FP64, o=self.o, rounding=rounding, saturate=self.spec.saturate)
-        return _results(spec, {"a": wide, **words})
+        return _results(spec, {**codes, "a": wide})
 
     def _ties(self) -> Iterator[Suspect]:
         rounding = self.spec.rounding

@@ -109,7 +109,7 @@ def sweep(
     "--as",
     "layout",
     type=click.Choice(["txt", "c", "sv", "npz"]),
-    help="lines, C header, SystemVerilog include or numpy archive; default: by the file's ending, or txt",
+    help="layout; default: by the ending, or txt",
 )
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--vectors", "count", metavar="N", type=click.IntRange(1), help="maximum number; default: 65536")
@@ -118,7 +118,7 @@ def sweep(
     "--output",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="file that ends in .txt, .h, .svh or .npz; default: print the lines",
+    help=".txt, .h, .svh or .npz; default: print lines",
 )
 def vectors(
     unit: str,
@@ -129,10 +129,10 @@ def vectors(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Write test vectors of a unit with the results of the golden model.
+    """Write test vectors of a unit with their results.
 
-    The vectors are all inputs of a small unit, or directed and random ones. A line has the codes of the inputs and of
-    the results in hexadecimal, as lines of TestFloat.
+    The results are those of the golden model. The vectors are all inputs of a small unit, or directed and random ones. The layout is lines of codes in hexadecimal
+    as TestFloat has them, a C header, an include file for SystemVerilog, or a numpy archive.
     """
     from . import vector_files
 
@@ -155,13 +155,14 @@ def vectors(
     required=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="lines as `halfulp vectors` writes them, or a numpy archive, with the results of the other unit",
+    help="vectors with the results of another unit",
 )
 @also_written
 def check(unit: str, fmt: str | None, results: Path, output: Path | None, **options: Any) -> None:
-    """Compare results of another unit or library with the golden model, and tell the causes of differences.
+    """Explain wrong results of another unit or library.
 
-    A cause is a known fault, such as double rounding, with which the golden model gives the same wrong results.
+    Its results are compared with the golden model. The file has lines as `halfulp vectors` writes them, or is a numpy archive. A cause is a known fault, such as double
+    rounding, with which the golden model gives the same wrong results.
     """
     from . import checking
 

@@ -144,6 +144,7 @@ def pairs(text, name, modes):
         yield {rounded(one, mode, saturate): rounded(other, mode, saturate) for mode in modes for saturate in choices}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", BUILT_IN)
 def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
     for name in UNITS:

@@ -141,7 +141,7 @@ TWO_OPERANDS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("turn", "name", "fmt"), [(turn, *case) for turn, case in enumerate(TWO_OPERANDS)])
 def test_two_operand_units_match_golden(turn, name, fmt):
     modes = some_of(MODES, turn)
@@ -150,7 +150,7 @@ def test_two_operand_units_match_golden(turn, name, fmt):
     assert checks >= len(modes) * 4 ** parse(fmt).width
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", every(4, [*FORMATS, *FAMILIES]))
 def test_convert_matches_golden(fmt):
     """Every format converts to all formats of its family and some of the others."""
@@ -169,7 +169,7 @@ def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
     assert checks >= len(MODES) * 2 ** parse(fmt).width
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("turn", "fmt"), list(enumerate(every(3, [*TOYS, *map(parse, TOY_FAMILIES)]))), ids=str)
 def test_fma_matches_golden_on_toy_formats(turn, fmt):
     modes = some_of(MODES, turn)
@@ -184,7 +184,7 @@ WIDE_MODES = (*ROUNDING_MODES, "sr10")
 WIDE_POSITS = ("posit16", "posit16e1", "posit32")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("fmt", every(2, WIDE_POSITS))
 @pytest.mark.parametrize(
     ("name", "targets"),
@@ -247,7 +247,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("turn", "name", "fmt", "options"), every(2, [(turn, *case) for turn, case in enumerate(MIXED)])
 )
@@ -307,7 +307,7 @@ FAST = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("turn", "name", "fmt", "options"), [(turn, *case) for turn, case in enumerate(FAST)])
 def test_structures_for_speed_match_golden(turn, name, fmt, options):
     checks, failed = mismatches(name, fmt, modes=some_of(MODES, turn), goal="speed", **options)
@@ -331,6 +331,7 @@ def test_wide_structures_for_speed_match_golden(name, fmt):
     assert checks >= count * len(WIDE_MODES)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stochastic", ["lazy", "eager"])
 @pytest.mark.parametrize(
     ("name", "fmt", "targets", "mode", "options"),

@@ -214,7 +214,7 @@ def found(kind: str, words: str) -> claims_module.Finding:
     return finding
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("text", CATALOGUE_TEXTS)
 def test_claims_about_catalogue_units_are_not_refuted(text: str) -> None:
     findings = list(examine(claims(text), limit=20))

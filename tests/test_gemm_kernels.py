@@ -178,7 +178,7 @@ def compare(text, products, seed=0):
     return given
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
 def test_kernels_match_tensors(text):
     given = compare(text, PRODUCTS)
@@ -192,7 +192,7 @@ def test_lanes_delegate_undecided_modes_to_exact_kernel(text):
     assert compare(text, 10**4)[0] > 0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", LISTED[:-2])
 def test_kernels_in_lanes_are_used(text):
     """For moderate operands the first kernel of a description, in vector lanes, does all the work."""
@@ -312,6 +312,7 @@ def test_packed_operands_follow_changes_of_their_memory(text, mT):
             )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "source"),
     [
@@ -343,6 +344,7 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
             assert torch.equal(found, golden.gemm(a, b, spec, **more))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text", ["bf16*bf16+fp32.rn", "bf16*bf16+bf16.rn", "bf16*bf16+bf16.sr5@lfsr16", "e4m3fn*posit8+fp16.rn"]
 )
@@ -369,6 +371,7 @@ def test_kernels_read_and_write_reals(text, monkeypatch):
         assert torch.equal(found.view(torch.int32), expected.to(torch.float32).view(torch.int32))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["fp16*e5m2+fp32.rn", "e4m3fnuz*e4m3fn+fp32.rn"])
 def test_kernels_round_reals_to_narrow_floats(text, monkeypatch):
     """Numbers, midpoints of their neighbours, and the neighbours of both in FP32; beyond the range too; NaN and -0."""
@@ -434,7 +437,7 @@ def test_kernels_take_own_threads_in_forked_processes():
         torch.set_num_threads(before)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", TEXTS)
 def test_kernels_ignore_threads_and_instruction_sets(text, monkeypatch):
     """Numbers of threads, instruction sets and flushing of subnormal numbers change no bit."""
@@ -458,6 +461,7 @@ def test_kernels_ignore_threads_and_instruction_sets(text, monkeypatch):
         assert torch.equal(golden.gemm(a, b, spec, start=start), expected), level
 
 
+@pytest.mark.slow
 def test_kernels_match_tensors_without_fma(monkeypatch):
     monkeypatch.setenv(build.SETTING, "portable")
     assert not build.has_fma()
@@ -570,6 +574,7 @@ def test_generic_kernel_encodes_and_decodes_like_tensors(mode, monkeypatch):
         both(codes, name, "bf16")
 
 
+@pytest.mark.slow
 def test_sums_overflow_by_rounding_up_alone():
     """Terms far below the last place make a sum overflow if each step rounds up."""
     a, b = torch.ones(2, 20, dtype=torch.int64), torch.ones(20, 3, dtype=torch.int64)
@@ -582,6 +587,7 @@ def test_sums_overflow_by_rounding_up_alone():
             assert torch.equal(found, in_torch(spec, a, b, start, words)), (text, first)
 
 
+@pytest.mark.slow
 def test_minus_zero_survives_sums():
     """-0 * 1 added to -0 is -0; a single +0 term makes the sum +0."""
     for text, expected in (("e5m2*e5m2+e6m5.rn", 0x800), ("e5m2*e5m2+e6m5.sr3", 0x800), ("e5m2*e5m2+e6m5.rd", 0x800)):

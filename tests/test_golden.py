@@ -90,7 +90,7 @@ def every(formats, rounding, subtract=False):
     return [list(column) for column in columns], list(words) if rounding.bits else None
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_floats(name, fmt):
@@ -112,7 +112,7 @@ def test_convert_matches_exact_on_toy_floats(source):
         assert wrong == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.width <= 4], ids=str)
 def test_fma_matches_exact_on_toy_floats(fmt):
     for rounding in MODES[:7]:
@@ -448,6 +448,7 @@ def operands_of(parameters):
     return [*(parameters[letter] for letter in "ab" if letter in parameters), o]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "texts"), SUMS, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values()))
 )

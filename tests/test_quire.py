@@ -43,7 +43,7 @@ def sums(fmt, b, minus, steps):
     return found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("a", "b", "o", "rounding"),
     [

@@ -31,7 +31,7 @@ from tests.short_form import BLOCK, asked, build
 VECTORS = 1 << 14
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "fmt", "options"),
     [

@@ -539,6 +539,7 @@ def test_dot_works_inside_a_design(a, b, o, order, pipeline):
     assert found[unit.latency :] == expected
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("unit", "sequence"),
     [
@@ -600,7 +601,7 @@ def small(name):
     return {"to": BLOCK} if name == "blockquantize" else {}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_stream_gives_every_result_once_in_order(name, pipeline):
