@@ -173,7 +173,8 @@ class Suspects:
         own = self.spec.rounding
         for mode in MODES:
             if mode != own.mode:
-                asked = MODE_TEXT.get(own.mode, f"at random with {own.bits} bits" if own.bits else "exactly")
+                others = {"sr": f"at random with {own.bits} bits", "exact": "exactly"}
+                asked = MODE_TEXT.get(own.mode) or others.get(own.mode, "as its port says")
                 yield self._of(f"it rounds {MODE_TEXT[mode]}, not {asked}", replace(self.spec, rounding=Rounding(mode)))
 
     def _range(self) -> Iterator[Suspect]:

@@ -131,8 +131,9 @@ def vectors(
 ) -> None:
     """Write test vectors of a unit with their results.
 
-    The results are those of the golden model. The vectors are all inputs of a small unit, or directed and random ones. The layout is lines of codes in hexadecimal
-    as TestFloat has them, a C header, an include file for SystemVerilog, or a numpy archive.
+    The results are those of the golden model. The vectors are all inputs of a small unit, or directed and random ones.
+    The layout is lines of codes in hexadecimal as TestFloat has them, a C header, an include file for SystemVerilog, or
+    a numpy archive.
     """
     from . import vector_files
 
@@ -161,8 +162,9 @@ def vectors(
 def check(unit: str, fmt: str | None, results: Path, output: Path | None, **options: Any) -> None:
     """Explain wrong results of another unit or library.
 
-    Its results are compared with the golden model. The file has lines as `halfulp vectors` writes them, or is a numpy archive. A cause is a known fault, such as double
-    rounding, with which the golden model gives the same wrong results.
+    They are compared with those of the golden model. The file has lines as `halfulp vectors` writes them, or is a
+    numpy archive. A cause is a known fault, such as double rounding, with which the golden model gives the same wrong
+    results.
     """
     from . import checking
 
