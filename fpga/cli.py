@@ -285,7 +285,7 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     default=1,
     metavar="N",
     type=click.IntRange(1),
-    help="clock by stages: median of N seeds of place and route; default: 1",
+    help="median of N placements; default: 1",
 )
 @click.option("--slices", is_flag=True, help="also divide netlists without stages into equal slices")
 @scheduled
