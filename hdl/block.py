@@ -7,49 +7,54 @@ from math import floor
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from . import quire
-from .fixed import FixedRaw, parts
+from . import tree
+from .divide import divide
 from .formats import RN, Block, Format, Rounding, Scale
-from .number import Number, as_raw, multiply, negate_if, pack, truncate, unpack
+from .formats.base import floor_log2
+from .number import as_raw, pack, truncate, unpack
+from .product import product as multiply_integers
 from .raw import Raw, normalise
+from .rows import Rows
+from .specs import ValueRange
+from .specs.ranges import window_of
 from .wire import NEVER, wire
 
 
 def factor(m: Module, x: Value, y: Value, a: Block, b: Block) -> Raw:
-    """Return the product of the scales of two blocks, from their codes."""
+    """Return the product of the scales of two blocks, from their codes. It may have any number of leading zeros."""
     one, other = (
         as_raw(m, unpack(m, code, block.scale, f"{name}_scale"), name)
         for code, block, name in ((x, a, "a"), (y, b, "b"))
     )
-    found = multiply(m, one, other, dsp=False)
-    assert isinstance(found, Raw)
-    return found
+    values = tree.multiply(m, one, other, dsp=False)
+    if len(one.significand) == len(other.significand) == 1:
+        values["significand"] = Const(1, 1)
+    last = one.last + other.last
+    base = last + len(values["significand"]) - 1
+    return Raw(
+        **values,
+        zero=wire(m, one.zero | other.zero, "scale_zero"),
+        base=base,
+        emin=base + (one.emin - one.base) + (other.emin - other.base),
+        emax=base + (one.emax - one.base) + (other.emax - other.base),
+        leading="any",
+        zero_at_floor=False,
+    )
 
 
-def flags_of(x: Raw) -> dict[str, Value]:
-    """Return the sign and flags of a factor, without constants, as operands of `product`."""
-    found = {"negative": x.sign, "no_scale": x.zero, "endless": x.inf}
-    return {name: value for name, value in found.items() if not isinstance(value, Const)}
+def product(
+    m: Module, a: Value, b: Value, infinite: Value | None = None, *, x: Block, y: Block, dsp: bool
+) -> dict[str, Value]:
+    """Return the product of two elements; parts of `tree.Term`.
 
-
-def product(m: Module, a: Value, b: Value, *, x: Block, y: Block, dsp: bool, **flags: Value) -> dict[str, Value]:
-    """Return the product of two elements in fixed point, with the sign of the scales; parts of `FixedRaw`.
-
-    A zero or infinite scale changes each product before the sum, because it may make terms zero, or cancel infinities.
+    An infinite scale makes each product infinite or NaN before the sum, because infinities may cancel.
     """
-    number: Number = multiply(m, unpack(m, a, x.element, "a"), unpack(m, b, y.element, "b"), dsp=dsp)
-    if "negative" in flags:
-        number = negate_if(number, flags["negative"])
-    placed = quire.place(m, number, quantum_of(x, y), "fixed")
-    found = parts(placed)
-    if "endless" in flags:
-        zero = wire(m, ~placed.integer.any() & ~placed.inf, "product_zero_integer")
-        found["nan"] = wire(m, placed.nan | (flags["endless"] & zero), "scaled_nan")
-        found["inf"] = wire(m, placed.inf | flags["endless"], "scaled_inf")
-    if "no_scale" in flags:
-        found["integer"] = wire(m, Mux(flags["no_scale"], 0, placed.integer)[: len(placed.integer)], "scaled_integer")
-        if placed.integer.shape().signed:
-            found["integer"] = found["integer"].as_signed()
+    elements = unpack(m, a, x.element, "a"), unpack(m, b, y.element, "b")
+    found = tree.of_product(m, *elements, quantum_of(x, y), products_of(x, y), dsp=dsp)
+    if infinite is not None:
+        zero = wire(m, ~found["integer"].any() & ~found["inf"], "product_zero_integer")
+        found["nan"] = wire(m, found["nan"] | (infinite & zero), "scaled_nan")
+        found["inf"] = wire(m, found["inf"] | infinite, "scaled_inf")
     return found
 
 
@@ -58,10 +63,48 @@ def quantum_of(x: Block, y: Block) -> int:
     return x.element.quantum + y.element.quantum
 
 
-def scaled_sum(m: Module, terms: Sequence[FixedRaw], scale: Raw, rounding: Rounding, *, from_zero: bool) -> Number:
-    """Return the exact sum of products of elements, and of +0 if ``from_zero``, times the magnitude of the scales."""
-    total = quire.total(m, terms, rounding, from_zero=from_zero)
-    return multiply(m, as_raw(m, total, "total"), replace(scale, sign=NEVER), dsp=False)
+def products_of(x: Block, y: Block) -> ValueRange:
+    """Return the range of products of elements."""
+    return ValueRange.of(x.element) * ValueRange.of(y.element)
+
+
+def scaled_sum(
+    m: Module,
+    terms: Sequence[tree.Term],
+    scale: Raw,
+    x: Block,
+    y: Block,
+    rounding: Rounding,
+    *,
+    from_zero: bool,
+    fast: bool,
+) -> Raw:
+    """Return the exact sum of products of elements, and of +0 if ``from_zero``, times the product of the scales."""
+    found, quantum = tree.total(m, terms), quantum_of(x, y)
+    bits = tree.bits_of(products_of(x, y).times(len(terms)), quantum)
+    integer = found.integer
+    if not isinstance(scale.significand, Const):
+        integer = wire(m, multiply_integers(m, integer, scale.significand, "scaled", dsp=False), "scaled_total")
+        bits += len(scale.significand)
+    found = replace(
+        found,
+        integer=integer,
+        negative=found.negative ^ scale.sign,
+        nan=wire(m, found.nan | scale.nan | (found.inf & scale.zero), "scaled_nan"),
+        inf_sign=found.inf_sign ^ scale.sign,
+    )
+    zero_sign = tree.sign_of_zero([term.sign ^ scale.sign for term in terms], rounding, from_zero=from_zero)
+    total = tree.as_raw(m, found, quantum, bits, zero_sign, fast=fast)
+    # The integer counts units of the last place of the scales.
+    first = total.base + scale.last
+    return replace(
+        total,
+        exponent=scale.exponent,
+        base=first,
+        emin=first + scale.emin - scale.base,
+        emax=first + scale.emax - scale.base,
+        zero_at_floor=False,
+    )
 
 
 def largest(m: Module, numbers: Sequence[Raw]) -> tuple[Raw, Value]:
@@ -88,8 +131,22 @@ def _maximum(m: Module, keys: Sequence[Value], name: str) -> Value:
 
 
 def scale_code(m: Module, x: Raw, block: Block) -> Value:
-    """Return the code of the scale of a block whose largest magnitude is x, by a rule of powers of two."""
-    element, scale = block.element, block.scale
+    """Return the code of the scale of a block whose largest magnitude is x."""
+    scale = block.scale
+    if block.rule == "nearest":
+        bound = ValueRange.of(scale).magnitude
+        wanted = divide(m, x, _constant(block.element.largest), Rows(window_of(scale, RN, bound) + 1))
+    else:
+        wanted = _power(m, x, block)
+    code = pack(m, truncate(m, wanted, scale, RN), scale, RN, True, None)
+    if not isinstance(scale, Scale):
+        code = Mux(code.any(), code, scale.encode(scale.smallest))
+    return Mux(x.zero, block.zero_scale, code)
+
+
+def _power(m: Module, x: Raw, block: Block) -> Raw:
+    """Return the power of two that is the scale of a block whose largest magnitude is x."""
+    element = block.element
     x = normalise(m, x, "largest", x.quantum - 1, x.base)
     length, top = len(x.significand), element.largest / Fraction(2) ** block.emax
     up: Value = NEVER
@@ -98,7 +155,7 @@ def scale_code(m: Module, x: Raw, block: Block) -> Value:
         up = x.significand[length - element.precision - 1 :].all()
     elif block.rule == "ceil":
         up = x.significand > floor(top * (1 << (length - 1)))
-    power = Raw(
+    return Raw(
         sign=NEVER,
         exponent=wire(m, x.exponent + up, "scale_exponent"),
         significand=Const(1, 1),
@@ -109,22 +166,50 @@ def scale_code(m: Module, x: Raw, block: Block) -> Value:
         leading="one",
         zero_at_floor=False,
     )
-    code = pack(m, truncate(m, power, scale, RN), scale, RN, True, None)
-    if not isinstance(scale, Scale):
-        code = Mux(code.any(), code, scale.encode(scale.smallest))
-    return Mux(x.zero, block.zero_scale, code)
 
 
-def quotient(m: Module, x: Raw, code: Value, fmt: Format) -> Raw:
-    """Return a number divided by a power of two, from the code of that."""
+def _constant(value: Fraction) -> Raw:
+    """Return a positive number."""
+    exponent, significand = floor_log2(value), value.numerator
+    significand >>= (significand & -significand).bit_length() - 1
+    return Raw(
+        sign=NEVER,
+        exponent=Const(0, 1),
+        significand=Const(significand, significand.bit_length()),
+        zero=NEVER,
+        base=exponent,
+        emin=exponent,
+        emax=exponent,
+        leading="one",
+        zero_at_floor=False,
+    )
+
+
+def divisor(m: Module, code: Value, fmt: Format) -> Raw:
+    """Return the scale of a block without special numbers as a divisor, from its code."""
     scale = as_raw(m, unpack(m, code, fmt, "scale"), "scale")
+    scale = normalise(m, scale, "scale", scale.quantum, scale.base)
+    return replace(scale, sign=NEVER, nan=NEVER, inf=NEVER, zero=NEVER)
+
+
+def quotient(m: Module, x: Raw, scale: Raw, element: Format, rounding: Rounding) -> Raw:
+    """Return a finite number divided by the scale of its block, with the bits that its rounding to an element needs."""
+    x = replace(x, nan=NEVER, inf=NEVER)
+    if len(scale.significand) == 1:
+        return _by_power_of_two(m, x, scale)
+    if x.leading == "floor" and x.emin - scale.emin < element.quantum - max(rounding.places, 1):
+        # No discarded bit of the quotient of a number with leading zeros is a one, only its sticky bit.
+        x = replace(x, leading="one")
+    window = window_of(element, rounding, 2 * ValueRange.of(element).magnitude)
+    return divide(m, x, scale, Rows(window + 1))
+
+
+def _by_power_of_two(m: Module, x: Raw, scale: Raw) -> Raw:
     most = (1 << len(scale.exponent)) - 1
     return replace(
         x,
         # The inverse is the difference to the largest exponent field.
         exponent=wire(m, x.exponent + (scale.exponent ^ most), "quotient_exponent"),
-        nan=NEVER,
-        inf=NEVER,
         base=x.base - scale.base - most,
         emin=x.emin - scale.emax,
         emax=x.emax - scale.emin,

@@ -1,14 +1,11 @@
 """Exact sums on one fixed-point scale, and the quire register that holds them (Kulisch)."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Mux
 
 from .fixed import FixedRaw, of_raw
-from .formats import Rounding
 from .number import Number
-from .round import cancelled_sign
 from .specs import Quire
 from .wire import NEVER, shifted_up, wire
 
@@ -28,29 +25,6 @@ def read(number: FixedRaw) -> FixedRaw:
     return replace(number, sign=Mux(number.inf, number.sign, number.integer[-1]))
 
 
-def total(m: Module, terms: Sequence[FixedRaw], rounding: Rounding, *, from_zero: bool) -> FixedRaw:
-    """Return the exact sum of numbers on one scale, and of +0 if ``from_zero``.
-
-    A zero sum is -0 if all terms are negative, and under ``rd`` if one is.
-    """
-    integer = _tree([term.integer for term in terms])
-    integer = wire(m, integer, "total")
-    up = _any([term.inf & ~term.sign for term in terms])
-    down = _any([term.inf & term.sign for term in terms])
-    nan = _any([term.nan for term in terms]) | (up & down)
-    signs = [*(term.sign for term in terms), *([NEVER] if from_zero else [])]
-    zero_sign = cancelled_sign(rounding, _any(signs), ~_any([~sign for sign in signs]))
-    negative = integer[-1] if integer.shape().signed else NEVER
-    inf = wire(m, up | down, "total_inf")
-    return FixedRaw(
-        integer=integer,
-        sign=wire(m, Mux(inf, down, Mux(integer.any(), negative, zero_sign)), "total_sign"),
-        nan=wire(m, nan, "total_nan"),
-        inf=inf,
-        quantum=terms[0].quantum,
-    )
-
-
 def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
     """Return the quire after one more term. An overflow of the carry guard makes it infinite until a new sum starts."""
     integer = wire(m, base.integer + term.integer, "held_exact")
@@ -65,15 +39,3 @@ def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
         inf=wire(m, inf, "held_inf"),
         quantum=quire.quantum,
     )
-
-
-def _tree(terms: Sequence[Value]) -> Value:
-    """Add all terms in a balanced tree."""
-    if len(terms) == 1:
-        return terms[0]
-    half = len(terms) // 2
-    return _tree(terms[:half]) + _tree(terms[half:])
-
-
-def _any(bits: Sequence[Value]) -> Value:
-    return Cat(*bits).any()

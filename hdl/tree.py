@@ -1,13 +1,20 @@
 """Sums of many terms on one scale."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
+from . import fixed, quire
 from .fixed import FixedRaw
+from .formats import Rounding
+from .formats.base import floor_log2
+from .number import Number
+from .number import as_raw as number_as_raw
 from .product import product
 from .raw import Raw
+from .round import cancelled_sign
+from .specs import ValueRange
 from .wire import NEVER, extended, shift_up, wire
 
 
@@ -48,6 +55,38 @@ class Sum:
     nan: Value
     inf: Value
     inf_sign: Value
+
+
+def of_product(m: Module, x: Number, y: Number, quantum: int, products: ValueRange, *, dsp: bool) -> dict[str, Value]:
+    """Return the parts of a `Term`, the product of two numbers in units of ``2^quantum``; ``products`` are all."""
+    if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
+        return of_number(m, fixed.multiply(m, x, y, dsp=dsp), quantum, products)
+    x, y = number_as_raw(m, x, "a"), number_as_raw(m, y, "b")
+    return _of_raw(m, multiply(m, x, y, dsp=dsp), x.last + y.last - quantum, quantum, products)
+
+
+def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange) -> dict[str, Value]:
+    """Return the parts of a `Term`, a number in units of ``2^quantum``; ``numbers`` are all that it may be."""
+    if not isinstance(x, FixedRaw):
+        return _of_raw(m, vars(x), x.last - quantum, quantum, numbers)
+    placed = quire.place(m, x, quantum, "fixed")
+    return {"integer": placed.integer, "negative": NEVER, "sign": placed.sign, "nan": placed.nan, "inf": placed.inf}
+
+
+def _of_raw(m: Module, x: Mapping[str, Value], last: int, quantum: int, numbers: ValueRange) -> dict[str, Value]:
+    integer = place(m, x["significand"], x["exponent"], last, bits_of(numbers, quantum), "term")
+    return {"integer": integer, "negative": x["sign"], "sign": x["sign"], "nan": x["nan"], "inf": x["inf"]}
+
+
+def bits_of(numbers: ValueRange, quantum: int) -> int:
+    """Return the number of bits of the largest magnitude in units of ``2^quantum``."""
+    return floor_log2(numbers.magnitude) - quantum + 1
+
+
+def sign_of_zero(signs: Sequence[Value], rounding: Rounding, *, from_zero: bool) -> Value:
+    """Return the sign of a sum of zero from those of its terms; with ``from_zero``, +0 is one more term."""
+    all_signs = Cat(*signs, *([NEVER] if from_zero else []))
+    return cancelled_sign(rounding, all_signs.any(), all_signs.all())
 
 
 def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool) -> dict[str, Value]:
@@ -134,3 +173,12 @@ def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value, *, fas
         complement=negative,
         selects_carry=fast,
     )
+
+
+def without_complement(m: Module, x: Raw) -> Raw:
+    """Return the number with its magnitude as significand, which further sums need."""
+    if x.complement is None:
+        return x
+    width = len(x.significand)
+    magnitude = (x.significand ^ x.complement.replicate(width)) + x.complement
+    return replace(x, significand=wire(m, magnitude[:width], "total_magnitude"), complement=None)

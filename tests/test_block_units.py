@@ -20,6 +20,9 @@ TOYS = (
     "blockquantize e3m1>block(fxp1.1,2,e3m0fnu,floor)",
     "blockquantize e3m2-finite>block(e2m1fn,2,e3m0fnu,ceil).ru",
     "blockquantize posit6>block(e2m0fn,2,e3m0fnu,even).rz",
+    "blockquantize e4m3>block(e2m1fn,2,e2m3,nearest)",
+    "blockquantize e4m2-finite>block(fxp1.2,2,e3m2,nearest).ru",
+    "blockquantize fxp4.4>block(e2m1fn,2,e2m2,ceil).sr2",
     f"blockdot1 {SCALED}+e4m3.rn",
 )
 """Units whose inputs are all tested, or many of them."""
@@ -30,12 +33,15 @@ OCP = (
     "blockdot16 mxint8*mxfp4+fp16.rz.sat",
     "blockdot8 nvfp4*nvfp4+fp32.rn",
     "blockmac mxfp4*mxfp4+fp32.rn step=8",
-    "blockmac nvfp4*mxfp8_e4m3+bf16.rd step=4",
+    "blockmac nvfp4*block(e4m3fn,16,e8m0fnu,floor)+bf16.rd step=4",
     "blockmac block(e2m1fn,4,e3m0fnu,floor)*block(e2m3fn,4,e3m0fnu,floor)+exact=fp16.rn carry=5",
     "blockquantize bf16>mxfp8_e4m3.sr3",
     "blockquantize fp32>mxint8.rn",
     "blockquantize fxp4.4>mxfp6_e2m3.ra",
     "blockquantize fp16>msfp12.rn",
+    "blockquantize bf16>nvfp4.rn",
+    "blockquantize fp32>nvfp4.sr8",
+    "blockquantize fp16>nvfp4.rn",
     "blockdequantize mxfp6_e3m2>fp16.sr2",
     "blockdequantize nvfp4>bf16.rn",
 )
@@ -121,7 +127,6 @@ def test_block_units_have_documented_ports():
 @pytest.mark.parametrize(
     ("make", "kind", "word"),
     [
-        (lambda: BlockQuantize(a="bf16", o="nvfp4"), ValueError, "divider"),
         (lambda: BlockQuantize(a="bf16", o="mxfp4", saturate=True), ValueError, "saturate"),
         (lambda: BlockQuantize(a="bf16", o="bf16"), ValueError, "block"),
         (lambda: BlockDot(k=3, a="mxfp4", b="mxfp4"), ValueError, "divide"),

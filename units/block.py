@@ -1,13 +1,14 @@
 """Dot products and multiply-accumulates of blocks of numbers with a shared scale."""
 
+from functools import partial
 from typing import Any, Literal, Unpack
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Module
 
-from halfulp.hdl import block
-from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import Block, Format
+from halfulp.hdl import block, tree
+from halfulp.hdl.formats import Block, Float, Format, Posit
 from halfulp.hdl.number import Number, add, align, unpack
+from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import BlockDotSpec, BlockMacSpec, Build
 from halfulp.hdl.specs.quire import CARRY_BITS
 
@@ -27,19 +28,17 @@ def _arguments(unit: Any) -> list[str | list[str]]:
     return [*vectors, *(name for name in unit.inputs if not any(name in ports for ports in vectors))]
 
 
-def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Number:
+def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Raw:
     """Return the exact sum of the products of elements times the scales."""
     x, y = unit.spec.a, unit.spec.b
     scale = block.factor(m, unit.a_scale.as_value(), unit.b_scale.as_value(), x, y)
-
-    def term(m: Module, a: Value, b: Value, **flags: Value) -> dict[str, Value]:
-        return block.product(m, a, b, x=x, y=y, dsp=unit.build.dsp, **flags)
-
-    terms = []
-    for index, (a, b) in enumerate(zip(unit.a, unit.b, strict=True)):
-        found = unit.part(m, f"term{index}", "term", term, a=a.as_value(), b=b.as_value(), **block.flags_of(scale))
-        terms.append(FixedRaw(**found, quantum=block.quantum_of(x, y)))
-    return block.scaled_sum(m, terms, scale, unit.rounding, from_zero=from_zero)
+    flags = {"infinite": scale.inf} if x.scale.has_inf or y.scale.has_inf else {}
+    product = partial(block.product, x=x, y=y, dsp=unit.build.dsp)
+    terms = [
+        tree.Term(**unit.part(m, f"term{index}", "term", product, a=a.as_value(), b=b.as_value(), **flags))
+        for index, (a, b) in enumerate(zip(unit.a, unit.b, strict=True))
+    ]
+    return block.scaled_sum(m, terms, scale, x, y, unit.rounding, from_zero=from_zero, fast=unit.fast)
 
 
 class BlockDot(Unit):
@@ -105,7 +104,10 @@ class BlockDot(Unit):
 
     def logic(self, m: Module) -> None:
         spec, random = self.spec, self.word(m)
-        total = _scaled_sum(self, m, from_zero=spec.c is None)
+        found = _scaled_sum(self, m, from_zero=spec.c is None)
+        if spec.c is not None or not isinstance(spec.o, (Float, Posit)):
+            found = tree.without_complement(m, found)
+        total: Number = found
         if spec.c is not None:
             start = unpack(m, self.c.as_value(), spec.c, "start")
             aligned = align(m, total, start, spec.o, spec.rounding)
@@ -177,4 +179,4 @@ class BlockMac(Accumulating):
 
     def term(self, m: Module) -> Number:
         """Return the product of the scales and the exact sum of the products of elements."""
-        return _scaled_sum(self, m, from_zero=False)
+        return tree.without_complement(m, _scaled_sum(self, m, from_zero=False))

@@ -1,26 +1,21 @@
 """Dot products of k pairs."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Unpack
 
-from amaranth.hdl import Cat, Const, Module, Value
+from amaranth.hdl import Const, Module, Value
 
-from halfulp.hdl import aligned, fixed, quire, tree
+from halfulp.hdl import aligned, tree
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Float, Format, Posit
-from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.number import Number, add, align, as_raw, multiply, pack, truncate, unpack
 from halfulp.hdl.raw import Raw
-from halfulp.hdl.round import cancelled_sign, chosen_by
+from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import Build, DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.wire import NEVER
 
 from .base import Options, Unit, numbered
-
-FLAGS = ("sign", "nan", "inf")
 
 
 class Dot(Unit):
@@ -119,20 +114,7 @@ class Dot(Unit):
 
         def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
             x, y = unpack(m, a, spec.a, "a"), unpack(m, b, spec.b, "b")
-            if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
-                return of_fixed(m, fixed.multiply(m, x, y, dsp=self.build.dsp))
-            x, y = as_raw(m, x, "a"), as_raw(m, y, "b")
-            values, last = tree.multiply(m, x, y, dsp=self.build.dsp), x.last + y.last - quantum
-            return of_raw(m, values, last, spec.terms)
-
-        def of_fixed(m: Module, number: FixedRaw) -> dict[str, Value]:
-            placed = quire.place(m, number, quantum, "fixed")
-            return {"integer": placed.integer, "negative": NEVER} | {name: getattr(placed, name) for name in FLAGS}
-
-        def of_raw(m: Module, values: Mapping[str, Value], last: int, numbers: ValueRange) -> dict[str, Value]:
-            bits = floor_log2(numbers.magnitude) - quantum + 1
-            placed = tree.place(m, values["significand"], values["exponent"], last, bits, "term")
-            return {"integer": placed, "negative": values["sign"]} | {name: values[name] for name in FLAGS}
+            return tree.of_product(m, x, y, quantum, spec.terms, dsp=self.build.dsp)
 
         terms = [
             tree.Term(**self.part(m, f"term{index}", "term", product, a=a, b=b))
@@ -140,19 +122,15 @@ class Dot(Unit):
         ]
         if spec.c is not None:
             c = unpack(m, start, spec.c, "start")
-            if isinstance(c, FixedRaw):
-                terms.append(tree.Term(**of_fixed(m, c)))
-            else:
-                terms.append(tree.Term(**of_raw(m, vars(c), c.last - quantum, ValueRange.of(spec.c))))
-        signs = [*(term.sign for term in terms), *([NEVER] if spec.c is None else [])]
-        zero_sign = cancelled_sign(self.rounding, Cat(*signs).any(), Cat(*signs).all())
+            terms.append(tree.Term(**tree.of_number(m, c, quantum, ValueRange.of(spec.c))))
+        zero_sign = tree.sign_of_zero([term.sign for term in terms], self.rounding, from_zero=spec.c is None)
         if not isinstance(spec.o, (Float, Posit)) and not isinstance(terms[0].negative, Const):
             # Fixed point needs the sum itself, not one that is to be negated.
             terms.insert(0, tree.Term(Const(0, 1), NEVER, NEVER, NEVER, NEVER))
         found = tree.total(m, terms)
         if not isinstance(spec.o, (Float, Posit)):
             return self.rounded(m, tree.as_fixed(m, found, quantum, zero_sign), random)
-        bits = floor_log2(spec.sums.magnitude) - quantum + 1
+        bits = tree.bits_of(spec.sums, quantum)
         return self.rounded(m, tree.as_raw(m, found, quantum, bits, zero_sign, fast=self.fast), random)
 
     def _aligned(self, m: Module, start: Value) -> Value:

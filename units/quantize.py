@@ -1,11 +1,12 @@
 """Conversions between numbers and blocks with a shared scale."""
 
+from dataclasses import replace
 from typing import Unpack
 
 from amaranth.hdl import Const, Module, Mux, Value
 
 from halfulp.hdl import block
-from halfulp.hdl.formats import Block, Float, Format
+from halfulp.hdl.formats import Block, Format
 from halfulp.hdl.number import as_raw, multiply, pack, truncate, unpack
 from halfulp.hdl.specs import BlockDequantizeSpec, BlockQuantizeSpec, Build
 from halfulp.hdl.wire import wire
@@ -39,34 +40,24 @@ class BlockQuantize(Unit):
         Also as the list ``o``.
     o_scale : Out(o.scale)
 
-    Raises
-    ------
-    ValueError
-        If the scales of the block are not only powers of two: quotients would need a divider.
-
     Latency
     -------
     ``stages`` cycles.
 
     Source
     ------
-    Rules of scales: Rouhani et al., 2023.
+    Rules of scales: Rouhani et al., 2023. Division: Ercegovac and Lang, Digital Arithmetic, 2004, chapter 5.
     """
 
     SPEC = BlockQuantizeSpec
 
     def __init__(self, *, a: Format | str, o: Block | str, build: Build = Build(), **options: Unpack[Options]) -> None:
         spec = BlockQuantizeSpec.of(a=a, o=o, **options)
-        scale, length = spec.o.scale, spec.o.length
-        if spec.o.rule == "nearest" or (isinstance(scale, Float) and (scale.precision > 1 or scale.has_inf)):
-            raise ValueError(
-                f"blockquantize has RTL for scales that are powers of two, such as e8m0fnu with the rule floor; "
-                f"{spec.o} needs a divider, which only golden.blockquantize has"
-            )
+        length = spec.o.length
         super().__init__(
             spec,
             inputs=dict.fromkeys(numbered("a", length), spec.a),
-            outputs=dict.fromkeys(numbered("o", length), spec.o.element) | {"o_scale": scale},
+            outputs=dict.fromkeys(numbered("o", length), spec.o.element) | {"o_scale": spec.o.scale},
             build=build,
         )
         self.a, self.o = ([getattr(self, port) for port in numbered(name, length)] for name in "ao")
@@ -84,9 +75,15 @@ class BlockQuantize(Unit):
         scale = block.scale_code(m, largest, result)
         scale = wire(m, Mux(special, scale_code, scale)[: result.scale.width], "scale")
         m.d.comb += self.o_scale.as_value().eq(scale)
+        divisor = block.divisor(m, scale, result.scale)
+        of_scale = {"exponent": divisor.exponent}
+        of_scale |= {} if isinstance(divisor.significand, Const) else {"significand": divisor.significand}
 
-        def lane(m: Module, a: Value, scale: Value, special: Value, random: Value | None = None) -> dict[str, Value]:
-            quotient = block.quotient(m, as_raw(m, unpack(m, a, spec.a, "a"), "a"), scale, result.scale)
+        def lane(
+            m: Module, a: Value, special: Value, random: Value | None = None, **of_scale: Value
+        ) -> dict[str, Value]:
+            number = as_raw(m, unpack(m, a, spec.a, "a"), "a")
+            quotient = block.quotient(m, number, replace(divisor, **of_scale), result.element, spec.rounding)
             code = pack(
                 m, truncate(m, quotient, result.element, spec.rounding), result.element, spec.rounding, True, random
             )
@@ -94,7 +91,7 @@ class BlockQuantize(Unit):
 
         for index, a in enumerate(self.a):
             word = self.word(m, f"random{index}")
-            operands = {"a": a.as_value(), "scale": scale, "special": special}
+            operands = {"a": a.as_value(), "special": special} | of_scale
             operands |= {} if word is None else {"random": word}
             found = self.part(m, f"lane{index}", "lane", lane, **operands)
             m.d.comb += self.o[index].as_value().eq(found["o"])
