@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
+from halfulp.hdl.specs import (
+    BlockDotSpec,
+    BlockMacSpec,
+    BlockQuantizeSpec,
+    DivSpec,
+    ReciprocalSpec,
+    RsqrtSpec,
+    SqrtSpec,
+)
 
+from .corner_blocks import blocks_of_numbers, pairs_of_blocks
 from .corner_operands import targets, truncated
 from .corner_segments import corner_arguments_of
 from .fields import Codes, Grid
@@ -22,7 +31,7 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
     """Return operand codes that test the function of a unit, by port; columns of one length belong together.
 
     Line segments have arguments around breakpoints and zeros. Quotients and roots are at or next to numbers and ties of
-    the result format. Other units have none.
+    the result format. Blocks are zero, special, at the ends of the range or at ties. Other units have none.
     """
     table = unit.parameters.get("table")
     if table is not None:
@@ -36,6 +45,10 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
             return _arguments(Grid.of(spec.a), Grid.of(spec.o), _square)
         case RsqrtSpec() as spec:
             return _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal_square)
+        case BlockQuantizeSpec() as spec:
+            return blocks_of_numbers(spec.a, spec.o)
+        case BlockDotSpec() | BlockMacSpec() as spec:
+            return pairs_of_blocks(spec.a.element, spec.b.element, spec.k)
     return {}
 
 

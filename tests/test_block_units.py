@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 
+from halfulp import golden
 from halfulp.hdl.specs import UnitSpec
 from halfulp.sim.bench import run
+from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.ports import Ports
+from halfulp.sim.vectors import sampled
 from halfulp.units import BlockDequantize, BlockDot, BlockMac, BlockQuantize
+from halfulp.units.catalogue import component
 from tests.every_unit import exact_mismatches, rtl_mismatches
 
 TOY = "block(e2m1fn,2,e2m0fnu,floor)"
@@ -110,6 +115,32 @@ def test_vectors_of_scales_have_products_near_one_and_specials():
     assert 0.25 < (product == 0).mean() < 0.7
     assert len(np.unique(codes["a_scale"])) > 200
     assert {0, 255} <= set(codes["b_scale"].tolist())
+
+
+def test_vectors_of_conversions_have_blocks_of_zeros_specials_and_ties():
+    text = "blockquantize bf16>block(e2m1fn,4,e8m0fnu,floor)"
+    unit = component(UnitSpec.parse(text))
+    corners = corner_cases(unit)
+    codes = sampled(Ports.of(unit.inputs), [unit.spec.o.element], 1 << 12, np.random.default_rng(0), 1, corners)
+    numbers = np.stack([codes[name] for name in unit.arguments[0]], -1)
+    elements, scales = golden.blockquantize(torch.from_numpy(numbers.astype(np.int64)), a="bf16", o=unit.spec.o)
+    magnitudes = elements.numpy() & 7
+    assert ((numbers & 0x7FFF) == 0).all(-1).sum() > 16
+    assert (scales == 255).sum() > 16
+    assert (scales == 0).sum() > 16
+    assert (magnitudes == 7).all(-1).sum() > 32
+    values = np.abs((numbers << np.uint64(16)).astype(np.uint32).view(np.float32))
+    ties = np.ldexp(np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5]), scales.numpy()[:, np.newaxis] - 127)
+    assert (values[:, :, np.newaxis] == ties[:, np.newaxis]).any((1, 2)).sum() > 128
+
+
+def test_vectors_of_block_dots_have_blocks_of_zeros_and_of_largest_products():
+    unit = BlockDot(k=4, a="mxfp8_e5m2", b="mxfp4", c="fp32")
+    rows = sampled(Ports.of(unit.inputs), [unit.spec.o], 1 << 12, np.random.default_rng(0), 1, corner_cases(unit))
+    first, second = (np.stack([rows[name] for name in names], -1) for names in unit.arguments[:2])
+    assert ((first & 0x7F) == 0).all(-1).sum() > 16
+    assert ((second & 7) == 0).all(-1).sum() > 16
+    assert (((first & 0x7F) == 0x7B).all(-1) & ((second & 7) == 7).all(-1)).sum() > 16
 
 
 def test_block_units_have_documented_ports():
