@@ -1,5 +1,7 @@
 """Addition and subtraction."""
 
+from typing import Any
+
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
@@ -25,13 +27,16 @@ def add(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Add, or subtract where ``subtract`` is 1 or true, and round once; see `halfulp.golden` for other parameters."""
-    spec = AddSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate)
+    spec = AddSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
     check_devices(x=x, y=y, subtract=subtract)
     (first, second), random = operands(spec, random, x=x, y=y)
     second = negate(second, flags_of("subtract", subtract, first.sign.device))
-    total = add_raw(align(first, second, window_of(spec.o, spec.rounding, spec.results[0].magnitude)), spec.rounding)
+    total = add_raw(
+        align(first, second, window_of(spec.o, spec.unit_rounding, spec.results[0].magnitude)), spec.rounding
+    )
     return rounded(spec, total, random)

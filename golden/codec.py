@@ -1,8 +1,10 @@
 """Unpacking and packing of codes: a registry with the stages of each family of formats."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
@@ -10,21 +12,23 @@ from halfulp.hdl.specs import UnitSpec
 
 from . import codebook, fixed, floating, posit, scale, takum
 from .check import check_devices, codes_of, random_of
+from .exact import Flagged
 from .raw import Raw
-from .round import Truncated
+from .round import Flags, Truncated
 
 
 class Stages(NamedTuple):
-    """Functions of a family of formats; ``pack`` truncates, rounds and encodes."""
+    """Functions of a family of formats; ``pack`` truncates, rounds and encodes, ``flags`` are those of this."""
 
     unpack: Callable[[Tensor, Any], Raw]
     truncate: Callable[[Raw, Any, int], Truncated]
     pack: Callable[[Raw, Any, Rounding, bool, Tensor | None], Tensor]
+    flags: Callable[[Raw, Any, Rounding, Tensor | None, str], Flags] | None = None
 
 
 STAGES: dict[type[Format], Stages] = {
-    Float: Stages(floating.unpack, floating.truncate, floating.pack),
-    Fixed: Stages(fixed.unpack, fixed.truncate, fixed.pack),
+    Float: Stages(floating.unpack, floating.truncate, floating.pack, floating.flags),
+    Fixed: Stages(fixed.unpack, fixed.truncate, fixed.pack, fixed.flags),
     Posit: Stages(posit.unpack, posit.truncate, posit.pack),
     Takum: Stages(takum.unpack, takum.truncate, takum.pack),
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
@@ -66,9 +70,35 @@ def operands(spec: UnitSpec, random: Tensor | None, **codes: Tensor) -> tuple[li
     check_devices(**codes, random=random)
     words = random_of("random", random, spec.rounding)
     pairs = zip(codes.items(), spec.operands.values(), strict=True)
-    return [unpack(codes_of(name, x, fmt.width), fmt) for (name, x), fmt in pairs], words
+    return [unpack_operand(spec, codes_of(name, x, fmt.width), fmt) for (name, x), fmt in pairs], words
 
 
-def rounded(spec: UnitSpec, x: Raw, random: Tensor | None) -> Tensor:
-    """Round exact results of a unit once to its result format and encode them."""
-    return round_and_pack(x, spec.result, spec.rounding, spec.saturate, random)
+def unpack_operand(spec: UnitSpec, codes: Tensor, fmt: Format) -> Raw:
+    """Unpack codes; with flags, signalling NaNs are invalid."""
+    number = unpack(codes, fmt)
+    if not spec.flags:
+        return number
+    invalid = floating.is_signalling(codes, fmt) if isinstance(fmt, Float) else torch.zeros_like(number.nan)
+    return replace(number, invalid=invalid)
+
+
+def rounded(spec: UnitSpec, x: Raw, random: Tensor | None) -> Any:
+    """Round exact results of a unit once to its result format and encode them; with flags as `Flagged`."""
+    codes = round_and_pack(x, spec.result, spec.rounding, spec.saturate, random)
+    return Flagged(codes, flags_of(spec, x, random)) if spec.flags else codes
+
+
+def flags_of(spec: UnitSpec, x: Raw, random: Tensor | None) -> Tensor:
+    """Return the exception flags of rounding exact results of a unit."""
+    function = stages_of(spec.result).flags
+    assert function is not None
+    assert isinstance(spec.flags, str)
+    found = function(x, spec.result, spec.rounding, random, spec.flags)
+    invalid, by_zero = found.lost_nan, torch.zeros_like(x.nan) if x.by_zero is None else x.by_zero
+    if x.invalid is not None:
+        invalid = invalid | x.invalid
+    flags = (found.inexact, found.underflow, found.overflow, by_zero, invalid | (found.lost_inf & ~by_zero))
+    total = torch.zeros_like(x.exponent)
+    for bit, flag in enumerate(flags):
+        total = total | (flag.to(torch.int64) << bit)
+    return total

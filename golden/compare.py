@@ -5,10 +5,11 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import CompareSpec
+from halfulp.hdl.specs.unit import FLAGS
 
 from .chosen import by_mode
-from .codec import operands, rounded
-from .exact import Comparison
+from .codec import flags_of, operands, round_and_pack
+from .exact import Comparison, FlaggedComparison
 from .raw import int64, order, widen
 
 
@@ -23,9 +24,10 @@ def compare(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Comparison:
+) -> Comparison | FlaggedComparison:
     """Compare x and y, and round their minimum and maximum (IEEE 754-2019, 9.6) to ``o``.
 
     See `halfulp.golden` for parameters and errors of all operations. Minimum and maximum share random words.
@@ -35,7 +37,7 @@ def compare(
     Comparison
         Tensors of int64: ``less``, ``equal`` and ``unordered`` are 0 or 1, ``minimum`` and ``maximum`` codes in ``o``.
     """
-    spec = CompareSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate)
+    spec = CompareSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (first, second), random = operands(spec, random, x=x, y=y)
     width = max(first.significand.width, second.significand.width)
     first, second = widen(first, width), widen(second, width)
@@ -60,12 +62,21 @@ def compare(
     first_is_minimum = less | (equal & first.sign)
 
     # Rounding is monotonic, so the minimum may be selected after it.
-    first_rounded, second_rounded = rounded(spec, first, random), rounded(spec, second, random)
+    first_rounded, second_rounded = (
+        round_and_pack(number, spec.o, spec.rounding, spec.saturate, random) for number in (first, second)
+    )
     nan = int64(spec.o.nan_code)
-    return Comparison(
+    found = Comparison(
         less=less.to(torch.int64),
         equal=equal.to(torch.int64),
         unordered=(unordered & (not nan_is_ordered)).to(torch.int64),
         minimum=torch.where(unordered, nan, torch.where(first_is_minimum, first_rounded, second_rounded)),
         maximum=torch.where(unordered, nan, torch.where(first_is_minimum, second_rounded, first_rounded)),
     )
+    if not spec.flags:
+        return found
+    assert first.invalid is not None
+    assert second.invalid is not None
+    invalid = (first.invalid | second.invalid | (not spec.o.has_nan)).to(torch.int64) << FLAGS.index("invalid")
+    raised = flags_of(spec, first, random) | flags_of(spec, second, random)
+    return FlaggedComparison(*found, torch.where(unordered, invalid, raised))

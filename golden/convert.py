@@ -1,6 +1,7 @@
 """Conversion between formats."""
 
 import functools
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from halfulp.hdl.specs import ConvertSpec
 
 from .check import check_devices, codes_of, random_of
 from .chosen import by_mode
-from .codec import rounded, unpack
+from .codec import round_and_pack, rounded, unpack, unpack_operand
 from .kernels import elements
 
 TABLE_WIDTH = 16
@@ -27,13 +28,17 @@ def convert(
     o: Format | str,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Convert codes to another format, rounded once; see `halfulp.golden` for parameters and errors."""
-    spec = ConvertSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    spec = ConvertSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     check_devices(x=x, random=random)
-    return converted(codes_of("x", x, spec.a.width), spec, random_of("random", random, spec.rounding))
+    codes, words = codes_of("x", x, spec.a.width), random_of("random", random, spec.rounding)
+    if spec.flags:
+        return rounded(spec, unpack_operand(spec, codes, spec.a), words)
+    return converted(codes, spec, words)
 
 
 def converted(x: Tensor, spec: ConvertSpec, random: Tensor | None) -> Tensor:
@@ -41,10 +46,13 @@ def converted(x: Tensor, spec: ConvertSpec, random: Tensor | None) -> Tensor:
     if random is None and spec.a.width <= TABLE_WIDTH and x.numel() > 1 << spec.a.width:
         return _table(spec, x.device)[x]
     found = elements.convert(x, spec.a, spec.o, spec.rounding, spec.saturate, random)
-    return rounded(spec, unpack(x, spec.a), random) if found is None else found
+    if found is not None:
+        return found
+    return round_and_pack(unpack(x, spec.a), spec.o, spec.rounding, spec.saturate, random)
 
 
 @functools.lru_cache(maxsize=64)
 def _table(spec: ConvertSpec, device: torch.device) -> Tensor:
     """Convert all codes of a narrow format."""
-    return rounded(spec, unpack(torch.arange(1 << spec.a.width, device=device), spec.a), None)
+    codes = torch.arange(1 << spec.a.width, device=device)
+    return round_and_pack(unpack(codes, spec.a), spec.o, spec.rounding, spec.saturate, None)

@@ -1,5 +1,7 @@
 """Division."""
 
+from typing import Any
+
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
@@ -21,10 +23,11 @@ def div(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Divide x by y and round once; see `halfulp.golden` for parameters and errors of all operations."""
-    spec = DivSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate)
+    spec = DivSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (first, second), random = operands(spec, random, x=x, y=y)
     return rounded(spec, divide(first, second, spec.window), random)

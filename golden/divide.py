@@ -1,9 +1,11 @@
 """Quotients and square roots of raw numbers on tensors, one bit at a time: the schoolbook methods."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from .raw import ZERO_EXPONENT, Raw, widen
+from .raw import ZERO_EXPONENT, Raw, invalid_of, widen
 from .wide import LIMB, Wide
 
 
@@ -15,11 +17,13 @@ def divide(x: Raw, y: Raw, window: int) -> Raw:
     zero, inf = x.zero | y.inf, x.inf | y.zero
     # Quotients of zeros and by zero have neither a significand nor an exponent.
     regular = ~(zero | inf)
-    flags = {
+    flags: dict[str, Any] = {
         "sign": x.sign ^ y.sign,
         "nan": x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf),
         "inf": inf,
         "zero": zero,
+        "invalid": invalid_of(x, y, lambda: (x.zero & y.zero) | (x.inf & y.inf)),
+        "by_zero": y.zero & ~(x.zero | x.inf | x.nan | y.nan),
     }
     if y.significand.width == 1:
         exponent = torch.where(regular, x.exponent - y.exponent, ZERO_EXPONENT)
@@ -61,6 +65,7 @@ def square_root(x: Raw, window: int) -> Raw:
         inf=x.inf,
         zero=x.zero,
         sticky=~(root * root).equals(radicand),
+        invalid=invalid_of(x, x, lambda: x.sign & ~x.zero),
     )
 
 
@@ -86,6 +91,8 @@ def inverse_square_root(x: Raw, window: int) -> Raw:
         inf=inf,
         zero=zero,
         sticky=regular & ~(root * root * number).equals(one),
+        invalid=invalid_of(x, x, lambda: x.sign & ~x.zero),
+        by_zero=x.zero & ~x.nan,
     )
 
 

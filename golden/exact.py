@@ -7,7 +7,7 @@ same, but codes are Python ints, and formats and roundings are objects, not text
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
@@ -16,16 +16,22 @@ from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.segments import Segments
+from halfulp.hdl.specs.unit import BEFORE, FLAGS
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Number:
-    """Exact result: a magnitude, which is a float for infinity and NaN, and a sign; zeros are signed."""
+    """Exact result: a magnitude, which is a float for infinity and NaN, and a sign; zeros are signed.
+
+    ``invalid`` and ``by_zero`` are flags of the operation; a signalling NaN is invalid as an operand.
+    """
 
     magnitude: Fraction | float
     negative: bool
+    invalid: bool = False
+    by_zero: bool = False
 
     @property
     def value(self) -> Fraction | float:
@@ -49,7 +55,19 @@ NAN = Number(math.nan, False)
 def _decode(code: int, fmt: Format) -> Number:
     value = fmt.decode(code)
     negative = fmt.negative(code)
-    return Number(-value if value < 0 else value, negative)
+    return Number(-value if value < 0 else value, negative, invalid=fmt.is_signalling(code))
+
+
+def _nan(*operands: Number, invalid: bool = False) -> Number:
+    """Return the NaN of operands; ``invalid`` if they are numbers without a result."""
+    return Number(math.nan, False, invalid=invalid or any(number.invalid for number in operands))
+
+
+class Flagged(NamedTuple):
+    """Result of an operation with flags: codes, and flags of 5 bits (bits 0 to 4 as in `FLAGS`)."""
+
+    o: Any
+    flags: Any
 
 
 class Result(TypedDict, total=False):
@@ -59,6 +77,7 @@ class Result(TypedDict, total=False):
     rounding: Rounding
     saturate: bool
     random: int
+    flags: bool | str
 
 
 def _by_mode(operation: Callable[..., R]) -> Callable[..., R]:
@@ -78,31 +97,73 @@ def _by_mode(operation: Callable[..., R]) -> Callable[..., R]:
     return of_mode
 
 
-def _encode(number: Number, *, o: Format, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:
+def _encode(
+    number: Number,
+    *,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+    flags: bool | str = False,
+) -> Any:
+    """Return the code of a number, or with flags the code and its flags."""
     if number.is_nan:
-        return o.nan_code
-    if number.is_inf:
-        return o.infinity(number.negative)
-    assert isinstance(number.magnitude, Fraction)
-    return o.encode_magnitude(number.magnitude, number.negative, rounding, random, saturate)
+        code = o.nan_code
+    elif number.is_inf:
+        code = o.infinity(number.negative)
+    else:
+        assert isinstance(number.magnitude, Fraction)
+        code = o.encode_magnitude(number.magnitude, number.negative, rounding, random, saturate)
+    if not flags:
+        return code
+    if number.is_nan or number.is_inf:
+        lost = not (o.has_nan if number.is_nan else o.has_inf or number.by_zero)
+        return Flagged(code, _flag_bits(invalid=number.invalid or lost, by_zero=number.by_zero))
+    return Flagged(code, _rounding_flags(number, code, o, rounding, random, flags == BEFORE))
+
+
+def _flag_bits(**raised: bool) -> int:
+    """Return the flags that are raised as an integer."""
+    return sum(1 << FLAGS.index(name) for name, value in raised.items() if value)
+
+
+def _rounding_flags(number: Number, code: int, o: Format, rounding: Rounding, random: int, before: bool) -> int:
+    """Return the flags of rounding a finite number to a code (IEEE 754-2019, 7.4 to 7.6)."""
+    magnitude = Fraction(number.magnitude)
+    if isinstance(o, Fixed):
+        rounded = rounding.round_signed(Fraction(number.value) / o.smallest, random)
+        if not o.lowest_integer <= rounded <= o.largest_integer:
+            return _flag_bits(invalid=True)
+        return _flag_bits(inexact=rounded * o.smallest != number.value)
+    assert isinstance(o, Float)
+    if magnitude == 0:
+        return 0
+    last_place = Fraction(2) ** (floor_log2(magnitude) - o.man)
+    unbounded = rounding.round(magnitude / last_place, number.negative, random) * last_place
+    tiny = (magnitude if before else unbounded) < Fraction(2) ** o.emin
+    inexact = o.decode(code) != number.value
+    overflow = unbounded > o.largest
+    return _flag_bits(inexact=inexact or overflow, overflow=overflow, underflow=tiny and inexact)
 
 
 def _negated(number: Number, negate: int) -> Number:
-    return Number(number.magnitude, number.negative != bool(negate))
+    return replace(number, negative=number.negative != bool(negate))
 
 
 def _product(x: Number, y: Number) -> Number:
     if x.is_nan or y.is_nan:
-        return NAN
+        return _nan(x, y)
     negative = x.negative != y.negative
     if x.is_inf or y.is_inf:
-        return NAN if x.magnitude == 0 or y.magnitude == 0 else Number(math.inf, negative)
+        return _nan(invalid=True) if x.magnitude == 0 or y.magnitude == 0 else Number(math.inf, negative)
     return Number(Fraction(x.magnitude) * Fraction(y.magnitude), negative)
 
 
 def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
-    if x.is_nan or y.is_nan or (x.is_inf and y.is_inf and x.negative != y.negative):
-        return NAN
+    if x.is_nan or y.is_nan:
+        return _nan(x, y)
+    if x.is_inf and y.is_inf and x.negative != y.negative:
+        return _nan(invalid=True)
     if x.is_inf or y.is_inf:
         return x if x.is_inf else y
     value = Fraction(x.value) + Fraction(y.value)
@@ -262,11 +323,13 @@ def reciprocal(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
 
 
 def _quotient(x: Number, y: Number) -> Number:
-    if x.is_nan or y.is_nan or (x.is_inf and y.is_inf) or (x.magnitude == 0 and y.magnitude == 0):
-        return NAN
+    if x.is_nan or y.is_nan:
+        return _nan(x, y)
+    if (x.is_inf and y.is_inf) or (x.magnitude == 0 and y.magnitude == 0):
+        return _nan(invalid=True)
     negative = x.negative != y.negative
     if x.is_inf or y.magnitude == 0:
-        return Number(math.inf, negative)
+        return Number(math.inf, negative, by_zero=not x.is_inf)
     return Number(Fraction(0) if y.is_inf else Fraction(x.magnitude) / Fraction(y.magnitude), negative)
 
 
@@ -284,7 +347,7 @@ def rsqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of the reciprocal of the square root of x in ``o``."""
     number = _decode(x, a)
     if number.magnitude == 0:
-        return _encode(Number(math.inf, number.negative), **result)
+        return _encode(Number(math.inf, number.negative, by_zero=True), **result)
     if number.is_inf and not number.negative:
         return _encode(Number(Fraction(0), False), **result)
     reciprocal = number if number.is_nan or number.is_inf else Number(1 / Fraction(number.magnitude), number.negative)
@@ -294,7 +357,7 @@ def rsqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
 def _root(number: Number, a: Format, **result: Unpack[Result]) -> Number:
     """Return a number that rounds as the square root of a nonzero number, for an operand in ``a``."""
     if number.is_nan or number.negative:
-        return NAN
+        return _nan(number, invalid=not number.is_nan)
     if number.is_inf:
         return number
     o, bits = result["o"], result.get("rounding", RN).bits
@@ -366,6 +429,17 @@ def sru(
     return Carried(floors, ups)
 
 
+class FlaggedComparison(NamedTuple):
+    """Result of `compare` with flags."""
+
+    less: Any
+    equal: Any
+    unordered: Any
+    minimum: Any
+    maximum: Any
+    flags: Any
+
+
 class Comparison(NamedTuple):
     """Result of `compare`: three flags, 0 or 1, and the codes of minimum and maximum."""
 
@@ -377,19 +451,27 @@ class Comparison(NamedTuple):
 
 
 @_by_mode
-def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> Comparison:
-    """Compare x and y, and return their minimum and maximum as codes in ``o`` (IEEE 754-2019, 9.6)."""
+def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> Comparison | FlaggedComparison:
+    """Compare x and y, and return their minimum and maximum as codes in ``o`` (IEEE 754-2019, 9.6).
+
+    The flags are those of both results; a comparison is invalid if an operand is a signalling NaN.
+    """
     first, second = _decode(x, a), _decode(y, b)
+    flags = result.get("flags", False)
     if first.is_nan or second.is_nan:
-        nan = _encode(NAN, **result)
+        nan = _encode(_nan(first, second), **(result | {"flags": True}))
         if a.nan_is_ordered and b.nan_is_ordered:
             # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
             less, equal = first.is_nan and not second.is_nan, first.is_nan and second.is_nan
-            return Comparison(int(less), int(equal), 0, nan, nan)
-        return Comparison(0, 0, 1, nan, nan)
+            return Comparison(int(less), int(equal), 0, nan.o, nan.o)
+        found = Comparison(0, 0, 1, nan.o, nan.o)
+        return FlaggedComparison(*found, nan.flags) if flags else found
     less, equal = first.value < second.value, first.value == second.value
     ordered = (first, second) if less or (equal and first.negative) else (second, first)
-    return Comparison(int(less), int(equal), 0, *(_encode(number, **result) for number in ordered))
+    one, other = (_encode(number, **result) for number in ordered)
+    if not flags:
+        return Comparison(int(less), int(equal), 0, one, other)
+    return FlaggedComparison(int(less), int(equal), 0, one.o, other.o, one.flags | other.flags)
 
 
 def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:

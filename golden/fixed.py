@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import Fixed, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, in_units, int64, mask
-from .round import Truncated, round_up
+from .round import Flags, Truncated, round_up
 from .wide import Wide
 
 
@@ -49,8 +49,8 @@ def truncate(x: Raw, o: Fixed, places: int) -> Truncated:
     return Truncated(integer.low64(), integer.low & 1, seen, sticky, _beyond(x, integer, o), places)
 
 
-def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Round numbers once and encode them."""
+def _rounded(x: Raw, o: Fixed, rounding: Rounding, random: Tensor | None) -> tuple[Wide, Tensor]:
+    """Return magnitudes in units of the last place, rounded once, and True where a number is none of these."""
     seen_places = rounding.places
     integer, below, sticky = _units(x, o, seen_places)
     # The floor of a negative number is below its truncation; the discarded part is measured from the floor.
@@ -62,7 +62,26 @@ def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | 
     )
     # The magnitude of a negative floor exceeds the truncated one by 1; rounding up reverses that.
     step = torch.where(x.sign, inexact_below.to(torch.int64) - up_one, up_one)
-    magnitude = integer + Wide.of(step, integer.width)
+    return integer + Wide.of(step, integer.width), inexact_below
+
+
+def flags(x: Raw, o: Fixed, rounding: Rounding, random: Tensor | None, tininess: str) -> Flags:
+    """Return the flags of rounding numbers once; a number beyond the range is invalid, and nothing is tiny."""
+    magnitude, inexact = _rounded(x, o, rounding, random)
+    lost = x.nan | (_beyond(x, magnitude, o) & ~x.zero & ~x.inf)
+    never = torch.zeros_like(x.zero)
+    return Flags(
+        inexact=inexact & ~(lost | x.inf | x.zero),
+        underflow=never,
+        overflow=never,
+        lost_nan=lost,
+        lost_inf=x.inf & ~x.nan,
+    )
+
+
+def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+    """Round numbers once and encode them."""
+    magnitude, _ = _rounded(x, o, rounding, random)
     negated = torch.where(x.sign, -magnitude.low64(), magnitude.low64())
     codes = negated & mask(o.width)
 

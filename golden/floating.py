@@ -1,12 +1,15 @@
 """Unpacking and packing of floating-point codes on tensors."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Float, Rounding
+from halfulp.hdl.specs.unit import AFTER
 
 from .raw import ZERO_EXPONENT, Raw, int64
-from .round import Truncated, round_up
+from .round import Flags, Truncated, round_up
 from .wide import Wide
 
 
@@ -39,6 +42,39 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
         nan=nan,
         inf=inf,
         zero=zero,
+    )
+
+
+def is_signalling(codes: Tensor, fmt: Float) -> Tensor:
+    """Return True for signalling NaNs: the first mantissa bit is 0, and the format has other NaNs."""
+    magnitude = codes & (fmt.sign_code - 1)
+    if fmt.specials != "ieee":
+        return torch.zeros_like(codes, dtype=torch.bool)
+    return (magnitude > fmt.max_code + 1) & ((magnitude >> (fmt.man - 1)) & 1 == 0)
+
+
+def flags(x: Raw, o: Float, rounding: Rounding, random: Tensor | None, tininess: str) -> Flags:
+    """Return the flags of rounding numbers once."""
+
+    def rounds(fmt: Float) -> tuple[Truncated, Tensor]:
+        z = truncate(x, fmt, rounding.places)
+        up = round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
+        return z, z.code + up
+
+    z, magnitude = rounds(o)
+    # As if the exponent were unbounded.
+    normal, normal_magnitude = rounds(replace(o, subnormals=False))
+    tiny = (normal_magnitude if tininess == AFTER else normal.code) < 1 << o.man
+    flushed = magnitude < 1 << o.man if o.flushes else torch.zeros_like(x.zero)
+    overflow = z.beyond | (magnitude > o.max_code)
+    inexact = (z.seen != 0) | z.sticky | overflow | flushed
+    regular = ~(x.nan | x.inf | x.zero)
+    return Flags(
+        inexact=regular & inexact,
+        underflow=regular & inexact & tiny,
+        overflow=regular & overflow,
+        lost_nan=x.nan & (not o.has_nan),
+        lost_inf=x.inf & ~x.nan & (not o.has_inf),
     )
 
 

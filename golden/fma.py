@@ -1,5 +1,7 @@
 """Fused multiply-add."""
 
+from typing import Any
+
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
@@ -24,12 +26,13 @@ def fma(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Return x * y + z, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
-    spec = FmaSpec.of(a=a, b=b, c=c, o=o, rounding=rounding, saturate=saturate)
+    spec = FmaSpec.of(a=a, b=b, c=c, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (first, second, addend), random = operands(spec, random, x=x, y=y, z=z)
-    window = window_of(spec.o, spec.rounding, spec.results[0].magnitude)
+    window = window_of(spec.o, spec.unit_rounding, spec.results[0].magnitude)
     total = add(align(multiply(first, second), addend, window), spec.rounding)
     return rounded(spec, total, random)

@@ -4,6 +4,7 @@ A raw number is ``(-1)^sign * significand * 2^(exponent - (width - 1))``. Unlike
 operand is always one, except for zero, whose exponent is below all others.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,6 +32,10 @@ class Raw:
         Unsigned significand.
     sticky : Tensor of bool, optional
         Ones below the last bit of the significand were discarded.
+    invalid : Tensor of bool, optional
+        The number is the NaN of an invalid operation, or a signalling NaN; None without exception flags.
+    by_zero : Tensor of bool, optional
+        The number is the quotient of a finite number and zero.
     scale : Tensor of int64, optional
         Exponent of an operand that is not normalised, or the sum of those of the factors of a product; in terms of an
         aligned sum only. That of zero is below all others.
@@ -44,6 +49,8 @@ class Raw:
     zero: Tensor
     sticky: Tensor | None = None
     scale: Tensor | None = None
+    invalid: Tensor | None = None
+    by_zero: Tensor | None = None
 
     def at(self, index: int | None) -> "Raw":
         """Return the numbers at one index of the last dimension; None adds a last dimension of length 1."""
@@ -87,7 +94,18 @@ def multiply(x: Raw, y: Raw) -> Raw:
         nan=x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf),
         inf=x.inf | y.inf,
         zero=x.zero | y.zero,
+        invalid=invalid_of(x, y, lambda: (x.inf & y.zero) | (x.zero & y.inf)),
     )
+
+
+def invalid_of(x: Raw, y: Raw, of_numbers: Callable[[], Tensor]) -> Tensor | None:
+    """Return True where an operation is invalid: an operand is, or the operands are numbers for which it has no result.
+
+    None if the operands have no flags.
+    """
+    if x.invalid is None or y.invalid is None:
+        return None
+    return x.invalid | y.invalid | (of_numbers() & ~x.nan & ~y.nan)
 
 
 def scaled(x: Raw, fmt: Format) -> Raw:
@@ -142,6 +160,7 @@ class Aligned:
     inf: Tensor
     inf_sign: Tensor
     both_negative: Tensor
+    invalid: Tensor | None
 
 
 def align(x: Raw, y: Raw, window: int) -> Aligned:
@@ -166,6 +185,7 @@ def align(x: Raw, y: Raw, window: int) -> Aligned:
         inf=x.inf | y.inf,
         inf_sign=torch.where(x.inf, x.sign, y.sign),
         both_negative=x.sign & y.sign,
+        invalid=invalid_of(x, y, lambda: x.inf & y.inf & (x.sign ^ y.sign)),
     )
 
 
@@ -190,4 +210,5 @@ def add(z: Aligned, rounding: Rounding) -> Raw:
         inf=z.inf,
         zero=zero,
         sticky=z.sticky,
+        invalid=z.invalid,
     )

@@ -1,5 +1,8 @@
 """Reciprocal."""
 
+from dataclasses import replace
+from typing import Any
+
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Float, Format, Rounding
@@ -23,11 +26,12 @@ def reciprocal(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Return 1 / x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
-    spec = ReciprocalSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    spec = ReciprocalSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number,), random = operands(spec, random, x=x)
-    one = unpack(encode([1.0], ONE).to(x.device), ONE)
+    one = replace(unpack(encode([1.0], ONE).to(x.device), ONE), invalid=number.invalid)
     return rounded(spec, divide(one, number, spec.window), random)

@@ -42,6 +42,24 @@ class Truncated:
     places: int
 
 
+@dataclass(frozen=True)
+class Flags:
+    """Exception flags of roundings, tensors of bool.
+
+    Attributes
+    ----------
+    inexact, underflow, overflow : Tensor
+    lost_nan, lost_inf : Tensor
+        The number is NaN or infinite, and the format has no code for it; or it is beyond an integer's range.
+    """
+
+    inexact: Tensor
+    underflow: Tensor
+    overflow: Tensor
+    lost_nan: Tensor
+    lost_inf: Tensor
+
+
 def round_up(
     rounding: Rounding,
     *,

@@ -1,5 +1,7 @@
 """Reciprocal of the square root."""
 
+from typing import Any
+
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
@@ -19,10 +21,11 @@ def rsqrt(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Return 1 / square root of x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
-    spec = RsqrtSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    spec = RsqrtSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number,), random = operands(spec, random, x=x)
     return rounded(spec, inverse_square_root(number, spec.window), random)

@@ -1,5 +1,7 @@
 """Square root."""
 
+from typing import Any
+
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
@@ -19,10 +21,11 @@ def sqrt(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Return the square root of x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
-    spec = SqrtSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    spec = SqrtSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number,), random = operands(spec, random, x=x)
     return rounded(spec, square_root(number, spec.window), random)

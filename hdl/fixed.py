@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Fixed, Rounding
 from .product import product
 from .raw import Raw
-from .round import cancelled_sign, round_up
+from .round import Flags, cancelled_sign, round_up
 from .wire import NEVER, extended, never, shift_right_sticky, shifted_up, wire
 
 
@@ -236,19 +236,33 @@ def wrapped(integer: Value, o: Fixed) -> Value:
 
 def pack(m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code."""
+    return pack_with_flags(m, x, o, rounding, saturating, random)[0]
+
+
+def pack_with_flags(
+    m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None
+) -> tuple[Value, Flags]:
+    """Round a number once to a code, and return its flags; a number beyond the range is invalid and not an overflow."""
     rounded = wire(m, x.floor + goes_up(m, x, rounding, random), "rounded")
     signed = rounded.shape().signed
     code = wrapped(rounded, o)
+    below_zero = rounded[-1] if signed else NEVER
+    if o.signed:
+        upper = rounded[o.width - 1 :]
+        beyond = upper.any() & ~upper.all() if signed else upper.any()
+    else:
+        beyond = rounded[o.width :].any() | below_zero
     if saturating or o.overflow == "saturate":
-        below_zero = rounded[-1] if signed else NEVER
-        if o.signed:
-            upper = rounded[o.width - 1 :]
-            beyond = upper.any() & ~upper.all() if signed else upper.any()
-        else:
-            beyond = rounded[o.width :].any() | below_zero
         code = Mux(wire(m, beyond, "beyond"), _end(o, below_zero), code)
     code = Mux(x.inf, _end(o, x.sign), code)
-    return Mux(x.nan, Const(0, o.width), code)
+    flags = Flags(
+        inexact=(x.discarded.any() | x.sticky) & ~(x.nan | x.inf | beyond),
+        underflow=NEVER,
+        overflow=NEVER,
+        lost_nan=x.nan | (beyond & ~x.inf),
+        lost_inf=x.inf & ~x.nan,
+    )
+    return Mux(x.nan, Const(0, o.width), code), flags
 
 
 def last_discarded_place(rounding: Rounding, o: Fixed) -> int:

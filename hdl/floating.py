@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
-from .round import ChosenRounding, is_exact, round_up, to_largest
+from .round import ChosenRounding, Flags, is_exact, round_up, to_largest
 from .wire import NEVER, incremented, shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
@@ -33,6 +33,13 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
         leading="floor" if fmt.subnormals and fmt.man else "one",
         zero_at_floor=True,
     )
+
+
+def is_signalling(bits: Value, fmt: Float) -> Value:
+    """Return True for the code of a signalling NaN: its first mantissa bit is 0, and there are other NaNs."""
+    if fmt.specials != "ieee" or fmt.man < 2:
+        return NEVER
+    return bits[fmt.man : -1].all() & ~bits[fmt.man - 1] & bits[: fmt.man - 1].any()
 
 
 def _is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
@@ -270,7 +277,14 @@ def _places_down(room: Value, most: int, width: int) -> Value:
 
 
 def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Round a number once to a code.
+    """Round a number once to a code."""
+    return pack_with_flags(m, x, o, rounding, saturating, random)[0]
+
+
+def pack_with_flags(
+    m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, random: Value | None
+) -> tuple[Value, Flags]:
+    """Round a number once to a code, and return its flags; with the rounding's guard bit, tiny after rounding.
 
     Special results (infinity, NaN, overflow, flushed numbers) replace the truncated number before the rounding adder,
     so that no multiplexer follows it.
@@ -287,7 +301,7 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
             complement=x.complement,
         )
         up = wire(m, up, "round_up")
-    infinite, largest, stays, becomes_nan = x.inf, NEVER, NEVER, NEVER
+    infinite, largest, stays, becomes_nan, exceeds = x.inf, NEVER, NEVER, NEVER, NEVER
     if x.highest >= o.emax:
         over = _reaches(x, o, o.max_code + 1)
         at_largest = _reaches(x, o, o.max_code) & ~over
@@ -307,16 +321,16 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
                 stays = at_largest & rounding.is_mode("ro")
                 becomes_nan = becomes_nan & ~stays
         over = wire(m, over, "overflow")
+        exceeds = over | (at_largest & up)
         infinite, largest = infinite | (over & ~stays_finite), over & stays_finite
     # In a format without subnormals the field is negative below the smallest normal number.
     tiny = NEVER if x.zero_has_code else x.zero
     if not o.subnormals:
-        if x.anticipated:
-            below, just_below = ~x.exponent_reaches(1), x.exponent_is(0) & x.kept[:-1].all()
-        else:
-            below, just_below = x.field < 0, (x.field == -1) & x.kept.all()
+        below = _is_below(x)
+        just_below = x.exponent_is(0) & x.kept[:-1].all() if x.anticipated else (x.field == -1) & x.kept.all()
         rounds_to_smallest = just_below & up
         tiny = x.zero | (below & ~rounds_to_smallest)
+    flags = _flags(x, o, rounding, random, exceeds, tiny, up)
     nan = x.nan
     if o.specials in ("fn", "fnuz"):
         nan, infinite = nan | infinite, NEVER
@@ -338,7 +352,46 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
     sign: Value = Mux(nan | becomes_nan, o.nan_code >> (o.width - 1), x.sign)
     if not o.has_negative_zero:
         sign = sign & (nan | magnitude.any())
-    return Cat(magnitude, sign[:1])
+    return Cat(magnitude, sign[:1]), flags
+
+
+def _flags(
+    x: Truncated, o: Float, rounding: Rounding, random: Value | None, exceeds: Value, flushed: Value, up: Value
+) -> Flags:
+    """Return the flags of a rounded number.
+
+    A result is tiny after its rounding if it is below the smallest normal number with one more bit too.
+    """
+    regular = ~(x.nan | x.inf | x.zero)
+    inexact = x.discarded.any() | x.sticky | exceeds
+    tiny = ~x.exponent_reaches(1) if x.anticipated else ~x.kept[o.man :].any()
+    if not o.subnormals:
+        inexact = inexact | flushed
+        # A number that rounds to the smallest normal one is not tiny after its rounding.
+        tiny = flushed if rounding.guard else flushed | _is_below(x)
+    elif rounding.guard:
+        rounds_up = round_up(
+            rounding,
+            negative=x.sign,
+            last=x.discarded[-1],
+            discarded=x.discarded[:-1],
+            sticky=x.sticky,
+            random=random,
+        )
+        tiny = tiny & ~(x.kept[: o.man].all() & x.discarded[-1] & rounds_up)
+    no_nan, no_inf = (NEVER if has else flag for has, flag in ((o.has_nan, x.nan), (o.has_inf, x.inf & ~x.nan)))
+    return Flags(
+        inexact=regular & inexact,
+        underflow=regular & inexact & tiny,
+        overflow=regular & exceeds,
+        lost_nan=no_nan,
+        lost_inf=no_inf,
+    )
+
+
+def _is_below(x: Truncated) -> Value:
+    """Return True if a truncated number is below the smallest normal one, in a format without subnormals."""
+    return ~x.exponent_reaches(1) if x.anticipated else x.field < 0
 
 
 def _reaches(x: Truncated, o: Float, code: int) -> Value:

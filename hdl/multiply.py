@@ -80,6 +80,7 @@ def multiply(
         sign=wire(m, x.sign ^ y.sign, "product_sign"),
         nan=wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
         inf=wire(m, x.inf | y.inf if zero_emax is None else x.inf | x.nan | y.inf | y.nan, "product_inf"),
+        invalid=x.invalid | y.invalid | (((x.inf & y.zero) | (x.zero & y.inf)) & ~x.nan & ~y.nan),
         zero=wire(m, x.zero | y.zero, "product_zero"),
         zero_at_floor=False,
         zero_emax=zero_emax,

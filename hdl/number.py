@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Cat, Module, Value
 
 from . import (
     codebook,
@@ -29,7 +29,9 @@ from .multiply import can_be_subnormal
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import Raw
+from .round import Flags
 from .specs.build import EAGER
+from .wire import NEVER
 
 Number = Raw | FixedRaw
 
@@ -38,12 +40,14 @@ class Stages(NamedTuple):
     """Stages of a family of formats.
 
     ``unpack(m, bits, fmt, name)`` converts a code to a number. ``truncate(m, x, o, rounding)`` truncates a number at
-    the last place of the result format. ``pack(m, x, o, rounding, saturating, random)`` rounds it to a code.
+    the last place of the result format. ``pack(m, x, o, rounding, saturating, random)`` rounds it to a code;
+    ``pack_with_flags`` also returns the flags, in families with exception flags.
     """
 
     unpack: Callable[[Module, Value, Any, str], Number]
     truncate: Callable[[Module, Number, Any, Rounding], Any]
     pack: Callable[[Module, Any, Any, Rounding, bool, Value | None], Value]
+    pack_with_flags: Callable[[Module, Any, Any, Rounding, bool, Value | None], tuple[Value, Flags]] | None = None
 
 
 def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
@@ -140,6 +144,30 @@ def pack(m: Module, x: Any, o: Format, rounding: Rounding, saturating: bool, ran
     return _stages(o).pack(m, x, o, rounding, saturating, random)
 
 
+def pack_with_flags(
+    m: Module, number: Number, o: Format, rounding: Rounding, saturating: bool, random: Value | None
+) -> tuple[Value, Value]:
+    """Round a number once to a code, and return its exception flags in the order of `halfulp.hdl.specs.unit.FLAGS`."""
+    stages = _stages(o)
+    assert stages.pack_with_flags is not None
+    code, flags = stages.pack_with_flags(m, stages.truncate(m, number, o, rounding), o, rounding, saturating, random)
+    by_zero = number.by_zero if isinstance(number, Raw) else NEVER
+    invalid = raised(number) | flags.lost_nan | (flags.lost_inf & ~by_zero)
+    return code, Cat(flags.inexact, flags.underflow, flags.overflow, by_zero, invalid)
+
+
+def raised(number: Number) -> Value:
+    """Return True if the number is the result of an invalid operation, or a signalling NaN."""
+    return number.invalid if isinstance(number, Raw) else NEVER
+
+
+def signalling(number: Number, bits: Value, fmt: Format) -> Number:
+    """Return an unpacked number that is invalid if its code is a signalling NaN."""
+    if isinstance(fmt, Float) and isinstance(number, Raw):
+        return replace(number, invalid=floating.is_signalling(bits, fmt))
+    return number
+
+
 def _stages(fmt: Format) -> Stages:
     found = STAGES.get(type(fmt))
     if found is None:
@@ -206,8 +234,8 @@ def _top(x: Number) -> int:
 
 
 STAGES: dict[type[Format], Stages] = {
-    Float: Stages(floating.unpack, _of_raw(floating.truncate), floating.pack),
-    Fixed: Stages(fixed.unpack, _truncate_fixed, fixed.pack),
+    Float: Stages(floating.unpack, _of_raw(floating.truncate), floating.pack, floating.pack_with_flags),
+    Fixed: Stages(fixed.unpack, _truncate_fixed, fixed.pack, fixed.pack_with_flags),
     Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit),
     Takum: Stages(takum.unpack, _of_raw(takum.truncate), posit.pack),
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),

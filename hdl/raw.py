@@ -56,6 +56,9 @@ class Raw:
         have it: these are negated after the shift, together with their rounding.
     selects_carry : bool
         True if the carry of the rounding to a float is selected and not propagated, which is faster and larger.
+    invalid, by_zero : Value
+        Flags of the operation: ``invalid`` if the NaN is the result of numbers or if an operand is a signalling NaN;
+        ``by_zero`` if the infinity is the quotient of a finite number and zero.
     """
 
     sign: Value
@@ -78,6 +81,8 @@ class Raw:
     limited: bool = field(default=False, kw_only=True)
     complement: Value | None = field(default=None, kw_only=True)
     selects_carry: bool = field(default=False, kw_only=True)
+    invalid: Value = field(default_factory=never, kw_only=True)
+    by_zero: Value = field(default_factory=never, kw_only=True)
 
     @property
     def last(self) -> int:
@@ -206,6 +211,7 @@ class Aligned:
     nan: Value
     inf: Value
     inf_sign: Value
+    invalid: Value
     base: int
     emin: int
     emax: int
@@ -253,6 +259,7 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None, *, fas
         nan=wire(m, x.nan | y.nan | (x.inf & y.inf & subtract), "sum_nan"),
         inf=wire(m, x.inf | y.inf, "sum_inf"),
         inf_sign=wire(m, Mux(x.inf, x.sign, y.sign), "inf_sign"),
+        invalid=x.invalid | y.invalid | (x.inf & y.inf & subtract & ~x.nan & ~y.nan),
         base=o.base,
         # Of floats ordered by exponent, y has the higher lowest exponent, also if it is zero.
         emin=y.emin if fast and by_exponent else min(x.emin, y.emin),
@@ -321,6 +328,7 @@ def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor:
         significand=total,
         nan=z.nan,
         inf=z.inf,
+        invalid=z.invalid,
         zero=zero,
         sticky=z.sticky,
         base=z.base + 1,

@@ -26,11 +26,29 @@ class ChosenRounding(Rounding):
         return self.code.matches(*codes) if codes else NEVER
 
 
+@dataclass(frozen=True)
+class Flags:
+    """Exception flags of a rounding.
+
+    Attributes
+    ----------
+    inexact, underflow, overflow : Value
+    lost_nan, lost_inf : Value
+        The number is NaN or infinite, and the format has no code for it; or it is beyond an integer's range.
+    """
+
+    inexact: Value
+    underflow: Value
+    overflow: Value
+    lost_nan: Value
+    lost_inf: Value
+
+
 def chosen_by(rounding: Rounding, code: Value | None) -> Rounding:
     """Return a rounding with the signal that chooses its mode, if a port chooses it."""
     if code is None:
         return rounding
-    return ChosenRounding(rounding.mode, rounding.bits, code)
+    return ChosenRounding(rounding.mode, rounding.bits, rounding.guard, code)
 
 
 def to_largest(rounding: Rounding, negative: Value, saturating: bool) -> Value:

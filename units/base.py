@@ -23,11 +23,12 @@ from halfulp.hdl.formats import Float, Rounding
 from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
-from halfulp.hdl.number import Number, pack, truncate, unpack
+from halfulp.hdl.number import Number, pack, pack_with_flags, signalling, truncate, unpack
 from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE, SPEED
+from halfulp.hdl.specs.unit import FLAGS
 
 from .shared import Logic, Sharing, add_part
 
@@ -54,12 +55,16 @@ class Options(TypedDict, total=False):
         State of that source after reset; default: 1.
     saturate : bool
         Return the largest finite number on overflow; an infinite operand stays infinite. Default: false.
+    flags : bool or str
+        Exception flags, with the port ``flags``: ``after`` (or true) detects tiny results after rounding, ``before``
+        before it. Default: none.
     """
 
     rounding: Rounding | str
     random: Source | str | None
     seed: int
     saturate: bool
+    flags: bool | str
 
 
 class Unit(wiring.Component):
@@ -161,6 +166,8 @@ class Unit(wiring.Component):
         effects = {"dsp": multiplies, "structure": structure is not None, "goal": goals, "iterations": iterates}
         self.build = check_build(build, name, effects, sums=sums, structure=structure)
         self.stochastic = self.build.stochastic or LAZY
+        if spec.flags and self.stochastic == EAGER:
+            raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
         self.fast = self.build.goal == SPEED
         self.words = spec.words if words is None else words
         self._built: dict[tuple[Module, Source, int], Value] = {}
@@ -184,7 +191,7 @@ class Unit(wiring.Component):
         if "mode" not in members:
             self.mode = None
         # Inside the unit, the rounding comes with the signal that chooses its mode.
-        self.rounding = chosen_by(spec.rounding, self.mode if modes else None)
+        self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
 
     @classmethod
     def of(cls, spec: Any, build: Build = Build()) -> Self:
@@ -388,6 +395,12 @@ class Unit(wiring.Component):
         m.d.comb += [getattr(logic, port).eq(value) for port, value in operands.items()]
         return logic.results
 
+    def unpacked(self, m: Module, name: str) -> Number:
+        """Return the number of an operand; with flags, a signalling NaN is invalid."""
+        bits, fmt = getattr(self, name).as_value(), self.spec.operands[name]
+        number = unpack(m, bits, fmt, name)
+        return signalling(number, bits, fmt) if self.spec.flags else number
+
     def word(self, m: Module, name: str = "random") -> Value | None:
         """Return the random word of this cycle, from the port ``name`` or from the source that replaces it."""
         if name not in self.words:
@@ -451,6 +464,11 @@ def check_build(
     return replace(build, structure=None) if build.structure == structure else build
 
 
+def flag_port(spec: UnitSpec) -> dict[str, Any]:
+    """Return the port of the exception flags, if the unit has any."""
+    return {"flags": unsigned(len(FLAGS))} if spec.flags else {}
+
+
 def has_only_floats(spec: UnitSpec) -> bool:
     """Return True if all operands and the result of a unit are floats."""
     return all(isinstance(fmt, Float) for fmt in (*spec.operands.values(), spec.result))
@@ -472,7 +490,7 @@ class Arithmetic(Unit):
         super().__init__(
             spec,
             inputs={**spec.operands, **{control: unsigned(1) for control in controls}},
-            outputs={"o": spec.result},
+            outputs={"o": spec.result, **flag_port(spec)},
             **more,
         )
 
@@ -484,6 +502,14 @@ class Arithmetic(Unit):
         """
 
     def logic(self, m: Module) -> None:
-        operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
+        operands = [self.unpacked(m, name) for name in self.operands]
         result, random = self.compute(m, self.word(m), *operands)
-        m.d.comb += self.o.as_value().eq(self.rounded(m, result, random))
+        self.connect_results(m, result, random, self.rounding)
+
+    def connect_results(self, m: Module, number: Number, random: Value | None, rounding: Rounding) -> None:
+        """Round a number, and connect the ports of its code and its flags."""
+        if self.spec.flags:
+            code, flags = pack_with_flags(m, number, self.spec.o, rounding, self.saturate, random)
+            m.d.comb += [self.o.as_value().eq(code), self.flags.eq(flags)]
+        else:
+            m.d.comb += self.o.as_value().eq(self.rounded(m, number, random, rounding))

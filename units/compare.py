@@ -6,12 +6,13 @@ from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, as_raw, pack, truncate, unpack
+from halfulp.hdl.number import Number, as_raw, pack, pack_with_flags, raised, truncate
 from halfulp.hdl.raw import Raw, order
 from halfulp.hdl.specs import Build, CompareSpec
+from halfulp.hdl.specs.unit import FLAGS
 from halfulp.hdl.wire import NEVER, wire
 
-from .base import Options, Unit
+from .base import Options, Unit, flag_port
 
 
 class Compare(Unit):
@@ -62,18 +63,18 @@ class Compare(Unit):
         spec = CompareSpec.of(a=a, b=b, o=o, **options)
         self.operands, self.result = spec.operands, spec.o
         flags = {name: unsigned(1) for name in ("less", "equal", "unordered")}
-        outputs = flags | {"minimum": spec.o, "maximum": spec.o}
+        outputs = flags | {"minimum": spec.o, "maximum": spec.o} | flag_port(spec)
         super().__init__(spec, inputs=spec.operands, outputs=outputs, build=build)
 
     def logic(self, m: Module) -> None:
         code_a, code_b = codes = [getattr(self, name).as_value() for name in self.operands]
-        a, b = (unpack(m, code, fmt, name) for code, (name, fmt) in zip(codes, self.operands.items(), strict=True))
+        a, b = (self.unpacked(m, name) for name in self.operands)
         random = self.word(m)
 
         less, equal, unordered, nan = self._relations(m, code_a, code_b, a, b)
         # Equal numbers differ in sign only if both are zero; then the negative zero is the minimum.
         a_first = wire(m, less | (equal & a.sign), "a_first")
-        result_a, result_b = (
+        (result_a, flags_a), (result_b, flags_b) = (
             self._result(m, code, raw, fmt, random)
             for code, raw, fmt in zip(codes, (a, b), self.operands.values(), strict=True)
         )
@@ -85,6 +86,9 @@ class Compare(Unit):
             "minimum": Mux(nan, nan_code, Mux(a_first, result_a, result_b)),
             "maximum": Mux(nan, nan_code, Mux(a_first, result_b, result_a)),
         }
+        if self.spec.flags:
+            invalid = raised(a) | raised(b) | (0 if self.result.has_nan else 1)
+            results["flags"] = Mux(nan, invalid << FLAGS.index("invalid"), flags_a | flags_b)
         for name, value in results.items():
             m.d.comb += Value.cast(getattr(self, name)).eq(value)
 
@@ -120,9 +124,14 @@ class Compare(Unit):
         magnitude_order = Mux(a.sign, ~a_magnitude_less & ~same_magnitude, a_magnitude_less)
         return ~(a.zero & b.zero) & Mux(a.sign == b.sign, magnitude_order, a.sign), equal
 
-    def _result(self, m: Module, code: Value, number: Number, fmt: Format, random: Value | None) -> Value:
-        """Round an operand to the result format. Rounding is monotonic, so it may precede the selection."""
+    def _result(self, m: Module, code: Value, number: Number, fmt: Format, random: Value | None) -> tuple[Value, Value]:
+        """Round an operand to the result format, and return its flags.
+
+        Rounding is monotonic, so it may precede the selection.
+        """
+        if self.spec.flags:
+            return pack_with_flags(m, number, self.result, self.rounding, self.saturate, random)
         if fmt == self.result and not fmt.flushes:
-            return code
+            return code, NEVER
         ready = truncate(m, number, self.result, self.rounding)
-        return pack(m, ready, self.result, self.rounding, self.saturate, random)
+        return pack(m, ready, self.result, self.rounding, self.saturate, random), NEVER

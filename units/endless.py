@@ -1,12 +1,13 @@
 """Common base of units whose exact results have endless digits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, as_raw, unpack
+from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import Iterated, Rows, cycles_of
@@ -39,17 +40,20 @@ class Endless(Arithmetic):
             return
         rows = Iterated(self.spec.digits, self.build.iterations, m, self.valid, self.en)
         m.d.comb += self.ready.eq(rows.ready)
-        operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
+        operands = [self.unpacked(m, name) for name in self.operands]
         result = self._result(m, rows, operands)
         # The rounding follows the rows, so its mode and word are held with the operands.
         late = {"mode": self.mode, "random": self.word(m)}
         mode, word = (None if value is None else rows.held(m, value, f"{name}_held") for name, value in late.items())
-        rounding = chosen_by(self.spec.rounding, mode)
-        m.d.comb += self.o.as_value().eq(self.rounded(m, result, word, rounding))
+        self.connect_results(m, result, word, chosen_by(self.spec.unit_rounding, mode))
 
     def _result(self, m: Module, rows: Rows, operands: Sequence[Number]) -> Raw:
         raws = [as_raw(m, number, name) for number, name in zip(operands, self.operands, strict=True)]
-        return self.recur(m, rows, *raws)
+        number = self.recur(m, rows, *raws)
+        if self.spec.flags:
+            flags = {name: rows.held(m, getattr(number, name), name) for name in ("invalid", "by_zero")}
+            number = replace(number, **flags)
+        return number
 
     def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
         """Return the exact result of operands, by the rows of a recurrence."""

@@ -55,6 +55,8 @@ class Format(Plain):
         True if subnormal codes read as zero, and subnormal results become zero.
     floor_exponent : int or None
         Exponent below which numbers share the last place of those at this exponent; None if there is none.
+    has_flags : bool
+        True if operations on the format have exception flags.
     nan_is_ordered : bool
         True if NaN is less than every number and equals itself (NaR).
     has_nan, has_inf : bool
@@ -86,6 +88,7 @@ class Format(Plain):
     wraps: bool = False
     flushes: bool = False
     floor_exponent: int | None = None
+    has_flags: bool = False
     nan_is_ordered: bool = False
     has_zero: bool = True
     has_nan: bool
@@ -285,6 +288,10 @@ class Format(Plain):
     def negative(self, code: int) -> bool:
         """Return True if a code is negative, including -0."""
         return self.decode(code) < 0
+
+    def is_signalling(self, code: int) -> bool:
+        """Return True for the codes of signalling NaNs; default: no code is one."""
+        return False
 
     def check_code(self, code: int) -> None:
         """Raise TypeError or ValueError unless ``code`` is a code of this format."""

@@ -44,6 +44,7 @@ class Fixed(Format):
     )
     rounds = "floor"
     spacing = "uniform"
+    has_flags = True
     names: ClassVar = {name: name for name in ("int4", "int8", "int16", "int32", "uint8")}
 
     int_bits: int

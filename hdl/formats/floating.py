@@ -67,6 +67,8 @@ class Float(Format):
         **{name: name for name in ("e4m3fn", "e4m3fnuz", "e4m3b11fnuz", "e5m2fnuz", "e3m2fn", "e2m3fn", "e2m1fn")},
     }
 
+    has_flags = True
+
     exp: int
     man: int
     bias: int = None  # type: ignore[assignment]  # None asks for the default; after construction it is an int
@@ -131,6 +133,11 @@ class Float(Format):
         specials = "finite" if name in _FINITE_ROWS else match[4] or ("fn" if man == 0 else "ieee")
         bias = None if match[3] is None else int(match[3])
         return cls(exp, man, bias, specials.removeprefix("-"), not text.endswith("-ftz"))  # type: ignore[arg-type]
+
+    def is_signalling(self, code: int) -> bool:
+        """Return True for a NaN whose first mantissa bit is 0; a format with only one NaN has none."""
+        magnitude = code & (self.sign_code - 1)
+        return self.specials == "ieee" and magnitude > self.max_code + 1 and not magnitude >> (self.man - 1) & 1
 
     def describe(self) -> str:
         return f"float e{self.exp}m{self.man}, bias {self.bias}, {self.specials}{', ftz' if self.flushes else ''}"

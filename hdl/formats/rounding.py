@@ -42,6 +42,8 @@ class Rounding:
     bits : int
         Width of the random word of ``sr``, 1 to 32; 0 for every other mode. With ``port``, the input can also choose
         ``sr`` if there are random bits.
+    guard : int
+        Number of further discarded bits that are not merged into a sticky bit, 0 or 1. It changes no result.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class Rounding:
 
     mode: str
     bits: int = 0
+    guard: int = 0
 
     def __post_init__(self) -> None:
         if self.mode not in (*_MODES, *PORTS):
@@ -114,8 +117,8 @@ class Rounding:
     def places(self) -> int:
         """Number of discarded bits that the mode needs; lower ones are merged into a sticky bit."""
         if self.is_port:
-            return max(1, self.bits)
-        return {"rn": 1, "ra": 1, "rh": 1, "sr": self.bits}.get(self.mode, 0)
+            return max(1, self.bits) + self.guard
+        return {"rn": 1, "ra": 1, "rh": 1, "sr": self.bits}.get(self.mode, 0) + self.guard
 
     def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:
         """Round a magnitude, given in units of the last place, to an integer.

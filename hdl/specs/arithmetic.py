@@ -23,6 +23,8 @@ class BinarySpec(UnitSpec):
         Format of the result; default: format of ``a``.
     """
 
+    FLAGS = True
+
     a: Format
     b: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
@@ -66,6 +68,8 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
         Format of the result; default: format of ``c``.
     """
 
+    FLAGS = True
+
     a: Format
     b: Format
     c: Format
@@ -98,6 +102,7 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
     """
 
     SCALES = True
+    FLAGS = True
 
     a: Format
     o: Format

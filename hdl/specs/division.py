@@ -16,6 +16,8 @@ from .unit import UnitSpec
 class EndlessSpec(UnitSpec):
     """Base class of units whose exact results have endless digits; the rounding ``exact`` is an error."""
 
+    FLAGS = True
+
     def check(self) -> None:
         if self.rounding == EXACT:
             raise ValueError(
@@ -31,7 +33,7 @@ class EndlessSpec(UnitSpec):
     @property
     def window(self) -> int:
         """Number of leading bits of an exact result that its rounding needs; lower bits only count as zero or not."""
-        return max(window_of(self.result, self.rounding, self.bound), 1)
+        return max(window_of(self.result, self.unit_rounding, self.bound), 1)
 
     @property
     def digits(self) -> int:

@@ -107,7 +107,8 @@ class Form:
             text += f"@{spec.random}" + (f":{spec.seed}" if spec.seed != 1 else "")
         for name, item in self.words(type(spec)).items():
             if (value := getattr(spec, name)) != item.default:
-                text += f" {name}={_word_text(value)}"
+                alone = item.metadata.get("values", {}).get(None) == value
+                text += f" {name}" if alone else f" {name}={_word_text(value)}"
         return text
 
     @staticmethod
@@ -319,6 +320,11 @@ def _word_text(value: Any) -> str:
 
 def _word(item: "Field[Any]", text: str | None) -> Any:
     """Convert the text of an option to its value."""
+    if values := item.metadata.get("values"):
+        if text not in values:
+            expected = " or ".join(f"{item.name}={value}" for value in values if value)
+            raise ValueError(f"expected {item.name}, {expected}, not {item.name}={text}")
+        return values[text]
     kind: Any = next((kind for kind in get_args(item.type) if kind is not type(None)), item.type)
     if kind is bool:
         if text not in ("yes", "no", None):

@@ -3,12 +3,12 @@
 import re
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
-from halfulp.hdl.formats.checks import check_bool
+from halfulp.hdl.formats.checks import check_bool, check_one_of
 from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.scale import Scale
@@ -16,6 +16,15 @@ from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, pars
 
 from .grammar import BARE, Form, read
 from .ranges import ValueRange
+
+AFTER, BEFORE = "after", "before"
+"""When a result is tiny: after its rounding with unbounded exponent, or before."""
+
+FLAG_WORDS = {None: AFTER, AFTER: AFTER, BEFORE: BEFORE}
+"""Values of the option ``flags`` in a text; it may stand alone."""
+
+FLAGS = ("inexact", "underflow", "overflow", "by_zero", "invalid")
+"""Exception flags from bit 0 on, in the order of RISC-V (Unprivileged ISA, "F" extension, register ``fflags``)."""
 
 UNITS: dict[str, type["UnitSpec"]] = {}
 """Description class of each unit by name; each subclass with a form adds itself."""
@@ -39,6 +48,8 @@ class UnitSpec:
         Internal source of random words; without it they are an input.
     seed : int
         State of the source after reset.
+    flags : bool or str
+        Exception flags: ``after`` (or true) detects tiny results after rounding, ``before`` before it. Default: none.
 
     Raises
     ------
@@ -60,10 +71,14 @@ class UnitSpec:
     PORT: ClassVar[bool] = True
     """True if a port may choose the rounding."""
 
+    FLAGS: ClassVar[bool] = False
+    """True if the unit can have exception flags."""
+
     rounding: Rounding = RN
     saturate: bool = False
     random: Source | None = None
     seed: int = 1
+    flags: bool | str = field(default=False, metadata={"values": FLAG_WORDS})
 
     def __init_subclass__(cls, form: str | None = None, summary: str = "", **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -89,6 +104,7 @@ class UnitSpec:
         check_bool("saturate", self.saturate, "unit")
         if self.rounding.is_port and not self.PORT:
             raise ValueError(f"the rounding {self.rounding} is not possible for {self.form.unit}; choose one mode")
+        self._check_flags()
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)
         elif self.seed != 1:
@@ -96,6 +112,18 @@ class UnitSpec:
         if self.rounding == EXACT and self.results is not None:
             values, what = self.results
             values.check_fits(self.result, what)
+
+    def _check_flags(self) -> None:
+        if isinstance(self.flags, bool):
+            object.__setattr__(self, "flags", AFTER if self.flags else False)
+            if not self.flags:
+                return
+        check_one_of("flags", self.flags, (AFTER, BEFORE))
+        if not self.FLAGS:
+            raise ValueError(f"{self.form.unit} has no exception flags; omit flags")
+        for fmt in (*self.operands.values(), self.result):
+            if not fmt.has_flags:
+                raise ValueError(f"{fmt} has no exception flags, which floats and fixed point have; omit flags")
 
     def __str__(self) -> str:
         return self.text
@@ -224,6 +252,11 @@ class UnitSpec:
         return {"random": self.rounding.bits} if self.rounding.bits else {}
 
     @property
+    def unit_rounding(self) -> Rounding:
+        """Rounding with the discarded bits that the flags need: the result of rounding to one more bit can be tiny."""
+        return replace(self.rounding, guard=1) if self.flags == AFTER else self.rounding
+
+    @property
     def streams(self) -> dict[str, Stream]:
         """Random words from the internal source, by port name."""
         if self.random is None:
@@ -245,4 +278,5 @@ class UnitSpec:
     @property
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the golden function."""
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _NOT_OF_RESULTS}
+        unused = _NOT_OF_RESULTS if self.flags else (*_NOT_OF_RESULTS, "flags")
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in unused}

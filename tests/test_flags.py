@@ -1,0 +1,173 @@
+"""Exception flags: RTL, golden model and exact results agree."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden, unit
+from halfulp.golden import exact
+from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.specs import UNITS, Build, UnitSpec
+from halfulp.sim.bench import run
+from halfulp.sim.reference import reference
+from halfulp.units import Add, Mul
+from tests.every_unit import MODES, exact_mismatches, rtl_mismatches
+
+NV, DZ, OF, UF, NX = 16, 8, 4, 2, 1
+
+TEXTS = (
+    "mul {0}*{0}",
+    "mul {0}*{0}=e3m2-ftz",
+    "mul {0}*{0}=e2m1fn",
+    "add {0}+{0}",
+    "add {0}+{0}=e2m3fnuz",
+    "fma {0}*{0}+{0}=e3m2-fn",
+    "fma {0}*{0}+{0}=e4m3",
+    "convert {0}>e2m1fnuz",
+    "convert {0}>fxp3.1",
+    "convert {0}>ufxp2.0-wrap",
+    "div {0}/{0}",
+    "div {0}/{0}=fxp3.2",
+    "sqrt {0}",
+    "reciprocal {0}",
+    "rsqrt {0}",
+    "compare {0},{0}=e2m1",
+)
+"""Units whose operands have one format, because they share the inputs of a test."""
+
+FORMATS = ("e3m2", "e2m3", "e3m2-ftz", "e3m1fnuz", "e2m2-fn", "fxp2.3")
+
+
+def with_flags(text, fmt, rounding, flags):
+    return replace(UnitSpec.parse(text.format(fmt)), rounding=Rounding.parse(rounding), flags=flags)
+
+
+def check(specs, most_bits, count, exact_count):
+    for spec in specs:
+        checks, failed = exact_mismatches(spec, most_bits=0, count=exact_count)
+        assert checks
+        assert not failed
+    checks, failed = rtl_mismatches(dict(zip(specs, specs, strict=True)), most_bits=most_bits, count=count)
+    assert checks
+    assert not failed
+
+
+def test_flags_of_golden_match_exact_and_rtl():
+    modes = ("rn", "rz", "ru", "rd", "sr3", "port")
+    chosen = [TEXTS[place] for place in (0, 1, 5, 8, 10, 15)]
+    check([with_flags(text, "e2m2", mode, "after") for text, mode in zip(chosen, modes, strict=True)], 15, 1 << 12, 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["after", "before"])
+@pytest.mark.parametrize("rounding", [*MODES, "port_ro_sr2"])
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_flags_match_in_all_formats_and_modes(fmt, rounding, flags):
+    texts = [text for text in TEXTS if "sqrt" not in text or fmt != "fxp2.3"]
+    check([with_flags(text, fmt, rounding, flags) for text in texts], 14, 1 << 14, 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text", ["fma fp16*fp16+fp16.port flags", "mul bf16*bf16.rn flags=before", "div fp16/fp16.rz flags"]
+)
+def test_bench_tests_flags(text):
+    assert run(unit(text).component()).failed == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [{"goal": "speed"}, {"dsp": True}, {"pipeline": 3}], ids=str)
+@pytest.mark.parametrize("text", ["fma e3m2*e3m2+e3m2.rn flags", "mul e5m3*e5m4.ru flags", "add e4m3+e3m2.ra flags"])
+def test_structures_have_the_same_flags(text, build):
+    if "dsp" in build and "add" in text:
+        pytest.skip("additions use no DSP blocks")
+    assert run(unit(text).component(Build(**build))).failed == 0
+
+
+CASES = {
+    # One, the largest and the smallest numbers of fp16.
+    "exact": ("mul", 0x3C00, 0x3C00, 0x3C00, 0),
+    "inexact": ("div", 0x3C00, 0x4200, 0x3555, NX),
+    "overflow": ("mul", 0x7BFF, 0x4000, 0x7C00, OF | NX),
+    "infinity": ("mul", 0x7C00, 0x4000, 0x7C00, 0),
+    "subnormal": ("mul", 0x0400, 0x3800, 0x0200, 0),
+    "underflow": ("mul", 0x0001, 0x3800, 0x0000, UF | NX),
+    # The product rounds to the smallest normal number with 10 bits, and with 11 bits too.
+    "tiny only before rounding": ("mul", 0x0400, 0x3BFF, 0x0400, UF | NX),
+    "zero times infinity": ("mul", 0x0000, 0x7C00, 0x7E00, NV),
+    "quiet NaN": ("mul", 0x7E01, 0x7C00, 0x7E00, 0),
+    "signalling NaN": ("mul", 0x7C01, 0x3C00, 0x7E00, NV),
+    "division by zero": ("div", 0x3C00, 0x8000, 0xFC00, DZ),
+    "zero by zero": ("div", 0x0000, 0x8000, 0x7E00, NV),
+    "infinity by zero": ("div", 0x7C00, 0x0000, 0x7C00, 0),
+    "difference of infinities": ("add", 0x7C00, 0xFC00, 0x7E00, NV),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_flags_of_known_cases(case):
+    name, x, y, code, flags = CASES[case]
+    found = getattr(golden, name)(torch.tensor(x), torch.tensor(y), a="fp16", b="fp16", flags=True)
+    assert (int(found.o), int(found.flags)) == (code, flags)
+    fmt = parse("fp16")
+    assert getattr(exact, name)(x, y, a=fmt, b=fmt, o=fmt, flags="after") == (code, flags)
+
+
+def test_tininess_before_and_after_rounding_differ():
+    """The largest product below the smallest normal number rounds to it, with one more bit of precision as well."""
+    x, y = torch.tensor(0x3BFF), torch.tensor(0x0401)
+    found = {
+        tininess: int(golden.mul(x, y, a="fp16", b="fp16", flags=tininess).flags) for tininess in ("after", "before")
+    }
+    assert found == {"after": NX, "before": UF | NX}
+
+
+def test_invalid_product_of_fma_stays_invalid_with_a_quiet_nan():
+    inf, zero, nan = (torch.tensor(code) for code in (0x7C00, 0, 0x7E00))
+    assert int(golden.fma(inf, zero, nan, a="fp16", b="fp16", c="fp16", flags=True).flags) == NV
+
+
+def test_conversions_beyond_an_integer_are_invalid():
+    codes = torch.tensor([0x5BF8, 0x5C00, 0x3800, 0x7C00, 0x7E00, 0x3C00])
+    found = golden.convert(codes, a="fp16", o="uint8", flags=True)
+    assert found.o.tolist() == [255, 255, 0, 255, 0, 1]
+    assert found.flags.tolist() == [0, NV, NX, NV, NV, 0]
+
+
+def test_flags_are_a_word_of_the_text():
+    spec = UnitSpec.parse("mul fp16*fp16.rn flags")
+    assert (spec.flags, spec.text) == ("after", "mul fp16*fp16.rn flags")
+    assert UnitSpec.parse("mul fp16*fp16.rn flags=before").text == "mul fp16*fp16.rn flags=before"
+    assert Mul(a="fp16", b="fp16", o="fp16", flags=True).spec == spec
+    assert "flags" not in Mul(a="fp16", b="fp16", o="fp16").outputs
+    codes = {"a": np.array([0x7C00], np.uint64), "b": np.array([0], np.uint64)}
+    assert reference(unit(spec).component(), codes)["flags"].tolist() == [NV]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("mul posit8*posit8.rn flags", "posit8"),
+        ("add takum8+fp16=fp16.rn flags", "takum8"),
+        ("convert fp16>e8m0fnu.rn flags", "e8m0fnu"),
+        ("dot2 fp16*fp16.rn flags", "dot"),
+        ("mul fp16*fp16.rn flags=after-rounding", "flags"),
+        ("mul fp16*fp16.rn flags=yes", "flags"),
+    ],
+)
+def test_flags_are_refused_where_there_are_none(text, word):
+    with pytest.raises(ValueError, match=word):
+        unit(text)
+
+
+def test_eager_rounding_refuses_flags():
+    with pytest.raises(ValueError, match="lazy"):
+        Add(a="e5m2", b="e5m2", o="e5m2", rounding="sr4", flags=True, build=Build(stochastic="eager"))
+
+
+def test_units_without_flags_have_no_such_keyword():
+    assert {name for name, spec in UNITS.items() if spec.FLAGS} >= {"mul", "add", "fma", "convert", "div", "compare"}
+    with pytest.raises(TypeError, match="flags"):
+        golden.dot(torch.zeros(2), torch.zeros(2), a="fp16", b="fp16", flags=True)
