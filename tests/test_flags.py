@@ -55,8 +55,8 @@ def check(specs, most_bits, count, exact_count):
 
 
 def test_flags_of_golden_match_exact_and_rtl():
-    modes = ("rn", "rz", "ru", "rd", "sr3", "port")
-    chosen = [TEXTS[place] for place in (0, 1, 5, 8, 10, 15)]
+    modes = ("rn", "ru", "rd", "sr3")
+    chosen = [TEXTS[place] for place in (0, 5, 8, 10)]
     check([with_flags(text, "e2m2", mode, "after") for text, mode in zip(chosen, modes, strict=True)], 15, 1 << 12, 64)
 
 
@@ -94,8 +94,8 @@ CASES = {
     "infinity": ("mul", 0x7C00, 0x4000, 0x7C00, 0),
     "subnormal": ("mul", 0x0400, 0x3800, 0x0200, 0),
     "underflow": ("mul", 0x0001, 0x3800, 0x0000, UF | NX),
-    # The product rounds to the smallest normal number with 10 bits, and with 11 bits too.
-    "tiny only before rounding": ("mul", 0x0400, 0x3BFF, 0x0400, UF | NX),
+    # The product rounds to the smallest normal number, but not with an unbounded exponent, which has one more bit.
+    "underflow to the smallest normal number": ("mul", 0x0400, 0x3BFF, 0x0400, UF | NX),
     "zero times infinity": ("mul", 0x0000, 0x7C00, 0x7E00, NV),
     "quiet NaN": ("mul", 0x7E01, 0x7C00, 0x7E00, 0),
     "signalling NaN": ("mul", 0x7C01, 0x3C00, 0x7E00, NV),
@@ -116,8 +116,8 @@ def test_flags_of_known_cases(case):
 
 
 def test_tininess_before_and_after_rounding_differ():
-    """The largest product below the smallest normal number rounds to it, with one more bit of precision as well."""
-    x, y = torch.tensor(0x3BFF), torch.tensor(0x0401)
+    """1449 * 1447 is less than 2^21 by 449, and rounds to 2^21 with 11 bits, that is in units of 1024."""
+    x, y = torch.tensor(0x21A9), torch.tensor(0x1DA7)
     found = {
         tininess: int(golden.mul(x, y, a="fp16", b="fp16", flags=tininess).flags) for tininess in ("after", "before")
     }
