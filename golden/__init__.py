@@ -14,6 +14,9 @@ mode : Tensor, optional
     operands.
 saturate : bool
     Overflow gives the largest finite number; an infinite operand stays infinite.
+flags : bool or str
+    Return `Flagged`, with codes ``o`` and exception flags ``flags``: ``after`` (or true) detects tiny results after
+    rounding, ``before`` before it; operations of units with flags only.
 random : Tensor, optional
     Random words of stochastic rounding; they broadcast with the operands.
 
@@ -37,7 +40,7 @@ from .compare import compare
 from .convert import convert
 from .div import div
 from .dot import dot
-from .exact import Blocks, Carried, Comparison
+from .exact import Blocks, Carried, Comparison, Flagged, FlaggedComparison
 from .fma import fma
 from .gemm import gemm
 from .join import join
@@ -60,6 +63,8 @@ __all__ = [
     "Blocks",
     "Carried",
     "Comparison",
+    "Flagged",
+    "FlaggedComparison",
     "accumulate",
     "accumulate_sequence",
     "add",

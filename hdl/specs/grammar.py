@@ -94,6 +94,7 @@ class Form:
     def words(self, cls: type) -> dict[str, "Field[Any]"]:
         """Return the fields that follow the formula as options, such as ``carry=7``."""
         used = {*self.parts, *(f"{part}_rounding" for part in self.parts), *SUFFIXES, self.count}
+        used |= set() if getattr(cls, "FLAGS", False) else {"flags"}
         return {item.name: item for item in fields(cls) if item.name not in used}
 
     def write(self, spec: Any, *, explicit: bool = False) -> str:
@@ -287,7 +288,9 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
     )
     for cls in units.values():
         form = cls.form
-        words = ", ".join(f"`{name}={_default(item)}`" for name, item in form.words(cls).items())
+        words = ", ".join(
+            f"`{name}`" if item.metadata else f"`{name}={_default(item)}`" for name, item in form.words(cls).items()
+        )
         yield f"| {cls.SUMMARY} | `{form.text.replace('|', ' ')}` | {words} |"
     yield from (
         "",
@@ -299,6 +302,7 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
         "- `.sat` returns the largest finite number on overflow.",
         "- `@lfsr16` or `@plateau3` is an internal source of random words, `:5` its state after reset (default: 1).",
         "  Without a source, random words are an input.",
+        "- `flags` adds exception flags, with tiny results detected after rounding; `flags=before`: before it.",
         "- `acc` is a format or `exact`.",
         "- `function` is the name of a function, or of a saved segment table, which ends with a digest.",
         "- Blanks around operators have no meaning.",
