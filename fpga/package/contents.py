@@ -35,6 +35,18 @@ var virtual void wait while wire with xor
 KEYWORDS = frozenset(_WORDS.split())
 """Keywords of SystemVerilog that are plain words."""
 
+_VHDL_WORDS = """
+abs access after alias all and architecture array assert attribute begin block body buffer bus case component
+configuration constant disconnect downto else elsif end entity exit file for function generate generic group guarded if
+impure in inertial inout is label library linkage literal loop map mod nand new next nor not null of on open or others
+out package port postponed procedure process pure range record register reject rem report return rol ror select
+severity shared signal sla sll sra srl subtype then to transport type unaffected units until use variable wait when
+while with xnor xor
+"""
+
+VHDL_KEYWORDS = frozenset(_VHDL_WORDS.split())
+"""Reserved words of VHDL-93."""
+
 ALIGNMENT = 8
 """Bits to which the fields of an AXI4-Stream payload are aligned."""
 
@@ -203,6 +215,12 @@ def identifier(text: str) -> str:
     """Return a text as an identifier of SystemVerilog and C."""
     found = re.sub(r"\W+", "_", text).strip("_")
     return found if found[:1].isalpha() else f"f{found}"
+
+
+def vhdl_name(name: str) -> str:
+    """Return a name of Verilog as an identifier of VHDL: an extended one if VHDL does not allow it as it is."""
+    plain = re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", name) and name.lower() not in VHDL_KEYWORDS
+    return name if plain else f"\\{name}\\"
 
 
 def aligned(ports: Sequence[PackagedPort]) -> list[StreamField]:
@@ -471,6 +489,8 @@ class Package:
                 found[f"tb/{unit.module}_{bench}.v"] = text
         for name in ("test_units.py", "run_cocotb.py"):
             found[f"tb/{name}"] = (TEMPLATES / name).read_text()
+        found[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
+        found[f"{self.name}.core"] = self.render("package.core.j2")
         found["Makefile"] = self.render("Makefile.j2")
         found["lint/verilator.vlt"] = WAIVERS.read_text() + _WAIVERS
         return found | {"README.md": self.render("README.md.j2")}
@@ -500,6 +520,7 @@ class Package:
             "format_fields": format_fields,
             "codes_of": codes_of,
             "contents": contents,
+            "vhdl_name": vhdl_name,
         }
         known = {
             "package": self,
