@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jschon import JSON, JSONSchema, create_catalog
 
 from halfulp.fpga.package import files
+from halfulp.fpga.package.contents import vhdl_name
 from halfulp.fpga.package.manifest import SCHEMA, costs
 from halfulp.hdl.specs import Build
 from halfulp.sim.toolchain import verilator_root
@@ -275,6 +277,7 @@ def test_package_vectors_have_results_of_golden_model(small: dict[str, str]) -> 
 
 
 @pytest.mark.slow
+@needs_icarus
 def test_large_package_benches_pass_in_both_simulators(tmp_path: Path) -> None:
     write(tmp_path, package(ACCEPTED, build=Build(pipeline=2)))
     for simulator in ("icarus", "verilator"):
@@ -286,6 +289,7 @@ def test_large_package_benches_pass_in_both_simulators(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@needs_icarus
 @pytest.mark.parametrize(
     "text",
     [
@@ -308,6 +312,52 @@ def test_package_of_each_kind_passes_in_icarus(text: str, pipeline: int, tmp_pat
     assert all(verdict.startswith("PASS pnumbers") for verdict in verdicts)
     lint(tmp_path, "pnumbers_typed")
     lint(tmp_path, "pnumbers_axis")
+
+
+@pytest.mark.slow
+@needs_icarus
+def test_package_of_iterative_unit_passes_in_icarus(tmp_path: Path) -> None:
+    """The unit holds its result and is not ready while it divides."""
+    write(tmp_path, texts := package(("div e5m2/e5m2",), build=Build(iterations=2), **CONTROLS))
+    assert valid(texts)
+    described = json.loads(texts["manifest.json"])["units"][0]
+    assert described["initiation_interval"] == described["latency"] > 1
+    assert described["ready"] == {"port": "ready", "active": "high"}
+    code, verdicts = make(tmp_path, "test", "SIM=icarus")
+    assert (code, len(verdicts)) == (0, 3)
+    code, verdicts = make(tmp_path, "cocotb", "SIM=icarus")
+    assert (code, verdicts) == (0, ["** TESTS=1 PASS=1 FAIL=0 SKIP=0"] * 2)
+    lint(tmp_path, "numbers_axis")
+
+
+def test_package_declares_units_for_vhdl_and_fusesoc(small: dict[str, str], tmp_path: Path) -> None:
+    """Every file of the core exists; components have the ports of the modules; GHDL reads them if it is installed."""
+    core = yaml.safe_load(small["my_numbers.core"])
+    listed = [path for fileset in core["filesets"].values() for path in fileset["files"]]
+    paths = [path if isinstance(path, str) else next(iter(path)) for path in listed]
+    assert set(paths) <= set(small)
+    assert {path for path in small if path.startswith("rtl/")} <= set(paths)
+    assert all(name in core["filesets"] for target in core["targets"].values() for name in target["filesets"])
+    text = small["rtl/my_numbers_components.vhd"]
+    for unit in json.loads(small["manifest.json"])["units"]:
+        found = re.search(rf"component {unit['module']} is\n    port \((.*?)\n    \);", text, re.S)
+        assert found is not None
+        ports = re.findall(r"(\w+) : (in|out) std_logic(?:_vector\((\d+) downto 0\))?", found[1])
+        assert ports == [
+            (port["name"], port["direction"].removesuffix("put"), str(port["width"] - 1) if port["width"] > 1 else "")
+            for port in unit["ports"]
+        ]
+    if ghdl := shutil.which("ghdl"):
+        write(tmp_path, {"components.vhd": text})
+        assert subprocess.run([ghdl, "-s", "--std=93", str(tmp_path / "components.vhd")]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("mac", "mac"), ("a__b", "\\a__b\\"), ("_a", "\\_a\\"), ("Select", "\\Select\\"), ("a1_2", "a1_2")],
+)
+def test_vhdl_names_are_extended_if_needed(name: str, expected: str) -> None:
+    assert vhdl_name(name) == expected
 
 
 def test_emit_names_and_inverts_control_ports() -> None:

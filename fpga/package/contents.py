@@ -117,7 +117,7 @@ class PackagedPort:
         ``input`` or ``output``.
     width : int
     role : str
-        ``clk``, ``rst``, ``en`` or ``valid``, or ``data``.
+        ``clk``, ``rst``, ``en``, ``valid`` or ``ready``, or ``data``.
     fmt : Format or None
         Number format; None for plain bits.
     active_low : bool
@@ -158,6 +158,7 @@ def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
         "rst": f"reset, {style}, {level}",
         "en": f"clock enable of all registers, {level}",
         "valid": "operands are present in this cycle",
+        "ready": "operands are accepted in this cycle, if they are present",
     }
     if port.role in words:
         return words[port.role]
@@ -306,12 +307,13 @@ class PackagedUnit:
     @property
     def initiation_interval(self) -> int:
         """Clock cycles from operands to the next operands."""
-        return 1
+        interval: int = self.component.initiation
+        return interval
 
     @property
     def stateful(self) -> bool:
         """True if results depend on earlier operands, or on the steps of a random source."""
-        return bool(self.component.has_valid)
+        return bool(self.component.stateful or self.component.sources)
 
     def control(self, role: str) -> PackagedPort | None:
         """Return the port of a role, or None."""
@@ -325,7 +327,7 @@ class PackagedUnit:
     @property
     def outputs(self) -> list[PackagedPort]:
         """Results."""
-        return [port for port in self.ports if port.direction == "output"]
+        return [port for port in self.ports if port.role == "data" and port.direction == "output"]
 
     @property
     def formats(self) -> list[Format]:
@@ -367,7 +369,7 @@ class PackagedUnit:
         """Return the signal of the test bench that a port is connected to."""
         if port.role == "data":
             return ("outputs" if port.direction == "output" else "inputs") + self.slice(port)
-        signal = {"clk": "clock", "rst": "reset", "en": "enable", "valid": "valid"}[port.role]
+        signal = {"clk": "clock", "rst": "reset", "en": "enable"}.get(port.role, port.role)
         return f"~{signal}" if port.active_low else signal
 
     @property
@@ -397,7 +399,10 @@ class PackagedUnit:
             return f"s_axis_tdata{fields[port].range}" if port in fields else f"result_{port.name}"
         if port.role == "rst":
             return "aresetn" if port.active_low else "~aresetn"
-        signal = {"clk": "aclk", "en": "advance", "valid": "s_axis_tvalid"}[port.role]
+        if self.control("ready"):
+            signal = {"clk": "aclk", "en": "1'b1", "valid": "s_axis_tvalid & free", "ready": "ready"}[port.role]
+        else:
+            signal = {"clk": "aclk", "en": "advance", "valid": "s_axis_tvalid"}[port.role]
         return f"~{signal}" if port.active_low else signal
 
 
@@ -536,7 +541,7 @@ def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> t
     """Return the ports of a module in order."""
     shapes = component.inputs | component.outputs
     low = {"rst": options.get("reset", SYNC).endswith(LOW), "en": options.get("enable", HIGH) == LOW}
-    roles = {}
+    roles = {"ready": "ready"}
     for role in ROLES:
         default = f"{role}_n" if low.get(role) else role
         roles[options["ports"].get(role, default)] = role
@@ -546,5 +551,5 @@ def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> t
         shape = shapes.get(port.name)
         fmt = shape if isinstance(shape, Format) else None
         found.append(PackagedPort(port.name, port.direction, port.width, role, fmt, low.get(role, False)))
-    order = [*ROLES, *shapes]
+    order = [*ROLES, "ready", *shapes]
     return tuple(sorted(found, key=lambda port: order.index(port.name if port.role == "data" else port.role)))

@@ -69,7 +69,7 @@ def _format(fmt: Any) -> dict[str, Any]:
 
 def _unit(unit: PackagedUnit, package: Package, files: Mapping[str, str]) -> dict[str, Any]:
     netlist = package.netlist_files(unit)
-    reset, enable, valid, clock = (unit.control(role) for role in ("rst", "en", "valid", "clk"))
+    reset, enable, valid, ready, clock = (unit.control(role) for role in ("rst", "en", "valid", "ready", "clk"))
     return {
         "text": unit.text,
         "build": unit.component.build.options,
@@ -84,6 +84,7 @@ def _unit(unit: PackagedUnit, package: Package, files: Mapping[str, str]) -> dic
         "reset": reset and {"port": reset.name, "active": _active(reset), "style": ("sync", "async")[unit.async_reset]},
         "enable": enable and {"port": enable.name, "active": _active(enable)},
         "valid": valid and {"port": valid.name, "active": _active(valid)},
+        "ready": ready and {"port": ready.name, "active": _active(ready)},
         "ports": [_port(port) for port in unit.ports],
         "typed": {"module": f"{unit.module}_typed", "file": f"rtl/{unit.module}_typed.sv"},
         "axi_stream": {

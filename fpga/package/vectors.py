@@ -41,7 +41,7 @@ def vectors(unit: Any, module: str, count: int = COUNT) -> tuple[str, int]:
     results = reference(unit, codes, chained=chosen.chain is not None)
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     lines = [f"{a}_{b}" for a, b in zip(_words(inputs, codes), _words(outputs, results), strict=True)]
-    order = _IN_ORDER if unit.has_valid else _ANY_ORDER
+    order = _IN_ORDER if unit.stateful or unit.sources else _ANY_ORDER
     names = (" ".join(f"{port.name}[{port.width}]" for port in reversed(ports.ports)) for ports in (inputs, outputs))
     text, (first, second) = unit.spec.text, names
     head = _HEAD.format(module=module, text=text, inputs=first, outputs=second, order=order)

@@ -81,14 +81,15 @@ async def check_unit(dut: Any, unit: Any) -> None:
         set_control(dut, unit["valid"], valid)
         taken = valid and (enable or latency == 0)
         drive(dut, vectors[sent][0] if taken else {name: noise.getrandbits(1) for name in vectors[0][0]})
+        await Timer(2, "ns")
+        accepted = enable and valid and (unit["ready"] is None or getattr(dut, unit["ready"]["port"]).value == 1)
         if latency == 0 and valid:
-            await Timer(2, "ns")
             results = vectors[sent][1]
             assert {name: int(getattr(dut, name).value) for name in results} == results, vectors[sent]
         await FallingEdge(clock)
-        sent += enable and valid
+        sent += accepted
         if latency and enable:
-            stages = [valid, *stages[:-1]]
+            stages = [accepted, *stages[:-1]]
             shown += stages[-1]
         if latency and stages[-1]:
             results = vectors[shown][1]
@@ -113,7 +114,7 @@ async def check_stream(dut: Any, unit: Any) -> None:
         await FallingEdge(dut.aclk)
     dut.aresetn.value = 1
     sent, received, offered = 0, 0, False
-    for _ in range(16 * len(vectors)):
+    for _ in range(16 * len(vectors) * unit["initiation_interval"]):
         offered = offered or (sent < len(payloads) and noise.random() < 0.75)
         drive(dut, {"s_axis_tvalid": int(offered), "m_axis_tready": int(noise.random() < 0.75)})
         dut.s_axis_tdata.value = payloads[sent][0] if offered else 0
