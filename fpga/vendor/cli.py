@@ -51,15 +51,15 @@ def _names(text: str) -> dict[str, str]:
 @click.command()
 @unit_options
 @click.argument("more", nargs=-1, metavar="[TEXT]...")
-@click.option("--package", is_flag=True, help="write a folder with wrappers, test benches and a manifest")
-@click.option("--name", metavar="NAME", help="name of the module or package; default: from the unit's text")
+@click.option("--package", is_flag=True, help="write a folder with wrappers, benches and manifest")
+@click.option("--name", metavar="NAME", help="name of module or package; default: from the text")
 @click.option("--prefix", default="", metavar="TEXT", help="prefix of the names of modules")
 @click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low or async-low; default: sync")
-@click.option("--enable", default="high", metavar="LEVEL", help="clock enable: active high or low; default: high")
+@click.option("--enable", default="high", metavar="LEVEL", help="active level of en: high or low; default: high")
 @click.option(
-    "--ports", default="", metavar="ROLE=NAME,...", type=Parsed(_names), help="names of control ports: clk rst en valid"
+    "--ports", default="", metavar="NAMES", type=Parsed(_names), help="names of controls: clk=aclk,rst=aresetn,en=ce"
 )
-@click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow or package; default: standard output")
+@click.option("-o", "--output", metavar="PATH", help="file, or folder; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @target_option(default=None, help="device of a flow or of --clock, such as vu9p")
 @clock_option("a flow")
