@@ -103,7 +103,7 @@ def quantize_blocks(
             raise ValueError(f"random has shape {tuple(words.shape)}, which does not broadcast to that of x") from None
     # float32 holds all narrower dtypes.
     x = x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
-    factor = None if tensor is None else _tensor_scale(tensor, x, block)
+    factor = None if tensor is None else tensor_scale(tensor, x, block)
     if words is None and x.dim() >= 2 and not x.is_contiguous() and x.mT.is_contiguous():
         turned = {x.dim() - 1: x.dim() - 2, x.dim() - 2: x.dim() - 1}.get(dim, dim)
         return quantize_blocks(x.mT, block, rounding, dim=turned, tensor=factor).mT
@@ -211,7 +211,7 @@ def _dim(dim: int, x: Tensor) -> int:
     return dim % x.dim()
 
 
-def _tensor_scale(tensor: float | Tensor | str, x: Tensor, block: Block) -> Tensor:
+def tensor_scale(tensor: float | Tensor | str, x: Tensor, block: Block) -> Tensor:
     """Return the scale of all numbers of a tensor in float32."""
     if isinstance(tensor, str):
         if tensor != MAX:

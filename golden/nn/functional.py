@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
@@ -14,17 +15,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfulp.golden.kernels import Matrices, Patches, gathered, reads
+from halfulp.golden.quantize import MAX, BlockTensor, quantize_blocks, tensor_scale
 from halfulp.golden.values import decode, decoded, encode
-from halfulp.hdl.formats import RN, Format
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.formats import RN, Block, Format, Scale
+from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
 from .amax import ROLES, Delay, delayed_amax_of_gradient
 from .cast import Cast, check_holds, check_real, real
 from .counts import PRUNED, counting, is_quiet, note
 from .draw import mix
 from .operator import differentiable, gradients
-from .policy import Policy
-from .product import product
+from .policy import PRODUCTS, Policy, Product
+from .product import product, product_of_blocks
 from .scaling import divided, multiplied
 
 _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
@@ -62,6 +64,8 @@ class Call:
     """Largest magnitudes of histories, in the order of `ROLES`."""
     factors: dict[tuple[str, str], Tensor] = field(default_factory=dict)
     """Factors of scaled operands, by phase and operand, in shapes that broadcast to the result or its images."""
+    blocks: dict[tuple[str, str], "Quantizer"] = field(default_factory=dict)
+    """Quantizers of operands in blocks, by phase and operand."""
 
     @classmethod
     def of(cls, policy: str, key: Tensor | None, amax: Tensor | None, layer: str, paired: bool = False) -> "Call":
@@ -108,6 +112,19 @@ class Call:
         if mac is None:
             return summed(gathered(a), gathered(b), start)
         factor = self.factors.get(("weight_gradient", "a")) if role == "bias_gradient" else self.factor(role)
+        if isinstance(mac, BlockMacSpec):
+            made = self._of_blocks(role, mac, gathered(a), gathered(b), start)
+            note((self.layer, role, "result"), made, lambda: gathered(a) @ gathered(b), mac.o)
+            check_holds(dtype, mac.o)
+            if factor is not None:
+                found = multiplied(decoded(made, mac.o, torch.float64), factor, dtype)
+            else:
+                found = real(made, mac.o, dtype)
+            if out is None:
+                return found
+            filled = replace(out, data=torch.empty_like(out.data, dtype=dtype))
+            filled.scatter(found)
+            return filled.data
         reals = factor is None and dtype == torch.float32 and self.policy.device is None and not counting()
         if reals:
             check_holds(dtype, mac.o)
@@ -133,21 +150,31 @@ class Call:
         check_holds(dtype, mac.o)
         return multiplied(decoded(made, mac.o, torch.float64), factor, dtype)
 
+    def _of_blocks(self, role: str, mac: BlockMacSpec, a: Tensor, b: Tensor, start: Tensor | None) -> Tensor:
+        """Quantize the values of operands along the sums, and return the codes of their product."""
+        if role == "bias_gradient":
+            x, y = self.blocks["weight_gradient", "a"](a, -1), ones_in_blocks(mac.b, b)
+        else:
+            x, y = self.blocks[role, "a"](a, -1), self.blocks[role, "b"](b, -2)
+        if start is not None and start.is_floating_point():
+            start = encode(start, mac.o)
+        return product_of_blocks(x, y, mac, key=self.key_of(role), start=start)
+
     def factor(self, phase: str) -> Tensor | None:
         """Return the product of the factors of a phase's operands, which is exact; None without scaling."""
         found = [self.factors[key] for key in ((phase, "a"), (phase, "b")) if key in self.factors]
         return math.prod(found[1:], start=found[0]) if found else None
 
-    def mac(self, phase: str) -> MacSpec | None:
+    def mac(self, phase: str) -> Product | None:
         """Return the multiply-accumulate of a phase."""
-        found: MacSpec | None = getattr(self.policy, phase)
+        found: Product | None = getattr(self.policy, phase)
         return found
 
     def start(self, bias: Tensor | None) -> Tensor | None:
         """Return the start values of the forward sums."""
         if bias is None:
             return None
-        if self.policy.weight_gradient is not None:
+        if isinstance(self.policy.weight_gradient, MacSpec):
             check_one(self.policy.weight_gradient)
         return self.operand("bias", bias).codes("forward", "o")
 
@@ -155,10 +182,34 @@ class Call:
         """Sum gradients of shape (..., m, n) over n, as products with 1."""
         mac = self.policy.weight_gradient
         ones = _data(columns).new_ones((*columns.shape[:-2], columns.shape[-1], 1))
-        if mac is not None:
+        if isinstance(mac, MacSpec):
             one = check_one(mac)
             ones.fill_(1 if ones.is_floating_point() else one)
         return self.product("bias_gradient", columns, ones, dtype).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """Conversion of an operand to blocks, with the rounding and the random words of a cast."""
+
+    block: Block
+    cast: Cast
+    key: int
+    tensor: Tensor | None
+
+    def __call__(self, values: Tensor, dim: int) -> BlockTensor:
+        """Convert values to blocks along a dimension; the scale of the tensor is that of the results."""
+        rounding = self.cast.rounding
+        random = self.cast.words(self.key, values.shape, values.device) if rounding.bits else None
+        found = quantize_blocks(values, self.block, rounding, dim=dim, tensor=self.tensor, random=random)
+        return BlockTensor(found.elements.to(torch.int64), found.scale.to(torch.int64))
+
+
+def ones_in_blocks(block: Block, like: Tensor) -> BlockTensor:
+    """Return a matrix of ones in blocks along its second last dimension, in the shape of ``like``."""
+    elements = torch.full_like(like, block.element.encode(Fraction(2) ** block.emax), dtype=torch.int64)
+    shape = (*like.shape[:-2], -(-like.shape[-2] // block.length), like.shape[-1])
+    return BlockTensor(elements, elements.new_full(shape, block.scale.encode(Fraction(2) ** -block.emax)))
 
 
 class Operand:
@@ -196,6 +247,8 @@ class Operand:
         mac = self._call.mac(phase)
         fmt = None if mac is None else getattr(mac, part)
         self._prune(along, groups)
+        if isinstance(fmt, Block):
+            return self._for_blocks(phase, part, fmt)
         formats = dict.fromkeys(one for one in (self._cast.fmt, fmt) if one is not None)
         values, factor = self._scaled(phase, part, formats, summed)
         if self._cast.fmt is not None:
@@ -216,6 +269,20 @@ class Operand:
             found = encode(self._rounded, fmt, saturate=self._cast.saturate)
         note((self._call.layer, phase, self._role), found, lambda: values, *formats, pruned=self._zeros)
         return found
+
+    def _for_blocks(self, phase: str, part: str, block: Block) -> Tensor:
+        """Return values for a product of blocks, which quantizes them along its sums."""
+        PRUNED.total += self._zeros
+        if self._cast.fmt is not None and self._rounded is None:
+            self._rounded = self._cast.real(self._pruned, self._key)
+        values = self._pruned if self._rounded is None else self._rounded
+        tensor = None
+        if not isinstance(block.scale, Scale):
+            tensor = tensor_scale(MAX, values, block)
+            self._call.factors[phase, part] = tensor.to(torch.float64)
+        key = mix(self._key, 1 + PRODUCTS.index(phase))
+        self._call.blocks[phase, part] = Quantizer(block, self._cast, key, tensor)
+        return values
 
     def _is_rounded_in_product(self, values: Tensor, fmt: Format) -> bool:
         """Return True if the kernels of products round the values, and there is nothing to note."""

@@ -1,13 +1,15 @@
 """Policies: the arithmetic of layers."""
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
+from halfulp.golden.blockgemm import is_block_mac
 from halfulp.golden.check import check_bool
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update
 from .reduction import Reduction
@@ -24,6 +26,12 @@ PLAIN = Cast()
 DEVICES = ("rtl",)
 """Names of the devices that can compute products instead of the golden model."""
 
+Product = MacSpec | BlockMacSpec
+"""Descriptions of the steps of products."""
+
+_COMMA = re.compile(r",(?![^()]*\))")
+"""Comma that is not in the text of a block, such as ``block(e2m1fn,32,e8m0fnu,floor)``."""
+
 _CASTS = ("weights", "activations", "gradients", "bias")
 
 PROGRAM = ("elementwise", "functions", "reductions", "optimizer")
@@ -36,12 +44,12 @@ class Policy:
 
     Parameters
     ----------
-    forward : MacSpec or str, optional
+    forward : MacSpec, BlockMacSpec or str, optional
         Multiply-accumulate of the layer's result: ``a`` are activations, ``b`` weights. None or the text ``fp32`` is
         torch's own arithmetic, here and for the gradients.
-    input_gradient : MacSpec or str, optional
+    input_gradient : MacSpec, BlockMacSpec or str, optional
         Multiply-accumulate of the input gradient: ``a`` are gradients, ``b`` weights.
-    weight_gradient : MacSpec or str, optional
+    weight_gradient : MacSpec, BlockMacSpec or str, optional
         Multiply-accumulate of the gradients of weights and bias: ``a`` are gradients, ``b`` activations.
     weights, activations, gradients, bias : Cast or str
         Roundings of these tensors: ``rn`` rounds to nearest, to the operand format; ``e5m2.sr3`` rounds stochastically
@@ -78,6 +86,12 @@ class Policy:
     the other parameters that differ from their defaults: ``e5m2*e5m2+e6m5.rn, weights=e5m2.sr3``. `Policy.parse`
     reads this text.
 
+    Operands in blocks, as of ``mxfp8_e4m3*mxfp8_e5m2+fp32.rn``, are quantized along the sums of each product, so that a
+    tensor has other blocks in its gradient products. The rounding of a cast is then that of the elements:
+    ``nvfp4*nvfp4+fp32.rn, gradients=sr8`` rounds gradients stochastically. If the scale of a block is a float, as of
+    nvfp4, a tensor has a scale in binary32, too, from its largest magnitude (``tensor="max"`` of
+    `halfulp.golden.quantize_blocks`). In convolutions, sums run over the channels and places of the kernel.
+
     Sparsity runs along the sums of a product, as sparse arrays have it. Weights and activations are pruned along the
     sums of the forward product, in convolutions along the channels at each place of the kernel, and their gradient
     products have the same pruned operands. Gradients are pruned along the sums of each product: outputs or channels in
@@ -86,9 +100,9 @@ class Policy:
     ones (straight-through; Zhou et al., ICLR 2021, SR-STE without its decay term).
     """
 
-    forward: MacSpec | None = None
-    input_gradient: MacSpec | None = None
-    weight_gradient: MacSpec | None = None
+    forward: Product | None = None
+    input_gradient: Product | None = None
+    weight_gradient: Product | None = None
     weights: Cast = PLAIN
     activations: Cast = PLAIN
     gradients: Cast = PLAIN
@@ -115,30 +129,48 @@ class Policy:
         for name, read in readers.items():
             with prefixed(name):
                 object.__setattr__(self, name, read(getattr(self, name)))
+        self._check_blocks()
         check_bool("master", self.master)
         if self.master and self.update is None:
             raise ValueError("master needs an update, such as e6m5.sr10")
         if self.device is not None and self.device not in DEVICES:
             raise ValueError(f"unknown device {self.device!r}: expected {', '.join(DEVICES)}, or none")
 
+    def _check_blocks(self) -> None:
+        """Raise ValueError if an operand in blocks has another scale, or a device is to compute their products."""
+        operands = {
+            "forward": ("activations", "weights"),
+            "input_gradient": ("gradients", "weights"),
+            "weight_gradient": ("gradients", "activations"),
+        }
+        for phase, casts in operands.items():
+            mac = getattr(self, phase)
+            if not isinstance(mac, BlockMacSpec):
+                continue
+            if self.device is not None:
+                raise ValueError(f"device={self.device} does not compute products of blocks, such as {mac.formula}")
+            for name in casts:
+                if getattr(self, name).scale is not None:
+                    raise ValueError(f"{name} have a scale, but blocks of {phase} have scales of their own; omit it")
+
     @classmethod
-    def of(cls, mac: MacSpec | str | None, **parts: Any) -> "Policy":
+    def of(cls, mac: Product | str | None, **parts: Any) -> "Policy":
         """Make a policy with one multiply-accumulate for all three products; other parameters as for `Policy`."""
         return cls(**(dict.fromkeys(PRODUCTS, mac) | parts))
 
     @classmethod
-    def parse(cls, text: "str | MacSpec | Policy") -> "Policy":
+    def parse(cls, text: "str | MacSpec | BlockMacSpec | Policy") -> "Policy":
         """Parse the text of a policy or a multiply-accumulate; a `Policy` is returned unchanged."""
         if isinstance(text, cls):
             return text
-        if isinstance(text, MacSpec):
+        if isinstance(text, Product):
             return cls.of(text)
         if not isinstance(text, str):
             raise TypeError(
                 f"policy must be a Policy, a MacSpec or a text such as 'e5m2*e5m2+e6m5.sr10', not {type(text).__name__}"
             )
         parts: dict[str, Any] = {}
-        for piece in (piece.strip() for piece in text.split(",")):
+        for piece in (piece.strip() for piece in _COMMA.split(text)):
             key, equals, value = piece.partition("=")
             # A multiply-accumulate with a rounded product contains an equals sign too.
             name, value = ("mac", piece) if "*" in key or not equals else (key.strip(), value.strip())
@@ -194,7 +226,7 @@ class Policy:
         return [f"{name}={getattr(self, name)}" for name in casts if getattr(self, name) != PLAIN]
 
     @property
-    def macs(self) -> tuple[MacSpec | None, MacSpec | None, MacSpec | None]:
+    def macs(self) -> tuple[Product | None, Product | None, Product | None]:
         """Multiply-accumulates of forward, input gradient and weight gradient."""
         return self.forward, self.input_gradient, self.weight_gradient
 
@@ -229,15 +261,16 @@ def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(PRODUCTS, parts.pop("mac")) | parts if "mac" in parts else parts
 
 
-def _mac(given: object) -> MacSpec | None:
+def _mac(given: object) -> Product | None:
     if given is None or given == FLOAT:
         return None
-    spec = MacSpec.parse(given)  # type: ignore[arg-type]  # parse() checks
+    kind = BlockMacSpec if is_block_mac(given) else MacSpec
+    spec: Product = kind.parse(given)  # type: ignore[arg-type]  # parse() checks
     spec.check_one_sum()
     return spec
 
 
-def _text(mac: MacSpec | None) -> str:
+def _text(mac: Product | None) -> str:
     return FLOAT if mac is None else mac.formula
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from halfulp.golden.gemm import computed, split_states
+from halfulp.golden.gemm import computed, computed_blocks, split_states
 from halfulp.golden.kernels import Matrices, Patches, Words, gathered
 from halfulp.golden.parts import by_parts
-from halfulp.hdl.specs import MacSpec
+from halfulp.golden.quantize import BlockTensor
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec
 
 from .draw import states
 
@@ -54,10 +55,23 @@ def product(
             return found
         out.scatter(found)
         return out.data
-    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    words = Words()
+    shape = _shape(a, b)
+    given = None if start is None else start.expand(shape)
+    return computed(mac, a, b, given, shape, _words(mac, shape, key, a.device), out, dtype)
+
+
+def product_of_blocks(a: BlockTensor, b: BlockTensor, mac: BlockMacSpec, *, key: int, start: Tensor | None) -> Tensor:
+    """Multiply matrices of blocks in the golden model, as `product`; elements, scales and results are int64 codes."""
+    shape = _shape(a.elements, b.elements)
+    given = None if start is None else start.expand(shape)
+    return computed_blocks(mac, a, b, given, shape, _words(mac, shape, key, a.elements.device))
+
+
+def _shape(a: Matrices, b: Matrices) -> tuple[int, ...]:
+    return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+
+
+def _words(mac: AccumulatorSpec, shape: tuple[int, ...], key: int, device: torch.device) -> Words:
     if mac.random is not None:
-        words = Words(states=split_states(mac, mac.random, states(key, mac.random, shape, a.device)))
-    elif mac.words:
-        words = Words(key=key)
-    return computed(mac, a, b, None if start is None else start.expand(shape), shape, words, out, dtype)
+        return Words(states=split_states(mac, mac.random, states(key, mac.random, shape, device)))
+    return Words(key=key) if mac.words else Words()

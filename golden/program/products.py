@@ -19,7 +19,7 @@ from halfulp.golden.nn.product import product
 from halfulp.golden.nn.reduction import Reduction
 from halfulp.golden.values import encoded
 from halfulp.hdl.formats import EXACT, RN, Fixed, Format
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
 from .arithmetic import compute, operand
 
@@ -151,9 +151,11 @@ def convolution_gradients(
 def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]:
     """Return accumulator and order of sums in a phase; no accumulator for torch's own arithmetic."""
     given = policy.reductions or Reduction()
-    mac: MacSpec | None = getattr(policy, phase)
+    mac: MacSpec | BlockMacSpec | None = getattr(policy, phase)
     if given.accumulator is not None or mac is None:
         return given.accumulator, given.order
+    if isinstance(mac, BlockMacSpec):
+        return Cast(mac.o, mac.rounding, mac.saturate), "exact" if mac.acc == "exact" else given.order
     return mac, "exact" if mac.acc == "exact" else given.order
 
 

@@ -23,6 +23,7 @@ from halfulp.golden.nn.counts import is_quiet
 from halfulp.golden.nn.functional import Call
 from halfulp.golden.nn.policy import Policy
 from halfulp.hdl.formats import FP32
+from halfulp.hdl.specs import MacSpec
 
 from . import products, report
 from .arithmetic import ARITHMETIC, RoundingChain, compute, number
@@ -330,7 +331,8 @@ class Layer:
         """Compute the gradient of the weights in one call of a kernel; None if none supports it."""
         (steps, rows, wide), width = of_h.shape, h.shape[2]
         element, mac = _cast_of(self.policy, "add"), self.policy.weight_gradient
-        assert mac is not None
+        if not isinstance(mac, MacSpec):
+            return None
         # The kernel rounds operands and sums to nearest.
         nearest = element == Cast(element.fmt) and self.policy.gradients == self.policy.activations == Cast()
         drop = kernels.dropped(element.fmt) if nearest else None

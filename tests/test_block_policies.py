@@ -1,0 +1,98 @@
+"""Layers, convolutions and programs whose operands are in blocks."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from halfulp import golden
+from halfulp.golden import nn
+
+MIXED = (
+    "forward=mxfp8_e4m3*mxfp8_e4m3+fp32, input_gradient=mxfp8_e5m2*mxfp8_e4m3+fp32, weight_gradient=mxint8*mxfp4+fp32"
+)
+
+
+def multiplied(x, y, a, b):
+    """Return the product of matrices in blocks along the sums."""
+    return golden.decode(golden.gemm(x, y, f"{a}*{b}+fp32.rn"), "fp32").float()
+
+
+def test_linear_layer_quantizes_along_the_sums_of_each_product():
+    torch.manual_seed(0)
+    layer = nn.Linear(40, 12, bias=False, policy=MIXED)
+    x, gradient = torch.randn(50, 40, requires_grad=True), torch.randn(50, 12)
+    found = layer(x)
+    found.backward(gradient)
+    w, given = layer.weight.detach(), x.detach()
+    assert found.equal(multiplied(given, w.mT, "mxfp8_e4m3", "mxfp8_e4m3"))
+    assert x.grad.equal(multiplied(gradient, w, "mxfp8_e5m2", "mxfp8_e4m3"))
+    assert layer.weight.grad.equal(multiplied(gradient.mT, given, "mxint8", "mxfp4"))
+
+
+def test_convolution_quantizes_along_channels_and_kernel():
+    torch.manual_seed(0)
+    layer = nn.Conv2d(4, 6, 3, padding=1, bias=False, policy="mxfp4*mxfp4+fp32.rn")
+    x = torch.randn(2, 4, 5, 5)
+    columns = F.unfold(x, 3, padding=1).mT.reshape(50, 36)
+    want = multiplied(columns, layer.weight.detach().flatten(1).mT, "mxfp4", "mxfp4")
+    assert layer(x).equal(want.reshape(2, 25, 6).mT.reshape(2, 6, 5, 5))
+
+
+def test_bias_and_tensor_scales_of_nvfp4():
+    torch.manual_seed(0)
+    layer = nn.Linear(40, 12, policy="nvfp4*nvfp4+fp32.rn")
+    x, gradient = torch.randn(50, 40) * 1e-6, torch.randn(50, 12)
+    exact = F.linear(x, layer.weight, layer.bias)
+    found = layer(x)
+    assert torch.allclose(found, exact, rtol=1e-5, atol=1e-5)
+    near = F.linear(x, layer.weight)
+    assert 0 < float(((found - layer.bias - near).norm() / near.norm()).detach()) < 0.3
+    found.backward(gradient)
+    want = golden.dequantize_blocks(golden.quantize_blocks(gradient, "nvfp4", dim=0, tensor="max"), "nvfp4", dim=0)
+    assert torch.allclose(layer.bias.grad, want.sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_round_stochastically():
+    x, gradient = torch.randn(64, 32, requires_grad=True), torch.randn(64, 8)
+    found = []
+    for seed in (1, 1, 2):
+        layer = nn.Linear(32, 8, policy="nvfp4*nvfp4+fp32.rn, gradients=sr8", seed=seed)
+        torch.nn.init.ones_(layer.weight)
+        x.grad = None
+        layer(x).backward(gradient)
+        found.append(x.grad)
+    assert found[0].equal(found[1])
+    assert not found[0].equal(found[2])
+
+
+def test_attention_and_emulated_program_take_blocks():
+    torch.manual_seed(0)
+    policy = "mxfp8_e4m3*mxfp8_e4m3+fp32.rn"
+    model = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+    x = torch.randn(2, 6, 16)
+    exact = model(x, x, x, need_weights=False)[0]
+    converted = nn.convert(model, policy).model(x, x, x, need_weights=False)[0]
+    with golden.emulate(policy):
+        emulated = model(x, x, x, need_weights=False)[0]
+    for found in (converted, emulated):
+        assert 0 < float(((found - exact).norm() / exact.norm()).detach()) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("mxfp4*mxfp4+fp32, weights=rn scale=tensor.pow2.current", "scale"),
+        ("mxfp4*mxfp4+fp32, device=rtl", "device"),
+        ("mxfp4*nvfp4+fp32", "length"),
+        ("mxfp4*mxfp4+fp32 interleave=2", "interleave"),
+    ],
+)
+def test_policies_of_blocks_refuse(text, word):
+    with pytest.raises(ValueError, match=word):
+        nn.Policy.parse(text)
+
+
+def test_policy_of_blocks_round_trips():
+    for text in (MIXED, "block(e2m1fn,32,e4m3fn,nearest)*mxfp4+fp32, weights=sr4"):
+        policy = nn.Policy.parse(text)
+        assert nn.Policy.parse(str(policy)) == policy
