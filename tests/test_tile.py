@@ -173,9 +173,25 @@ def test_tile_accepts_clocks_and_devices(monkeypatch):
     assert "-period 8.104" in next(text for name, text in files.items() if name.endswith(".xdc"))
 
 
+def test_tile_has_structures_of_its_goal(tmp_path):
+    words = ("--mac", "e5m2*e5m2+e6m5.rn", "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118")
+    found = {}
+    for goal in ("area", "speed"):
+        code, said = written(*words, "--goal", goal, "-o", tmp_path / goal)
+        assert code == 0, said
+        (path,) = (tmp_path / goal / "tile").glob("*.v")
+        found[goal] = path
+    assert "speed" in found["speed"].stem
+    assert "speed" not in found["area"].stem
+    bodies = [path.read_text().replace(path.stem, "top").replace("_speed", "") for path in found.values()]
+    assert bodies[0] != bodies[1]
+
+
 @pytest.mark.parametrize(
     ("words", "keyword"),
     [
+        ("--goal fast", "goal"),
+        ("--mac int8*int8+int16.rn --goal speed", "goal"),
         ("--cores 11", "at most 10 cores"),
         ("--cores 0", "0 cores cannot"),
         ("--board vcu118 --cores 2", "vcu118 has no XRT platform"),
