@@ -123,3 +123,11 @@ def test_page_has_the_figures_of_the_record() -> None:
     text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
     assert f"{units} units and {len(found)} clocks" in text
     assert f"reaches {met}, and with one stage fewer {len(found) - least}" in text
+
+
+def test_page_has_the_least_ratio_to_slices_of_the_record() -> None:
+    rows = read_records(ROOT / "fpga" / "results" / "clocks-slices.csv", {"stages": int, "MHz / slices": float})
+    text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
+    least = int(100 * min(row["MHz / slices"] for row in rows))
+    assert [row["stages"] for row in rows] == [*range(len(rows))]
+    assert f"0 to {len(rows) - 1} stages and one placement each: the stages reach at least {least} %" in text
