@@ -109,16 +109,38 @@ class Timing:
         """Cycles to pack a vector of the result."""
         return self.tiling.m // self.group
 
-    def step(self, vectors: int) -> Time:
+    @property
+    def parts_of_b(self) -> int:
+        """Cycles to unpack a vector of ``b``."""
+        return self.tiling.m // group_of(self.tiling.m, self.sizes[1])
+
+    def issue(self, vectors: int) -> int:
+        """Return the cycles from the first vector of a step to the last, for all rows of an element, both included."""
+        return (vectors - 1) * (self.tiling.rows + self.parts_of_b - 1) + self.tiling.rows
+
+    def step(self, vectors: int, columns: int | None = None) -> Time:
         """Return the average cycles of a step along k in the middle of a tile, the largest of these limits.
 
         The array takes each vector of ``b`` for all rows of an element, and the first one in parts of a beat. ``a``
-        arrives one element per cycle. An accumulator can be used again after ``spacing`` cycles. At most
+        arrives one entry per cycle. An accumulator can be used again after ``spacing`` cycles. At most
         `OUTSTANDING` requests for rows of ``b`` are outstanding.
+
+        Parameters
+        ----------
+        vectors : int
+            Vectors of the tile.
+        columns : int, optional
+            Columns of the tile inside the result; default: all of its vectors.
         """
-        b = self.tiling.m // group_of(self.tiling.m, self.sizes[1])
-        beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
-        own = max(vectors * (self.tiling.rows + b - 1), self.tiling.height, self.spacing, beats)
+        group, size = group_of(self.tiling.m, self.sizes[1]), self.sizes[1]
+        beats = math.ceil(-(-vectors * self.tiling.m * size // BYTES) / self.memory.rate)
+        taken = vectors * (self.tiling.rows + self.parts_of_b - 1)
+        # Further rows of an element, and padding, leave time to wait for the first beat of the next row.
+        if self.tiling.rows == 1 and columns in (None, vectors * self.tiling.m):
+            taken += waits(vectors * self.tiling.m, size, group)
+        # The array rests after the last vector of a step, as if a vector had come in each cycle.
+        rested = self.issue(vectors) + max(self.spacing - vectors * self.tiling.rows, 0)
+        own = max(taken, self.tiling.height, rested, beats)
         window = self.memory.read + beats + REOPENED
         return own if OUTSTANDING * own >= window else Fraction(window, OUTSTANDING)
 
@@ -136,10 +158,14 @@ class Timing:
         before: Time = 0
         began: Time = 0
         apart: Time = 0
-        free = packed = written = 0
-        for columns, last, vectors, height in self._chunks(n, k, m):
-            step = self.step(vectors)
-            put = max(put, taken[-BUFFERS]) + rows * columns
+        free = packed = written = wait = 0
+        for columns, last, vectors, height, width in self._chunks(n, k, m):
+            step = self.step(vectors, width)
+            put = max(put + wait, taken[-BUFFERS]) + rows * columns
+            # Rows of the tile are loaded one after the other, padding without waiting for memory.
+            wait = waits(columns, self.sizes[0], 1)
+            put += wait * (height - 1)
+            wait *= height == rows
             # The burst of a row is requested every second cycle, up to `OUTSTANDING` bursts; padding follows the rows
             # of the tile.
             requested += height
@@ -162,12 +188,16 @@ class Timing:
         answered = written + WRITTEN + self.memory.write + 1
         return max(answered, packed + self.parts) + ENDED - 1
 
-    def _chunks(self, n: int, k: int, m: int) -> Iterator[tuple[int, bool, int, int]]:
-        """Yield the chunks of ``a``: columns, True for the last chunk of a tile, and the tile's vectors and rows."""
+    def _chunks(self, n: int, k: int, m: int) -> Iterator[tuple[int, bool, int, int, int]]:
+        """Yield the chunks of ``a``: columns, True for the last chunk of a tile, and the tile's vectors, rows, columns.
+
+        Rows and columns of a tile are those inside the result.
+        """
         for tile in self.tiling.tiles(n, m):
+            height, width = min(self.tiling.height, n - tile.row), min(self.tiling.columns, m - tile.column)
             for first in range(0, k, self.chunk):
                 columns = min(self.chunk, k - first)
-                yield columns, first + columns == k, tile.vectors, min(self.tiling.height, n - tile.row)
+                yield columns, first + columns == k, tile.vectors, height, width
 
     def _drain(self, vectors: int, rows: int, last: int, packed: int) -> tuple[int, int, int]:
         """Return the cycles after a tile's last request, of its last packing, and of the last inside the result.
@@ -177,7 +207,7 @@ class Timing:
         """
         parts = self.parts
         count, room = self.tiling.height * vectors, self.distance + 2
-        requested = last + vectors * self.tiling.rows + self.pipeline + 1
+        requested = last + self.issue(vectors) + self.pipeline + 1
         first = max(requested + self.distance + 1, packed + parts + 1 if packed else 0)
 
         def taken(index: int) -> int:
@@ -187,6 +217,16 @@ class Timing:
         if count > room:
             last_requested = max(last_requested, taken(count - 1 - room) + 1)
         return last_requested + 1, taken(count - 1), taken(rows * vectors - 1) + parts - 1
+
+
+def waits(count: int, size: int, group: int) -> int:
+    """Return the cycles, 0 or 1, that a row takes in addition to one for each group of its entries.
+
+    If the last group of ``count`` entries of ``size`` bytes lies in two beats, `packing.Unpack` takes both at once, and
+    the first beat of the next row one cycle later.
+    """
+    last = (count - 1) // group * group * size
+    return int(last % BYTES + count * size - last > BYTES)
 
 
 def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
