@@ -7,7 +7,7 @@ from torch import Tensor
 
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec
 
-from .exact import Blocks
+from .quantize import BlockTensor
 
 
 def entries(operand: Any, spec: AccumulatorSpec, name: str) -> Tensor:
@@ -15,7 +15,7 @@ def entries(operand: Any, spec: AccumulatorSpec, name: str) -> Tensor:
 
     Parameters
     ----------
-    operand : Tensor or Blocks
+    operand : Tensor or BlockTensor
         Codes of ``a``, of shape (n, k), or of ``b``, of shape (k, m). Blocks along k have elements of these shapes, and
         scales of shape (n, k / length) or (k / length, m), rounded up; elements missing in the last block are +0.
     spec : MacSpec or BlockMacSpec
@@ -37,11 +37,18 @@ def entries(operand: Any, spec: AccumulatorSpec, name: str) -> Tensor:
         if not isinstance(operand, Tensor):
             raise TypeError(f"{name} must be a tensor of codes, not {type(operand).__name__}")
         return operand.to(torch.int64).unsqueeze(-1)
-    if not isinstance(operand, Blocks):
-        raise TypeError(f"{name} must be Blocks, elements and scales of {spec.a}, not {type(operand).__name__}")
+    if not isinstance(operand, BlockTensor):
+        raise TypeError(f"{name} must be a BlockTensor, elements and scales of {spec.a}, not {type(operand).__name__}")
+    if operand.tensor is not None:
+        raise ValueError(
+            f"{name} has a scale of the whole tensor, which arrays do not apply; multiply the result by it"
+        )
     block = getattr(spec, name)
     # Blocks lie along the last dimension here.
-    elements, scale = (codes.to(torch.int64) if name == "a" else codes.to(torch.int64).mT for codes in operand)
+    elements, scale = (
+        codes.to(torch.int64) if name == "a" else codes.to(torch.int64).mT
+        for codes in (operand.elements, operand.scale)
+    )
     rows, k = elements.shape
     count = -(-k // block.length)
     if scale.shape != (rows, count):

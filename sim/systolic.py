@@ -17,7 +17,7 @@ class Product:
     Parameters
     ----------
     array : Array
-    a, b : Tensor or Blocks
+    a, b : Tensor or BlockTensor
         Codes of shapes (n, k) and (k, m), without zero sizes, or blocks along k; see `entries`.
     filling : int
         Code for padding of tiles.

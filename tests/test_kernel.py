@@ -15,12 +15,14 @@ from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.layout import ERRORS
 from halfulp.fpga.kernel.timing import LATENCY, cycles
 from halfulp.fpga.kernel.verilated import Verilated
+from halfulp.golden.entries import entries
 from halfulp.golden.nn import functional
 from halfulp.golden.train import data, networks
 from halfulp.hdl.specs import Build
 from halfulp.sim.build import component_design, models
 from halfulp.sim.simulate import Simulation
 from halfulp.units.systolic import Chain, Grid
+from tests.test_systolic import expected, operands
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 RUNS = 40 if EXHAUSTIVE else 10
@@ -47,6 +49,17 @@ MORE = [
 ]
 
 
+TOY = "block(e2m1fn,4,e8m0fnu,floor)"
+BLOCKS = [
+    # Entries of 3 and 5 bytes.
+    lambda: Kernel(array=Chain(mac=f"{TOY}*block(e4m3fn,4,e8m0fnu,floor)+e6m5.sr5@lfsr16", n=2, m=3, depth=2), chunk=2),
+    lambda: Kernel(array=Grid(mac="nvfp4*nvfp4+bf16.rn", n=2, m=4, build=Build(pipeline=3)), chunk=4),
+    lambda: Kernel(
+        array=Chain(mac="mxfp8_e4m3*mxfp8_e4m3+fp32.rn", n=2, m=2, depth=3, build=Build(pipeline=3)), chunk=4
+    ),
+]
+
+
 class Matrix:
     """Matrix in memory, with the bytes around it."""
 
@@ -68,7 +81,7 @@ class Matrix:
             for column, code in enumerate(line):
                 code %= 1 << self.width
                 if rng is not None and self.width < 8 * self.size:
-                    code |= int(rng.integers(0, 1 << (8 * self.size - self.width))) << self.width
+                    code |= int.from_bytes(rng.bytes(self.size), "little") >> self.width << self.width
                 at = GUARD + row * self.stride + column * self.size
                 memory[at : at + self.size] = np.frombuffer(code.to_bytes(self.size, "little"), np.uint8)
         return memory
@@ -78,18 +91,22 @@ class Matrix:
         return str(self.base - GUARD)
 
 
-def operands(rng, mac, n, k, m):
-    codes = []
-    for fmt, shape in ((mac.a, (n, k)), (mac.b, (k, m))):
-        codes.append(golden.encode(torch.from_numpy(rng.normal(size=shape) * 2), fmt))
-    return codes
+def words_of(operand, mac, name):
+    """Return the entries of a matrix as integers, first field in the low bits."""
+    fields, widths = entries(operand, mac, name), [fmt.width for fmt in mac.entries[name].values()]
+    found = np.zeros(fields.shape[:2], dtype=object)
+    for place, codes in enumerate(fields.unbind(-1)):
+        masked = np.array(codes.tolist(), dtype=object) % (1 << widths[place])
+        found += masked << sum(widths[:place])
+    return found
 
 
 def written(rng, kernel, name, codes_a, codes_b, product, *, flags=0, press=0.0):
     """Return a run that multiplies two matrices at random addresses, and the three matrices."""
     mac, (a_size, b_size, c_size) = kernel.array.mac, kernel.bytes
-    a = Matrix(rng, codes_a, a_size, width=mac.a.width)
-    b = Matrix(rng, codes_b, b_size, width=mac.b.width)
+    codes_a, codes_b = words_of(codes_a, mac, "a"), words_of(codes_b, mac, "b")
+    a = Matrix(rng, codes_a, a_size, width=mac.entry_bits("a"))
+    b = Matrix(rng, codes_b, b_size, width=mac.entry_bits("b"))
     c = Matrix(rng, product, c_size, width=mac.o.width)
     in_a, in_b = a.place(codes_a, rng), b.place(codes_b, rng)
     (n, k), m = codes_a.shape, codes_b.shape[1]
@@ -117,14 +134,11 @@ def run_of(rng, kernel, name, steps):
     n, k, m = (int(size) for size in rng.integers(1, BIGGEST + 1, 3))
     codes_a, codes_b = operands(rng, mac, n, k, m)
     goes_on = steps is not None and bool(rng.integers(0, 2))
-    dealing = {}
-    if mac.random:
-        dealing = {"tiling": kernel.array.tiling, "step": steps if goes_on else 0}
-    product = golden.gemm(codes_a, codes_b, mac, **dealing)
+    product = expected(codes_a, codes_b, kernel.array, steps if goes_on else 0)
     flags = int(goes_on) << kernelmap.CONTINUE
     press = float(rng.uniform(0.1, 0.7)) if rng.integers(0, 2) else 0.0
     run, matrices = written(rng, kernel, name, codes_a, codes_b, product, flags=flags, press=press)
-    return run, matrices, kernel.array.tiling.steps(n, k, m) + (steps if goes_on else 0)
+    return run, matrices, kernel.array.tiling.steps(n, mac.steps(k), m) + (steps if goes_on else 0)
 
 
 def error(*names):
@@ -188,6 +202,26 @@ def test_kernel_multiplies_matrices_in_memory(number, tmp_path):
     jobs = job(kernel, number)
     assert simulate(kernel, jobs, tmp_path) == dict.fromkeys(TESTS, "")
     assert len(json.loads((tmp_path / "cycles.json").read_text())) == sum(not run["reset"] for run in jobs["runs"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_kernel_multiplies_blocks_in_memory(number, tmp_path):
+    kernel = BLOCKS[number]()
+    assert simulate(kernel, job(kernel, number), tmp_path) == dict.fromkeys(TESTS, "")
+
+
+@pytest.mark.parametrize(
+    ("mac", "sizes"),
+    [("mxfp8_e4m3*mxfp8_e5m2+fp32.rn", (33, 33, 4)), ("mxfp4*mxfp6_e2m3+bf16.rn step=8", (5, 7, 2))],
+)
+def test_kernel_entries_of_blocks_have_no_gaps(mac, sizes):
+    assert Kernel(array=Chain(mac=mac, n=1, m=1)).bytes == sizes
+
+
+def test_kernel_rejects_entries_longer_than_a_beat():
+    with pytest.raises(ValueError, match="1032 bits of a, and a beat of memory has 512"):
+        Kernel(array=Chain(mac="block(e5m2,128,e8m0fnu,floor)*block(e5m2,128,e8m0fnu,floor)+fp32.rn", n=1, m=1))
 
 
 def a_network_runs_on_the_kernel(monkeypatch):

@@ -13,7 +13,7 @@ from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.performance import cycles_of
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.systolic import Chain, Grid
-from tests.test_kernel import KERNELS, simulate
+from tests.test_kernel import BLOCKS, KERNELS, simulate
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
@@ -28,8 +28,12 @@ SHAPES = (
 MORE = (
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=8, m=8)),
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=4, m=2, depth=3, build=Build(pipeline=3)), chunk=16),
+    BLOCKS[-1],
+    lambda: Kernel(array=Chain(mac="mxfp4*mxfp4+fp32.rn step=16", n=2, m=4, depth=3, rows=2), chunk=8),
+    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, build=Build(pipeline=2)), chunk=4),
 )
-"""Additional cases of slow tests: the usual array with shapes four times as large, and one with register stages."""
+"""Additional cases of slow tests: the usual array with shapes four times as large, one with register stages, blocks
+whose entries lie in two beats, and vectors that arrive in parts."""
 
 
 def run_of(made, n, k, m):
@@ -41,7 +45,9 @@ def run_of(made, n, k, m):
     return {"name": f"{n} x {k} x {m}", "arguments": arguments} | rest
 
 
-@pytest.mark.parametrize("number", range(3 if EXHAUSTIVE else 1))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(number + 1, marks=pytest.mark.slow) for number in range(len(MORE)))]
+)
 def test_kernel_model_cycles_match_simulation(number, tmp_path):
     """Cycles match exactly for more than ten shapes."""
     made = (KERNELS[0], *MORE)[number]()

@@ -15,6 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp import golden
 from halfulp.golden.entries import entries
+from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.formats import Fixed
 from halfulp.hdl.formats.source import Stream
 from halfulp.hdl.specs import BlockMacSpec, Build, MacSpec, Tiling
@@ -101,7 +102,7 @@ def operands(rng, mac, n, k, m):
         powers = golden.encode(torch.from_numpy(2.0 ** rng.integers(-2, 3, scales)), block.scale)
         anything = torch.from_numpy(rng.integers(0, 1 << block.scale.width, scales))
         scale = torch.where(torch.from_numpy(rng.random(scales) < 0.01), anything, powers)
-        found.append(golden.Blocks(codes(block.element, *shape), scale))
+        found.append(BlockTensor(codes(block.element, *shape), scale))
     return found
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.golden.entries import entries
-from halfulp.golden.exact import Blocks
+from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Tiling, parse_cell
 from halfulp.tools import commands
@@ -24,7 +24,7 @@ from halfulp.tools.errors import ToolError
 
 from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes, entry_bytes
 
-Operand = Tensor | Blocks
+Operand = Tensor | BlockTensor
 """Codes of a matrix, or its blocks along k."""
 
 PATIENCE = 60_000
@@ -108,7 +108,7 @@ def entries_to_memory(operand: Any, spec: AccumulatorSpec, name: str) -> tuple[b
 
     Parameters
     ----------
-    operand : Tensor or Blocks
+    operand : Tensor or BlockTensor
         See `entries`.
     spec : AccumulatorSpec
     name : str
@@ -240,11 +240,13 @@ class Card:
 
 def _elements(operand: Operand) -> Tensor:
     """Return the codes of numbers, or of the elements of blocks."""
-    return operand.elements if isinstance(operand, Blocks) else operand
+    return operand.elements if isinstance(operand, BlockTensor) else operand
 
 
 def _rows(operand: Operand, rows: slice) -> Operand:
-    return Blocks(*(codes[rows] for codes in operand)) if isinstance(operand, Blocks) else operand[rows]
+    if isinstance(operand, BlockTensor):
+        return BlockTensor(operand.elements[rows], operand.scale[rows], operand.tensor)
+    return operand[rows]
 
 
 def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor, tuple[int, ...]]:
@@ -254,10 +256,10 @@ def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor,
         raise ValueError(f"operands of shapes {tuple(x)} and {tuple(y)} have different batches")
 
     def matrices(operand: Operand) -> list[Operand]:
-        flat = [
-            codes.reshape(-1, *codes.shape[-2:]) for codes in (operand if isinstance(operand, Blocks) else [operand])
-        ]
-        return [Blocks(*parts) for parts in zip(*flat, strict=True)] if isinstance(operand, Blocks) else list(flat[0])
+        if not isinstance(operand, BlockTensor):
+            return list(operand.reshape(-1, *operand.shape[-2:]))
+        flat = (codes.reshape(-1, *codes.shape[-2:]) for codes in (operand.elements, operand.scale))
+        return [BlockTensor(elements, scale, operand.tensor) for elements, scale in zip(*flat, strict=True)]
 
     found = torch.empty(math.prod(x[:-2]), x[-2], y[-1], dtype=torch.int64)
     return matrices(a), matrices(b), found, (*x[:-1], y[-1])
@@ -274,7 +276,7 @@ def drawn(spec: AccumulatorSpec, n: int, k: int, m: int, random: torch.Generator
         return codes(formats["a"], *shapes["a"]), codes(formats["b"], *shapes["b"])
     blocks = -(-k // spec.a.length)
     scales = {"a": (n, blocks), "b": (blocks, m)}
-    a, b = (Blocks(codes(formats[x], *shapes[x]), codes(formats[f"{x}_scale"], *scales[x])) for x in ("a", "b"))
+    a, b = (BlockTensor(codes(formats[x], *shapes[x]), codes(formats[f"{x}_scale"], *scales[x])) for x in ("a", "b"))
     return a, b
 
 

@@ -75,10 +75,16 @@ class Kernel(wiring.Component):
         Two read ports and one write port. Bursts have whole beats in ascending order and cross no 4 KiB page; writes
         have strobes.
 
+    Attributes
+    ----------
+    bytes : tuple of int
+        Bytes per entry of a and b, and per element of c.
+
     Raises
     ------
     TypeError, ValueError
-        If the array is of another type, the chunk is not a power of two, or the name is invalid in Verilog.
+        If the array is of another type, the chunk is not a power of two, the name is invalid in Verilog, or an entry is
+        longer than a beat.
 
     Notes
     -----
@@ -99,6 +105,8 @@ class Kernel(wiring.Component):
             raise ValueError(f"chunk must be a power of two, not {chunk}")
         self.array = array
         self.chunk = chunk
+        mac = array.mac
+        self.bytes = entry_bytes(mac, "a"), entry_bytes(mac, "b"), element_bytes(mac.o.width)
         self.name = f"kernel_{array.name}" if name is None else name
         check_name(self.name)
         super().__init__(
@@ -117,12 +125,6 @@ class Kernel(wiring.Component):
     def title(self) -> str:
         """Size of the array and text of its multiply-accumulates."""
         return self.array.title
-
-    @property
-    def bytes(self) -> tuple[int, int, int]:
-        """Bytes per entry of a and b, and per element of c."""
-        mac = self.array.mac
-        return entry_bytes(mac, "a"), entry_bytes(mac, "b"), element_bytes(mac.o.width)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

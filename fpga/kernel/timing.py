@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from halfulp.hdl.specs import Tiling
+from halfulp.hdl.specs.tiling import Tile
 from halfulp.units.systolic import Chain
 
 from .axi import BYTES, OUTSTANDING
@@ -118,7 +119,7 @@ class Timing:
         """Return the cycles from the first vector of a step to the last, for all rows of an element, both included."""
         return (vectors - 1) * (self.tiling.rows + self.parts_of_b - 1) + self.tiling.rows
 
-    def step(self, vectors: int, columns: int | None = None) -> Time:
+    def step(self, vectors: int, columns: int | None = None, first: int = 0) -> Time:
         """Return the average cycles of a step along k in the middle of a tile, the largest of these limits.
 
         The array takes each vector of ``b`` for all rows of an element, and the first one in parts of a beat. ``a``
@@ -131,13 +132,15 @@ class Timing:
             Vectors of the tile.
         columns : int, optional
             Columns of the tile inside the result; default: all of its vectors.
+        first : int
+            First column of the tile.
         """
-        group, size = group_of(self.tiling.m, self.sizes[1]), self.sizes[1]
-        beats = math.ceil(-(-vectors * self.tiling.m * size // BYTES) / self.memory.rate)
+        total, size = vectors * self.tiling.m, self.sizes[1]
+        beats = math.ceil(-(-total * size // BYTES) / self.memory.rate)
         taken = vectors * (self.tiling.rows + self.parts_of_b - 1)
-        # Further rows of an element, and padding, leave time to wait for the first beat of the next row.
-        if self.tiling.rows == 1 and columns in (None, vectors * self.tiling.m):
-            taken += waits(vectors * self.tiling.m, size, group)
+        # A vector in parts is complete before the last row of an element takes it, which leaves time to wait.
+        if self.tiling.rows == 1 or self.parts_of_b == 1:
+            taken += waits(first, columns or total, total, size, group_of(self.tiling.m, size))
         # The array rests after the last vector of a step, as if a vector had come in each cycle.
         rested = self.issue(vectors) + max(self.spacing - vectors * self.tiling.rows, 0)
         own = max(taken, self.tiling.height, rested, beats)
@@ -159,11 +162,13 @@ class Timing:
         began: Time = 0
         apart: Time = 0
         free = packed = written = wait = 0
-        for columns, last, vectors, height, width in self._chunks(n, k, m):
-            step = self.step(vectors, width)
+        for tile, done, columns in self._chunks(n, k, m):
+            vectors, last = tile.vectors, done + columns == k
+            height, width = min(rows, n - tile.row), min(self.tiling.columns, m - tile.column)
+            step = self.step(vectors, width, tile.column)
             put = max(put + wait, taken[-BUFFERS]) + rows * columns
             # Rows of the tile are loaded one after the other, padding without waiting for memory.
-            wait = waits(columns, self.sizes[0], 1)
+            wait = waits(done, columns, columns, self.sizes[0], 1)
             put += wait * (height - 1)
             wait *= height == rows
             # The burst of a row is requested every second cycle, up to `OUTSTANDING` bursts; padding follows the rows
@@ -184,23 +189,21 @@ class Timing:
             taken.append(steps[-2] + rows - 2 if rows > 1 else steps[-3])
             before, began, apart = steps[-2], steps[-1], step
             if last:
-                free, packed, written = self._drain(vectors, height, math.ceil(began), packed)
+                free, packed, written = self._drain(vectors, height, width, math.ceil(began), packed)
         answered = written + WRITTEN + self.memory.write + 1
-        return max(answered, packed + self.parts) + ENDED - 1
+        # A vector in parts waits one cycle for its first part to be packed.
+        return max(answered, packed + self.parts) + ENDED - 1 + (self.parts > 1)
 
-    def _chunks(self, n: int, k: int, m: int) -> Iterator[tuple[int, bool, int, int, int]]:
-        """Yield the chunks of ``a``: columns, True for the last chunk of a tile, and the tile's vectors, rows, columns.
-
-        Rows and columns of a tile are those inside the result.
-        """
+    def _chunks(self, n: int, k: int, m: int) -> Iterator[tuple[Tile, int, int]]:
+        """Yield the chunks of ``a``: the tile, and the first column and the number of columns of the chunk."""
         for tile in self.tiling.tiles(n, m):
-            height, width = min(self.tiling.height, n - tile.row), min(self.tiling.columns, m - tile.column)
             for first in range(0, k, self.chunk):
-                columns = min(self.chunk, k - first)
-                yield columns, first + columns == k, tile.vectors, height, width
+                yield tile, first, min(self.chunk, k - first)
 
-    def _drain(self, vectors: int, rows: int, last: int, packed: int) -> tuple[int, int, int]:
+    def _drain(self, vectors: int, rows: int, columns: int, last: int, packed: int) -> tuple[int, int, int]:
         """Return the cycles after a tile's last request, of its last packing, and of the last inside the result.
+
+        ``rows`` and ``columns`` of the tile are inside the result.
 
         Results are requested one per cycle while there is room for them. They are packed in order, with a cycle
         between rows.
@@ -216,17 +219,30 @@ class Timing:
         last_requested = requested + count - 1
         if count > room:
             last_requested = max(last_requested, taken(count - 1 - room) + 1)
-        return last_requested + 1, taken(count - 1), taken(rows * vectors - 1) + parts - 1
+        # Parts of the last vector that are inside the result.
+        inside = -(-(columns - (vectors - 1) * self.tiling.m) // self.group)
+        return last_requested + 1, taken(count - 1), taken(rows * vectors - 1) + inside - 1
 
 
-def waits(count: int, size: int, group: int) -> int:
-    """Return the cycles, 0 or 1, that a row takes in addition to one for each group of its entries.
+def waits(first: int, count: int, total: int, size: int, group: int) -> int:
+    """Return the cycles, 0 or 1, that part of a row takes in addition to one for each group of its entries.
 
-    If the last group of ``count`` entries of ``size`` bytes lies in two beats, `packing.Unpack` takes both at once, and
-    the first beat of the next row one cycle later.
+    If the last group lies in two beats, and no padding follows, `packing.Unpack` takes both beats at once, and the
+    first beat of the next row one cycle later.
+
+    Parameters
+    ----------
+    first, count, total : int
+        First entry, number of entries, and number with padding.
+    size : int
+        Bytes per entry.
+    group : int
+        Entries per group.
     """
-    last = (count - 1) // group * group * size
-    return int(last % BYTES + count * size - last > BYTES)
+    last = (count - 1) // group * group
+    if last + group < total:
+        return 0
+    return int((first + last) * size % BYTES + (count - last) * size > BYTES)
 
 
 def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:

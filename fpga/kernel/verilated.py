@@ -74,7 +74,7 @@ class Verilated:
 
         Parameters
         ----------
-        a, b : Tensor or Blocks
+        a, b : Tensor or BlockTensor
         go_on : bool
             Continue the random words of the previous product instead of starting from the seeds.
         read, write, stall, seed
