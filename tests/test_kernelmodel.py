@@ -11,7 +11,7 @@ from halfulp.fpga.kernel.arrays import kernel, timing
 from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.performance import cycles_of
-from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.specs import Build, MacSpec, Tiling, parse_cell
 from halfulp.units.systolic import Chain, Grid
 from tests.test_kernel import BLOCKS, KERNELS, simulate
 
@@ -76,6 +76,16 @@ def test_kernel_model_extrapolates_large_products():
         core = timing(mac, dice.choice([1, 2, 3, 8]), dice.choice([1, 2, 3, 8, 64]), memory, dice.choice([1, 5, 32]))
         n, k = dice.randint(1, 9 * core.tiling.n), dice.choice([1, 2, 64, 65, 300, 500, 511, 700])
         m = dice.randint(1, 8 * core.tiling.columns)
+        assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (core, n, k, m)
+
+
+@pytest.mark.parametrize("mac", ["mxfp8_e4m3*mxfp4+fp32.rn", "nvfp4*mxfp6_e2m3+fp32.rn step=4"])
+def test_kernel_model_extrapolates_products_of_blocks(mac):
+    """Entries of 33, 17, 3 and 4 bytes; tiles begin anywhere in a beat."""
+    dice, mac = random.Random(6), parse_cell(mac.replace("nvfp4", "block(e2m1fn,32,e4m3fn,nearest)"))
+    for _ in range(3):
+        core = timing(mac, dice.choice([1, 2, 8]), dice.choice([1, 3, 4]), RAM, dice.choice([8, 32]))
+        n, k, m = dice.randint(1, 9 * core.tiling.n), dice.choice([1, 65, 400]), dice.randint(1, 300)
         assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (core, n, k, m)
 
 

@@ -101,6 +101,15 @@ class Timing:
         return replace(self, tiling=tiling, distance=self.distance - self.tiling.n + tiling.n)
 
     @property
+    def periods(self) -> tuple[int, int, int]:
+        """Rows, k and columns after which tiles and chunks begin at the same byte of a beat."""
+
+        def whole(count: int, size: int) -> int:
+            return count * (BYTES // math.gcd(BYTES, count * size)) if size & (size - 1) else count
+
+        return self.tiling.height, whole(self.chunk, self.sizes[0]), whole(self.tiling.columns, self.sizes[1])
+
+    @property
     def group(self) -> int:
         """Elements of the result per packed group."""
         return group_of(self.tiling.m, self.sizes[2])

@@ -238,18 +238,18 @@ def cycles_of(core: Core, n: int, k: int, m: int) -> int:
     Once the array is full, each additional row of tiles, tile of a row, or chunk of a tile adds a constant number of
     cycles. The tests compare the extrapolation with the timing model of the core.
     """
-    tiling, chunk = core.tiling, getattr(core, "chunk", 0)
+    periods = getattr(core, "periods", (core.tiling.height, 0, core.tiling.columns))
 
-    def along(sizes: tuple[int, ...], periods: tuple[int, ...]) -> int:
+    def along(sizes: tuple[int, ...]) -> int:
         """Return the cycles of a product with given first sizes, extrapolated over the others."""
         if len(sizes) == 3:
             return core.cycles(*sizes)
         size, period = (n, k, m)[len(sizes)], periods[len(sizes)]
         more = max(-(-size // period) - _TILES, 0) if period else 0
-        first = along((*sizes, size - more * period), periods)
-        return first + more * (along((*sizes, size - (more - 1) * period), periods) - first) if more else first
+        first = along((*sizes, size - more * period))
+        return first + more * (along((*sizes, size - (more - 1) * period)) - first) if more else first
 
-    return along((), (tiling.height, chunk, tiling.columns))
+    return along(())
 
 
 def up(size: int, multiple: int) -> int:
