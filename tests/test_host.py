@@ -1,6 +1,7 @@
 """Host program on a simulated card, with memory, the golden model and a stub of XRT's Python module."""
 
 import enum
+import itertools
 import sys
 import types
 
@@ -9,9 +10,10 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.fpga.kernel.host import Card, Tile, from_memory, run, stride_of, to_memory
+from halfulp.fpga.kernel.host import Card, Tile, drawn, from_memory, run, stride_of, to_memory
 from halfulp.fpga.kernel.layout import ARGUMENTS, CONTINUE, element_bytes
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.golden.quantize import BlockTensor
+from halfulp.hdl.specs import BlockMacSpec, Tiling, parse_cell
 from halfulp.tools.errors import ToolError
 
 STOCHASTIC = Tile("gemm", 3, "e5m2*e5m2+e6m5.sr10@lfsr16:7", Tiling(2, 3, 4))
@@ -19,6 +21,7 @@ OTHERS = (
     Tile("gemm", 1, "bf16*e4m3fn+fp32.rn", Tiling(8, 8, 32)),
     Tile("gemm", 2, "posit8*posit8+exact=posit16.rn", Tiling(1, 2)),
     Tile("gemm", 10, "e5m2*e5m2+e6m5.sr3@plateau3", Tiling(3, 2, 2, 2)),
+    Tile("gemm", 2, "mxfp8_e4m3*mxfp6_e2m3+fp32.rn step=8", Tiling(2, 2, 2)),
 )
 
 
@@ -39,7 +42,7 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
     """
     module = types.ModuleType("pyxrt")
     module.xclBOSyncDirection, module.ert_cmd_state = Direction, State
-    spec, runs = MacSpec.parse(tile.mac), []
+    spec, runs = parse_cell(tile.mac), []
 
     class Bo:
         normal = object()
@@ -91,7 +94,9 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
             given = {argument.name: value for argument, value in zip(ARGUMENTS, values, strict=True)}
             assert all(type(given[argument.name]) is (Bo if argument.port else int) for argument in ARGUMENTS)
             n, k, m = (given[name] for name in "nkm")
-            a, b = (self.matrix(given, name, *shape) for name, shape in (("a", (n, k)), ("b", (k, m))))
+            shapes = {"a": (n, k), "b": (k, m)}
+            read = self.blocks if isinstance(spec, BlockMacSpec) else self.matrix
+            a, b = (read(given, name, *shape) for name, shape in shapes.items())
             if not given["flags"] >> CONTINUE & 1:
                 self.steps = 0
             words = {"tiling": tile.tiling, "step": self.steps} if spec.words else {}
@@ -113,6 +118,25 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
             codes = np.array([np.frombuffer(bytes(line), f"<u{size}") for line in lines]).astype(np.int64)
             return torch.from_numpy(codes)
 
+        def blocks(self, given, name, rows, columns):
+            """Read packed elements and scales bit by bit."""
+            block, stride, k = getattr(spec, name), given[f"{name}_stride"], spec.k
+            width, bits = block.element.width, k * block.element.width + block.scale.width
+            size = -(-bits // 8)
+            codes = torch.zeros(rows, columns, k + 1, dtype=torch.int64)
+            for row, column in itertools.product(range(rows), range(columns)):
+                at = row * stride + column * size
+                entry = int.from_bytes(given[name].there[at : at + size], "little")
+                assert entry >> bits == 0
+                codes[row, column] = torch.tensor(
+                    [*(entry >> place * width & (1 << width) - 1 for place in range(k)), entry >> k * width]
+                )
+            if name == "b":
+                codes = codes.transpose(0, 1)
+            elements, scale = codes[..., :-1].flatten(1), codes[:, :: block.length // k, -1]
+            found = BlockTensor(elements, scale)
+            return found.mT if name == "b" else found
+
     module.bo, module.device, module.kernel, module.runs = Bo, Device, Kernel, runs
     return module
 
@@ -129,12 +153,7 @@ def card(monkeypatch, tmp_path):
 
 
 def operands(tile, n, k, m, seed=0):
-    random = torch.Generator().manual_seed(seed)
-    spec = tile.spec
-    return (
-        torch.randint(1 << spec.a.width, (n, k), generator=random),
-        torch.randint(1 << spec.b.width, (k, m), generator=random),
-    )
+    return drawn(tile.spec, n, k, m, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("tile", [STOCHASTIC, *OTHERS], ids=lambda tile: tile.mac)
@@ -149,7 +168,7 @@ def test_card_product_matches_golden_over_cores(tile, card):
             assert torch.equal(want, golden.gemm(a, b, tile.spec))
     runs = sys.modules["pyxrt"].runs
     assert runs[0] == (
-        "gemm:{gemm_1}", 1, 1, 1, 0, [f"gemm:{{gemm_1}} m_axi_{name}" for name in "abc"],
+        "gemm:{gemm_1}", 1, tile.spec.steps(1), 1, 0, [f"gemm:{{gemm_1}} m_axi_{name}" for name in "abc"],
     )  # fmt: skip
     assert {run[4] for run in runs} == {0, 1}
     last = [run for run in runs if run[3] == 2]
