@@ -128,6 +128,107 @@ def test_convert_matches_softfloat(source, target, rounding, oracle):
     oracle("SoftFloat", "convert", len(codes), source, target)
 
 
+FLAG_COUNT = 1_000_000
+"""Vectors per operation, format, mode and tininess whose flags are compared in `make test-all`."""
+
+FEW = 1 << 11
+"""Such vectors in `make test`."""
+
+
+def with_flags(function, columns):
+    """Return the results of SoftFloat and their flags; its bits are in the order of those of the golden model."""
+    results, flags = [], []
+    for numbers_of_row in zip(*columns, strict=True):
+        softfloat.set_exception_flags(0)
+        results.append(function(*numbers_of_row))
+        flags.append(int(softfloat.get_exception_flags()))
+    return results, np.array(flags, dtype=np.int64)
+
+
+def flag_differences(operation, fmt, rounding, tininess, count):
+    """Return the number of vectors, and the positions where codes or flags of golden model and SoftFloat differ."""
+    name = {"sub": "add"}.get(operation, operation)
+    unit = build(name, fmt, rounding=rounding)
+    names = [name for name in unit.inputs if name != "subtract"]
+    ports = Ports.of(dict.fromkeys(names, fmt))
+    vectors = make(ports, [fmt], seed=len(operation), limit=count, corners=corner_cases(unit))
+    columns = [vectors.codes[name][:count] for name in names]
+    # One operand in sixteen is a signalling NaN.
+    rng = np.random.default_rng(5)
+    signalling = rng.random(len(columns[0])) < 1 / 16
+    columns[0] = np.where(signalling, np.uint64(fmt.inf_code + 1), columns[0])
+    softfloat.set_tininess_mode(TININESS[tininess])
+    function = getattr(softfloat, f"{TYPES[fmt][0]}_{OPERATIONS[operation]}")
+    results, wanted = with_flags(function, [numbers(column, fmt) for column in columns])
+    softfloat.set_tininess_mode(TININESS["after"])
+    extra = {"sub": [1], "add": [0]}.get(operation, [])
+    parameters = unit.parameters | {"rounding": rounding, "flags": tininess}
+    found = getattr(golden, name)(*map(tensor, columns), *extra, **parameters)
+    wrong = differences(golden_codes(found.o), codes_of(results, fmt), fmt)
+    return len(results), sorted({*wrong.tolist(), *np.flatnonzero(found.flags.numpy() != wanted).tolist()})
+
+
+TININESS = {"after": softfloat.TininessMode.AFTER_ROUNDING, "before": softfloat.TininessMode.BEFORE_ROUNDING}
+
+
+@pytest.mark.parametrize(
+    ("operation", "fmt", "rounding", "tininess"),
+    [
+        ("mul", FP16, "rn", "after"),
+        ("fma", FP16, "ru", "before"),
+        ("add", FP32, "rd", "after"),
+        ("div", FP16, "rz", "before"),
+        ("sqrt", FP16, "ra", "after"),
+    ],
+    indirect=["rounding"],
+    ids=str,
+)
+def test_some_flags_match_softfloat(operation, fmt, rounding, tininess):
+    count, wrong = flag_differences(operation, fmt, rounding, tininess, FEW)
+    assert count == FEW
+    assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tininess", TININESS)
+@pytest.mark.parametrize("rounding", MODES, indirect=True)
+@pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_flags_match_softfloat(operation, fmt, rounding, tininess):
+    count, wrong = flag_differences(operation, fmt, rounding, tininess, FLAG_COUNT)
+    assert count >= (1 << 16 if operation == "sqrt" and fmt == FP16 else FLAG_COUNT)
+    assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tininess", TININESS)
+@pytest.mark.parametrize("rounding", MODES, indirect=True)
+@pytest.mark.parametrize(
+    ("source", "target"), [(FP64, FP32), (FP64, FP16), (FP32, FP16), (FP16, FP32), (FP32, FP64)], ids=str
+)
+def test_flags_of_conversions_match_softfloat(source, target, rounding, tininess):
+    if source.width == 16:
+        codes = np.arange(1 << 16, dtype=np.uint64)
+    else:
+        codes = make(Ports.of({"a": source}), [target], seed=7, limit=FLAG_COUNT).codes["a"]
+    softfloat.set_tininess_mode(TININESS[tininess])
+    function = getattr(softfloat, f"{TYPES[source][0]}_to_{TYPES[target][0]}")
+    results, wanted = with_flags(function, [numbers(codes, source)])
+    softfloat.set_tininess_mode(TININESS["after"])
+    found = golden.convert(tensor(codes), a=source, o=target, rounding=rounding, flags=tininess)
+    assert differences(golden_codes(found.o), codes_of(results, target), target).tolist() == []
+    assert np.flatnonzero(found.flags.numpy() != wanted).tolist() == []
+
+
+@pytest.mark.parametrize("rounding", ["rn"], indirect=True)
+def test_comparison_of_flags_can_fail(rounding, monkeypatch):
+    """The vectors distinguish tininess before and after rounding, if SoftFloat detects it the other way."""
+    monkeypatch.setitem(TININESS, "after", softfloat.TininessMode.BEFORE_ROUNDING)
+    _, wrong = flag_differences("mul", FP16, rounding, "after", 1 << 14)
+    softfloat.set_tininess_mode(softfloat.TininessMode.AFTER_ROUNDING)
+    assert wrong
+
+
 @pytest.mark.parametrize("rounding", ["rn"], indirect=True)
 def test_softfloat_comparison_can_fail(rounding):
     """The vectors distinguish ties away from zero and ties to even."""
