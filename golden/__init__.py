@@ -43,6 +43,7 @@ from .dot import dot
 from .exact import Blocks, Carried, Comparison, Flagged, FlaggedComparison
 from .fma import fma
 from .gemm import gemm
+from .integral import logb, rint
 from .join import join
 from .mac import mac, mac_sequence
 from .mul import mul
@@ -84,6 +85,7 @@ __all__ = [
     "fma",
     "gemm",
     "join",
+    "logb",
     "mac",
     "mac_sequence",
     "mul",
@@ -96,6 +98,7 @@ __all__ = [
     "quire_sequence",
     "random",
     "reciprocal",
+    "rint",
     "rsqrt",
     "sparsedot",
     "split",

@@ -371,6 +371,32 @@ def _root(number: Number, a: Format, **result: Unpack[Result]) -> Number:
 
 
 @_by_mode
+def rint(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
+    """Return the code in ``o`` of x, rounded to an integer."""
+    number = _decode(x, a)
+    if isinstance(number.magnitude, Fraction):
+        rounding, word = result.get("rounding", RN), result.get("random", 0)
+        if result["o"].rounds == "floor":
+            integer = abs(rounding.round_signed(Fraction(number.value), word))
+        else:
+            integer = rounding.round(number.magnitude, number.negative, word)
+        number = Number(Fraction(integer), number.negative)
+    return _encode(number, **result)
+
+
+@_by_mode
+def logb(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
+    """Return the code in ``o`` of the exponent of x, floor(log2(abs(x)))."""
+    number = _decode(x, a)
+    if number.is_nan:
+        return _encode(NAN, **result)
+    if number.is_inf or number.magnitude == 0:
+        return _encode(Number(math.inf, number.magnitude == 0), **result)
+    exponent = floor_log2(Fraction(number.magnitude))
+    return _encode(Number(Fraction(abs(exponent)), exponent < 0), **result)
+
+
+@_by_mode
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of x in ``o``."""
     return _encode(_decode(x, a), **result)

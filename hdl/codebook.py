@@ -15,7 +15,7 @@ from .formats.base import floor_log2
 from .formats.codebook import Codebook
 from .lines import search
 from .raw import Raw
-from .round import ChosenRounding, round_up, to_largest
+from .round import ChosenRounding, round_outward, to_largest
 from .wire import lookup, shifted_up, wire
 
 MAX_WIDTH = 8
@@ -131,24 +131,15 @@ def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
 
 def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code."""
-    discarded, last, inexact = x.discarded, x.last, x.discarded.any() | x.sticky
-    floor = o.rounds == "floor"
-    if floor:
-        # For negative numbers the floor is the outer entry, and the distance from it is one minus the discarded
-        # fraction.
-        turned = (~x.discarded + ~x.sticky)[: len(x.discarded)]
-        discarded = Mux(x.sign, turned, x.discarded)[: len(x.discarded)]
-        last = x.last ^ (x.sign & inexact)
-    up = round_up(
+    outward = round_outward(
         rounding,
         negative=x.sign,
-        last=last,
-        discarded=discarded,
+        last=x.last,
+        discarded=x.discarded,
         sticky=x.sticky,
         random=random,
-        twos_complement=floor,
+        floors=o.rounds == "floor",
     )
-    outward = Mux(x.sign, inexact & ~up, up) if floor else up
     outward = wire(m, outward & ~x.final, "outward")
     place = wire(m, (x.index + outward)[: len(x.index) + 1], "place")
 

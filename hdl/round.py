@@ -221,3 +221,34 @@ def _decision(
         "exact": NEVER,
         **directed,
     }[rounding.mode]
+
+
+def round_outward(
+    rounding: Rounding,
+    *,
+    negative: Value,
+    last: Value,
+    discarded: Value,
+    sticky: Value,
+    random: Value | None,
+    floors: bool,
+) -> Value:
+    """Return the decision to add one to a truncated magnitude; with ``floors`` the floor of the number is rounded.
+
+    Parameters are those of `round_up`, with ``last``, ``discarded`` and ``sticky`` of the magnitude.
+    """
+    if not floors:
+        return round_up(rounding, negative=negative, last=last, discarded=discarded, sticky=sticky, random=random)
+    inexact = discarded.any() | sticky
+    # For negative numbers the floor is the outer neighbour, and the distance from it is one minus the discarded part.
+    turned = (~discarded + ~sticky)[: len(discarded)]
+    up = round_up(
+        rounding,
+        negative=negative,
+        last=last ^ (negative & inexact),
+        discarded=Mux(negative, turned, discarded)[: len(discarded)],
+        sticky=sticky,
+        random=random,
+        twos_complement=True,
+    )
+    return Mux(negative, inexact & ~up, up)

@@ -14,6 +14,7 @@ from halfulp.hdl.specs import (
     BlockQuantizeSpec,
     DivSpec,
     ReciprocalSpec,
+    RintSpec,
     RsqrtSpec,
     SqrtSpec,
 )
@@ -31,7 +32,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
     """Return operand codes that test the function of a unit, by port; columns of one length belong together.
 
     Line segments have arguments around breakpoints and zeros. Quotients and roots are at or next to numbers and ties of
-    the result format. Blocks are zero, special, at the ends of the range or at ties. Other units have none.
+    the result format, and numbers that are rounded to integers at or next to these and their middles. Blocks are zero,
+    special, at the ends of the range or at ties. Other units have none.
     """
     table = unit.parameters.get("table")
     if table is not None:
@@ -49,6 +51,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
             return blocks_of_numbers(spec.a, spec.o)
         case BlockDotSpec() | BlockMacSpec() as spec:
             return pairs_of_blocks(spec.a.element, spec.b.element, spec.k)
+        case RintSpec() as spec:
+            return _near_integers(Grid.of(spec.a))
     return {}
 
 
@@ -91,3 +95,14 @@ def _reciprocal(number: Fraction) -> Fraction:
 
 def _reciprocal_square(number: Fraction) -> Fraction:
     return _reciprocal(_square(number))
+
+
+@lru_cache(maxsize=16)
+def _near_integers(a: Grid) -> dict[str, Codes]:
+    """Return numbers at and next to integers and the middles between them."""
+    rng = np.random.default_rng(0)
+    scales = rng.integers(0, a.man + 2, COUNT)
+    halves = [Fraction(int(rng.integers(0, 1 << scale, endpoint=True)), 2) for scale in scales.tolist()]
+    signed = [-number if rng.random() < 0.5 else number for number in halves]
+    codes = truncated(a, signed)
+    return {"a": a.neighbour(codes, rng.choice(np.array([0, 0, 0, 1, -1]), COUNT))}

@@ -43,6 +43,12 @@ class Forgetful(Iterated):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("text", UNITS)
+def test_iterative_units_have_flags_of_golden_model(text):
+    assert run(iterated(text.format("e4m3") + " flags", 1), limit=1 << 14).failed == 0
+
+
+@pytest.mark.slow
 def test_bench_detects_operands_that_are_not_held(monkeypatch):
     formats = dict.fromkeys("abo", "e5m2")
     monkeypatch.setattr("halfulp.units.endless.Iterated", Forgetful)

@@ -75,6 +75,8 @@ UNITS = [
     ("reciprocal bf16 --pipeline 2", "'reciprocal bf16.rn' --pipeline 2"),
     ("sqrt posit8", "sqrt posit8.rn"),
     ("rsqrt posit8", "rsqrt posit8.rn"),
+    ("rint e4m3 --round ru", "rint e4m3.ru"),
+    ("logb e5m2", "logb e5m2.rn"),
     (f"blockquantize bf16 --to {BLOCK}", f"'blockquantize bf16>{BLOCK}.rn'"),
     (f"blockdequantize {BLOCK} --to e5m2", f"'blockdequantize {BLOCK}>e5m2.rn'"),
     (f"blockdot {BLOCK} --pipeline 2", f"'blockdot2 {BLOCK}*{BLOCK}.rn' --pipeline 2"),

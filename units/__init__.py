@@ -13,12 +13,14 @@ from .div import Div
 from .dot import Dot
 from .fma import Fma
 from .join import Join
+from .logb import LogB
 from .mac import Mac
 from .mul import Mul
 from .partmac import PartMac
 from .quantize import BlockDequantize, BlockQuantize
 from .quire import Quire
 from .reciprocal import Reciprocal
+from .rint import Round
 from .rsqrt import Rsqrt
 from .sparsedot import SparseDot
 from .split import Split
@@ -40,12 +42,14 @@ __all__ = [
     "Dot",
     "Fma",
     "Join",
+    "LogB",
     "Mac",
     "Mul",
     "PartMac",
     "PiecewiseLinear",
     "Quire",
     "Reciprocal",
+    "Round",
     "Rsqrt",
     "SparseDot",
     "Split",

@@ -11,7 +11,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, Unpack
 
 from amaranth.hdl import Cat, Const, Module, Value, unsigned
 from amaranth.lib import wiring
@@ -19,7 +19,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager
 from halfulp.hdl.delay import MODELS, DelayModel
-from halfulp.hdl.formats import Float, Rounding
+from halfulp.hdl.formats import Float, Format, Rounding
 from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
@@ -513,3 +513,12 @@ class Arithmetic(Unit):
             m.d.comb += [self.o.as_value().eq(code), self.flags.eq(flags)]
         else:
             m.d.comb += self.o.as_value().eq(self.rounded(m, number, random, rounding))
+
+
+class Unary(Arithmetic):
+    """Unit of one number, whose result has its format by default."""
+
+    def __init__(
+        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
+    ) -> None:
+        super().__init__(self.SPEC.of(a=a, o=o, **options), build=build)

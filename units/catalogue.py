@@ -15,12 +15,14 @@ from .div import Div
 from .dot import Dot
 from .fma import Fma
 from .join import Join
+from .logb import LogB
 from .mac import Mac
 from .mul import Mul
 from .partmac import PartMac
 from .quantize import BlockDequantize, BlockQuantize
 from .quire import Quire
 from .reciprocal import Reciprocal
+from .rint import Round
 from .rsqrt import Rsqrt
 from .sparsedot import SparseDot
 from .split import Split
@@ -60,7 +62,7 @@ class Row:
 _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
 _UNITS += (BlockQuantize, BlockDequantize, BlockDot, BlockMac)
-_UNITS += (Div, Reciprocal, Sqrt, Rsqrt)
+_UNITS += (Div, Reciprocal, Sqrt, Rsqrt, Round, LogB)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import Iterated, Rows, cycles_of
-from halfulp.hdl.specs import Build, UnitSpec
+from halfulp.hdl.specs import UnitSpec
 
-from .base import Arithmetic, Computed, Options
+from .base import Arithmetic, Computed, Unary
 
 
 class Endless(Arithmetic):
@@ -60,10 +59,5 @@ class Endless(Arithmetic):
         raise NotImplementedError
 
 
-class Function(Endless):
+class Function(Unary, Endless):
     """Function of one number, by a digit recurrence; parameters as of `Sqrt`."""
-
-    def __init__(
-        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
-    ) -> None:
-        super().__init__(self.SPEC.of(a=a, o=o, **options), build=build)

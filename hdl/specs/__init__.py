@@ -8,6 +8,7 @@ from .compound import JoinSpec, SplitSpec
 from .division import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
 from .dot import DotSpec
 from .grammar import TextError
+from .integral import LogbSpec, RintSpec
 from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from .piecewise import PwlSpec
 from .quire import Quire
@@ -30,4 +31,4 @@ __all__ += [
     "SumSpec",
     "TextError",
 ]
-__all__ += ["Tiling", "UnitSpec", "ValueRange", "parse_cell"]
+__all__ += ["LogbSpec", "RintSpec", "Tiling", "UnitSpec", "ValueRange", "parse_cell"]

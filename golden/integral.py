@@ -1,0 +1,100 @@
+"""Integral values and exponents."""
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.specs import LogbSpec, RintSpec
+
+from .chosen import by_mode
+from .codec import operands, rounded
+from .raw import ZERO_EXPONENT, Raw, in_units
+from .round import round_up
+from .wide import Wide
+
+EXPONENT_WIDTH = 16
+"""Bits of the magnitude of an exponent."""
+
+
+@by_mode
+def rint(
+    x: Tensor,
+    /,
+    *,
+    a: Format | str,
+    o: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    mode: Tensor | None = None,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Round x to an integer, and the integer to ``o`` if ``o`` does not hold it; see `halfulp.golden` for the rest."""
+    spec = RintSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    (number,), random = operands(spec, random, x=x)
+    return rounded(spec, _integral(number, spec, random), random)
+
+
+def _integral(x: Raw, spec: RintSpec, random: Tensor | None) -> Raw:
+    """Round the fractions of numbers; those of the exponent of the significand's width have none."""
+    width, places = x.significand.width, spec.rounding.places
+    units, sticky = in_units(x, -places, places)
+    kept, below = units.truncated(places), units.bits(0, places)
+    inexact = (below != 0) | sticky
+    last, seen, negative = kept.low & 1, below, x.sign
+    if spec.floors:
+        # The floor of a negative number is one below its truncation, and its discarded part counts from there.
+        last = last ^ (negative & inexact).to(torch.int64)
+        seen = torch.where(negative, -(below + sticky), below) & ((1 << places) - 1)
+    # Without discarded bits to see, all of them are sticky.
+    up = round_up(
+        spec.rounding,
+        negative=negative,
+        last=last,
+        seen=seen,
+        sticky=sticky if places else inexact,
+        random=random,
+        twos_complement=spec.floors,
+    )
+    outward = torch.where(negative, inexact.to(torch.int64) - up, up) if spec.floors else up
+    integer = kept + Wide.of(outward, kept.width)
+    whole = x.exponent >= width - 1
+    long = x.significand.pad(integer.width - width)
+    limbs = tuple(torch.where(whole, p, q) for p, q in zip(long.limbs, integer.limbs, strict=True))
+    return Raw(
+        sign=x.sign,
+        exponent=torch.where(whole, x.exponent, integer.width - 1),
+        significand=Wide(limbs, integer.width),
+        nan=x.nan,
+        inf=x.inf,
+        zero=x.zero | (~whole & integer.is_zero()),
+    )
+
+
+@by_mode
+def logb(
+    x: Tensor,
+    /,
+    *,
+    a: Format | str,
+    o: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    mode: Tensor | None = None,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Return floor(log2(abs(x))), rounded to ``o``; see `halfulp.golden` for parameters and errors."""
+    spec = LogbSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    (number,), random = operands(spec, random, x=x)
+    exponent = torch.where(number.zero | number.inf | number.nan, 0, number.exponent)
+    magnitude = Wide.of(exponent.abs(), EXPONENT_WIDTH)
+    zero = exponent == 0
+    length = magnitude.bit_length()
+    result = Raw(
+        sign=torch.where(number.inf, False, number.zero | (exponent < 0)),
+        exponent=torch.where(zero, ZERO_EXPONENT, length - 1),
+        significand=magnitude.shift_left(torch.where(zero, 0, EXPONENT_WIDTH - length)),
+        nan=number.nan,
+        inf=number.inf | number.zero,
+        zero=zero,
+    )
+    return rounded(spec, result, random)

@@ -1,0 +1,57 @@
+"""Integral values and exponents of numbers."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from .fixed import FixedRaw
+from .formats import Rounding
+from .raw import Raw, normalise
+from .round import round_outward
+from .wire import shift_right_sticky, wire
+
+
+def rounded_to_integer(m: Module, x: Raw, rounding: Rounding, random: Value | None, *, floors: bool) -> Raw:
+    """Round a number to an integer: of its magnitude, or with ``floors`` of its floor."""
+    width, places = len(x.significand), rounding.places
+    # Numbers of this exponent and above are integers.
+    top = width - 1
+    down = wire(m, (top - x.base) - x.exponent, "places_below_point")
+    is_integer = down < 0
+    amount = Mux(is_integer, 0, down)[: max((top - x.emin).bit_length(), 1)]
+    shifted, lost = shift_right_sticky(m, Cat(Const(0, places), x.significand), amount, "integer_shifted")
+    kept, discarded, sticky = shifted[places:], shifted[:places], wire(m, lost | x.sticky, "below_discarded")
+    up = round_outward(
+        rounding,
+        negative=x.sign,
+        last=kept[0],
+        discarded=discarded,
+        sticky=sticky,
+        random=random,
+        floors=floors,
+    )
+    integer = wire(m, (kept + wire(m, up, "integer_up"))[: width + 1], "integer")
+    return Raw(
+        sign=x.sign,
+        exponent=wire(m, Mux(is_integer, -down, 0)[: max((x.emax - top).bit_length(), 1)], "integer_exponent"),
+        significand=integer,
+        nan=x.nan,
+        inf=x.inf,
+        zero=wire(m, x.zero | ~integer.any(), "integer_zero"),
+        base=top + 1,
+        emin=top + 1,
+        emax=max(x.emax, top) + 1,
+        leading="any",
+        zero_at_floor=True,
+    )
+
+
+def exponent_of(m: Module, x: Raw) -> FixedRaw:
+    """Return the exponent of the first one of a number; that of a zero is minus infinity."""
+    x = normalise(m, x, "x", x.quantum, x.base)
+    exponent = wire(m, (x.exponent + x.base).as_signed(), "logarithm")
+    return FixedRaw(
+        integer=exponent,
+        sign=wire(m, ~x.inf & (x.zero | exponent[-1]), "logarithm_sign"),
+        quantum=0,
+        nan=x.nan,
+        inf=wire(m, x.inf | x.zero, "logarithm_inf"),
+    )

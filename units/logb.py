@@ -1,0 +1,49 @@
+"""Exponent."""
+
+from amaranth.hdl import Module, Value
+
+from halfulp.hdl.integral import exponent_of
+from halfulp.hdl.number import Number, as_raw
+from halfulp.hdl.specs import LogbSpec
+
+from .base import Computed, Unary
+
+
+class LogB(Unary):
+    """Exponent of a number, as of its first bit: also that of a subnormal number.
+
+    Formula
+    -------
+    ``o = round(floor(log2(abs(a))))``; minus infinity for a zero, infinity for an infinity.
+
+    Parameters
+    ----------
+    a : Format or str
+        Operand format.
+    o : Format or str, optional
+        Result format; default: ``a``.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
+
+    Members
+    -------
+    a : In(a)
+    o : Out(o)
+
+    Latency
+    -------
+    ``stages`` cycles.
+
+    Source
+    ------
+    IEEE 754, 2019, 5.3.3.
+    """
+
+    SPEC = LogbSpec
+
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the exponent."""
+        (a,) = operands
+        return exponent_of(m, as_raw(m, a, "a")), random
