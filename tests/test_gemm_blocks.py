@@ -119,11 +119,16 @@ def test_wide_dot_products_and_batches_match_torch(monkeypatch):
     # Sums of products of e5m2 may exceed the bits of binary64.
     spec = BlockMacSpec.parse("mxfp8_e5m2*mxfp8_e5m2+fp32")
     a, b = operands(spec, 6, 64, 5, seed=7)
+    # 57344 * 57344 + 2^-32 - 57344 * 57344
+    a.elements[0], b.elements[:, 0], a.scale[0], b.scale[:, 0] = 0, 0, 127, 127
+    a.elements[0, :3] = torch.tensor([0x7B, 1, 0xFB])
+    b.elements[:3, 0] = torch.tensor([0x7B, 1, 0x7B])
     a = golden.BlockTensor(a.elements.reshape(2, 3, 64), a.scale.reshape(2, 3, 2))
     found = {}
     for level in ("torch", "native"):
         monkeypatch.setenv("HALFULP_KERNEL", level)
         found[level] = golden.gemm(a, b, spec)
+        assert int(found[level][0, 0, 0]) == spec.o.encode(Fraction(1, 1 << 32))
         assert golden.gemm(golden.BlockTensor(a.elements[1], a.scale[1]), b, spec).equal(found[level][1])
     assert found["torch"].equal(found["native"])
 
