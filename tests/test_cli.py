@@ -127,6 +127,12 @@ def refused(answer: Answer, code: int) -> str:
         ("emit dot posit8 --k 257", "k 257"),
         ("emit mul e5m2 -o /nowhere/mul.v", "folder"),
         ("emit mul e5m2 -o /", "/ is a folder"),
+        ("emit mul e5m2 mac", "--package"),
+        ("emit mul e5m2 --ports clk", "clk=aclk"),
+        ("emit mul e5m2 --package", "-o FOLDER"),
+        ("emit mul e5m2 --package -o /", "not empty"),
+        ("emit mul e5m2 --package --enable low -o /nowhere/mul", "port en"),
+        ("emit e5m2*e5m2+e6m5 e5m2*e5m2+e5m2 --package -o /nowhere/macs", "--name"),
         (
             "synth mac e5m2 --target vu13p",
             "vu13p",

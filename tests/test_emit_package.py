@@ -42,7 +42,8 @@ CONTROLS: dict[str, Any] = {
 
 def package(texts: tuple[str, ...], **options: Any) -> dict[str, str]:
     """Return the files of a package ``numbers``."""
-    return files([component(text, options.pop("build", Build())) for text in texts], "numbers", **options)
+    build = options.pop("build", Build())
+    return files([component(text, build) for text in texts], "numbers", **options)
 
 
 @pytest.fixture(scope="module")
