@@ -21,7 +21,7 @@ from halfulp.fpga.kernel.layout import ARGUMENTS, MASTERS
 from halfulp.fpga.match.cli import tile
 from halfulp.fpga.synth.measure import Cost
 from halfulp.fpga.vendor.tile import Design
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import MacSpec, parse_cell
 from halfulp.units.verilog import emit
 from tests.test_host import pyxrt
 from tests.test_vivado import REPORTED, recorder, run  # noqa: F401  # a fixture
@@ -74,6 +74,22 @@ def test_tile_of_board_without_platform_has_flow_only(tmp_path):
     assert "no XRT platform" in said
     bare = array(SPEC, 1, 1, 4).name
     assert {path.name for path in (tmp_path / "out").rglob("*.*")} == {"flow.tcl", f"{bare}.v", f"{bare}.xdc"}
+
+
+@pytest.mark.slow
+def test_tile_takes_blocks(tmp_path):
+    mac = "mxfp8_e4m3*mxfp4+fp32.rn step=4"
+    code, said = written("--mac", mac, "--n", 1, "--m", 1, "--depth", 2, "--board", "u55c", "-o", tmp_path / "out")
+    assert (code, said.partition(" for ")[0]) == (0, f"1 x 1 x 1 multiply-accumulates of {mac}")
+    assert runpy.run_path(str(tmp_path / "out" / "host.py"))["TILE"].spec == parse_cell(mac)
+    assert KERNEL in (tmp_path / "out" / f"{KERNEL}.v").read_text()
+
+
+def test_tile_rejects_blocks_longer_than_a_beat(tmp_path):
+    mac = "block(e5m2,64,e8m0fnu,floor)*block(e5m2,64,e8m0fnu,floor)+fp32.rn"
+    code, said = written("--mac", mac, "--n", 1, "--m", 1, "--depth", 2, "--board", "u55c", "-o", tmp_path / "out")
+    assert code == 2
+    assert "choose a smaller step=" in said
 
 
 def ports(folder):

@@ -84,7 +84,7 @@ class Design:
         blocks = 1024 * (target.family.bram_kbit * target.bram + URAM_KBIT * target.uram)
         bits = 2 * tiling.macs * self.depth * self.rows * self.mac.o.width
         self.check(Resources(lut=tiling.macs + max(bits - blocks, 0) // 64, ff=0, dsp=0, bram=0, uram=0))
-        array(self.mac, 1, 1, self.depth, self.build, self.rows)
+        kernel(self.mac, 1, 1, self.depth, self.build, rows=self.rows)
 
     @property
     def clock(self) -> float:
