@@ -64,7 +64,7 @@ def multiply(
     lengths = len(x.significand), len(y.significand)
     small = {x.leading, y.leading} <= {"one", "floor"} and is_small(*lengths)
     zero_emax = None
-    if any_zero and not dsp and _fits_table(x, y):
+    if any_zero and not dsp and fits_table(x, y):
         magnitude = _of_fractions(m, x, y)
     elif dsp or not small or (floor is not None and _lowest(x, y) < floor):
         magnitude = _any(m, x, y, dsp, fast, counted)
@@ -92,20 +92,25 @@ def is_small(*lengths: int) -> bool:
     return min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
 
 
-def _fits_table(x: Raw, y: Raw) -> bool:
+def fits_table(x: Raw, y: Raw) -> bool:
     """Return True if the fractions of two factors without leading zeros are the index of a table."""
     lengths = len(x.significand), len(y.significand)
     return x.leading == y.leading == "one" and min(lengths) > 1 and sum(lengths) - 2 <= INPUTS
 
 
-def _of_fractions(m: Module, x: Raw, y: Raw) -> Magnitude:
-    """Return exponent and significand of a product from a table of both fractions, which has no entry for zero."""
-    a, b = x.significand[:-1], y.significand[:-1]
+def of_fractions(m: Module, x: Value, y: Value) -> Value:
+    """Return the product of two significands whose first bits are ones, from a table of the other bits."""
+    a, b = x[:-1], y[:-1]
     codes = [(code % (1 << len(a)), code >> len(a)) for code in range(1 << (len(a) + len(b)))]
     products = [((1 << len(a)) + of_a) * ((1 << len(b)) + of_b) for of_a, of_b in codes]
+    return wire(m, lookup(Cat(a, b), products), "product_significand")
+
+
+def _of_fractions(m: Module, x: Raw, y: Raw) -> Magnitude:
+    """Return exponent and significand of a product from `of_fractions`; that of a zero is not zero."""
     return Magnitude(
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
-        significand=wire(m, lookup(Cat(a, b), products), "product_significand"),
+        significand=of_fractions(m, x.significand, y.significand),
         base=x.base + y.base + 1,
         emin=x.emin + y.emin + 1,
         emax=x.emax + y.emax + 1,

@@ -9,6 +9,7 @@ from . import fixed, quire
 from .fixed import FixedRaw
 from .formats import Rounding
 from .formats.base import floor_log2
+from .multiply import fits_table, of_fractions
 from .number import Number
 from .number import as_raw as number_as_raw
 from .product import product
@@ -16,6 +17,9 @@ from .raw import Raw
 from .round import cancelled_sign
 from .specs import ValueRange
 from .wire import NEVER, extended, shift_up, wire
+
+MIN_SELECTS = 3
+"""Minimum number of decoded bits of a shift amount; multiplexers of fewer bits merge into the next adder anyway."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def of_product(m: Module, x: Number, y: Number, quantum: int, products: ValueRan
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return of_number(m, fixed.multiply(m, x, y, dsp=dsp), quantum, products)
     x, y = number_as_raw(m, x, "a"), number_as_raw(m, y, "b")
-    return _of_raw(m, multiply(m, x, y, dsp=dsp), x.last + y.last - quantum, quantum, products)
+    return _of_raw(m, multiply(m, x, y, dsp=dsp, any_zero=True), x.last + y.last - quantum, quantum, products)
 
 
 def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange) -> dict[str, Value]:
@@ -74,7 +78,8 @@ def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange) -> dict[s
 
 
 def _of_raw(m: Module, x: Mapping[str, Value], last: int, quantum: int, numbers: ValueRange) -> dict[str, Value]:
-    integer = place(m, x["significand"], x["exponent"], last, bits_of(numbers, quantum), "term")
+    bits, absent = bits_of(numbers, quantum), x.get("absent", NEVER)
+    integer = place(m, x["significand"], x["exponent"], last, bits, "term", absent)
     return {"integer": integer, "negative": x["sign"], "sign": x["sign"], "nan": x["nan"], "inf": x["inf"]}
 
 
@@ -89,25 +94,59 @@ def sign_of_zero(signs: Sequence[Value], rounding: Rounding, *, from_zero: bool)
     return cancelled_sign(rounding, all_signs.any(), all_signs.all())
 
 
-def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool) -> dict[str, Value]:
-    """Return sign, exponent, significand and flags of a product that keeps the leading zeros of both factors."""
-    return {
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, any_zero: bool = False) -> dict[str, Value]:
+    """Return sign, exponent, significand and flags of a product that keeps the leading zeros of both factors.
+
+    With ``any_zero``, the significand of a zero may be any; ``absent`` is then true for it.
+    """
+    flags = {}
+    if any_zero and not dsp and fits_table(x, y):
+        significand = of_fractions(m, x.significand, y.significand)
+        flags["absent"] = wire(m, x.zero | y.zero, "product_zero")
+    else:
+        whole = product(m, x.significand, y.significand, "partial", dsp=dsp)
+        significand = wire(m, whole, "product_significand")
+    return flags | {
         "sign": wire(m, x.sign ^ y.sign, "product_sign"),
         "exponent": wire(m, x.exponent + y.exponent, "product_exponent"),
-        "significand": wire(m, product(m, x.significand, y.significand, "partial", dsp=dsp), "product_significand"),
+        "significand": significand,
         "nan": wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
         "inf": wire(m, x.inf | y.inf, "product_inf"),
     }
 
 
-def place(m: Module, significand: Value, exponent: Value, last: int, top: int, name: str) -> Value:
-    """Return ``significand * 2^(exponent + last)`` as an integer, which is below ``2^top``.
+def place(
+    m: Module, significand: Value, exponent: Value, last: int, top: int, name: str, absent: Value = NEVER
+) -> Value:
+    """Return ``significand * 2^(exponent + last)`` as an integer, which is below ``2^top``; zero if ``absent``.
 
     ``last`` may be negative; no one is then shifted out at the low end.
     """
     padded = Cat(Const(0, max(last, 0)), significand)
-    shifted = shift_up(m, padded, exponent, top + max(-last, 0), name)
+    shifted = _shift_up(m, padded, exponent, top + max(-last, 0), name, absent)
     return wire(m, shifted[max(-last, 0) :], f"{name}_placed")
+
+
+def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, absent: Value) -> Value:
+    """Return the lowest ``width`` bits of ``value << amount``, or zero if ``absent``.
+
+    Each bit of a number after a shift by less than a word of at least its width minus one is one of two bits of the
+    shifted number, selected by two of the conditions that a word is the first one. These four inputs and the other
+    operand of an adder are one LUT of an FPGA.
+    """
+    levels = max(len(value) - 1, 1).bit_length()
+    word = 1 << levels
+    words = -(-width // word)
+    if len(amount) - levels < MIN_SELECTS:
+        kept = value & (~absent).replicate(len(value)) if absent is not NEVER else value
+        return shift_up(m, kept, amount, width, name)
+    near = shift_up(m, value, amount[:levels], 2 * word, f"{name}_in_word")
+    first = [wire(m, (amount[levels:] == place) & ~absent, f"{name}_from_word_{place}") for place in range(words)]
+    found = [
+        (near[:word] & of.replicate(word)) | (near[word:] & below.replicate(word))
+        for of, below in zip(first, [NEVER, *first[:-1]], strict=True)
+    ]
+    return Cat(*found)[:width]
 
 
 def total(m: Module, terms: Sequence[Term]) -> Sum:
