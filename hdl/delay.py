@@ -88,7 +88,7 @@ ECP5 = DelayModel(
     register=700,
     fitted=True,
     source="Cells: delays of nextpnr-ecp5, speed grade 6. Nets: place and route of units with register stages. Root "
-    "mean square error: 4.5% of these units, whose delays are 0.6% too long on average, and 12.8% of operators alone, "
+    "mean square error: 4.7% of these units, whose delays are 0.7% too long on average, and 12.8% of operators alone, "
     "whose nets are shorter (fpga/results/delays.csv, halfulp report delays).",
 )
 
