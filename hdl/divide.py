@@ -77,10 +77,8 @@ def divide(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
         significand=wire(m, end.quotient, "quotient"),
         nan=rows.held(m, x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf), "quotient_nan"),
         inf=rows.held(m, x.inf | y.zero, "quotient_inf"),
-        invalid=rows.held(
-            m, x.invalid | y.invalid | (((x.zero & y.zero) | (x.inf & y.inf)) & ~x.nan & ~y.nan), "quotient_invalid"
-        ),
-        by_zero=rows.held(m, y.zero & ~y.nan & ~x.zero & ~x.inf & ~x.nan, "quotient_by_zero"),
+        invalid=x.invalid | y.invalid | (((x.zero & y.zero) | (x.inf & y.inf)) & ~x.nan & ~y.nan),
+        by_zero=y.zero & ~y.nan & ~x.zero & ~x.inf & ~x.nan,
         zero=zero,
         sticky=wire(m, _inexact(end.doubled[1:], divisor), "quotient_sticky"),
         base=x.base - y.base - ((1 << len(y.exponent)) - 1),
@@ -112,7 +110,7 @@ def square_root(m: Module, x: Raw, rows: Rows) -> Raw:
         significand=root,
         nan=rows.held(m, x.nan | (x.sign & ~x.zero), "root_nan"),
         inf=rows.held(m, x.inf, "root_inf"),
-        invalid=rows.held(m, x.invalid | (x.sign & ~x.zero & ~x.nan), "root_invalid"),
+        invalid=x.invalid | (x.sign & ~x.zero & ~x.nan),
         zero=rows.held(m, x.zero, "root_zero"),
         sticky=wire(m, _inexact(end.remainder, Cat(Const(1, 1), root)) | end.unused.any(), "root_sticky"),
         base=even_base // 2,
@@ -152,8 +150,8 @@ def inverse_square_root(m: Module, x: Raw, rows: Rows) -> Raw:
         significand=root,
         nan=rows.held(m, x.nan | (x.sign & ~x.zero), "root_nan"),
         inf=rows.held(m, x.zero, "root_inf"),
-        invalid=rows.held(m, x.invalid | (x.sign & ~x.zero & ~x.nan), "root_invalid"),
-        by_zero=rows.held(m, x.zero & ~x.nan, "root_by_zero"),
+        invalid=x.invalid | (x.sign & ~x.zero & ~x.nan),
+        by_zero=x.zero & ~x.nan,
         zero=zero,
         # The result is 1 for the significand 1; all others have endless digits.
         sticky=wire(m, ~root[-1] & ~zero, "root_sticky"),
