@@ -71,7 +71,8 @@ def flags(x: Raw, o: Float, rounding: Rounding, random: Tensor | None, tininess:
     regular = ~(x.nan | x.inf | x.zero)
     return Flags(
         inexact=regular & inexact,
-        underflow=regular & inexact & tiny,
+        # A code beyond the largest one of a 64-bit format does not fit int64.
+        underflow=regular & inexact & tiny & ~overflow,
         overflow=regular & overflow,
         lost_nan=x.nan & (not o.has_nan),
         lost_inf=x.inf & ~x.nan & (not o.has_inf),
