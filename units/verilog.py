@@ -241,6 +241,7 @@ class _Modules:
         text = re.sub(
             r"^  initial begin\n(    (\S+)\[0\] = (\S+);\n(?:    \2\[\d+\] = \3;\n)+)  end\n", _looped, text, flags=re.M
         )
+        text = re.sub(r"^  reg (\\\S+dump_module\S+ ) = 0;\n", _awoken, text, flags=re.M)
         return re.sub(r"^  \\(\S+)  (\S+ \(\n)(.*?)^  \);", self._with_parameters, text, flags=re.M | re.S)
 
     def _with_parameters(self, instance: re.Match[str]) -> str:
@@ -252,6 +253,15 @@ class _Modules:
         values = [line for line in lines if line[1 : line.index("(")] in constants]
         ports = ",\n".join(f"    {line}" for line in lines if line not in values)
         return f"  \\{name}  #({', '.join(values)}) {start}{ports}\n  );"
+
+
+def _awoken(declared: re.Match[str]) -> str:
+    """Return the register on which every ``always @*`` depends, with a change of it that Icarus sees.
+
+    Icarus assigns the initial values of declarations before it starts the blocks, which would not run before their
+    first operand changes. No block depends on the value.
+    """
+    return f"{declared[0]}`ifdef __ICARUS__\n  initial #0 {declared[1]}= 1;\n`endif\n"
 
 
 def check_name(name: object) -> str:
