@@ -110,7 +110,7 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Codes], Codes], Codes], str]] 
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_is_the_cause(name: str) -> None:
+def test_planted_fault_is_the_cause(name: str) -> None:
     text, plant, fault = PLANTED[name]
     unit = Implementation.parse(text).component()
     table = Table.of(unit, seed=1, limit=4000)
@@ -143,7 +143,7 @@ def test_two_faults_are_told_apart() -> None:
         "mul e5m2*e5m2.port",
     ],
 )
-def test_a_wrong_mode_is_the_cause_in_every_family(text: str) -> None:
+def test_wrong_mode_is_the_cause_in_every_family(text: str) -> None:
     unit, other = (
         Implementation.parse(text).component(),
         Implementation.parse(text.rpartition(".")[0] + ".rz").component(),

@@ -28,7 +28,7 @@ def test_lines_are_all_inputs_with_the_results_of_the_golden_model(halfulp) -> N
     assert want.tolist() == o.tolist()
 
 
-def test_a_c_program_reads_the_header(halfulp, tmp_path: Path) -> None:
+def test_c_program_reads_header(halfulp, tmp_path: Path) -> None:
     code, _, err = halfulp("vectors", "fma bf16*bf16+fp32", "--vectors", 500, "-o", tmp_path / "fma.h")
     assert (code, "500 vectors" in err) == (0, True)
     table = Table.of(Implementation.parse("fma bf16*bf16+fp32").component(), limit=500)
@@ -54,7 +54,7 @@ def include_file(halfulp, tmp_path: Path) -> tuple[str, str]:
     return table.unit.name, vector_files.text(table)
 
 
-def test_the_include_file_has_the_codes_of_each_port(halfulp, tmp_path: Path) -> None:
+def test_include_file_has_codes_of_each_port(halfulp, tmp_path: Path) -> None:
     name, lines = include_file(halfulp, tmp_path)
     text = (tmp_path / "mul.svh").read_text()
     assert f"localparam int {name}_count = 64;" in text
@@ -66,7 +66,7 @@ def test_the_include_file_has_the_codes_of_each_port(halfulp, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_simulator_reads_the_include_file(halfulp, tmp_path: Path) -> None:
+def test_simulator_reads_include_file(halfulp, tmp_path: Path) -> None:
     name, lines = include_file(halfulp, tmp_path)
     (tmp_path / "top.sv").write_text(f"""
         module top;
@@ -97,7 +97,7 @@ def test_files_are_read_again(text: str, ending: str, halfulp, tmp_path: Path) -
     assert (code, "results of" in out, "are right" in out) == (0, True, True)
 
 
-def test_the_words_of_a_random_source_follow_its_reset(halfulp, tmp_path: Path) -> None:
+def test_words_of_random_source_follow_its_reset(halfulp, tmp_path: Path) -> None:
     text = "mac e5m2*e5m2+e6m5.sr10@lfsr16"
     path = tmp_path / "mac.txt"
     halfulp("vectors", text, "--vectors", 300, "-o", path)
@@ -108,7 +108,7 @@ def test_the_words_of_a_random_source_follow_its_reset(halfulp, tmp_path: Path) 
     assert halfulp("check", text, "--results", path)[0] == 1
 
 
-def test_a_difference_is_counted_with_its_cause_and_shown(halfulp, tmp_path: Path) -> None:
+def test_difference_is_counted_with_its_cause(halfulp, tmp_path: Path) -> None:
     path = tmp_path / "results.txt"
     halfulp("vectors", "mul fp16*fp16.ra", "--vectors", 2000, "-o", path)
     code, out, _ = halfulp("check", "mul fp16*fp16", "--results", path, "-o", tmp_path / "report")
@@ -128,14 +128,14 @@ def test_a_difference_is_counted_with_its_cause_and_shown(halfulp, tmp_path: Pat
         ("# comment\n00 40 00\n", "line 2: 40 does not fit the 6 bits of b"),
     ],
 )
-def test_a_wrong_file_is_refused_in_a_sentence(content: str, message: str, halfulp, tmp_path: Path) -> None:
+def test_wrong_file_is_refused_in_one_sentence(content: str, message: str, halfulp, tmp_path: Path) -> None:
     path = tmp_path / "results.txt"
     path.write_text(content)
     code, _, err = halfulp("check", MUL, "--results", path)
     assert (code, message in err, "Traceback" in err) == (2, True, False)
 
 
-def test_wrong_arrays_are_refused_in_a_sentence(halfulp, tmp_path: Path) -> None:
+def test_wrong_arrays_are_refused_in_one_sentence(halfulp, tmp_path: Path) -> None:
     path = tmp_path / "results.npz"
     for arrays, message in [
         ({"a": [1], "b": [1]}, "has no array o"),
@@ -156,6 +156,6 @@ def test_wrong_arrays_are_refused_in_a_sentence(halfulp, tmp_path: Path) -> None
         (["--as", "npz"], "a numpy archive needs a file"),
     ],
 )
-def test_a_layout_without_a_file_is_refused(words: list[str], message: str, halfulp) -> None:
+def test_layout_without_file_is_refused(words: list[str], message: str, halfulp) -> None:
     code, _, err = halfulp("vectors", MUL, *words)
     assert (code, message in err) == (2, True)
