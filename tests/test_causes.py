@@ -133,6 +133,7 @@ def test_two_faults_are_told_apart() -> None:
     assert sum(len(cause.at) for cause in found) == (got != right).sum()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text",
     [
