@@ -68,7 +68,7 @@ class Verilated:
         stall: float = 0.0,
         seed: int = 1,
     ) -> Tensor:
-        """Multiply matrices of codes of shapes (n, k) and (k, m), or blocks along k; sizes are 1 or more.
+        """Multiply matrices of codes of shapes (n, k) and (k, m), or blocks along k; the kernel reports a size of 0.
 
         ToolError if the kernel does not finish, reports an error, violates AXI4, or writes outside the result.
 
@@ -89,7 +89,7 @@ class Verilated:
         self._core.attach(memory, BASE, read=read, write=write, stall=stall, seed=seed)
         arguments = {"n": n, "k": k, "m": m, "flags": int(go_on) << kernelmap.CONTINUE}
         for name, place, part, rows in zip("abc", places, parts, (n, k, n), strict=True):
-            arguments |= {name: BASE + place, f"{name}_stride": len(part) // rows}
+            arguments |= {name: BASE + place, f"{name}_stride": len(part) // max(rows, 1)}
         self._run(arguments, SLOWEST * (cycles(self.kernel, n, k, m, read=read, write=write) + read + write))
         result = memory[places[2] : places[2] + size].tobytes()
         memory[places[2] : places[2] + size] = 0
