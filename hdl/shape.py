@@ -149,8 +149,7 @@ class FormatShape(ShapeCastable):
         if spec:
             raise ValueError(f"a value of {self} takes no format specifier, not {spec!r}")
         if self.width <= _TABLE_WIDTH:
-            sign, magnitude = _tables(self)
-            return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
+            return _NumberText(self, value.as_value())
         return _fields_text(self, value)
 
 
@@ -175,13 +174,28 @@ class Choice(Shape):
         self.operand, self.ports = operand, ports
 
 
+class _NumberText(Text.Enum):
+    """Text of a number in a narrow format; a netlist gets no names of values.
+
+    The texts of all codes become expressions only when the text is used: a unit has many signals, and few are printed.
+    """
+
+    def __init__(self, fmt: Format, value: Value) -> None:
+        super().__init__(value, {})
+        self._fmt = fmt
+
+    def _as_format(self) -> Text:
+        return self._text
+
+    @functools.cached_property
+    def _text(self) -> Text:
+        return Text("{}", Text.Enum(self._value, _texts(self._fmt)))
+
+
 @functools.lru_cache
-def _tables(fmt: Format) -> tuple[dict[int, str], dict[int, str]]:
-    """Return sign and magnitude of each code; two parts, because Amaranth builds hardware for a single text."""
-    texts = [fmt.text(code) for code in range(1 << fmt.width)]
-    sign = {code: "-" if text.startswith("-") else "" for code, text in enumerate(texts)}
-    magnitude = {code: text.removeprefix("-") for code, text in enumerate(texts)}
-    return sign, magnitude
+def _texts(fmt: Format) -> dict[int, str]:
+    """Return the text of each code."""
+    return {code: fmt.text(code) for code in range(1 << fmt.width)}
 
 
 def _fields_text(fmt: Format, value: FormatView) -> Text:

@@ -20,6 +20,7 @@ from tests.test_codebook import BUILT_IN, as_codebook
 from tests.test_exhaustive import EXHAUSTIVE
 
 
+@functools.cache
 def quantiles(width):
     """Return a codebook with the quantiles of the normal distribution in ascending order, asymmetric like NF4."""
     count = 1 << width
@@ -28,6 +29,7 @@ def quantiles(width):
     return Codebook.register(f"quantiles{width}", [Fraction(cut - zero, 1024) for cut in cuts])
 
 
+@functools.cache
 def skewed(width):
     """Return a codebook with -0, infinities, NaN, and larger negative numbers than positive ones."""
     sizes = [Fraction(round(1.07**step * 64), 64) + step for step in range((1 << (width - 1)) - 2)]
@@ -37,6 +39,7 @@ def skewed(width):
     return Codebook.register(f"skewed{width}", values, overflow="infinity", threshold=2 * sizes[-1])
 
 
+@functools.cache
 def curved(width):
     """Return a codebook in two's complement with NaN and increasing distances of neighbours."""
     steps = [Fraction(step * (step + 6), 64) for step in range(1 << (width - 1))]
