@@ -220,6 +220,7 @@ def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
         replace(table, slope=PowerSum(1), pieces=(Piece(F(0), F(5, 8), F(0)),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "fmt"), [("odd", "fxp4.12"), pytest.param("exp2", "bf16", marks=pytest.mark.slow)]
 )
@@ -277,6 +278,7 @@ def test_pwl_corner_arguments_cover_zeros_and_range_ends() -> None:
     )
 
 
+@pytest.mark.slow
 def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
     unit = PiecewiseLinear(
         table=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", build=Build(pipeline=4)

@@ -299,7 +299,7 @@ def test_rtl_matches_golden(text):
     assert checks
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["dot2 e2m1*e2m1+e3m2=e2m1fn", "dot2 e2m1*e2m1=e3m2 order=aligned3.trunc", UNITS[2]])
 def test_structures_for_speed_change_no_bit(text):
     """Overflow, subnormal results and sums of both signs, in all rounding modes."""

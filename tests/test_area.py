@@ -30,7 +30,7 @@ SATURATE = "assign o = &rounded[12:7] | ~|rounded[12:7] ? rounded[7:0] : {rounde
 WRAP = "assign o = rounded[7:0];"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fmt", "rounding", "by_hand"),
     [

@@ -1,10 +1,12 @@
 """Bench of training steps of emulated programs."""
 
+import pytest
 from torch import nn
 
 from halfulp.sim.training import EVERYTHING, STEPS, Lstm, Step, Transformer, resnet18, steps
 
 
+@pytest.mark.slow
 def test_bench_of_training_has_a_row_for_each_policy():
     small = Step(
         "linear",

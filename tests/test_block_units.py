@@ -52,7 +52,7 @@ OCP = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", TOYS)
 def test_rtl_of_toy_blocks_matches_golden(text):
     spec = UnitSpec.parse(text)
@@ -90,6 +90,7 @@ def test_steps_of_block_mac_match_golden_in_turns():
     assert not run(unit, limit=1 << 10).failed
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unit", [BlockQuantize(a="e3m1", o=TOY), BlockDequantize(a=TOY, o="e3m1", rounding="sr2")])
 def test_bench_checks_conversions_of_blocks(unit):
     assert not run(unit, limit=1 << 10).failed

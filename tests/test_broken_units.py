@@ -148,6 +148,7 @@ class Restless(Mul):
         return super().staged(m, enable=Const(1, 1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pipeline", [1, 2])
 def test_bench_catches_register_that_moves_in_stall(pipeline: int) -> None:
     result = run(Restless(**E5M2_SAME, build=Build(pipeline=pipeline)), limit=VECTORS)
@@ -217,6 +218,7 @@ class Hasty(Late):
     more = -1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("unit", "really", "declared"), [(Late, 3, 2), (Hasty, 1, 2)])
 def test_bench_catches_latency_off_by_one(unit: type[Arithmetic], really: int, declared: int) -> None:
     result = run(unit(**E5M2_SAME, build=Build(pipeline=2)), limit=VECTORS)
@@ -252,6 +254,7 @@ class Impatient(Convert):
         return source_word(m, stream.source, [stream.seed], Const(1, 1), name)[: self.words[name]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_bench_catches_source_that_steps_in_stall(pipeline: int) -> None:
     options: dict[str, Any] = {"rounding": "sr3", "random": "lfsr5", "build": Build(pipeline=pipeline)}

@@ -103,6 +103,7 @@ def test_default_structure_changes_neither_build_nor_name() -> None:
     assert Add(**sums, build=Build(stochastic="eager", pipeline=2)).name == "add_e5m2_e5m2_e5m2_sr3_eager_p2"
 
 
+@pytest.mark.slow
 def test_eager_is_accepted_where_adder_supports_it() -> None:
     """The check builds no hardware; a wrong check would trigger an assertion of the adder."""
     names = ["e2m1", "e2m1fn", "e3m0fn", "e3m2", "e3m2-ftz", "e5m2", "e4m3-ftz", "e6m5", "fp16"]

@@ -85,7 +85,7 @@ def test_conversion_of_codebooks_matches_golden(text):
     assert checks
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["fxp4.4", "e4m3", "posit8"])
 def test_conversion_to_codebooks_matches_golden(source):
     targets = ["nf4", *(str(as_codebook(name)) for name in ("e2m1fn", "fxp2.2", "e4m3fn"))]
@@ -94,6 +94,7 @@ def test_conversion_to_codebooks_matches_golden(source):
     assert checks
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "text",
     ["nf4*nf4+fp32.rn", "codebook:as_e4m3fn*codebook:as_e4m3fn+codebook:as_e4m3fn.sr3", "nf4*e4m3=nf4.rh+fp16.rz"],

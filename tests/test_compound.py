@@ -148,6 +148,7 @@ def test_products_of_parts_are_in_ascending_significance():
     assert MacSpec.parse("bf16*bf16+fp32").pairs == ((0, 0),)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "kernel"),
     [

@@ -110,6 +110,7 @@ def finished(place, killed):
     return answer
 
 
+@pytest.mark.slow
 def test_killed_report_leaves_no_files(killed):
     assert killed["out"] == ""
     assert killed["left"] == {}

@@ -93,6 +93,7 @@ FAST = (("quantiles", 0), ("skewed", 1))
 """Small formats and latencies whose RTL `make test` tests."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("make", "latency"),
     [

@@ -141,7 +141,7 @@ TWO_OPERANDS = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("turn", "name", "fmt"), [(turn, *case) for turn, case in enumerate(TWO_OPERANDS)])
 def test_two_operand_units_match_golden(turn, name, fmt):
     modes = some_of(MODES, turn)
@@ -150,7 +150,7 @@ def test_two_operand_units_match_golden(turn, name, fmt):
     assert checks >= len(modes) * 4 ** parse(fmt).width
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("fmt", every(4, [*FORMATS, *FAMILIES]))
 def test_convert_matches_golden(fmt):
     """Every format converts to all formats of its family and some of the others."""
@@ -162,6 +162,7 @@ def test_convert_matches_golden(fmt):
     assert checks >= len(targets) * len(modes) * 2 ** parse(fmt).width
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fmt", ["uint1", "fxp2.1"])
 def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
     checks, failed = mismatches("convert", fmt, targets=["posit8e3"])
@@ -169,7 +170,7 @@ def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
     assert checks >= len(MODES) * 2 ** parse(fmt).width
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("turn", "fmt"), list(enumerate(every(3, [*TOYS, *map(parse, TOY_FAMILIES)]))), ids=str)
 def test_fma_matches_golden_on_toy_formats(turn, fmt):
     modes = some_of(MODES, turn)
@@ -184,7 +185,7 @@ WIDE_MODES = (*ROUNDING_MODES, "sr10")
 WIDE_POSITS = ("posit16", "posit16e1", "posit32")
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("fmt", every(2, WIDE_POSITS))
 @pytest.mark.parametrize(
     ("name", "targets"),
@@ -247,7 +248,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("turn", "name", "fmt", "options"), every(2, [(turn, *case) for turn, case in enumerate(MIXED)])
 )
@@ -257,6 +258,7 @@ def test_mixed_formats_and_saturation_match_golden(turn, name, fmt, options):
     assert checks > 0
 
 
+@pytest.mark.slow
 def test_fma_rounds_addend_wider_than_result():
     """A product with leading zeros is shifted less than the addend.
 
@@ -268,6 +270,7 @@ def test_fma_rounds_addend_wider_than_result():
     assert checks == len(modes) << 18
 
 
+@pytest.mark.slow
 def test_fma_subtracts_subnormal_from_product():
     """The difference is less than a tie, a number of fp16, or zero, by one last place of the product.
 
@@ -307,7 +310,7 @@ FAST = [
 ]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(("turn", "name", "fmt", "options"), [(turn, *case) for turn, case in enumerate(FAST)])
 def test_structures_for_speed_match_golden(turn, name, fmt, options):
     checks, failed = mismatches(name, fmt, modes=some_of(MODES, turn), goal="speed", **options)
@@ -331,7 +334,7 @@ def test_wide_structures_for_speed_match_golden(name, fmt):
     assert checks >= count * len(WIDE_MODES)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("stochastic", ["lazy", "eager"])
 @pytest.mark.parametrize(
     ("name", "fmt", "targets", "mode", "options"),

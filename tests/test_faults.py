@@ -46,6 +46,7 @@ def test_error_distances_of_numbers_and_specials() -> None:
     assert ulps[~lost].tolist() == [0, 2, 0, 0, 2]
 
 
+@pytest.mark.slow
 def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
     """Every effect equals a golden sum with the accumulator bit inverted after the cycle of the upset."""
     unit = build("mac", "e2m1", acc="e3m2")
@@ -75,6 +76,7 @@ def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
                 assert got[row] == reference(unit, codes, chained=True)["o"][-1]
 
 
+@pytest.mark.slow
 def test_campaign_counts_requested_faults() -> None:
     unit = build("mac", "e2m1", acc="e3m2")
     found = campaign(unit, flips=100, stuck=16)
@@ -130,6 +132,7 @@ def test_faults_command_rejects_bad_requests(words: str, sentence: str) -> None:
     assert sentence in answer.output
 
 
+@pytest.mark.slow
 def test_faults_command_writes_tables_and_plot(tmp_path: Path) -> None:
     answer = CliRunner().invoke(
         command, ["mac", "e2m1", "--acc", "e3m2", "--bit-flips", "1e2", "--stuck-at", "16", "-o", str(tmp_path)]

@@ -226,7 +226,7 @@ def test_claim_kinds_all_have_a_mutant() -> None:
     assert {kind for kind, _, _ in CASES} == set(KINDS)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "words", "mistake"), CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_claim_is_proved_and_refuted_after_one_mistake(
     kind: str, words: str, mistake: Patch, monkeypatch: pytest.MonkeyPatch

@@ -341,7 +341,7 @@ def test_encode_inverts_decode(fmt):
             assert again == (code & fmt.sign_code if flushed and fmt.has_negative_zero else 0 if flushed else code)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.subnormals], ids=str)
 def test_encode_rounds_floats_between_neighbours(fmt):
     """Directed modes give the lower or upper neighbour, nearest modes the nearer one, and ro the odd one."""

@@ -206,6 +206,7 @@ def test_kernels_in_lanes_are_used(text):
         assert call(build.library("test", first), a, b, None, (4, 5), words) is not None
 
 
+@pytest.mark.slow
 def test_kernels_match_fractions():
     """Compare step by step with exact arithmetic that shares no code with the kernels."""
     for text in ("e5m2*e5m2+e6m5.rn", "bf16*bf16+bf16.rn", "posit8*posit8+posit16.rn", "fp16*fp16=fp16.rn+fp16.rn"):
@@ -312,7 +313,7 @@ def test_packed_operands_follow_changes_of_their_memory(text, mT):
             )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("text", "source"),
     [
@@ -344,7 +345,7 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
             assert torch.equal(found, golden.gemm(a, b, spec, **more))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text", ["bf16*bf16+fp32.rn", "bf16*bf16+bf16.rn", "bf16*bf16+bf16.sr5@lfsr16", "e4m3fn*posit8+fp16.rn"]
 )
@@ -371,7 +372,7 @@ def test_kernels_read_and_write_reals(text, monkeypatch):
         assert torch.equal(found.view(torch.int32), expected.to(torch.float32).view(torch.int32))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["fp16*e5m2+fp32.rn", "e4m3fnuz*e4m3fn+fp32.rn"])
 def test_kernels_round_reals_to_narrow_floats(text, monkeypatch):
     """Numbers, midpoints of their neighbours, and the neighbours of both in FP32; beyond the range too; NaN and -0."""
@@ -395,6 +396,7 @@ def test_kernels_round_reals_to_narrow_floats(text, monkeypatch):
         assert torch.equal(found.reshape(-1, 1).view(torch.int32), expected.view(torch.int32))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("width", "stride"), [(34, 1), (10, 1), (7, 1), (36, 2)])
 def test_kernels_read_and_write_patches(width, stride, monkeypatch):
     """Windows of images as either operand, from rows of 32, 8, 5 and 17 pixels, with the result as images."""
@@ -437,7 +439,7 @@ def test_kernels_take_own_threads_in_forked_processes():
         torch.set_num_threads(before)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 def test_kernels_ignore_threads_and_instruction_sets(text, monkeypatch):
     """Numbers of threads, instruction sets and flushing of subnormal numbers change no bit."""
@@ -490,6 +492,7 @@ def test_gemm_without_compiler_uses_torch_and_warns(monkeypatch, tmp_path):
         golden.gemm(a, b, TEXTS[0])
 
 
+@pytest.mark.slow
 def test_kernels_compile_for_large_work_only(monkeypatch, tmp_path):
     """Little work uses torch, more uses the generic kernel, and much uses a specific one, with the same bits."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
@@ -602,6 +605,7 @@ def test_minus_zero_survives_sums():
         assert (found == (0x800 if "rd" in text else 0)).all(), text
 
 
+@pytest.mark.slow
 def test_nan_payloads_survive_sums():
     """Rounding adds to the payload of a NaN operand, from which a lane makes the NaN of the sum."""
     spec = MacSpec.parse("tf32*tf32+bf16.rn")
@@ -733,7 +737,7 @@ def test_philox_matches_published_words(counter, key, words):
     assert philox(torch.tensor(counter), key).tolist() == words
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -815,7 +819,7 @@ TARGETS = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[4:5] + TARGETS[9:11])
 @pytest.mark.parametrize("source", [torch.float32, torch.float64])
 def test_encode_kernel_matches_tensors(target, source):
@@ -836,6 +840,7 @@ def test_encode_kernel_matches_tensors(target, source):
             assert torch.equal(found, round_and_pack(raw, o, rounding, saturate, noise)), (target, mode, saturate)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", ["posit8", "e4m3fnuz", "e3m2fn-ftz"])
 def test_encode_by_upper_half_matches_tensors(target):
     """Numbers at, next to and between the codes; infinities, NaN with any payload, and subnormal numbers."""

@@ -90,7 +90,7 @@ def every(formats, rounding, subtract=False):
     return [list(column) for column in columns], list(words) if rounding.bits else None
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_floats(name, fmt):
@@ -103,7 +103,7 @@ def test_golden_matches_exact_on_toy_floats(name, fmt):
         assert count >= 4**fmt.width
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("source", TOYS, ids=str)
 def test_convert_matches_exact_on_toy_floats(source):
     for target, rounding in itertools.product(TOYS, MODES):
@@ -187,6 +187,7 @@ def test_golden_matches_exact_on_wide_and_mixed_floats(seed):
     assert wrong == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64, E5M2], ids=str)
 @pytest.mark.parametrize("rounding", MODES, ids=str)
 def test_fma_matches_exact_near_cancellation(fmt, rounding):
@@ -227,6 +228,7 @@ def test_cancelled_sums_are_zero_at_all_exponents(target):
         assert differences("fma", [numbers, ones, negated], words, c=FP32, **sums)[1] == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("product", [None, "e5m2.rz", "e2m0.ro", "e4m3fnuz.sr4", "e2m1fn.rn", "e6m5-ftz.ru"])
 @pytest.mark.parametrize("acc", ["e6m5", "e3m2fn", "fp32", "e5m3fnuz-ftz"])
 @pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])
@@ -448,7 +450,7 @@ def operands_of(parameters):
     return [*(parameters[letter] for letter in "ab" if letter in parameters), o]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "texts"), SUMS, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values()))
 )
@@ -552,6 +554,7 @@ SEQUENCES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", SEQUENCES)
 def test_quire_sequence_matches_fractions(text):
     spec = MacSpec.parse(text)

@@ -31,6 +31,7 @@ def check_quantize(block, fmt, rounding, x):
         assert (got.elements[at].tolist(), int(got.scale[at])) == want, (codes, random)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", TOYS)
 @pytest.mark.parametrize("mode", ["rn", "ru", "ro", "sr3"])
 def test_toy_blocks_of_every_pair_of_numbers(text, mode):

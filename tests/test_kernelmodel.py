@@ -45,6 +45,7 @@ def run_of(made, n, k, m):
     return {"name": f"{n} x {k} x {m}", "arguments": arguments} | rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [0, *(pytest.param(number + 1, marks=pytest.mark.slow) for number in range(len(MORE)))]
 )

@@ -89,6 +89,7 @@ def known(monkeypatch):
     monkeypatch.setattr("halfulp.fpga.match.search.cores_cost_model", lambda mac, target, progress, pool: COST_MODEL)
 
 
+@pytest.mark.slow
 def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
     monkeypatch.setattr("halfulp.fpga.match.search.SIZES", (1, 4, 16))
     code, out = matched("lenet5", "--batch", 2, "-o", tmp_path)

@@ -100,6 +100,7 @@ def _vectors(unit: Any, living: list[mutation.Mutant]) -> list[str]:
     return [row.text(unit).partition(" ->")[0] for row in kept if row is not None]
 
 
+@pytest.mark.slow
 def test_accumulator_mutants_are_judged_from_reset(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build(**MAC)
     with monkeypatch.context() as patch:

@@ -897,6 +897,7 @@ def repeated(reentrant, **options):
     return [x.grad, *(one.grad for one in model.parameters()), *model.buffers()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("options", [{}, {"retain_graph": True}], ids=str)
 def test_checkpointing_repeats_random_words(reentrant, options):

@@ -311,6 +311,7 @@ def compare(operation, kind):
     return len(ours), *classify(ours, theirs, [with_sign(ours, departure) for departure in departures])
 
 
+@pytest.mark.sampled(2)
 @every_type
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operations_match_softposit(operation, kind, oracle):
@@ -570,7 +571,7 @@ def compare_quires(kind, sum_up=by_format):
     return len(rows), *classify(ours, theirs, departures)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @every_type
 @pytest.mark.parametrize("sum_up", [by_format, by_golden_quire, by_golden_dot])
 def test_sums_match_softposit(sum_up, kind, oracle):
@@ -618,6 +619,7 @@ def test_softposit_comparison_detects_wrong_decision(kind, damage, monkeypatch):
     assert len(compare("mul", kind)[-1]) > 10
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", TYPES[:2], ids=str)
 def test_softposit_comparison_detects_wrong_mode(kind, monkeypatch):
     monkeypatch.setattr(Posit, "encode_magnitude", functools.partialmethod(truncated, Posit.encode_magnitude))

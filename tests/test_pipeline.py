@@ -177,6 +177,7 @@ def test_minimum_cut_agrees_with_networkx(seed: int) -> None:
     assert crossing == networkx.minimum_cut_value(other, 0, 7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["fma e5m2*e5m2+e5m2", "mul fp16*fp16", "add posit8+posit8", "dot3 int8*int8=fp32"])
 def test_delay_falls_with_each_stage(text: str) -> None:
     delays = []

@@ -123,6 +123,7 @@ def intersects(one, other, dpi):
     return shared is not None and min(shared.size) > dpi / 72 / 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", FIGURES)
 def test_plot_texts_do_not_overlap(kind):
     figure = FIGURES[kind]()

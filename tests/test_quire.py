@@ -43,7 +43,7 @@ def sums(fmt, b, minus, steps):
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("a", "b", "o", "rounding"),
     [
@@ -72,6 +72,7 @@ def test_quire_rounds_a_thousand_products_once(a, b, o, rounding):
     assert found == [o.encode(total, rounding) for total in sums(a, b, True, steps)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", ["posit8", "posit16e1", "e5m2", "fxp4.4"])
 def test_quire_cancels_to_zero_or_smallest(fmt):
     fmt = parse(fmt)
@@ -86,6 +87,7 @@ def test_quire_cancels_to_zero_or_smallest(fmt):
     assert found[TERMS - 1 :] == [0, smallest, 0, fmt.encode(-fmt.smallest)]
 
 
+@pytest.mark.slow
 def test_quire_adds_smallest_to_largest_exactly():
     fmt = Posit(16)
     largest, smallest = fmt.max_code, 1
@@ -99,6 +101,7 @@ def test_quire_adds_smallest_to_largest_exactly():
     assert run(QuireUnit(a=fmt, b=fmt, o=fmt), steps) == [largest, largest, smallest, 0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("carry", [1, 2, 5] if EXHAUSTIVE else [2])
 @pytest.mark.parametrize(("fmt", "infinite"), [("posit8", (0x80, 0x80)), ("e5m2", (0x7C, 0xFC)), ("int8", (127, 128))])
 def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
@@ -151,6 +154,7 @@ def test_exact_accumulate_matches_fractions(a, o):
     assert run(Accumulate(a=a, acc="exact", o=o), steps) == [o.encode(total) for total in sums(a, None, False, steps)]
 
 
+@pytest.mark.slow
 def test_exact_mac_with_rounded_product_matches_fractions():
     """The sum is exact, but each product is rounded first."""
     fmt, product = parse("e4m3fn"), parse("e3m2")

@@ -57,6 +57,7 @@ def twin(source, steps):
     return words(source, steps, seed_of(source), bits=min(source.width, 62)).numpy()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sources", [LFSRS, PLATEAUS], ids=["lfsr", "plateau"])
 def test_source_rtl_matches_twin(sources):
     steps = 20_000

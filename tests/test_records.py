@@ -60,6 +60,7 @@ def test_records_rank_fused_units_and_dsp_blocks():
         assert small[str(unit)] < small[str(unit.with_build(dsp=False))], str(unit)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "request_", "target"),
     [
@@ -77,6 +78,7 @@ def test_records_match_synthesis(name, request_, target):
     }, RUN
 
 
+@pytest.mark.slow
 def test_records_confirm_default_pwl_structure():
     kept = recorded("structures").set_index("unit")
     assert list(kept.index) == [str(unit) for unit in FITS], RUN

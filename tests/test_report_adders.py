@@ -33,6 +33,7 @@ def test_adder_table_shows_default_and_shorter_eager_path(found):
         assert row["eager path"] < row["lazy path"]
 
 
+@pytest.mark.slow
 def test_adder_with_short_words_is_faster_and_no_larger_eager():
     lazy, eager = (short("mac", "e3m2fn", acc="e6m5", rounding="sr4", stochastic=how) for how in ("lazy", "eager"))
     assert module_of(lazy).top == "mac_e3m2fn_e3m2fn_e6m5_sr4"

@@ -59,6 +59,7 @@ def row(source, rows=ROWS):
     return only
 
 
+@pytest.mark.slow
 def test_plateau3_sru_has_4_luts_and_4_flip_flops():
     (unit,) = measure_modules([row("plateau3").unit(increment=False)], VU9P)
     assert unit.lut <= 4
@@ -66,6 +67,7 @@ def test_plateau3_sru_has_4_luts_and_4_flip_flops():
     assert (unit.carry, unit.mux, unit.dsp, unit.bram, unit.memory) == (0, 0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_plateau3_bank_beats_lfsr24_tenfold():
     modules = [row("plateau3").unit(increment=False, lanes=LANES), row("lfsr24").unit(increment=False)]
     bank, long = measure_modules(modules, VU9P)

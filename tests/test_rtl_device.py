@@ -70,6 +70,7 @@ def test_rtl_layers_match_golden(policy, make, shape, monkeypatch):
         assert not torch.equal(hardware[0][0], hardware[1][0])
 
 
+@pytest.mark.slow
 def test_rtl_words_match_tiled_words():
     """Words depend on the key, in a batch and after a row of start values."""
     mac = MacSpec.parse(NOISY.partition(",")[0])

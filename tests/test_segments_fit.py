@@ -147,6 +147,7 @@ def reaches(name, low, high, pieces, error):
     return False
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pieces", [2, 4, 8])
 @pytest.mark.parametrize(("name", "low", "high"), [("tanh", 0, 4), ("sigmoid", 0, 8), ("exp", 0, 1)])
 def test_minimax_is_within_a_thousandth_of_optimal(name, low, high, pieces):
@@ -224,6 +225,7 @@ def best_of_neighbours(found, value):
     return best[0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "fmt", "pieces"), [("tanh", "fxp4.8", 5), ("sigmoid", "fxp4.8", 4), ("tanh", "fxp4.12", 8)]
 )
@@ -286,6 +288,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "fmt", "options"), TABLES)
 def test_fit_errors_match_exact_table(name, fmt, options):
     found = fit(name, fmt, pieces=4, **options)

@@ -31,7 +31,7 @@ from tests.short_form import BLOCK, asked, build
 VECTORS = 1 << 14
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("name", "fmt", "options"),
     [
@@ -215,6 +215,7 @@ def test_short_form_equals_text(words: str, text: str, options: str) -> None:
     assert Implementation.of(found.component()) == found
 
 
+@pytest.mark.slow
 def test_waveform_has_numbers() -> None:
     unit = build("mac", "e5m2")
     result = run(unit, vector={"a": 0x3C, "b": 0x3E, "c": 0, "load": 1, "clear": 0}, wave=True)

@@ -62,6 +62,7 @@ def test_sweep_takes_every_input_once(small_chunks: None) -> None:
     assert "all 2^12 inputs" in summary(result)
 
 
+@pytest.mark.slow
 def test_sweep_of_stateful_unit_loads() -> None:
     result = sweep(build("mac", "e2m1fn", acc="e3m2"), restart=True)
     assert result.passed

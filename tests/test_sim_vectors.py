@@ -133,6 +133,7 @@ class CornerCases:
             self.ends |= {fmt.decode(fmt.encode(total, RN, saturate=True))} & {fmt.lowest, fmt.largest}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [*FORMATS, "fp64"])
 def test_directed_products_cover_corner_cases(text: str) -> None:
     fmt = parse(text)

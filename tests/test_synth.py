@@ -195,6 +195,7 @@ def test_unit_products_map_to_luts_or_dsp(unit, fmt):
     assert cost.lut < without.lut
 
 
+@pytest.mark.slow
 def test_route_places_unit_once(build, monkeypatch, compiled):
     request = short("mul", "e2m1fn")
     registered = module_of(request, registered=True)
@@ -251,6 +252,7 @@ def test_route_rejects_targets_without_open_tools():
         measure_units([], VU9P, route=True)
 
 
+@pytest.mark.slow
 def test_component_is_measured_once(build, monkeypatch):
     cost = measure(Counter(), VU9P, name="counter")
     # An eighth of a carry chain is a CARRY8; the inverter of the lowest bit is not counted as a table.
@@ -265,6 +267,7 @@ def test_component_is_measured_once(build, monkeypatch):
         measure(Counter(), VU9P, name="counter", tied={"en": 1})
 
 
+@pytest.mark.slow
 def test_tied_input_costs_nothing(build):
     gate = XOR.format("reg q; always @(posedge clk) q <= a & b; assign c = q ^ b;")
     (free,) = measure_modules([Module(gate, "gate")], VU9P)
@@ -273,6 +276,7 @@ def test_tied_input_costs_nothing(build):
     assert tied.lut == 0
 
 
+@pytest.mark.slow
 def test_module_of_array_keeps_modules_with_several_instances():
     made = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=1)
     assert (emit(made).count(" #(."), emit(made).count(" #(parameter ")) == (3, 2)

@@ -216,8 +216,8 @@ def check(*arrays, products=PRODUCTS, seed=1):
                     assert passed.cycles[f"c{number}"] == made.cycles(*sizes), where
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("makes", [SOME[1::3], SOME[::3], SOME[2::3], *([make] for make in ALL if EXHAUSTIVE)])
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("makes", [*(SOME[start::6] for start in range(6)), *([make] for make in ALL if EXHAUSTIVE)])
 def test_arrays_match_golden_products(makes):
     check(*(make() for make in makes))
 
@@ -242,6 +242,7 @@ def test_arrays_use_macs_in_most_cycles(kind):
     assert 64 * 256 * 64 / (passed.cycles["c"] * 64) >= 0.97
 
 
+@pytest.mark.slow
 def test_arrays_comparison_detects_swapped_seed():
     made = Chain(mac=MACS[1], n=1, m=2)
     made.seeds.reverse()
@@ -249,6 +250,7 @@ def test_arrays_comparison_detects_swapped_seed():
         check(made)
 
 
+@pytest.mark.slow
 def test_arrays_comparison_detects_lost_vector(monkeypatch):
     """A queue that is one place too short loses a vector, unless the end waits."""
     monkeypatch.setattr(array, "SyncFIFO", lambda width, depth: SyncFIFO(width=width, depth=depth - 1))

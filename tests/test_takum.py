@@ -73,7 +73,7 @@ def test_takum_encodes_to_neighbours_of_the_string(width):
     assert fmt.encode(float("inf")) == fmt.encode(float("nan")) == fmt.nan_code
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("fmt", [Takum(width) for width in (4, 6, 8, 12, 13)], ids=str)
 def test_takum_precision_and_range_are_those_of_its_table(fmt):
     numbers = [value for value in fmt.values if isinstance(value, Fraction)]
@@ -91,7 +91,7 @@ def columns(fmt, count):
     return [torch.from_numpy(rng.integers(0, 1 << fmt.width, count)) for _ in range(3)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("mode", [*MODES, "sr4"])
 @pytest.mark.parametrize("name", ["mul", "add"])
 def test_takum8_matches_exact_on_all_inputs(name, mode):
@@ -108,7 +108,7 @@ def test_takum8_matches_exact_on_all_inputs(name, mode):
         assert found[at] == expected, f"{int(x[at]):#x} {int(y[at]):#x}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("text", ["takum8", "takum5", "takum2", "takum13", "takum16", "takum32", "takum64"])
 def test_takum_operations_match_exact(text):
     fmt = parse(text)
@@ -145,7 +145,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fmt", "options"), MIXED)
 def test_takums_among_other_formats_match_golden(name, fmt, options):
     checks, failed = mismatches(name, fmt, modes=("rn", "rh", "ru", "ro", "sr3"), **options)
@@ -153,6 +153,7 @@ def test_takums_among_other_formats_match_golden(name, fmt, options):
     assert checks
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text",
     [

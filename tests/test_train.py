@@ -186,6 +186,7 @@ def plan(network="lenet5", text=SR, **changes):
     return Plan(**({"network": network} | given | changes))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_networks_train(name, tmp_path):
     """All networks train for some steps in torch's arithmetic."""
@@ -292,6 +293,7 @@ SCALED = "e4m3fn*e4m3fn+e6m5.sr4, gradients=rn.sat scale=tensor.real.delayed2, u
 LATER = (("11", SCALED), ("*", "fp32"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [({"later": ((1, LATER),)}, (2, 5)), ({"plateaus": (LATER,), "patience": 1, "threshold": 0.9}, (5, 8))],

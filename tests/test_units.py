@@ -495,7 +495,7 @@ class Scaled(wiring.Component):
         return m
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pipeline", [0, 1, 3, 9])
 @pytest.mark.parametrize(
     ("a", "b", "o", "order"),
@@ -539,7 +539,7 @@ def test_dot_works_inside_a_design(a, b, o, order, pipeline):
     assert found[unit.latency :] == expected
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("unit", "sequence"),
     [
@@ -601,7 +601,7 @@ def small(name):
     return {"to": BLOCK} if name == "blockquantize" else {}
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_stream_gives_every_result_once_in_order(name, pipeline):

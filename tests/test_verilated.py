@@ -44,6 +44,7 @@ def operands(mac, n, k, m, generator):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", KERNELS)
 def test_verilated_kernel_products_ignore_memory_timing(number):
     """Slow memories with stalls, and sources that continue."""

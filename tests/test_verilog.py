@@ -79,6 +79,7 @@ def test_emit_header_of_stream_has_positions_of_fields() -> None:
     assert "halfulp emit" not in head(text)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
     takes = CATALOGUE[name].spec.takes
@@ -94,7 +95,7 @@ def test_case_has_empty_default_only_if_values_are_missing() -> None:
     assert "default: ;" in emit(component("pwl tanh(bf16) pieces=4"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "design",
     [
@@ -244,7 +245,7 @@ def lint(path: Path, top: str) -> None:
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("unit", VERILOG, ids=lambda unit: unit.name)
 def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
     """As Verilog 2005, and inside the stream wrapper of the unit."""
@@ -253,6 +254,7 @@ def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
     lint(path, Streamed(unit).name)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "design",
     [
@@ -269,6 +271,7 @@ def test_verilog_of_functions_and_arrays_passes_lint(design: Any, tmp_path: Path
     lint(path, design.name)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "text",
     ["dot{} e2m1*e2m1+fp16", "dot{} e2m1*e2m1+e3m2.sr3 order=sequential", "sru fxp4.4>fxp2.2.sr2@plateau2 lanes={}"],
