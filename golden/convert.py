@@ -13,12 +13,13 @@ from .check import check_devices, codes_of, random_of
 from .chosen import by_mode
 from .codec import round_and_pack, rounded, unpack, unpack_operand
 from .kernels import elements
+from .uncompiled import uncompiled
 
 TABLE_WIDTH = 16
 """Largest width of a format whose codes are converted through a table, if a tensor has more elements than the table."""
 
 
-@torch.compiler.disable
+@uncompiled
 @by_mode
 def convert(
     x: Tensor,

@@ -23,6 +23,7 @@ from .quantize import BlockTensor
 from .random import Seeds, jump, of_stream, seeds, states_of
 from .raw import Raw
 from .sequence import Accumulator
+from .uncompiled import uncompiled
 from .values import decoded, encode, encoded
 
 BLOCK = 32
@@ -32,7 +33,7 @@ WORDS = 1 << 22
 """Largest number of random words in memory for a tiled product; a single tile may need more."""
 
 
-@torch.compiler.disable
+@uncompiled
 def gemm(
     a: Tensor | BlockTensor,
     b: Tensor | BlockTensor,
@@ -140,9 +141,9 @@ def gemm(
         return computed_blocks(of_blocks, x, y, begin, shape, words)
     spec = MacSpec.parse(cast("MacSpec | str", mac))
     spec.check_one_sum()
-    for name, one in (("a", a), ("b", b)):
-        if isinstance(one, BlockTensor):
-            raise TypeError(f"{name} is a BlockTensor, but {spec} takes codes; a product of blocks is mxfp4*mxfp4+fp32")
+    if isinstance(a, BlockTensor) or isinstance(b, BlockTensor):
+        name = "a" if isinstance(a, BlockTensor) else "b"
+        raise TypeError(f"{name} is a BlockTensor, but {spec} takes codes; a product of blocks is mxfp4*mxfp4+fp32")
     if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
         if rounding.bits:
             raise ValueError(f"operand_rounding must not be stochastic, as {rounding} is; round operands with encode()")
@@ -152,7 +153,7 @@ def gemm(
         name = "operand_saturate" if rounding == RN else "operand_rounding"
         raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
     check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
-    a, b = codes_of("a", cast("Tensor", a), spec.a.width), codes_of("b", cast("Tensor", b), spec.b.width)
+    a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape = _shape(a, b)
     spec, a, b = by_parts(spec, a, b)
     k = a.shape[-1]

@@ -13,6 +13,7 @@ from .check import check_devices, codes_of, random_of
 from .codec import round_and_pack, unpack
 from .kernels import quantize
 from .raw import Raw, multiply
+from .uncompiled import uncompiled
 
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
 """Formats of torch's floating-point dtypes."""
@@ -44,7 +45,7 @@ class BlockTensor(NamedTuple):
         return BlockTensor(self.elements.mT, self.scale.mT, self.tensor)
 
 
-@torch.compiler.disable
+@uncompiled
 def quantize_blocks(
     x: Tensor,
     block: Block | str,
@@ -154,7 +155,7 @@ def check_blocks(name: str, x: object, block: Block, dim: int) -> BlockTensor:
     return x
 
 
-@torch.compiler.disable
+@uncompiled
 def dequantize_blocks(
     x: BlockTensor, block: Block | str, *, dim: int = -1, dtype: torch.dtype = torch.float32
 ) -> Tensor:

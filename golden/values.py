@@ -15,6 +15,7 @@ from .check import check_devices, codes_of, random_of
 from .convert import TABLE_WIDTH, convert, converted
 from .kernels import elements
 from .parts import code_of, parts_of
+from .uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -23,7 +24,7 @@ INTEGERS = 2.0**53
 """Limit on magnitudes below which float64 represents every integer."""
 
 
-@torch.compiler.disable
+@uncompiled
 def encode(
     values: "Tensor | ArrayLike",
     fmt: Format | str,
@@ -118,7 +119,7 @@ def _tensor(values: "ArrayLike") -> Tensor:
     return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
 
 
-@torch.compiler.disable
+@uncompiled
 def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     """Decode codes to exact real numbers in float64.
 

@@ -87,6 +87,8 @@ def products() -> list[str]:
         for text in PRODUCTS:
             name, counted = text.removesuffix("@philox"), text.endswith("@philox")
             spec: Any = UnitSpec.parse(name)
+            a: golden.BlockTensor | torch.Tensor
+            b: golden.BlockTensor | torch.Tensor
             if isinstance(spec, BlockMacSpec):
                 a, b = golden.quantize_blocks(x, spec.a), golden.quantize_blocks(y, spec.b, dim=0)
             else:

@@ -98,7 +98,6 @@ def report_uncalled(model: nn.Module, arguments: object, output: object) -> None
         _warn_uncalled(", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else ""))
 
 
-@torch.compiler.assume_constant_result  # torch.compile then calls it while tracing
 def _warn_uncalled(names: str) -> None:
     warnings.warn(
         f"halfulp: the model did not call the converted layers {names}; if it reads their weights directly, it uses "
@@ -106,3 +105,8 @@ def _warn_uncalled(names: str) -> None:
         RuntimeWarning,
         stacklevel=3,
     )
+
+
+# torch.compile then calls the function while tracing. `torch.compiler.assume_constant_result` sets the same attribute,
+# but loads the compiler.
+_warn_uncalled._dynamo_marked_constant = True  # type: ignore[attr-defined]
