@@ -44,12 +44,29 @@ def write(folder: Path) -> None:
     write_whole(folder / "grammar.md", "\n".join(page(UNITS)) + "\n")
     write_whole(folder / "papers.md", "\n".join(papers.page()) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff.page()) + "\n")
+    write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     for row in CATALOGUE.values():
         write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row)) + "\n")
 
 
+def units_table() -> list[str]:
+    """Table of all units: result, text and ports, with links to their pages."""
+    lines = ["| unit | result | text | ports |", "|---|---|---|---|"]
+    for row in CATALOGUE.values():
+        unit = _example(row)
+        summary = cleandoc(row.unit.__doc__ or "").splitlines()[0].rstrip(".")
+        ports = " -> ".join(", ".join(f"`{name}`" for name in side) for side in (unit.inputs, unit.outputs))
+        name = f"[{row.unit.__name__}](generated/units/{row.name}.md)"
+        lines.append(f"| {name} | {summary} | `{row.spec.form.text}` | {ports} |")
+    return lines
+
+
+def _example(row: Row) -> Unit:
+    return component(EXAMPLES.get(row.name) or row.spec.filled(a=parse("e5m2")))
+
+
 def _unit(row: Row) -> Iterator[str]:
-    unit = component(EXAMPLES.get(row.name) or row.spec.filled(a=parse("e5m2")))
+    unit = _example(row)
     document = cleandoc(row.unit.__doc__ or "")
     yield from (f"# {row.unit.__name__}", "", document.splitlines()[0], "")
     yield from (section(document, "Formula"), "")

@@ -31,77 +31,47 @@ except ModuleNotFoundError as _error:
         "the golden model needs torch; run: pip install 'halfulp[golden]'", name="torch"
     ) from _error
 
-from . import nn, random
-from .accumulate import accumulate, accumulate_sequence
-from .activation import pwl
-from .add import add
-from .blocks import blockdequantize, blockdot, blockmac, blockmac_sequence, blockquantize
-from .compare import compare
-from .convert import convert
-from .div import div
-from .dot import dot
-from .exact import Blocks, Carried, Comparison, Flagged, FlaggedComparison
-from .fma import fma
-from .gemm import gemm
-from .integral import logb, rint
-from .join import join
-from .mac import mac, mac_sequence
-from .mul import mul
-from .partmac import partmac, partmac_sequence
-from .program import emulate
-from .quantize import BlockTensor, dequantize_blocks, quantize_blocks
-from .quire import quire, quire_sequence
-from .reciprocal import reciprocal
-from .rsqrt import rsqrt
-from .sparsedot import sparsedot
-from .split import split
-from .sqrt import sqrt
-from .stochastic import sru
-from .values import decode, encode
-
-__all__ = [
-    "BlockTensor",
-    "Blocks",
-    "Carried",
-    "Comparison",
-    "Flagged",
-    "FlaggedComparison",
-    "accumulate",
-    "accumulate_sequence",
-    "add",
-    "blockdequantize",
-    "blockdot",
-    "blockmac",
-    "blockmac_sequence",
-    "blockquantize",
-    "compare",
-    "convert",
-    "decode",
-    "dequantize_blocks",
-    "div",
-    "dot",
-    "emulate",
-    "encode",
-    "fma",
-    "gemm",
-    "join",
-    "logb",
-    "mac",
-    "mac_sequence",
-    "mul",
-    "nn",
-    "partmac",
-    "partmac_sequence",
-    "pwl",
-    "quantize_blocks",
-    "quire",
-    "quire_sequence",
-    "random",
-    "reciprocal",
-    "rint",
-    "rsqrt",
-    "sparsedot",
-    "split",
-    "sqrt",
-    "sru",
-]
+from . import nn as nn
+from . import random as random
+from .accumulate import accumulate as accumulate
+from .accumulate import accumulate_sequence as accumulate_sequence
+from .activation import pwl as pwl
+from .add import add as add
+from .blocks import blockdequantize as blockdequantize
+from .blocks import blockdot as blockdot
+from .blocks import blockmac as blockmac
+from .blocks import blockmac_sequence as blockmac_sequence
+from .blocks import blockquantize as blockquantize
+from .compare import compare as compare
+from .convert import convert as convert
+from .div import div as div
+from .dot import dot as dot
+from .exact import Blocks as Blocks
+from .exact import Carried as Carried
+from .exact import Comparison as Comparison
+from .exact import Flagged as Flagged
+from .exact import FlaggedComparison as FlaggedComparison
+from .fma import fma as fma
+from .gemm import gemm as gemm
+from .integral import logb as logb
+from .integral import rint as rint
+from .join import join as join
+from .mac import mac as mac
+from .mac import mac_sequence as mac_sequence
+from .mul import mul as mul
+from .partmac import partmac as partmac
+from .partmac import partmac_sequence as partmac_sequence
+from .program import emulate as emulate
+from .quantize import BlockTensor as BlockTensor
+from .quantize import dequantize_blocks as dequantize_blocks
+from .quantize import quantize_blocks as quantize_blocks
+from .quire import quire as quire
+from .quire import quire_sequence as quire_sequence
+from .reciprocal import reciprocal as reciprocal
+from .rsqrt import rsqrt as rsqrt
+from .sparsedot import sparsedot as sparsedot
+from .split import split as split
+from .sqrt import sqrt as sqrt
+from .stochastic import sru as sru
+from .values import decode as decode
+from .values import encode as encode

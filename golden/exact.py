@@ -51,6 +51,9 @@ class Number:
 
 NAN = Number(math.nan, False)
 
+_unrounded: list[Number] | None = None
+"""Exact results that `unrounded` collects."""
+
 
 def _decode(code: int, fmt: Format) -> Number:
     value = fmt.decode(code)
@@ -107,6 +110,8 @@ def _encode(
     flags: bool | str = False,
 ) -> Any:
     """Return the code of a number, or with flags the code and its flags."""
+    if _unrounded is not None:
+        _unrounded.append(number)
     if number.is_nan:
         code = o.nan_code
     elif number.is_inf:
@@ -120,6 +125,17 @@ def _encode(
         lost = not (o.has_nan if number.is_nan else o.has_inf or number.by_zero)
         return Flagged(code, _flag_bits(invalid=number.invalid or lost, by_zero=number.by_zero))
     return Flagged(code, _rounding_flags(number, code, o, rounding, random, flags == BEFORE))
+
+
+def unrounded(operation: Callable[..., Any], *operands: Any, **parameters: Any) -> list[Number]:
+    """Return the exact results that an operation of this module rounds, in order."""
+    global _unrounded  # noqa: PLW0603  # set during this call only
+    _unrounded = []
+    try:
+        operation(*operands, **parameters)
+        return _unrounded
+    finally:
+        _unrounded = None
 
 
 def _flag_bits(**raised: bool) -> int:

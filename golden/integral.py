@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.specs import LogbSpec, RintSpec
+from halfulp.hdl.specs.integral import LogbSpec, RintSpec
 
 from .chosen import by_mode
 from .codec import operands, rounded

@@ -14,10 +14,10 @@ from halfulp.hdl.specs import (
     BlockQuantizeSpec,
     DivSpec,
     ReciprocalSpec,
-    RintSpec,
     RsqrtSpec,
     SqrtSpec,
 )
+from halfulp.hdl.specs.integral import RintSpec
 
 from .corner_blocks import blocks_of_numbers, pairs_of_blocks
 from .corner_operands import targets, truncated

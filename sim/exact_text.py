@@ -17,7 +17,7 @@ from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.segments import Segments
 
 from .ports import STATE, Port, Ports
-from .reference import compound_of
+from .reference import compound_of, exact_call
 
 Number = Fraction | float
 
@@ -68,8 +68,8 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
         return f"{table.name}(a), by its line = {number(-magnitude if negative else magnitude)}"
     if isinstance(unit.spec, EndlessSpec):
         return _endless(unit.spec, values)
-    if len(values) == 1 and not scales:
-        return number(values["a"])
+    if (len(values) == 1 and not scales) or "," in unit.spec.form.formula:
+        return _before_rounding(unit, codes)
     if isinstance(unit.arguments[0], list):
         products = [_times(values[f"a{index}"], values[f"b{index}"]) for index in range(unit.k)]
         products = [functools.reduce(_times, scales, product) for product in products]
@@ -98,6 +98,15 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if minus:
         return f"c - {text} = {number(_add(values['c'], -product))}"
     return f"{text} + c = {number(_add(product, values['c']))}"
+
+
+def _before_rounding(unit: Any, codes: dict[str, int]) -> str:
+    """Format the result of the exact model before its rounding; empty if it rounds none."""
+    from halfulp.golden import exact
+
+    operation, operands, parameters = exact_call(unit, dict.fromkeys(unit.words, 0) | codes)
+    found = exact.unrounded(operation, *operands, **parameters)
+    return number(found[-1].value) if found else ""
 
 
 def _endless(spec: EndlessSpec, values: dict[str, Number]) -> str:

@@ -1,5 +1,6 @@
 """Reference results of a unit: the golden model, called with the parameters of the unit."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,22 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
         port: np.broadcast_to(column.to(torch.int64).numpy(), length).copy().view(np.uint64)
         for port, column in zip(unit.outputs, columns, strict=True)
     }
+
+
+def exact_call(unit: Any, codes: Mapping[str, int]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+    """Return the exact function of a unit, with its operands and keyword arguments for one vector."""
+    from halfulp.golden import exact
+
+    def given(names: str | list[str]) -> Any:
+        return codes[names] if isinstance(names, str) else [codes[name] for name in names]
+
+    def operand(names: str | list[str]) -> Any:
+        fmt = compound_of(unit, names)
+        return given(names) if fmt is None else fmt.code_of(given(names))
+
+    operands = [operand(names) for names in operands_of(unit)]
+    words = {name: given(names) for name, names in words_of(unit).items()}
+    return getattr(exact, row_of(unit).name), operands, words | unit.parameters
 
 
 def own_words(unit: Any, count: int) -> dict[str, Codes]:

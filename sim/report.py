@@ -213,20 +213,10 @@ def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
 
 def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
     """Compute the results of one vector with the exact model, by port."""
-    from halfulp.golden import exact
+    from .reference import exact_call
 
-    from .reference import compound_of, operands_of, row_of, words_of
-
-    def given(names: str | list[str]) -> Any:
-        return codes[names] if isinstance(names, str) else [codes[name] for name in names]
-
-    def operand(names: str | list[str]) -> Any:
-        fmt = compound_of(unit, names)
-        return given(names) if fmt is None else fmt.code_of(given(names))
-
-    operands = [operand(names) for names in operands_of(unit)]
-    words = {name: given(names) for name, names in words_of(unit).items()}
-    answer = getattr(exact, row_of(unit).name)(*operands, **words, **unit.parameters)
+    operation, operands, parameters = exact_call(unit, codes)
+    answer = operation(*operands, **parameters)
     fields = answer if isinstance(answer, tuple) else (answer,)
     if isinstance(fmt := getattr(unit.spec, "o", None), Compound):
         fields = (fmt.codes_of(answer),)

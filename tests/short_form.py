@@ -1,10 +1,13 @@
 """Units by the short form of the command line."""
 
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
+from halfulp.hdl.formats import parse
+from halfulp.hdl.specs import UNITS, UnitSpec
 from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.options import unit_options
 
@@ -15,6 +18,12 @@ BLOCK = "block(e2m1fn,2,e3m0fnu,floor)"
 def build(unit: str, fmt: str, **options: Any) -> Any:
     """Return the component for a unit's name, a format and options."""
     return short(unit, fmt, **options).component()
+
+
+def defaults_of_others(texts: Iterable[str], fmt: str) -> list[str]:
+    """Return the texts of units that are in none of the texts, in a format with default parameters."""
+    named = {UnitSpec.parse(text).form.unit for text in texts}
+    return [str(cls.filled(parse(fmt))) for name, cls in UNITS.items() if name not in named]
 
 
 @click.command()

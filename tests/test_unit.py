@@ -14,6 +14,7 @@ from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import STATE, Ports
 from halfulp.sim.reference import compound_of, operands_of, reference, words_of
 from halfulp.units import Mac
+from tests.short_form import defaults_of_others
 
 TEXTS = [
     "mul e4m3fn*e4m3fn=fp16.rn",
@@ -43,6 +44,7 @@ TEXTS = [
     "blockdot4 mxfp4*mxfp6_e2m3+bf16.sr4",
     "blockmac mxfp8_e4m3*mxint8+fp16.rn step=4",
 ]
+TEXTS += defaults_of_others(TEXTS, "bf16")
 
 
 def test_catalogue_units_have_descriptions():

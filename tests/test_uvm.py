@@ -82,6 +82,11 @@ UNITS = [
     (f"blockdot {BLOCK} --pipeline 2", f"'blockdot2 {BLOCK}*{BLOCK}.rn' --pipeline 2"),
     (f"blockmac {BLOCK} --acc e4m3", f"'blockmac {BLOCK}*{BLOCK}+e4m3.rn'"),
 ]
+UNITS += [
+    (f"{name} e5m2", str(row.spec.filled(E5M2)))
+    for name, row in CATALOGUE.items()
+    if name not in {words.split()[0] for words, _ in UNITS}
+]
 
 MORE = [
     ("tile e5m2 --n 3 --m 2 --round sr10 --random lfsr16", "grid_3x2_e5m2_e5m2_e6m5_sr10_lfsr16"),
@@ -464,7 +469,6 @@ def test_coverage_collector_counts_compared_operations(made: Callable[..., Any])
     assert not hits([collector.coverage]).startswith("coverage    0 of ")
 
 
-@pytest.mark.slow
 def test_random_operations_meet_constraint(made: Callable[..., Any]) -> None:
     """Operations satisfy `AroundOne`; there are none if no code satisfies the constraint."""
     sequencer = made(uvm_sequencer, build("mul", "fp16"))

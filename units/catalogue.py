@@ -1,33 +1,39 @@
-"""Catalogue of units, which the bench, the command line, sweeps and reports iterate over."""
+# ruff: noqa: PLC0414
+"""Catalogue of units, which the bench, the command line, sweeps and reports iterate over.
+
+A class that is imported under its own name is exported, here and by `halfulp.units`.
+"""
 
 from dataclasses import dataclass
 
 from halfulp.hdl.specs import Build, UnitSpec
 
-from .accumulate import Accumulate
-from .activation import PiecewiseLinear
-from .add import Add
+from .accumulate import Accumulate as Accumulate
+from .activation import PiecewiseLinear as PiecewiseLinear
+from .add import Add as Add
 from .base import Unit
-from .block import BlockDot, BlockMac
-from .compare import Compare
-from .convert import Convert
-from .div import Div
-from .dot import Dot
-from .fma import Fma
-from .join import Join
-from .logb import LogB
-from .mac import Mac
-from .mul import Mul
-from .partmac import PartMac
-from .quantize import BlockDequantize, BlockQuantize
-from .quire import Quire
-from .reciprocal import Reciprocal
-from .rint import Round
-from .rsqrt import Rsqrt
-from .sparsedot import SparseDot
-from .split import Split
-from .sqrt import Sqrt
-from .stochastic import StochasticRounder
+from .block import BlockDot as BlockDot
+from .block import BlockMac as BlockMac
+from .compare import Compare as Compare
+from .convert import Convert as Convert
+from .div import Div as Div
+from .dot import Dot as Dot
+from .fma import Fma as Fma
+from .join import Join as Join
+from .logb import LogB as LogB
+from .mac import Mac as Mac
+from .mul import Mul as Mul
+from .partmac import PartMac as PartMac
+from .quantize import BlockDequantize as BlockDequantize
+from .quantize import BlockQuantize as BlockQuantize
+from .quire import Quire as Quire
+from .reciprocal import Reciprocal as Reciprocal
+from .rint import Round as Round
+from .rsqrt import Rsqrt as Rsqrt
+from .sparsedot import SparseDot as SparseDot
+from .split import Split as Split
+from .sqrt import Sqrt as Sqrt
+from .stochastic import StochasticRounder as StochasticRounder
 
 
 @dataclass(frozen=True)

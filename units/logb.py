@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.integral import exponent_of
 from halfulp.hdl.number import Number, as_raw
-from halfulp.hdl.specs import LogbSpec
+from halfulp.hdl.specs.integral import LogbSpec
 
 from .base import Computed, Unary
 

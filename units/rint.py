@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.integral import rounded_to_integer
 from halfulp.hdl.number import Number, as_raw
-from halfulp.hdl.specs import RintSpec
+from halfulp.hdl.specs.integral import RintSpec
 
 from .base import Computed, Unary
 

@@ -1,4 +1,10 @@
-"""Descriptions of computations as immutable data."""
+"""Descriptions of computations as immutable data.
+
+Every module of this folder is imported, so that its units are in `UNITS`.
+"""
+
+import importlib
+import pkgutil
 
 from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
 from .block import BlockDequantizeSpec, BlockDotSpec, BlockMacSpec, BlockQuantizeSpec
@@ -8,7 +14,6 @@ from .compound import JoinSpec, SplitSpec
 from .division import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
 from .dot import DotSpec
 from .grammar import TextError
-from .integral import LogbSpec, RintSpec
 from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from .piecewise import PwlSpec
 from .quire import Quire
@@ -31,4 +36,7 @@ __all__ += [
     "SumSpec",
     "TextError",
 ]
-__all__ += ["LogbSpec", "RintSpec", "Tiling", "UnitSpec", "ValueRange", "parse_cell"]
+__all__ += ["Tiling", "UnitSpec", "ValueRange", "parse_cell"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
