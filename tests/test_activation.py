@@ -146,6 +146,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("shape", "fmt", "out", "rounding"), CHECKS)
 def test_pwl_structures_give_equal_bits(shape: str, fmt: str, out: str, rounding: str) -> None:
     table = made(shape, fmt, out)

@@ -52,7 +52,7 @@ OCP = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", TOYS)
 def test_rtl_of_toy_blocks_matches_golden(text):
     spec = UnitSpec.parse(text)
@@ -85,12 +85,13 @@ def test_golden_of_blocks_matches_exact(text):
     assert checks
 
 
+@pytest.mark.slow
 def test_steps_of_block_mac_match_golden_in_turns():
     unit = BlockMac(a=TOY, b=TOY, acc="e4m3", step=1, interleave=2, rounding="sr2", random="lfsr8")
     assert not run(unit, limit=1 << 10).failed
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [BlockQuantize(a="e3m1", o=TOY), BlockDequantize(a=TOY, o="e3m1", rounding="sr2")])
 def test_bench_checks_conversions_of_blocks(unit):
     assert not run(unit, limit=1 << 10).failed

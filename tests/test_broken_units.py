@@ -91,6 +91,7 @@ class NoSubnormalShift(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_missing_subnormal_shift(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "halfulp.hdl.floating.shift_right_sticky", lambda m, value, amount, name, fill=None: (value, Const(0, 1))
@@ -108,6 +109,7 @@ class WrongZero(Add):
         return replace(raw, sign=raw.sign | raw.zero), random
 
 
+@pytest.mark.slow
 def test_bench_catches_wrong_zero_sign() -> None:
     result = run(WrongZero(**E5M2_SAME), limit=VECTORS)
     check_causes(result, lambda codes, expected, got: (expected, got) == (0, E5M2.sign_code))
@@ -117,6 +119,7 @@ class EarlyOverflow(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_overflow_threshold_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def early(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
         code = pack(m, x, o, rounding, saturate, random)
@@ -148,7 +151,7 @@ class Restless(Mul):
         return super().staged(m, enable=Const(1, 1))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pipeline", [1, 2])
 def test_bench_catches_register_that_moves_in_stall(pipeline: int) -> None:
     result = run(Restless(**E5M2_SAME, build=Build(pipeline=pipeline)), limit=VECTORS)
@@ -162,6 +165,7 @@ class HalfRestless(Mul):
     """Only the first stage ignores the clock enable, so the output never moves in a stall."""
 
 
+@pytest.mark.slow
 def test_bench_catches_inner_register_that_moves_in_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Stages._register
 
@@ -183,6 +187,7 @@ class StrangeNan(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_noncanonical_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     def strange(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
         code = pack(m, x, o, rounding, saturate, random)
@@ -197,6 +202,7 @@ class Unsaturated(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_ignored_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
     repack(monkeypatch, lambda m, x, o, rounding, saturate, random: pack(m, x, o, rounding, False, random))
     result = run(Unsaturated(**E5M2_SAME, saturate=True), limit=VECTORS)
@@ -218,7 +224,7 @@ class Hasty(Late):
     more = -1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("unit", "really", "declared"), [(Late, 3, 2), (Hasty, 1, 2)])
 def test_bench_catches_latency_off_by_one(unit: type[Arithmetic], really: int, declared: int) -> None:
     result = run(unit(**E5M2_SAME, build=Build(pipeline=2)), limit=VECTORS)
@@ -240,6 +246,7 @@ class Eager(Mac):
             self.valid = valid
 
 
+@pytest.mark.slow
 def test_bench_catches_accumulator_that_moves_without_operands() -> None:
     result = run(Eager(a=E5M2, b=E5M2, acc=E6M5, rounding=RN), limit=VECTORS)
     assert not result.passed
@@ -254,7 +261,7 @@ class Impatient(Convert):
         return source_word(m, stream.source, [stream.seed], Const(1, 1), name)[: self.words[name]]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_bench_catches_source_that_steps_in_stall(pipeline: int) -> None:
     options: dict[str, Any] = {"rounding": "sr3", "random": "lfsr5", "build": Build(pipeline=pipeline)}
@@ -288,6 +295,7 @@ class Saturated(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_fixed_wrap_instead_of_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
     fmt = parse("fxp4.4")
 
@@ -303,6 +311,7 @@ class ToZero(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_posit_rounded_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     fmt = parse("posit8")
 

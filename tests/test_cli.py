@@ -346,6 +346,7 @@ def test_sim_prints_one_vector_in_detail(halfulp: Program) -> None:
     assert "0x400  0_100000_00000  2" in out
 
 
+@pytest.mark.slow
 def test_sim_prints_one_dot_vector_in_detail(halfulp: Program) -> None:
     code, out, err = halfulp(
         "sim", "dot", "posit8", "--k", "2", "--c", "int8", "--to", "posit8", "--vector", "0x40,0x48,0x40,0xc0,3"

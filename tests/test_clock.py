@@ -27,6 +27,7 @@ def mhz(text: str, stages: int, target: str = "ecp5") -> float:
     return clock
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text", [SMALL, "mac e2m1*e2m1+exact=e2m1", "pwl relu(fxp3.2) pieces=2", "dot2 e2m1*e2m1=e2m1"]
 )

@@ -52,6 +52,7 @@ def pair(request):
     return parse(request.param), as_codebook(request.param)
 
 
+@pytest.mark.sampled(3)
 def test_codebook_encodes_like_built_in_format(pair):
     fmt, book = pair
     numbers = [value for value in fmt.values if isinstance(value, Fraction)]
@@ -76,7 +77,7 @@ def test_conversion_to_codebook_matches_built_in_format(pair, mode):
         assert torch.equal(*results), other
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["nf4", *BUILT_IN])
 def test_conversion_of_codebooks_matches_golden(text):
     source = text if text == "nf4" else str(as_codebook(text))
@@ -94,7 +95,7 @@ def test_conversion_to_codebooks_matches_golden(source):
     assert checks
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["nf4*nf4+fp32.rn", "codebook:as_e4m3fn*codebook:as_e4m3fn+codebook:as_e4m3fn.sr3", "nf4*e4m3=nf4.rh+fp16.rz"],

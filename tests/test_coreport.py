@@ -117,6 +117,7 @@ def test_killed_report_leaves_no_files(killed):
     assert len(killed["known"]) > 2
 
 
+@pytest.mark.slow
 def test_report_resumes_after_kill(place, killed, finished):
     for path, written in killed["known"].items():
         assert path.stat().st_mtime_ns == written

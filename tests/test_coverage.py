@@ -67,6 +67,7 @@ TARGETS = (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", TARGETS)
 def test_truncation_matches_description(text: str) -> None:
     """Truncated products lie between neighbouring values of the format at the stated distance."""
@@ -231,6 +232,7 @@ def test_bins_match_hand_worked_vectors() -> None:
             assert hit == [label], (codes, name)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", ["posit8", "takum8", "takum16", "takum32"])
 def test_regimes_follow_exponents(text: str) -> None:
     fmt = parse(text)

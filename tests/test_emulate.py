@@ -45,6 +45,7 @@ EXACT = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rounding", ["rn", "ra", "rz", "ru", "rd", "ro", "sr4"])
 @pytest.mark.parametrize("text", ["e5m2", "e4m3fn", "bf16", "fp16", "fp32", "tf32", "posit8", "fxp4.4"])
 def test_elementwise_rounds_exact_result_once(text, rounding):
@@ -163,6 +164,7 @@ def test_convolutions_of_integers_equal_torch(kind, shape, parts):
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("parts", list(itertools.product([2, (4, 2)], [None, 1, 3], [0, 1], [False, True])))
 def test_average_pooling_of_integers_equals_torch(parts):
     kernel, stride, padding, ceil = parts
@@ -266,7 +268,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_program_runs_strictly_to_the_same_bits(name, optimizer):
@@ -783,6 +785,7 @@ def test_emulate_in_place_operands_share_memory(part):
         assert torch.equal(x, expected)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", ["bf16.rn", "fp16-ftz.rz", "bf16.sr8", "fp32.rn"])
 def test_gradients_of_gates_in_one_call_have_bits_and_rows_of_their_parts(number, monkeypatch):
     def step():

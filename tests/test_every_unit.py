@@ -61,6 +61,7 @@ def few(fmt, latency, modes=MODES):
     return [rounded(spec, modes[place % len(modes)]) for place, spec in enumerate(found)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", SMALL, ids=NAMES)
 def test_golden_of_every_unit_matches_exact(make):
     for spec in (*few(make(), 0), *few(make(), 1)):
@@ -93,7 +94,7 @@ FAST = (("quantiles", 0), ("skewed", 1))
 """Small formats and latencies whose RTL `make test` tests."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "latency"),
     [

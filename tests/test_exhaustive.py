@@ -141,7 +141,7 @@ TWO_OPERANDS = [
 ]
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("turn", "name", "fmt"), [(turn, *case) for turn, case in enumerate(TWO_OPERANDS)])
 def test_two_operand_units_match_golden(turn, name, fmt):
     modes = some_of(MODES, turn)
@@ -170,7 +170,7 @@ def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
     assert checks >= len(MODES) * 2 ** parse(fmt).width
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("turn", "fmt"), list(enumerate(every(3, [*TOYS, *map(parse, TOY_FAMILIES)]))), ids=str)
 def test_fma_matches_golden_on_toy_formats(turn, fmt):
     modes = some_of(MODES, turn)
@@ -248,7 +248,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     ("turn", "name", "fmt", "options"), every(2, [(turn, *case) for turn, case in enumerate(MIXED)])
 )
@@ -334,7 +334,7 @@ def test_wide_structures_for_speed_match_golden(name, fmt):
     assert checks >= count * len(WIDE_MODES)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("stochastic", ["lazy", "eager"])
 @pytest.mark.parametrize(
     ("name", "fmt", "targets", "mode", "options"),

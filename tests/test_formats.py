@@ -479,7 +479,7 @@ def around(fmt):
     return [*marks, *((x + y) / 2 for x, y in itertools.pairwise(marks)), 2 * finer.largest]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
 def test_encode_rounds_posits_between_neighbours(fmt):
     """The posit of one more bit between two neighbours decides which is nearest (2022, 4.1)."""
@@ -502,6 +502,7 @@ def test_encode_rounds_posits_between_neighbours(fmt):
             assert fmt.encode(sign * magnitude, mode, saturate=True) == found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
 def test_encode_rounds_posits_stochastically(fmt):
     """Random words are added to the code of a posit that is longer by the width of the word."""
@@ -533,6 +534,7 @@ def test_encode_rounds_fixed_between_integers():
         assert ups == [int(word >= 8 - (sixteenths // 2) % 8) for word in range(8)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("overflow", ["saturate", "wrap"])
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_FIXED if fmt.width in (1, 2, 5)], ids=str)
 def test_encode_fixed_rounds_before_overflow(fmt, overflow):
@@ -720,7 +722,7 @@ def check_accepted(span, numbers, inf, nan):
     return grants, refusals
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("a", MIXED, ids=str)
 def test_exact_across_families_is_accepted_if_result_holds(a):
     counts = []
@@ -737,6 +739,7 @@ def test_exact_across_families_is_accepted_if_result_holds(a):
     assert refusals < grants / 10
 
 
+@pytest.mark.slow
 def test_exact_sums_across_families_are_accepted_if_result_holds():
     formats = [parse(name) for name in ("fxp2.1", "ufxp0.2", "int1", "posit4e1", "e2m1fn")]
     counts = []
@@ -750,6 +753,7 @@ def test_exact_sums_across_families_are_accepted_if_result_holds():
     assert refusals < grants / 2
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", [fmt for fmt in MIXED if fmt.width <= 4], ids=str)
 def test_value_range_of_long_sums_is_exact(fmt):
     """Sums of a few numbers of a format, and of a few products."""

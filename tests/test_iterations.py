@@ -17,6 +17,7 @@ def iterated(text, iterations):
     return component(text, Build(iterations=iterations))
 
 
+@pytest.mark.slow
 def test_iterative_root_has_bits_of_golden_model_in_streams_and_stalls():
     unit = iterated("sqrt e3m2.port_sr2", 2)
     assert (unit.latency, unit.initiation) == (4, 4)

@@ -32,6 +32,7 @@ def matched(*words):
     return answer.exit_code, answer.output
 
 
+@pytest.mark.slow
 def test_match_finds_published_arrays_for_lenet5(tmp_path):
     code, out = matched("lenet5", "--model", "published", "-o", tmp_path)
     assert code == 0, out

@@ -35,6 +35,7 @@ MUL: dict[str, Any] = {"unit": "mul", "fmt": "e2m1"}
 MAC: dict[str, Any] = {"unit": "mac", "fmt": "e2m1", "acc": "e3m1"}
 
 
+@pytest.mark.slow
 def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     unit = build(**MUL)
     campaign = mutate(unit, count=MUTANTS)
@@ -115,6 +116,7 @@ def test_accumulator_mutants_are_judged_from_reset(own: Path, monkeypatch: pytes
                 assert record(unit, [(row.columns(), True)], 0).first_difference(model, mutant.number) is not None
 
 
+@pytest.mark.slow
 def test_stream_mutants_run_as_streams(own: Path) -> None:
     unit = build("mul", "e2m1", pipeline=2)
     campaign = mutate(unit, count=8, stream=True)

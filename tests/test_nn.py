@@ -274,6 +274,7 @@ def conv_by_hand(hand, layer, x, g):
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
 def test_conv2d_matches_sums_by_hand(options):
     policy = "forward=e5m2*e4m3+e6m5.rz, input_gradient=e5m2*e4m3+e5m4.rn, weight_gradient=e5m2*e5m2+e6m5.ro"
@@ -897,7 +898,7 @@ def repeated(reentrant, **options):
     return [x.grad, *(one.grad for one in model.parameters()), *model.buffers()]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("options", [{}, {"retain_graph": True}], ids=str)
 def test_checkpointing_repeats_random_words(reentrant, options):

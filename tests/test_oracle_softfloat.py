@@ -98,7 +98,7 @@ def compare(operation, fmt, rounding):
     return vectors, differences(golden_codes(found), wanted, fmt)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -109,7 +109,7 @@ def test_operations_match_softfloat(operation, fmt, rounding, oracle):
     oracle("SoftFloat", {"sub": "add"}.get(operation, operation), vectors.count, fmt)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize(
     ("source", "target"),

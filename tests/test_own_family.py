@@ -176,6 +176,7 @@ def test_table_and_stages_order_codes_alike(text: str) -> None:
         assert np.array_equal(table.compose(signs, exponent, mantissa), stages.compose(signs, exponent, mantissa))
 
 
+@pytest.mark.slow
 def test_directed_vectors_of_own_family_reach_ties_and_ends() -> None:
     found = Directed({"a": FMT, "c": FMT}, [FMT], np.random.default_rng(0), 128).rows(4000)
     ties = ends = 0

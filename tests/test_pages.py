@@ -85,7 +85,9 @@ def test_three_pages_begin_with_a_tutorial():
 
 
 @pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("page", TUTORIALS)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page == "training.md")) for page in sorted(TUTORIALS)]
+)
 def test_tutorial_runs_from_top_to_bottom(page, quick, tmp_path):
     """The quick case runs the scripts of the page and the commands that take no time."""
     (tmp_path / ".venv").symlink_to(sys.prefix)

@@ -37,7 +37,7 @@ def results(text: str, stages: int, inputs: list[dict[str, int]]) -> list[int]:
     return found[unit.latency :]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize(
     "text",

@@ -187,6 +187,7 @@ def halfulp(words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(argv, capture_output=True, text=True, env=env)
 
 
+@pytest.mark.slow
 def test_save_command_writes_regression(own: Path) -> None:
     answer = halfulp("save mul e3m2 --pipeline 1 --vector 0x1f,0x00 --why '0 times NaN'")
     assert answer.returncode == 0, answer.stderr
