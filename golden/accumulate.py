@@ -9,7 +9,7 @@ from halfulp.hdl.specs import SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .check import codes_of
-from .codec import unpack
+from .codec import unpack_operand
 from .raw import Raw
 from .sequence import step, steps
 
@@ -25,15 +25,16 @@ def accumulate(
     carry: int = CARRY_BITS,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Compute one step of an accumulator: start + x.
 
     ``start`` holds codes of the result format. Formats and ``carry`` are those of `SumSpec`; see `halfulp.golden` for
     the other parameters.
     """
-    spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, rounding=rounding, saturate=saturate)
+    spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, rounding=rounding, saturate=saturate, flags=flags)
     return step(spec, _term, start=start, mode=mode, random=random, x=x)
 
 
@@ -47,10 +48,10 @@ def accumulate_sequence(
     mode: Tensor | None = None,
     random: Tensor | None = None,
     **parameters: Any,
-) -> Tensor:
+) -> Any:
     """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `accumulate`."""
     return steps(SumSpec.of(**parameters), _term, load, clear, start=start, mode=mode, random=random, x=x)
 
 
 def _term(spec: SumSpec, x: Tensor) -> Raw:
-    return unpack(codes_of("x", x, spec.a.width), spec.a)
+    return unpack_operand(spec, codes_of("x", x, spec.a.width), spec.a)

@@ -82,23 +82,31 @@ def unpack_operand(spec: UnitSpec, codes: Tensor, fmt: Format) -> Raw:
     return replace(number, invalid=invalid)
 
 
-def rounded(spec: UnitSpec, x: Raw, random: Tensor | None) -> Any:
-    """Round exact results of a unit once to its result format and encode them; with flags as `Flagged`."""
-    codes = round_and_pack(x, spec.result, spec.rounding, spec.saturate, random)
-    return Flagged(codes, flags_of(spec, x, random)) if spec.flags else codes
+def rounded(
+    spec: UnitSpec, x: Raw, random: Tensor | None, rounding: Rounding | None = None, o: Format | None = None
+) -> Any:
+    """Round exact results of a unit once and encode them, with flags as `Flagged`; default: to its result format."""
+    rounding, o = spec.rounding if rounding is None else rounding, spec.result if o is None else o
+    codes = round_and_pack(x, o, rounding, spec.saturate, random)
+    return Flagged(codes, _flags(spec, x, random, rounding, o)) if spec.flags else codes
 
 
 def flags_of(spec: UnitSpec, x: Raw, random: Tensor | None) -> Tensor:
     """Return the exception flags of rounding exact results of a unit."""
-    function = stages_of(spec.result).flags
+    return _flags(spec, x, random, spec.rounding, spec.result)
+
+
+def _flags(spec: UnitSpec, x: Raw, random: Tensor | None, rounding: Rounding, o: Format) -> Tensor:
+    function = stages_of(o).flags
     assert function is not None
     assert isinstance(spec.flags, str)
-    found = function(x, spec.result, spec.rounding, random, spec.flags)
+    found = function(x, o, rounding, random, spec.flags)
     invalid, by_zero = found.lost_nan, torch.zeros_like(x.nan) if x.by_zero is None else x.by_zero
     if x.invalid is not None:
         invalid = invalid | x.invalid
     flags = (found.inexact, found.underflow, found.overflow, by_zero, invalid | (found.lost_inf & ~by_zero))
-    total = torch.zeros_like(x.exponent)
+    # A number that is rounded already, to an integer beyond the range of the result, is invalid and not inexact.
+    total = torch.zeros_like(x.exponent) if x.raised is None else torch.where(flags[-1], 0, x.raised)
     for bit, flag in enumerate(flags):
         total = total | (flag.to(torch.int64) << bit)
     return total

@@ -1,5 +1,8 @@
 """Dot products of vectors of fixed length."""
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -10,7 +13,8 @@ from halfulp.hdl.specs.ranges import window_of
 
 from . import register
 from .chosen import by_mode
-from .codec import operands, rounded, unpack
+from .codec import operands, rounded, unpack_operand
+from .exact import Flagged
 from .raw import Raw, add, align, multiply, scaled, scaled_product
 
 
@@ -28,9 +32,10 @@ def dot(
     order: str = "exact",
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Compute dot products along the last dimension.
 
     Parameters
@@ -43,14 +48,14 @@ def dot(
         Order of the summation, as for `DotSpec`.
     random : Tensor, optional
         Random words of shape (...), or (..., k) if the order is sequential.
-    a, b, c, o, rounding, saturate
+    a, b, c, o, rounding, saturate, flags
         As for all operations, see `halfulp.golden`.
     """
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise TypeError(f"x and y must be tensors of codes, not {type(x).__name__} and {type(y).__name__}")
     if x.shape != y.shape or x.dim() == 0:
         raise ValueError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; both must have one shape (..., k)")
-    spec = DotSpec.of(k=x.shape[-1], a=a, b=b, o=o, c=c, order=order, rounding=rounding, saturate=saturate)
+    spec = DotSpec.of(k=x.shape[-1], a=a, b=b, o=o, c=c, order=order, rounding=rounding, saturate=saturate, flags=flags)
     if (start is None) != (spec.c is None):
         raise ValueError("start and its format c need each other; give both or neither")
     codes = {"x": x, "y": y} if start is None else {"x": x, "y": y, "start": start}
@@ -59,12 +64,23 @@ def dot(
     for name, given, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
         if given is not None and given.shape != shape:
             raise ValueError(f"{name} has shape {tuple(given.shape)}; with these x and y it must have {tuple(shape)}")
-    if spec.alignment is not None:
-        return rounded(spec, _aligned(spec, first, second, addends), random)
     products, base = multiply(first, second), addends[0] if addends else None
     if spec.order == SEQUENTIAL:
         return _sequential(spec, products, base, random)
-    return rounded(spec, _exact(spec, products, base), random)
+    total = _exact(spec, products, base) if spec.alignment is None else _aligned(spec, first, second, addends)
+    return rounded(spec, replace(total, invalid=_invalid(total, products, base)), random)
+
+
+def _invalid(total: Raw, products: Raw, base: Raw | None) -> Tensor | None:
+    """Return True where a term is invalid, or infinities of both signs are added and no NaN; None without flags."""
+    if products.invalid is None:
+        return None
+    nan, invalid = products.nan.any(-1), products.invalid.any(-1)
+    if base is not None:
+        assert base.invalid is not None
+        nan, invalid = nan | base.nan, invalid | base.invalid
+    # A sum that is NaN without a NaN among its terms has infinities of both signs.
+    return invalid | (total.nan & ~nan)
 
 
 def _exact(spec: DotSpec, products: Raw, base: Raw | None) -> Raw:
@@ -86,14 +102,17 @@ def _aligned(spec: DotSpec, first: Raw, second: Raw, addends: list[Raw]) -> Raw:
     return register.aligned([scaled_product(one, other), *starts], spec.alignment, spec.aligned_sums.width)
 
 
-def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor | None) -> Tensor:
+def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor | None) -> Any:
     """Add the products one by one and round each sum; the start value has a format of its own."""
-    total = base
+    total, raised = base, torch.zeros_like(products.exponent[..., 0])
     if total is None:
-        total = unpack(torch.full_like(products.exponent[..., 0], spec.o.encode(0)), spec.o)
+        total = unpack_operand(spec, torch.full_like(raised, spec.o.encode(0)), spec.o)
     for index in range(spec.k):
-        sums = spec.sums_of(index)
-        exact = add(align(products.at(index), total, window_of(spec.o, spec.rounding, sums.magnitude)), spec.rounding)
+        window = window_of(spec.o, spec.unit_rounding, spec.sums_of(index).magnitude)
+        exact = add(align(products.at(index), total, window), spec.rounding)
         codes = rounded(spec, exact, None if random is None else random[..., index])
-        total = unpack(codes, spec.o)
-    return codes
+        if isinstance(codes, Flagged):
+            codes, flags = codes
+            raised = raised | flags
+        total = unpack_operand(spec, codes, spec.o)
+    return Flagged(codes, raised) if spec.flags else codes

@@ -49,8 +49,6 @@ class Number:
         return isinstance(self.magnitude, float) and math.isinf(self.magnitude)
 
 
-NAN = Number(math.nan, False)
-
 _unrounded: list[Number] | None = None
 """Exact results that `unrounded` collects."""
 
@@ -209,15 +207,28 @@ def fma(x: int, y: int, z: int, /, *, a: Format, b: Format, c: Format, **result:
 
 
 @_by_mode
-def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> int:
-    """Return the code of start + x * y; parameters are those of `MacSpec`."""
+def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> Any:
+    """Return the code of start + x * y; parameters are those of `MacSpec`.
+
+    The flags of a step are those of its sum and of its rounded product.
+    """
     spec = MacSpec(**parameters)
     spec.check_one_step()
     term = _product(_decode(x, spec.a), _decode(y, spec.b))
-    if (o := spec.product) is not None:
-        code = _encode(term, o=o, rounding=spec.product_rounding, saturate=spec.saturate, random=random_product)
-        term = _decode(code, o)
-    return _step(spec, term, start, random)
+    if (o := spec.product) is None:
+        return _step(spec, term, start, random)
+    found = _encode(
+        term,
+        o=o,
+        rounding=spec.product_rounding,
+        saturate=spec.saturate,
+        random=random_product,
+        flags=spec.flags,
+    )
+    if not spec.flags:
+        return _step(spec, _decode(found, o), start, random)
+    total = _step(spec, _decode(found.o, o), start, random)
+    return Flagged(total.o, total.flags | found.flags)
 
 
 @_by_mode
@@ -234,7 +245,7 @@ def partmac(x: int, y: int, step: int, start: int, /, **parameters: Any) -> int:
 
 
 @_by_mode
-def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> int:
+def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> Any:
     """Return the code of start + x; parameters are those of `SumSpec`."""
     spec = SumSpec(**parameters)
     return _step(spec, _decode(x, spec.a), start, random)
@@ -247,14 +258,14 @@ def quire(x: int, y: int, start: int, subtract: int = 0, /, *, random: int = 0, 
     return _step(spec, _negated(_product(_decode(x, spec.a), _decode(y, spec.b)), subtract), start, random)
 
 
-def _step(spec: AccumulatorSpec, term: Number, start: int, random: int) -> int:
+def _step(spec: AccumulatorSpec, term: Number, start: int, random: int) -> Any:
     total = _sum(term, _decode(start, spec.o), spec.rounding)
     if spec.quire is not None and isinstance(total.magnitude, Fraction):
         sums = spec.quire.sums
         # The register has no -0; a sum that overflows it becomes infinite.
         fits = sums.lowest <= total.value <= sums.largest
         total = Number(total.magnitude if fits else math.inf, total.negative and total.magnitude != 0)
-    return _encode(total, o=spec.o, rounding=spec.rounding, saturate=spec.saturate, random=random)
+    return _encode(total, o=spec.o, rounding=spec.rounding, saturate=spec.saturate, random=random, flags=spec.flags)
 
 
 @_by_mode
@@ -272,9 +283,10 @@ def dot(
     rounding: Rounding = RN,
     saturate: bool = False,
     random: int | Sequence[int] = 0,
-) -> int:
+    flags: bool | str = False,
+) -> Any:
     """Return the code of start plus all products in ``o``, rounded once or after each product."""
-    encode = functools.partial(_encode, o=o, rounding=rounding, saturate=saturate)
+    encode = functools.partial(_encode, o=o, rounding=rounding, saturate=saturate, flags=flags)
     total = _decode(start, c) if c is not None else Number(Fraction(0), False)
     products = [_product(_decode(p, a), _decode(q, b)) for p, q in zip(x, y, strict=True)]
     if (alignment := Alignment.parse(order)) is not None:
@@ -283,15 +295,24 @@ def dot(
         terms = [*zip(products, scales, strict=True), *([(total, _scale(start, c))] if c is not None else [])]
         return encode(_aligned(terms, alignment, rounding), random=random)
     if order == "exact":
-        for product in products:
-            total = _sum(total, product, rounding)
         assert isinstance(random, int)
-        return encode(total, random=random)
+        return encode(_total([total, *products], rounding), random=random)
     words = [0] * len(products) if isinstance(random, int) else random
+    raised = 0
     for product, word in zip(products, words, strict=True):
         code = encode(_sum(total, product, rounding), random=word)
+        if flags:
+            code, raised = code.o, raised | code.flags
         total = _decode(code, o)
-    return code
+    return Flagged(code, raised) if flags else code
+
+
+def _total(terms: Sequence[Number], rounding: Rounding) -> Number:
+    """Return the sum of numbers; infinities of both signs are invalid in any order, and only without a NaN."""
+    total = functools.reduce(lambda one, other: _sum(one, other, rounding), terms)
+    invalid = any(term.invalid for term in terms)
+    opposite = len({term.negative for term in terms if term.is_inf}) > 1
+    return replace(total, invalid=invalid or (opposite and not any(term.is_nan for term in terms)))
 
 
 def _scale(code: int, fmt: Format) -> int:
@@ -304,11 +325,9 @@ def _scale(code: int, fmt: Format) -> int:
 
 def _aligned(terms: Sequence[tuple[Number, int]], alignment: Alignment, rounding: Rounding) -> Number:
     """Return the sum of terms, each with an exponent, without bits below those of the alignment."""
-    if any(term.is_nan for term, _ in terms):
-        return NAN
-    infinite = [term for term, _ in terms if term.is_inf]
-    if infinite:
-        return functools.reduce(lambda one, other: _sum(one, other, rounding), infinite)
+    special = [term for term, _ in terms if term.is_nan or term.is_inf]
+    if special:
+        return _total(special, rounding)
     present = [(Fraction(term.value), scale) for term, scale in terms if term.value]
     unit = Fraction(2) ** (max((scale for _, scale in present), default=0) - alignment.fraction)
     rounded = math.floor if alignment.floor else math.trunc
@@ -319,7 +338,7 @@ def _aligned(terms: Sequence[tuple[Number, int]], alignment: Alignment, rounding
 @_by_mode
 def sparsedot(
     x: Sequence[int], y: Sequence[int], index: Sequence[int], start: int = 0, /, *, sparsity: str, **parameters: Any
-) -> int:
+) -> Any:
     """Return the code of start plus the products of each y with one x of its group; other parameters as for `dot`."""
     n, m = map(int, sparsity.split(":"))
     chosen = [x[place // n * m + min(offset, m - 1)] for place, offset in enumerate(index)]
@@ -387,17 +406,23 @@ def _root(number: Number, a: Format, **result: Unpack[Result]) -> Number:
 
 
 @_by_mode
-def rint(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Return the code in ``o`` of x, rounded to an integer."""
+def rint(x: int, /, *, a: Format, **result: Unpack[Result]) -> Any:
+    """Return the code in ``o`` of x, rounded to an integer.
+
+    The result is inexact if the integer is not x, except beyond the range of an integer format, where it is invalid.
+    """
     number = _decode(x, a)
-    if isinstance(number.magnitude, Fraction):
-        rounding, word = result.get("rounding", RN), result.get("random", 0)
-        if result["o"].rounds == "floor":
-            integer = abs(rounding.round_signed(Fraction(number.value), word))
-        else:
-            integer = rounding.round(number.magnitude, number.negative, word)
-        number = Number(Fraction(integer), number.negative)
-    return _encode(number, **result)
+    if not isinstance(number.magnitude, Fraction):
+        return _encode(number, **result)
+    rounding, word = result.get("rounding", RN), result.get("random", 0)
+    if result["o"].rounds == "floor":
+        integer = abs(rounding.round_signed(Fraction(number.value), word))
+    else:
+        integer = rounding.round(number.magnitude, number.negative, word)
+    found = _encode(Number(Fraction(integer), number.negative), **result)
+    if not result.get("flags") or integer == number.magnitude or found.flags & _flag_bits(invalid=True):
+        return found
+    return Flagged(found.o, found.flags | _flag_bits(inexact=True))
 
 
 @_by_mode
@@ -405,9 +430,11 @@ def logb(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code in ``o`` of the exponent of x, floor(log2(abs(x)))."""
     number = _decode(x, a)
     if number.is_nan:
-        return _encode(NAN, **result)
+        return _encode(_nan(number), **result)
     if number.is_inf or number.magnitude == 0:
-        return _encode(Number(math.inf, number.magnitude == 0), **result)
+        # IEEE 754-2019, 5.3.3: the exponent of a zero is a division by zero in floats, and invalid in integers.
+        zero = number.magnitude == 0
+        return _encode(Number(math.inf, zero, by_zero=zero and isinstance(result["o"], Float)), **result)
     exponent = floor_log2(Fraction(number.magnitude))
     return _encode(Number(Fraction(abs(exponent)), exponent < 0), **result)
 

@@ -293,7 +293,7 @@ def _accumulated(
     accumulator = Accumulator(spec)
     held, word = accumulator.load(begin), None
     for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
-        held = accumulator.step(held, term(step, word_product), word)
+        held, _ = accumulator.step(held, term(step, word_product), word)
     return accumulator.read(held, word) if k else begin
 
 

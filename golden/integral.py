@@ -1,10 +1,13 @@
 """Integral values and exponents."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats import RN, Float, Format, Rounding
 from halfulp.hdl.specs.integral import LogbSpec, RintSpec
+from halfulp.hdl.specs.unit import FLAGS
 
 from .chosen import by_mode
 from .codec import operands, rounded
@@ -25,11 +28,12 @@ def rint(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Round x to an integer, and the integer to ``o`` if ``o`` does not hold it; see `halfulp.golden` for the rest."""
-    spec = RintSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    spec = RintSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number,), random = operands(spec, random, x=x)
     return rounded(spec, _integral(number, spec, random), random)
 
@@ -67,6 +71,8 @@ def _integral(x: Raw, spec: RintSpec, random: Tensor | None) -> Raw:
         nan=x.nan,
         inf=x.inf,
         zero=x.zero | (~whole & integer.is_zero()),
+        invalid=x.invalid,
+        raised=(inexact & ~(x.nan | x.inf | x.zero)).to(torch.int64) << FLAGS.index("inexact"),
     )
 
 
@@ -79,11 +85,12 @@ def logb(
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Return floor(log2(abs(x))), rounded to ``o``; see `halfulp.golden` for parameters and errors."""
-    spec = LogbSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    spec = LogbSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number,), random = operands(spec, random, x=x)
     exponent = torch.where(number.zero | number.inf | number.nan, 0, number.exponent)
     magnitude = Wide.of(exponent.abs(), EXPONENT_WIDTH)
@@ -96,5 +103,8 @@ def logb(
         nan=number.nan,
         inf=number.inf | number.zero,
         zero=zero,
+        invalid=number.invalid,
+        # In fixed point the exponent of a zero is invalid, because it does not hold infinities.
+        by_zero=number.zero & isinstance(spec.o, Float),
     )
     return rounded(spec, result, random)

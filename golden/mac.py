@@ -1,5 +1,6 @@
 """Multiply-accumulate."""
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -9,7 +10,8 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .check import codes_of, random_of
-from .codec import round_and_pack, unpack
+from .codec import rounded, unpack, unpack_operand
+from .exact import Flagged
 from .raw import Raw, multiply
 from .sequence import step, steps
 
@@ -29,10 +31,11 @@ def mac(
     product_rounding: Rounding | str = EXACT,
     rounding: Rounding | str = RN,
     saturate: bool = False,
+    flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
-) -> Tensor:
+) -> Any:
     """Compute one step of an accumulator: start + x * y.
 
     ``start`` holds codes of the result format, and ``random_product`` random words for the product. Formats, roundings
@@ -49,6 +52,7 @@ def mac(
         product_rounding=product_rounding,
         rounding=rounding,
         saturate=saturate,
+        flags=flags,
     )
     spec.check_one_step()
     return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, random_product=random_product)
@@ -66,7 +70,7 @@ def mac_sequence(
     random: Tensor | None = None,
     random_product: Tensor | None = None,
     **parameters: Any,
-) -> Tensor:
+) -> Any:
     """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `mac`."""
     spec = MacSpec.of(**parameters)
     spec.check_one_step()
@@ -78,7 +82,7 @@ def mac_sequence(
 def _term(spec: MacSpec, x: Tensor, y: Tensor, random_product: Tensor | None) -> Raw:
     word = random_of("random_product", random_product, spec.product_rounding)
     x, y = codes_of("x", x, spec.a.width), codes_of("y", y, spec.b.width)
-    return term_of(spec, unpack(x, spec.a), unpack(y, spec.b), word)
+    return term_of(spec, unpack_operand(spec, x, spec.a), unpack_operand(spec, y, spec.b), word)
 
 
 def term_of(spec: MacSpec, x: Raw, y: Raw, word: Tensor | None) -> Raw:
@@ -86,4 +90,7 @@ def term_of(spec: MacSpec, x: Raw, y: Raw, word: Tensor | None) -> Raw:
     term = multiply(x, y)
     if spec.product is None:
         return term
-    return unpack(round_and_pack(term, spec.product, spec.product_rounding, spec.saturate, word), spec.product)
+    found = rounded(spec, term, word, spec.product_rounding, spec.product)
+    if not isinstance(found, Flagged):
+        return unpack(found, spec.product)
+    return replace(unpack_operand(spec, found.o, spec.product), raised=found.flags)

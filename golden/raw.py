@@ -36,6 +36,8 @@ class Raw:
         The number is the NaN of an invalid operation, or a signalling NaN; None without exception flags.
     by_zero : Tensor of bool, optional
         The number is the quotient of a finite number and zero.
+    raised : Tensor of int64, optional
+        Exception flags of an earlier rounding of the number.
     scale : Tensor of int64, optional
         Exponent of an operand that is not normalised, or the sum of those of the factors of a product; in terms of an
         aligned sum only. That of zero is below all others.
@@ -51,6 +53,7 @@ class Raw:
     scale: Tensor | None = None
     invalid: Tensor | None = None
     by_zero: Tensor | None = None
+    raised: Tensor | None = None
 
     def at(self, index: int | None) -> "Raw":
         """Return the numbers at one index of the last dimension; None adds a last dimension of length 1."""
@@ -63,6 +66,7 @@ class Raw:
             inf=self.inf[..., index],
             zero=self.zero[..., index],
             scale=None if self.scale is None else self.scale[..., index],
+            invalid=None if self.invalid is None else self.invalid[..., index],
         )
 
     @property

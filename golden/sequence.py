@@ -13,7 +13,8 @@ from halfulp.hdl.specs.ranges import window_of
 from . import register
 from .check import check_devices, codes_of, flags_of, random_of
 from .chosen import evaluate, mode_of
-from .codec import round_and_pack, unpack
+from .codec import rounded, unpack, unpack_operand
+from .exact import Flagged
 from .raw import Raw, add, align
 from .register import Register
 
@@ -29,7 +30,7 @@ class Accumulator:
 
     def __init__(self, spec: AccumulatorSpec) -> None:
         self.spec, self.quire = spec, spec.quire
-        self.window = window_of(spec.o, spec.rounding, spec.sums.magnitude)
+        self.window = window_of(spec.o, spec.unit_rounding, spec.sums.magnitude)
 
     def load(self, codes: Tensor) -> Contents:
         """Return the contents of accumulators that hold these codes."""
@@ -37,13 +38,18 @@ class Accumulator:
             return codes
         return register.place(unpack(codes, self.spec.o), self.quire.quantum, self.quire.width)
 
-    def step(self, held: Contents, term: Raw, random: Tensor | None, mode: Tensor | None = None) -> Contents:
-        """Add one term and return the new contents."""
+    def step(
+        self, held: Contents, term: Raw, random: Tensor | None, mode: Tensor | None = None
+    ) -> tuple[Contents, Tensor | None]:
+        """Add one term, and return the new contents and the exception flags of the step if the unit has any."""
         if isinstance(held, Register):
             assert self.quire is not None
-            return register.step(held, term, self.quire)
-        aligned = align(term, unpack(held, self.spec.o), self.window)
-        return self._rounded(lambda rounding: add(aligned, rounding), random, mode)
+            return register.step(held, term, self.quire), None
+        aligned = align(term, unpack_operand(self.spec, held, self.spec.o), self.window)
+        found = self._rounded(lambda rounding: add(aligned, rounding), random, mode)
+        if not isinstance(found, Flagged):
+            return found, None
+        return found.o, found.flags if term.raised is None else found.flags | term.raised
 
     def read(self, held: Contents, random: Tensor | None, mode: Tensor | None = None) -> Tensor:
         """Return the codes of the contents; ``random`` and ``mode`` are those of the last step."""
@@ -51,18 +57,17 @@ class Accumulator:
             return held
         assert self.quire is not None
         total = register.as_raw(held, self.quire.quantum)
-        return self._rounded(lambda _: total, random, mode)
+        codes: Tensor = self._rounded(lambda _: total, random, mode)
+        return codes
 
-    def _rounded(self, sum_of: Callable[[Rounding], Raw], random: Tensor | None, mode: Tensor | None) -> Tensor:
-        """Round sums, which depend on the rounding, to codes."""
+    def _rounded(self, sum_of: Callable[[Rounding], Raw], random: Tensor | None, mode: Tensor | None) -> Any:
+        """Round sums, which depend on the rounding, to codes, with flags as `Flagged`."""
         spec = self.spec
 
-        def of(rounding: Rounding) -> Tensor:
-            word = random if rounding.bits else None
-            return round_and_pack(sum_of(rounding), spec.o, rounding, spec.saturate, word)
+        def of(rounding: Rounding) -> Any:
+            return rounded(spec, sum_of(rounding), random if rounding.bits else None, rounding)
 
-        codes: Tensor = of(spec.rounding) if mode is None else evaluate(spec.rounding, mode, of)
-        return codes
+        return of(spec.rounding) if mode is None else evaluate(spec.rounding, mode, of)
 
 
 def step(
@@ -73,13 +78,18 @@ def step(
     random: Tensor | None,
     mode: Tensor | None = None,
     **operands: Any,
-) -> Tensor:
-    """Return the codes of accumulators after one step from ``start``; ``term`` computes terms from the operands."""
+) -> Any:
+    """Return the codes of accumulators after one step from ``start``; ``term`` computes terms from the operands.
+
+    The result of a unit with exception flags is `Flagged`.
+    """
     check_devices(start=start, random=random, mode=mode, **operands)
     word, mode = random_of("random", random, spec.rounding), mode_of(mode, spec.rounding)
     accumulator = Accumulator(spec)
     held = accumulator.load(codes_of("start", start, spec.o.width))
-    return accumulator.read(accumulator.step(held, term(spec, **operands), word, mode), word, mode)
+    held, flags = accumulator.step(held, term(spec, **operands), word, mode)
+    codes = accumulator.read(held, word, mode)
+    return codes if flags is None else Flagged(codes, flags)
 
 
 def steps(
@@ -92,8 +102,8 @@ def steps(
     random: Tensor | None,
     mode: Tensor | None = None,
     **operands: Tensor | None,
-) -> Tensor:
-    """Return the codes of one accumulator after each of its steps since reset.
+) -> Any:
+    """Return the codes of one accumulator after each of its steps since reset, with exception flags as `Flagged`.
 
     Independent sums are computed in parallel: the n-th steps of all sums together. With ``spec.interleave`` n, step k
     belongs to the accumulator k mod n of n.
@@ -129,7 +139,7 @@ def steps(
     begins = (load | clear)[order] | (order < spec.interleave)
     first = torch.nonzero(begins).flatten()
     length = torch.diff(first, append=torch.tensor([len(load)], device=first.device))
-    result = torch.zeros(len(load), dtype=torch.int64, device=load.device)
+    result, raised = torch.zeros(2, len(load), dtype=torch.int64, device=load.device)
     accumulator = Accumulator(spec)
     held = accumulator.load(torch.where(load[order[first]], start[order[first]], 0))
     # An empty sequence computes one empty step, which checks the operands.
@@ -139,6 +149,8 @@ def steps(
         at = order[first + n]
         word, chosen = (None if column is None else column[at] for column in (random, mode))
         terms = term(spec, **{name: None if column is None else column[at] for name, column in operands.items()})
-        held = accumulator.step(held, terms, word, chosen)
+        held, flags = accumulator.step(held, terms, word, chosen)
         result[at] = accumulator.read(held, word, chosen)
-    return result
+        if flags is not None:
+            raised[at] = flags
+    return Flagged(result, raised) if spec.flags else result

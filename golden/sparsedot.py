@@ -23,7 +23,7 @@ def sparsedot(
     b: Format | str,
     sparsity: str = "2:4",
     **parameters: Any,
-) -> Tensor:
+) -> Any:
     """Compute dot products of weights and the activations at their indices along the last dimension.
 
     Parameters

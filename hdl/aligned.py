@@ -1,7 +1,7 @@
 """Sums of floats that are aligned to the largest exponent and truncated there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -9,7 +9,7 @@ from . import tree
 from .formats import Float
 from .raw import Raw
 from .specs.dot import Alignment
-from .wire import NEVER, shift_down, wire
+from .wire import NEVER, never, shift_down, wire
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Term:
 
     Attributes
     ----------
-    sign, nan, inf : Value
+    sign, nan, inf, invalid : Value
     exponent : Value
         Unsigned.
     present : Value
@@ -42,6 +42,7 @@ class Term:
     emin: int
     emax: int
     fraction: int
+    invalid: Value = field(default_factory=never)
 
     @classmethod
     def of(cls, *factors: Float, **values: Value) -> "Term":
@@ -52,9 +53,9 @@ class Term:
         return cls(**values, base=-base, emin=emin, emax=emax, fraction=fraction)
 
 
-def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool) -> dict[str, Value]:
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, flags: bool) -> dict[str, Value]:
     """Return the values of a product of two unpacked floats as a term: its significand is not normalised."""
-    values = tree.multiply(m, x, y, dsp=dsp)
+    values = tree.multiply(m, x, y, dsp=dsp, flags=flags)
     zero = wire(m, x.zero | y.zero, "product_zero")
     return values | {"present": wire(m, Mux(zero, 0, values["exponent"]), "product_present")}
 
@@ -63,7 +64,7 @@ def single(m: Module, x: Raw) -> dict[str, Value]:
     """Return the values of an unpacked float as a term."""
     present = wire(m, Mux(x.zero, 0, x.exponent), "start_present")
     values = {"sign": x.sign, "exponent": x.exponent, "present": present, "significand": x.significand}
-    return values | {"nan": x.nan, "inf": x.inf}
+    return values | {"nan": x.nan, "inf": x.inf, "invalid": x.invalid}
 
 
 def largest(m: Module, exponents: Sequence[Value], name: str) -> Value:
@@ -132,7 +133,7 @@ def summed(
     found = tree.total(
         m,
         [
-            tree.Term(integer, NEVER if alignment.floor else term.sign, term.sign, term.nan, term.inf)
+            tree.Term(integer, NEVER if alignment.floor else term.sign, term.sign, term.nan, term.inf, term.invalid)
             for integer, term in zip(placed, terms, strict=True)
         ],
     )

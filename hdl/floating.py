@@ -370,15 +370,17 @@ def _flags(
         # A number that rounds to the smallest normal one is not tiny after its rounding.
         tiny = flushed if rounding.guard else flushed | _is_below(x)
     elif rounding.guard:
+        last = x.discarded[-1] if x.complement is None else x.discarded[-1] ^ x.complement
         rounds_up = round_up(
             rounding,
             negative=x.sign,
-            last=x.discarded[-1],
+            last=last,
             discarded=x.discarded[:-1],
             sticky=x.sticky,
             random=random,
+            complement=x.complement,
         )
-        tiny = tiny & ~(x.kept[: o.man].all() & x.discarded[-1] & rounds_up)
+        tiny = tiny & ~(x.kept[: o.man].all() & last & rounds_up)
     no_nan, no_inf = (NEVER if has else flag for has, flag in ((o.has_nan, x.nan), (o.has_inf, x.inf & ~x.nan)))
     return Flags(
         inexact=regular & inexact,

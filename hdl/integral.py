@@ -36,6 +36,8 @@ def rounded_to_integer(m: Module, x: Raw, rounding: Rounding, random: Value | No
         nan=x.nan,
         inf=x.inf,
         zero=wire(m, x.zero | ~integer.any(), "integer_zero"),
+        inexact=~(x.nan | x.inf | x.zero) & (discarded.any() | sticky),
+        invalid=x.invalid,
         base=top + 1,
         emin=top + 1,
         emax=max(x.emax, top) + 1,

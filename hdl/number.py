@@ -151,9 +151,9 @@ def pack_with_flags(
     stages = _stages(o)
     assert stages.pack_with_flags is not None
     code, flags = stages.pack_with_flags(m, stages.truncate(m, number, o, rounding), o, rounding, saturating, random)
-    by_zero = number.by_zero if isinstance(number, Raw) else NEVER
+    by_zero, inexact = (number.by_zero, number.inexact) if isinstance(number, Raw) else (NEVER, NEVER)
     invalid = raised(number) | flags.lost_nan | (flags.lost_inf & ~by_zero)
-    return code, Cat(flags.inexact, flags.underflow, flags.overflow, by_zero, invalid)
+    return code, Cat(flags.inexact | (inexact & ~invalid), flags.underflow, flags.overflow, by_zero, invalid)
 
 
 def raised(number: Number) -> Value:

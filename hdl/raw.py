@@ -56,6 +56,8 @@ class Raw:
         have it: these are negated after the shift, together with their rounding.
     selects_carry : bool
         True if the carry of the rounding to a float is selected and not propagated, which is faster and larger.
+    inexact : Value
+        The number is already rounded, and differs from the exact result.
     invalid, by_zero : Value
         Flags of the operation: ``invalid`` if the NaN is the result of numbers or if an operand is a signalling NaN;
         ``by_zero`` if the infinity is the quotient of a finite number and zero.
@@ -81,6 +83,7 @@ class Raw:
     limited: bool = field(default=False, kw_only=True)
     complement: Value | None = field(default=None, kw_only=True)
     selects_carry: bool = field(default=False, kw_only=True)
+    inexact: Value = field(default_factory=never, kw_only=True)
     invalid: Value = field(default_factory=never, kw_only=True)
     by_zero: Value = field(default_factory=never, kw_only=True)
 

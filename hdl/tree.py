@@ -1,7 +1,7 @@
 """Sums of many terms on one scale."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -16,7 +16,7 @@ from .product import product
 from .raw import Raw
 from .round import cancelled_sign
 from .specs import ValueRange
-from .wire import NEVER, extended, shift_up, wire
+from .wire import NEVER, extended, never, shift_up, wire
 
 MIN_SELECTS = 3
 """Minimum number of decoded bits of a shift amount; multiplexers of fewer bits merge into the next adder anyway."""
@@ -32,6 +32,8 @@ class Term:
         Unsigned magnitude with the sign ``negative``, or a signed number; ``negative`` is then constant.
     negative, sign, nan, inf : Value
         ``sign`` is that of the number, including zeros and infinities.
+    invalid : Value
+        Exception flag of the number; see `Raw`.
     """
 
     integer: Value
@@ -39,6 +41,7 @@ class Term:
     sign: Value
     nan: Value
     inf: Value
+    invalid: Value = field(default_factory=never)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Sum:
     negative, nan, inf : Value
     inf_sign : Value
         Sign of an infinite sum.
+    invalid : Value
+        A term is invalid, or infinities of both signs are added and no NaN.
     """
 
     integer: Value
@@ -59,14 +64,21 @@ class Sum:
     nan: Value
     inf: Value
     inf_sign: Value
+    invalid: Value
 
 
-def of_product(m: Module, x: Number, y: Number, quantum: int, products: ValueRange, *, dsp: bool) -> dict[str, Value]:
-    """Return the parts of a `Term`, the product of two numbers in units of ``2^quantum``; ``products`` are all."""
+def of_product(
+    m: Module, x: Number, y: Number, quantum: int, products: ValueRange, *, dsp: bool, flags: bool = False
+) -> dict[str, Value]:
+    """Return the parts of a `Term`, the product of two numbers in units of ``2^quantum``; ``products`` are all.
+
+    The part ``invalid`` is absent without ``flags``.
+    """
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return of_number(m, fixed.multiply(m, x, y, dsp=dsp), quantum, products)
     x, y = number_as_raw(m, x, "a"), number_as_raw(m, y, "b")
-    return _of_raw(m, multiply(m, x, y, dsp=dsp, any_zero=True), x.last + y.last - quantum, quantum, products)
+    found = multiply(m, x, y, dsp=dsp, any_zero=True, flags=flags)
+    return _of_raw(m, found, x.last + y.last - quantum, quantum, products)
 
 
 def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange) -> dict[str, Value]:
@@ -80,7 +92,8 @@ def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange) -> dict[s
 def _of_raw(m: Module, x: Mapping[str, Value], last: int, quantum: int, numbers: ValueRange) -> dict[str, Value]:
     bits, absent = bits_of(numbers, quantum), x.get("absent", NEVER)
     integer = place(m, x["significand"], x["exponent"], last, bits, "term", absent)
-    return {"integer": integer, "negative": x["sign"], "sign": x["sign"], "nan": x["nan"], "inf": x["inf"]}
+    flags = {name: x[name] for name in ("nan", "inf", "invalid") if name in x}
+    return {"integer": integer, "negative": x["sign"], "sign": x["sign"]} | flags
 
 
 def bits_of(numbers: ValueRange, quantum: int) -> int:
@@ -94,19 +107,23 @@ def sign_of_zero(signs: Sequence[Value], rounding: Rounding, *, from_zero: bool)
     return cancelled_sign(rounding, all_signs.any(), all_signs.all())
 
 
-def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, any_zero: bool = False) -> dict[str, Value]:
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, any_zero: bool = False, flags: bool = False) -> dict[str, Value]:
     """Return sign, exponent, significand and flags of a product that keeps the leading zeros of both factors.
 
-    With ``any_zero``, the significand of a zero may be any; ``absent`` is then true for it.
+    With ``any_zero``, the significand of a zero may be any; ``absent`` is then true for it. With ``flags``, ``invalid``
+    is the exception flag.
     """
-    flags = {}
+    more = {}
     if any_zero and not dsp and fits_table(x, y):
         significand = of_fractions(m, x.significand, y.significand)
-        flags["absent"] = wire(m, x.zero | y.zero, "product_zero")
+        more["absent"] = wire(m, x.zero | y.zero, "product_zero")
     else:
         whole = product(m, x.significand, y.significand, "partial", dsp=dsp)
         significand = wire(m, whole, "product_significand")
-    return flags | {
+    if flags:
+        invalid = x.invalid | y.invalid | (x.inf & y.zero) | (x.zero & y.inf)
+        more["invalid"] = wire(m, invalid, "product_invalid")
+    return more | {
         "sign": wire(m, x.sign ^ y.sign, "product_sign"),
         "exponent": wire(m, x.exponent + y.exponent, "product_exponent"),
         "significand": significand,
@@ -154,8 +171,15 @@ def total(m: Module, terms: Sequence[Term]) -> Sum:
     integer, negative = _tree(m, terms, "total")
     up = Cat(*(term.inf & ~term.sign for term in terms)).any()
     down = Cat(*(term.inf & term.sign for term in terms)).any()
-    nan = Cat(*(term.nan for term in terms)).any() | (up & down)
-    return Sum(integer, negative, wire(m, nan, "total_nan"), wire(m, up | down, "total_inf"), down)
+    any_nan, any_invalid = (Cat(*(getattr(term, name) for term in terms)).any() for name in ("nan", "invalid"))
+    return Sum(
+        integer,
+        negative,
+        nan=wire(m, any_nan | (up & down), "total_nan"),
+        inf=wire(m, up | down, "total_inf"),
+        inf_sign=down,
+        invalid=any_invalid | (up & down & ~any_nan),
+    )
 
 
 def _tree(m: Module, terms: Sequence[Term], name: str) -> tuple[Value, Value]:
@@ -203,6 +227,7 @@ def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value, *, fas
         significand=wire(m, integer[:-1], "total_significand"),
         nan=found.nan,
         inf=found.inf,
+        invalid=found.invalid,
         zero=zero,
         base=first,
         emin=first,

@@ -18,6 +18,7 @@ FIELDS = {
             "rounding",
             "random",
             "saturate",
+            "flags",
             "b",
             "c",
             "k",
@@ -172,7 +173,7 @@ def _typed(option: str) -> str:
 
 
 def _names(cls: type[UnitSpec]) -> list[str]:
-    return [item.name for item in fields(cls)]
+    return [item.name for item in fields(cls) if cls.FLAGS or item.name != "flags"]
 
 
 def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:

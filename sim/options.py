@@ -27,6 +27,8 @@ _UNIT_OPTIONS = (
     click.option("--random", metavar="SOURCE", help="random words: lfsrN or plateauN; default: input ports"),
     click.option("--random-seed", metavar="N", type=int, help="reset state of that source; default: 1"),
     click.option("--saturate", is_flag=True, default=None, help="round overflows to the largest finite number"),
+    click.option("--flags", flag_value="after", default=None, help="output exception flags"),
+    click.option("--flags-before", "flags", flag_value="before", default=None, help="flags, tiny before rounding"),
     click.option("--pipeline", metavar="N", type=click.IntRange(0), help="number of register stages; default: 0"),
     click.option("--iterations", metavar="N", type=click.IntRange(0), help="bits a cycle of an iterative div or root"),
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),

@@ -8,11 +8,12 @@ import torch
 
 from halfulp import golden, unit
 from halfulp.golden import exact
-from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.formats import Float, Rounding, parse
 from halfulp.hdl.specs import UNITS, Build, UnitSpec
 from halfulp.sim.bench import run
 from halfulp.sim.reference import reference
 from halfulp.units import Add, Mul
+from halfulp.units.catalogue import component
 from tests.every_unit import MODES, exact_mismatches, rtl_mismatches
 
 NV, DZ, OF, UF, NX = 16, 8, 4, 2, 1
@@ -34,8 +35,23 @@ TEXTS = (
     "reciprocal {0}",
     "rsqrt {0}",
     "compare {0},{0}=e2m1",
+    "rint {0}",
+    "rint {0}>e2m1fn",
+    "rint {0}>fxp2.1",
+    "logb {0}",
+    "logb {0}>fxp3.0",
+    "mac {0}*{0}+{0}",
+    "mac {0}*{0}={0}.ru+e3m2",
+    "accumulate {0}+e2m1",
+    "dot2 {0}*{0}+{0}",
+    "dot3 {0}*{0}=fxp3.2",
+    "dot2 {0}*{0}+{0} order=sequential",
+    "sparsedot2 {0}*{0}+{0} sparsity=1:2",
 )
 """Units whose operands have one format, because they share the inputs of a test."""
+
+FLOATS = ("dot2 {0}*{0}+{0} order=aligned3.trunc", "dot2 {0}*{0}=e2m1fn order=aligned2.floor")
+"""Units of floats only."""
 
 FORMATS = ("e3m2", "e2m3", "e3m2-ftz", "e3m1fnuz", "e2m2-fn", "fxp2.3")
 
@@ -49,9 +65,12 @@ def check(specs, most_bits, count, exact_count):
         checks, failed = exact_mismatches(spec, most_bits=0, count=exact_count)
         assert checks
         assert not failed
-    checks, failed = rtl_mismatches(dict(zip(specs, specs, strict=True)), most_bits=most_bits, count=count)
-    assert checks
-    assert not failed
+    for stateful in (False, True):
+        same = [spec for spec in specs if component(spec).stateful == stateful]
+        if same:
+            checks, failed = rtl_mismatches(dict(zip(same, same, strict=True)), most_bits=most_bits, count=count)
+            assert checks
+            assert not failed
 
 
 def test_flags_of_golden_match_exact_and_rtl():
@@ -66,12 +85,25 @@ def test_flags_of_golden_match_exact_and_rtl():
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_flags_match_in_all_formats_and_modes(fmt, rounding, flags):
     texts = [text for text in TEXTS if "sqrt" not in text or fmt != "fxp2.3"]
+    texts += FLOATS if isinstance(parse(fmt), Float) else ()
     check([with_flags(text, fmt, rounding, flags) for text in texts], 14, 1 << 14, 300)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text", ["fma fp16*fp16+fp16.port flags", "mul bf16*bf16.rn flags=before", "div fp16/fp16.rz flags"]
+    "text",
+    [
+        "fma fp16*fp16+fp16.port flags",
+        "mul bf16*bf16.rn flags=before",
+        "div fp16/fp16.rz flags",
+        "mac e5m2*e5m2+e6m5.rn flags",
+        "mac e5m2*e5m2=e5m2.rz+fp16.ru flags=before",
+        "accumulate e5m2+e6m5.sr4@lfsr16 flags interleave=2",
+        "dot4 e4m3*e4m3+fp16.port flags",
+        "dot4 e4m3*e4m3+fp16.rn flags order=sequential",
+        "rint fp16.port flags",
+        "logb fp16.rn flags",
+    ],
 )
 def test_bench_tests_flags(text):
     assert run(unit(text).component()).failed == 0
@@ -79,7 +111,16 @@ def test_bench_tests_flags(text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [{"goal": "speed"}, {"dsp": True}, {"pipeline": 3}], ids=str)
-@pytest.mark.parametrize("text", ["fma e3m2*e3m2+e3m2.rn flags", "mul e5m3*e5m4.ru flags", "add e4m3+e3m2.ra flags"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fma e3m2*e3m2+e3m2.rn flags",
+        "mul e5m3*e5m4.ru flags",
+        "add e4m3+e3m2.ra flags",
+        "mac e3m2*e3m2+e4m3.rn flags",
+        "dot3 e3m2*e3m2+e4m3.rn flags",
+    ],
+)
 def test_structures_have_the_same_flags(text, build):
     if "dsp" in build and "add" in text:
         pytest.skip("additions use no DSP blocks")
@@ -129,6 +170,43 @@ def test_invalid_product_of_fma_stays_invalid_with_a_quiet_nan():
     assert int(golden.fma(inf, zero, nan, a="fp16", b="fp16", c="fp16", flags=True).flags) == NV
 
 
+STEPS = {
+    # Flags of a step with a rounded product are those of the product and of the sum.
+    "exact": ("mac fp16*fp16+fp16.rn flags", (0x3C00, 0x3C00, 0x3C00), 0x4000, 0),
+    "inexact": ("mac fp16*fp16+fp16.rn flags", (0x3C00, 0x3C00, 0x1000), 0x3C00, NX),
+    "inexact product": ("mac fp16*fp16=fp16.rn+fp16.rn flags", (0x3C01, 0x3C01, 0xBC02), 0, NX),
+    "exact product": ("mac fp16*fp16+fp16.rn flags", (0x3C01, 0x3C01, 0xBC02), 0x0010, 0),
+    "signalling start value": ("accumulate fp16+fp16.rn flags", (0x3C00, 0x7C01), 0x7E00, NV),
+    "overflow": ("accumulate fp16+fp16.rn flags", (0x7BFF, 0x7BFF), 0x7C00, OF | NX),
+    "difference of infinities": ("accumulate fp16+fp16.rn flags", (0x7C00, 0xFC00), 0x7E00, NV),
+    "integer": ("rint fp16.rn flags", (0x4200,), 0x4200, 0),
+    "half": ("rint fp16.rn flags", (0x3800,), 0, NX),
+    "beyond an integer": ("rint fp16>uint1.rn flags", (0x4100,), 1, NV),
+    "exponent of zero": ("logb fp16.rn flags", (0x8000,), 0xFC00, DZ),
+    "exponent of zero as an integer": ("logb fp16>int8.rn flags", (0x8000,), 0x80, NV),
+    "exponent of a signalling NaN": ("logb fp16.rn flags", (0x7D00,), 0x7E00, NV),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_flags_of_known_steps(case):
+    text, codes, code, flags = STEPS[case]
+    spec = UnitSpec.parse(text)
+    name = spec.form.unit
+    found = getattr(golden, name)(*map(torch.tensor, codes), **spec.parameters)
+    assert (int(found.o), int(found.flags)) == (code, flags)
+    assert getattr(exact, name)(*codes, **spec.parameters) == (code, flags)
+
+
+def test_infinities_of_a_dot_product_are_invalid_in_any_order():
+    inf, minus_inf, nan, one = 0x7C00, 0xFC00, 0x7E00, 0x3C00
+    for terms, flags in (((inf, one, minus_inf), NV), ((inf, nan, minus_inf), 0), ((nan, inf, minus_inf), 0)):
+        x, y = torch.tensor(terms), torch.full((3,), one)
+        assert tuple(map(int, golden.dot(x, y, a="fp16", b="fp16", flags=True))) == (nan, flags)
+        given = {"a": parse("fp16"), "b": parse("fp16"), "o": parse("fp16"), "flags": "after"}
+        assert exact.dot(terms, [one] * 3, **given) == (nan, flags)
+
+
 def test_conversions_beyond_an_integer_are_invalid():
     codes = torch.tensor([0x5BF8, 0x5C00, 0x3800, 0x7C00, 0x7E00, 0x3C00])
     found = golden.convert(codes, a="fp16", o="uint8", flags=True)
@@ -152,7 +230,11 @@ def test_flags_are_a_word_of_the_text():
         ("mul posit8*posit8.rn flags", "posit8"),
         ("add takum8+fp16=fp16.rn flags", "takum8"),
         ("convert fp16>e8m0fnu.rn flags", "e8m0fnu"),
-        ("dot2 fp16*fp16.rn flags", "dot"),
+        ("quire fp16*fp16.rn flags", "quire"),
+        ("mac fp16*fp16+exact=fp16.rn flags", "exact"),
+        ("mac fp16*fp16=posit16.rn+fp16.rn flags", "posit16"),
+        ("partmac bf16x2*bf16x2+fp32.rn flags", "partmac"),
+        ("dot2 fp16*fp16+posit16.rn flags", "posit16"),
         ("mul fp16*fp16.rn flags=after-rounding", "flags"),
         ("mul fp16*fp16.rn flags=yes", "flags"),
     ],
@@ -170,4 +252,10 @@ def test_eager_rounding_refuses_flags():
 def test_units_without_flags_have_no_such_keyword():
     assert {name for name, spec in UNITS.items() if spec.FLAGS} >= {"mul", "add", "fma", "convert", "div", "compare"}
     with pytest.raises(TypeError, match="flags"):
-        golden.dot(torch.zeros(2), torch.zeros(2), a="fp16", b="fp16", flags=True)
+        golden.sru(torch.zeros(2), a="fxp4.4", o="fxp2.2", flags=True)
+
+
+def test_products_of_matrices_refuse_flags():
+    x = torch.zeros(2, 2, dtype=torch.int64)
+    with pytest.raises(ValueError, match="matrices"):
+        golden.gemm(x, x, "fp16*fp16+fp16.rn flags")

@@ -5,11 +5,10 @@ from typing import Unpack
 from amaranth.hdl import Module
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.specs import Build, SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating
+from .accumulating import Accumulating, Term
 from .base import Options
 
 
@@ -28,13 +27,13 @@ class Accumulate(Accumulating):
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
     a : In(a)
-    c, load, clear, o
-        Start value, start of a sum, and result; see `Accumulating`.
+    c, load, clear, o, flags
+        Start value, start of a sum, and results; see `Accumulating`.
 
     Latency
     -------
@@ -61,6 +60,6 @@ class Accumulate(Accumulating):
         spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, interleave=interleave, **options)
         super().__init__(spec, operands={"a": spec.a}, build=build)
 
-    def term(self, m: Module) -> Number:
+    def term(self, m: Module) -> Term:
         """Return the operand."""
-        return unpack(m, self.a.as_value(), self.spec.a, "a")
+        return self.unpacked(m, "a"), None

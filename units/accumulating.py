@@ -10,13 +10,16 @@ from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Float, Format
-from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
+from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, modulo_counter, wire
 
-from .base import Unit, is_source
+from .base import Unit, flag_port, is_source
+
+Term = tuple[Number, Value | None]
+"""A number to add, and the exception flags of its rounding."""
 
 PIECE = 32
 """Bits of an exact sum that are in one register. With register stages, a piece can be added one stage after the piece
@@ -57,6 +60,8 @@ class Accumulating(Unit):
         Start this step from +0; ``load`` has priority.
     o : Out(o)
         Accumulator, +0 after reset. An exact accumulator is rounded to it and has no -0.
+    flags : Out(5)
+        Exception flags of the last step, 0 after reset. Absent without ``flags``.
 
     Notes
     -----
@@ -74,7 +79,7 @@ class Accumulating(Unit):
         super().__init__(
             spec,
             inputs=operands | {"c": spec.o} | flags,
-            outputs={"o": spec.o},
+            outputs={"o": spec.o, **flag_port(spec)},
             sums=sums(spec),
             goals=has_goals(spec),
             **more,
@@ -84,29 +89,34 @@ class Accumulating(Unit):
         return 1 if is_source(register) or register == TURN else int(self.spec.interleave)
 
     @abstractmethod
-    def term(self, m: Module) -> Number:
-        """Return the number to add."""
+    def term(self, m: Module) -> Term:
+        """Return the number to add, and the exception flags of its rounding if it has any."""
 
     def logic(self, m: Module) -> None:
         random = self.word(m)
-        term = self.term(m)
+        term, flags = self.term(m)
         if self.spec.quire is None:
-            code = self._rounded(m, term, random)
+            code = self._rounded(m, term, flags, random)
         else:
             code = self._exact(m, term, random, self.spec.quire)
         m.d.comb += self.o.as_value().eq(code)
 
-    def _rounded(self, m: Module, term: Number, random: Value | None) -> Value:
-        """Add to the accumulator and round."""
+    def _rounded(self, m: Module, term: Number, flags: Value | None, random: Value | None) -> Value:
+        """Add to the accumulator and round; the flags of the sum and those of the term are those of the step."""
         fmt = self.spec.o
         sums = _Sums(m, self)
         accumulator = sums.register(Signal(fmt.width, name="accumulator"))
         base = Signal(fmt.width)
         m.d.comb += base.eq(sums.start(self.c.as_value(), accumulator))
-        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding, fast=self.fast)
+        aligned = align(m, term, self.number_of(m, base, fmt, "base"), fmt, self.rounding, fast=self.fast)
         total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic, fast=self.fast)
-        ready = truncate(m, total, fmt, self.rounding)
-        sums.step([(accumulator, pack(m, ready, fmt, self.rounding, self.saturate, random))])
+        code, of_sum = self.rounded_with_flags(m, total, random)
+        results = [(accumulator, code)]
+        if of_sum is not None:
+            raised = Signal(len(of_sum), name="raised")
+            results.append((raised, of_sum if flags is None else of_sum | flags))
+            m.d.comb += self.flags.eq(raised)
+        sums.step(results)
         return accumulator
 
     def _exact(self, m: Module, term: Number, random: Value | None, register: Quire) -> Value:

@@ -373,6 +373,15 @@ class Unit(wiring.Component):
         fmt, rounding = self.spec.o, self.rounding if rounding is None else rounding
         return pack(m, truncate(m, number, fmt, rounding), fmt, rounding, self.saturate, random)
 
+    def rounded_with_flags(
+        self, m: Module, number: Number, random: Value | None, rounding: Rounding | None = None
+    ) -> tuple[Value, Value | None]:
+        """Round a number as `rounded`, and return the code and its exception flags; None if the unit has none."""
+        if not self.spec.flags:
+            return self.rounded(m, number, random, rounding), None
+        rounding = self.rounding if rounding is None else rounding
+        return pack_with_flags(m, number, self.spec.o, rounding, self.saturate, random)
+
     def part(
         self, m: Module, name: str, kind: str, function: Callable[..., Mapping[str, Value]], **operands: Value
     ) -> dict[str, Value]:
@@ -396,8 +405,11 @@ class Unit(wiring.Component):
         return logic.results
 
     def unpacked(self, m: Module, name: str) -> Number:
-        """Return the number of an operand; with flags, a signalling NaN is invalid."""
-        bits, fmt = getattr(self, name).as_value(), self.spec.operands[name]
+        """Return the number of an operand; see `number_of`."""
+        return self.number_of(m, getattr(self, name).as_value(), self.spec.operands[name], name)
+
+    def number_of(self, m: Module, bits: Value, fmt: Format, name: str) -> Number:
+        """Return the number of a code; with flags, a signalling NaN is invalid."""
         number = unpack(m, bits, fmt, name)
         return signalling(number, bits, fmt) if self.spec.flags else number
 
@@ -508,11 +520,10 @@ class Arithmetic(Unit):
 
     def connect_results(self, m: Module, number: Number, random: Value | None, rounding: Rounding) -> None:
         """Round a number, and connect the ports of its code and its flags."""
-        if self.spec.flags:
-            code, flags = pack_with_flags(m, number, self.spec.o, rounding, self.saturate, random)
-            m.d.comb += [self.o.as_value().eq(code), self.flags.eq(flags)]
-        else:
-            m.d.comb += self.o.as_value().eq(self.rounded(m, number, random, rounding))
+        code, flags = self.rounded_with_flags(m, number, random, rounding)
+        m.d.comb += self.o.as_value().eq(code)
+        if flags is not None:
+            m.d.comb += self.flags.eq(flags)
 
 
 class Unary(Arithmetic):

@@ -12,7 +12,7 @@ from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import BlockDotSpec, BlockMacSpec, Build
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating
+from .accumulating import Accumulating, Term
 from .base import Options, Unit, numbered
 
 
@@ -177,6 +177,6 @@ class BlockMac(Accumulating):
         """Operands in the order of the golden function."""
         return _arguments(self)
 
-    def term(self, m: Module) -> Number:
+    def term(self, m: Module) -> Term:
         """Return the product of the scales and the exact sum of the products of elements."""
-        return tree.without_complement(m, _scaled_sum(self, m, from_zero=False))
+        return tree.without_complement(m, _scaled_sum(self, m, from_zero=False)), None

@@ -8,14 +8,17 @@ from amaranth.hdl import Const, Module, Value
 from halfulp.hdl import aligned, tree
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import Float, Format, Posit
-from halfulp.hdl.number import Number, add, align, as_raw, multiply, pack, truncate, unpack
+from halfulp.hdl.number import Number, add, align, as_raw, multiply
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import Build, DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.wire import NEVER
 
-from .base import Options, Unit, numbered
+from .base import Options, Unit, flag_port, numbered
+
+Rounded = tuple[Value, Value | None]
+"""The code of a result, and its exception flags."""
 
 
 class Dot(Unit):
@@ -34,7 +37,7 @@ class Dot(Unit):
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
@@ -45,6 +48,8 @@ class Dot(Unit):
     c : In(c)
         Start value. Absent without ``c``.
     o : Out(o)
+    flags : Out(5)
+        Exception flags; in order ``sequential`` those of all steps together. Absent without ``flags``.
 
     Latency
     -------
@@ -78,7 +83,7 @@ class Dot(Unit):
         super().__init__(
             spec,
             inputs=operands | ({"c": spec.c} if spec.c else {}),
-            outputs={"o": spec.o},
+            outputs={"o": spec.o, **flag_port(spec)},
             build=build,
             multiplies=True,
             sums=_sums(spec) if spec.order == SEQUENTIAL else [],
@@ -101,27 +106,29 @@ class Dot(Unit):
         spec = self.spec
         start = Const(spec.o.encode(0), spec.o.width) if spec.c is None else self.c.as_value()
         compute = {EXACT: self._exact, SEQUENTIAL: self._sequential}.get(spec.order, self._aligned)
-        m.d.comb += self.o.as_value().eq(compute(m, start))
+        code, flags = compute(m, start)
+        m.d.comb += self.o.as_value().eq(code)
+        if flags is not None:
+            m.d.comb += self.flags.eq(flags)
 
-    def _product(self, m: Module, a: Value, b: Value, to: Format | None = None) -> Number:
-        x, y = unpack(m, a, self.spec.a, "a"), unpack(m, b, self.spec.b, "b")
-        return multiply(m, x, y, dsp=self.build.dsp, to=to)
+    def _pair(self, m: Module, a: Value, b: Value) -> tuple[Number, Number]:
+        return self.number_of(m, a, self.spec.a, "a"), self.number_of(m, b, self.spec.b, "b")
 
-    def _exact(self, m: Module, start: Value) -> Value:
+    def _exact(self, m: Module, start: Value) -> Rounded:
         """Add all products exactly on one fixed-point scale, then round once."""
         spec, quantum = self.spec, self.spec.quire.quantum
         random = self.word(m)
 
         def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
-            x, y = unpack(m, a, spec.a, "a"), unpack(m, b, spec.b, "b")
-            return tree.of_product(m, x, y, quantum, spec.terms, dsp=self.build.dsp)
+            flags = bool(spec.flags)
+            return tree.of_product(m, *self._pair(m, a, b), quantum, spec.terms, dsp=self.build.dsp, flags=flags)
 
         terms = [
             tree.Term(**self.part(m, f"term{index}", "term", product, a=a, b=b))
             for index, (a, b) in enumerate(self.factors(m))
         ]
         if spec.c is not None:
-            c = unpack(m, start, spec.c, "start")
+            c = self.number_of(m, start, spec.c, "start")
             terms.append(tree.Term(**tree.of_number(m, c, quantum, ValueRange.of(spec.c))))
         zero_sign = tree.sign_of_zero([term.sign for term in terms], self.rounding, from_zero=spec.c is None)
         if not isinstance(spec.o, (Float, Posit)) and not isinstance(terms[0].negative, Const):
@@ -129,20 +136,21 @@ class Dot(Unit):
             terms.insert(0, tree.Term(Const(0, 1), NEVER, NEVER, NEVER, NEVER))
         found = tree.total(m, terms)
         if not isinstance(spec.o, (Float, Posit)):
-            return self.rounded(m, tree.as_fixed(m, found, quantum, zero_sign), random)
+            return self.rounded_with_flags(m, tree.as_fixed(m, found, quantum, zero_sign), random)
         bits = tree.bits_of(spec.sums, quantum)
-        return self.rounded(m, tree.as_raw(m, found, quantum, bits, zero_sign, fast=self.fast), random)
+        return self.rounded_with_flags(m, tree.as_raw(m, found, quantum, bits, zero_sign, fast=self.fast), random)
 
-    def _aligned(self, m: Module, start: Value) -> Value:
+    def _aligned(self, m: Module, start: Value) -> Rounded:
         """Truncate all terms on the scale of the largest exponent, add them and round once."""
         spec, alignment = self.spec, self.spec.alignment
         random = self.word(m)
 
         def raw(m: Module, code: Value, fmt: Format, name: str) -> Raw:
-            return as_raw(m, unpack(m, code, fmt, name), name)
+            return as_raw(m, self.number_of(m, code, fmt, name), name)
 
         def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
-            return aligned.multiply(m, raw(m, a, spec.a, "a"), raw(m, b, spec.b, "b"), dsp=self.build.dsp)
+            x, y = raw(m, a, spec.a, "a"), raw(m, b, spec.b, "b")
+            return aligned.multiply(m, x, y, dsp=self.build.dsp, flags=bool(spec.flags))
 
         products = [
             self.part(m, f"product{index}", "product", product, a=a, b=b)
@@ -158,32 +166,35 @@ class Dot(Unit):
             for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
                 operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
                 placed.append(self.part(m, f"{kind}{index}", kind, place, **operands)["integer"])
-        return self.rounded(m, aligned.summed(m, groups, placed, top, base, alignment, fast=self.fast), random)
+        total = aligned.summed(m, groups, placed, top, base, alignment, fast=self.fast)
+        return self.rounded_with_flags(m, total, random)
 
-    def _sequential(self, m: Module, start: Value) -> Value:
-        """Multiply and add one pair after the other, rounding after each."""
+    def _sequential(self, m: Module, start: Value) -> Rounded:
+        """Multiply and add one pair after the other, rounding after each; a flag of one sum is one of the result."""
         spec = self.spec
         words = [self.word(m, f"random{index}") for index in range(spec.k)]
-        code, fmt = start, spec.c or spec.o
+        code, fmt, flags = start, spec.c or spec.o, None
 
         def step(
             m: Module, a: Value, b: Value, base: Value, random: Value | None = None, mode: Value | None = None
         ) -> dict[str, Value]:
-            rounding = chosen_by(spec.rounding, mode)
-            product, held = self._product(m, a, b, fmt), unpack(m, base, fmt, "base")
-            aligned = align(m, product, held, spec.o, rounding)
+            rounding = chosen_by(spec.unit_rounding, mode)
+            product = multiply(m, *self._pair(m, a, b), dsp=self.build.dsp, to=fmt)
+            aligned = align(m, product, self.number_of(m, base, fmt, "base"), spec.o, rounding)
             total, random = add(m, aligned, spec.o, rounding, random, self.stochastic)
-            ready = truncate(m, total, spec.o, rounding)
-            return {"o": pack(m, ready, spec.o, rounding, spec.saturate, random)}
+            code, flags = self.rounded_with_flags(m, total, random, rounding)
+            return {"o": code} | ({} if flags is None else {"flags": flags})
 
         for index, ((a, b), word) in enumerate(zip(self.factors(m), words, strict=True)):
             operands = {"a": a, "b": b, "base": code}
             operands |= {} if word is None else {"random": word}
             operands |= {} if self.mode is None else {"mode": self.mode}
-            code = self.part(m, f"step{index}", "step" if fmt == spec.o else "first_step", step, **operands)["o"]
+            found = self.part(m, f"step{index}", "step" if fmt == spec.o else "first_step", step, **operands)
+            if spec.flags:
+                flags = found["flags"] if flags is None else flags | found["flags"]
             # From the second step on, the base has the result format.
-            fmt = spec.o
-        return code
+            code, fmt = found["o"], spec.o
+        return code, flags
 
 
 def _sums(spec: DotSpec) -> list[Sum]:

@@ -1,7 +1,10 @@
 """Exponent."""
 
+from dataclasses import replace
+
 from amaranth.hdl import Module, Value
 
+from halfulp.hdl.formats import Float
 from halfulp.hdl.integral import exponent_of
 from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.specs.integral import LogbSpec
@@ -46,4 +49,9 @@ class LogB(Unary):
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the exponent."""
         (a,) = operands
-        return exponent_of(m, as_raw(m, a, "a")), random
+        x = as_raw(m, a, "a")
+        exponent: Number = exponent_of(m, x)
+        if self.spec.flags and isinstance(self.spec.o, Float):
+            # In fixed point the exponents of zero, infinity and NaN are invalid, because it does not hold them.
+            exponent = replace(as_raw(m, exponent, "logarithm"), invalid=x.invalid, by_zero=x.zero)
+        return exponent, random

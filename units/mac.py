@@ -5,12 +5,12 @@ from typing import Any, Unpack
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, Format, Rounding
-from halfulp.hdl.number import Number, multiply, pack, truncate, unpack
+from halfulp.hdl.number import multiply, pack, pack_with_flags, truncate, unpack
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating
+from .accumulating import Accumulating, Term
 from .base import Options
 
 
@@ -30,14 +30,14 @@ class Mac(Accumulating):
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
     a : In(a)
     b : In(b)
-    c, load, clear, o
-        Start value, start of a sum, and result; see `Accumulating`.
+    c, load, clear, o, flags
+        Start value, start of a sum, and results; see `Accumulating`.
     random_product : In(product_rounding.bits)
         Random word of the product's stochastic rounding. Absent if the product is not rounded stochastically.
 
@@ -81,23 +81,25 @@ class Mac(Accumulating):
         spec.check_one_step()
         super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)
 
-    def term(self, m: Module) -> Number:
+    def term(self, m: Module) -> Term:
         """Return the product, rounded if ``product`` is given."""
         return product_term(self, m, Value.cast(self.a), Value.cast(self.b))
 
 
-def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Number:
-    """Return the product of two factors in a multiply-accumulate."""
+def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Term:
+    """Return the product of two factors in a multiply-accumulate, and the flags of its rounding."""
     spec = unit.spec
-    a = unpack(m, a_code, part_of(spec.a), "a")
-    b = unpack(m, b_code, part_of(spec.b), "b")
+    a = unit.number_of(m, a_code, part_of(spec.a), "a")
+    b = unit.number_of(m, b_code, part_of(spec.b), "b")
     word = unit.word(m, "random_product")
     to = None if spec.product or spec.quire else spec.o
-    product = multiply(
-        m, a, b, dsp=unit.build.dsp, to=to, o=spec.product, rounding=spec.product_rounding, fast=unit.fast
-    )
-    if spec.product is not None:
-        ready = truncate(m, product, spec.product, spec.product_rounding)
-        code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
-        product = unpack(m, code, spec.product, "rounded_product")
-    return product
+    rounding = spec.flagged(spec.product_rounding)
+    product = multiply(m, a, b, dsp=unit.build.dsp, to=to, o=spec.product, rounding=rounding, fast=unit.fast)
+    if spec.product is None:
+        return product, None
+    flags = None
+    if spec.flags:
+        code, flags = pack_with_flags(m, product, spec.product, rounding, spec.saturate, word)
+    else:
+        code = pack(m, truncate(m, product, spec.product, rounding), spec.product, rounding, spec.saturate, word)
+    return unpack(m, code, spec.product, "rounded_product"), flags

@@ -5,13 +5,12 @@ from typing import Unpack
 from amaranth.hdl import Array, Module, Value, unsigned
 
 from halfulp.hdl.formats import EXACT, Format, Rounding
-from halfulp.hdl.number import Number
 from halfulp.hdl.specs import Build, PartMacSpec
 from halfulp.hdl.specs.mac import ports_of
 from halfulp.hdl.specs.quire import CARRY_BITS
 from halfulp.hdl.wire import wire
 
-from .accumulating import Accumulating
+from .accumulating import Accumulating, Term
 from .base import Options
 from .mac import product_term
 
@@ -93,7 +92,7 @@ class PartMac(Accumulating):
         vectors = [list(ports) if len(ports) > 1 else name for ports in self.factors for name in [*ports][:1]]
         return [*vectors, *(name for name in self.inputs if not any(name in ports for ports in self.factors))]
 
-    def term(self, m: Module) -> Number:
+    def term(self, m: Module) -> Term:
         """Return the product of the two parts of this step, rounded if ``product`` is given."""
         pairs = self.spec.pairs
         pairs += pairs[-1:] * ((1 << self.spec.step_bits) - len(pairs))

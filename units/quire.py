@@ -5,11 +5,11 @@ from typing import Unpack
 from amaranth.hdl import Module
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.number import Number, multiply, negate_if, unpack
+from halfulp.hdl.number import multiply, negate_if, unpack
 from halfulp.hdl.specs import Build, QuireSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating
+from .accumulating import Accumulating, Term
 from .base import Options
 
 
@@ -68,8 +68,8 @@ class Quire(Accumulating):
         operands = {"a": spec.a, "b": spec.b}
         super().__init__(spec, operands=operands, controls=("subtract",), build=build, multiplies=True)
 
-    def term(self, m: Module) -> Number:
+    def term(self, m: Module) -> Term:
         """Return the product, negated if ``subtract`` is 1."""
         a = unpack(m, self.a.as_value(), self.spec.a, "a")
         b = unpack(m, self.b.as_value(), self.spec.b, "b")
-        return negate_if(multiply(m, a, b, dsp=self.build.dsp), self.subtract)
+        return negate_if(multiply(m, a, b, dsp=self.build.dsp), self.subtract), None

@@ -28,7 +28,7 @@ class SparseDot(Dot):
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
@@ -42,6 +42,8 @@ class SparseDot(Dot):
     c : In(c)
         Start value. Absent without ``c``.
     o : Out(o)
+    flags : Out(5)
+        Exception flags, as in `Dot`. Absent without ``flags``.
 
     Latency
     -------

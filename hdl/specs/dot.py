@@ -70,7 +70,12 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
         exponent of a product is the sum of those of its operands, and that of a subnormal operand is the smallest
         normal exponent. ``trunc`` removes bits of the magnitude, ``floor`` those of the two's complement. A sum of zero
         is +0.
+    flags : bool or str
+        Exception flags, as in `UnitSpec`. They are those of the rounding of the sum; order ``sequential`` combines
+        those of all its roundings. Bits that alignment removes raise no flag.
     """
+
+    FLAGS = True
 
     k: int
     a: Format

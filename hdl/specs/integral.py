@@ -20,6 +20,8 @@ class _OfNumber(UnitSpec):
         Format of the result; default: ``a``.
     """
 
+    FLAGS = True
+
     a: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
 
@@ -39,7 +41,7 @@ class RintSpec(_OfNumber, form="rint a[>o]", summary="a, rounded to an integer")
 
     The mode rounds the operand to an integer, and the integer to ``o`` if ``o`` does not hold it; stochastic rounding
     takes the same word for both. Fields are those of `_OfNumber`: ``a`` is the format of the operand, ``o`` that of the
-    result.
+    result. With flags, an integer that is not the operand is inexact (``roundToIntegralExact`` of IEEE 754).
     """
 
     @property
@@ -50,4 +52,8 @@ class RintSpec(_OfNumber, form="rint a[>o]", summary="a, rounded to an integer")
 
 @dataclass(frozen=True)
 class LogbSpec(_OfNumber, form="logb a[>o]", summary="exponent of a"):
-    """Floor of the binary logarithm of the magnitude of a number; ``a`` and ``o`` are its format and the result's."""
+    """Floor of the binary logarithm of the magnitude of a number; ``a`` and ``o`` are its format and the result's.
+
+    With flags, the exponent of a zero is a division by zero; in fixed point it is invalid, as those of infinity and NaN
+    (IEEE 754-2019, 5.3.3).
+    """

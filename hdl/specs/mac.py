@@ -59,6 +59,8 @@ class AccumulatorSpec(UnitSpec):
                 raise ValueError(f"an accumulator in {self.acc} has no carry guard; only the accumulator exact has one")
         elif self.acc != EXACT_SUM:
             raise TypeError(f"an accumulator must be a format or 'exact', not {self.acc!r}")
+        elif self.flags:
+            raise ValueError("the accumulator exact has no exception flags, because its steps do not round; omit flags")
 
     @property
     def default_result(self) -> Format:
@@ -101,10 +103,12 @@ class AccumulatorSpec(UnitSpec):
         return k
 
     def check_one_sum(self) -> None:
-        """Raise ValueError if several sums are in turn, or a port chooses the rounding, for products of matrices.
+        """Raise ValueError if several sums are in turn, a port chooses the rounding, or steps have exception flags.
 
-        These have an order of their own, and one rounding.
+        Products of matrices have an order of their own, one rounding, and no flags.
         """
+        if self.flags:
+            raise ValueError("products of matrices and arrays have no exception flags; omit flags")
         if self.rounding.is_port:
             raise ValueError(
                 f"the rounding {self.rounding} is not possible for products of matrices and arrays; choose one mode"
@@ -132,6 +136,8 @@ class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator
     acc, o, carry, interleave
         As in `MacSpec`.
     """
+
+    FLAGS = True
 
     a: Format
     acc: Format | Literal["exact"]
@@ -182,6 +188,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     """
 
     COMPOUND = ("a", "b")
+    FLAGS = True
 
     a: Format
     b: Format
@@ -272,6 +279,8 @@ def ports_of(name: str, fmt: Format) -> dict[str, Format]:
 @dataclass(frozen=True)
 class PartMacSpec(MacSpec, form="partmac a*b[=product]+acc[=o]", summary="a * b of compound numbers, in steps"):
     """Multiply-accumulate of compound numbers, one product of parts per step; fields as in `MacSpec`."""
+
+    FLAGS = False
 
     def check(self) -> None:
         super().check()

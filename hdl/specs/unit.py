@@ -121,7 +121,8 @@ class UnitSpec:
         check_one_of("flags", self.flags, (AFTER, BEFORE))
         if not self.FLAGS:
             raise ValueError(f"{self.form.unit} has no exception flags; omit flags")
-        for fmt in (*self.operands.values(), self.result):
+        formats = (value for item in fields(self) if isinstance(value := getattr(self, item.name), Format))
+        for fmt in formats:
             if not fmt.has_flags:
                 raise ValueError(f"{fmt} has no exception flags, which floats and fixed point have; omit flags")
 
@@ -253,8 +254,12 @@ class UnitSpec:
 
     @property
     def unit_rounding(self) -> Rounding:
-        """Rounding with the discarded bits that the flags need: the result of rounding to one more bit can be tiny."""
-        return replace(self.rounding, guard=1) if self.flags == AFTER else self.rounding
+        """Rounding with the discarded bits that the flags need."""
+        return self.flagged(self.rounding)
+
+    def flagged(self, rounding: Rounding) -> Rounding:
+        """Return a rounding with the discarded bits that the flags need: one more tells if the result is tiny."""
+        return replace(rounding, guard=1) if self.flags == AFTER else rounding
 
     @property
     def streams(self) -> dict[str, Stream]:

@@ -73,7 +73,7 @@ class Step(Unit):
     def logic(self, m: Module) -> None:
         word = self.word(m)
         # The operands have the names that they have in the unit.
-        term = UNITS[type(self.spec)].term(self, m)
+        term, _ = UNITS[type(self.spec)].term(self, m)
         before = wire(m, Mux(self.first, 0, self.held), "before")
         step = self._rounded if self.spec.quire is None else self._exact
         m.d.comb += self.o.eq(step(m, term, before, word))
