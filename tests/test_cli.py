@@ -279,7 +279,7 @@ def test_list_prints_formats_and_units(halfulp: Program) -> None:
     units = halfulp("list", "units")[1].splitlines()
     for row, form in (("mac ", "mac a*b[=product]+acc[=o]"), ("dot ", "dot{k} a*b[+c][=o]"), ("sru ", "sru a>o")):
         assert [line.endswith(form) for line in units if line.startswith(row)] == [True]
-    assert "`mac a*b[=product]+acc[=o]` | `carry=31`, `interleave=1` |" in halfulp("list", "grammar")[1]
+    assert "`mac a*b[=product]+acc[=o]` | `flags`, `carry=31`, `interleave=1` |" in halfulp("list", "grammar")[1]
 
 
 @pytest.mark.parametrize(
