@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+ASIC = "asic"
+"""Name of the target of standard cells, which is no device: a Liberty file describes them."""
+
 NONE = "(?!)"
 """Regular expression that matches no cell type."""
 
@@ -184,6 +187,8 @@ def target_of(name: str | Target) -> Target:
         raise TypeError(f"target must be a Target or its name, not {type(name).__name__}")
     if name in FAMILIES:
         return next(target for target in TARGETS.values() if target.family.name == name)
+    if name == ASIC:
+        raise ValueError(f"{ASIC} is no device but standard cells, for halfulp synth, cost and studies only")
     if name not in TARGETS:
         raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]

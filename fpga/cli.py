@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.boards.targets import Target, check_route
+from halfulp.boards.targets import ASIC, Target, check_route, target_of
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.build import MAX_PIPELINE
-from halfulp.sim.implementation import implementations
+from halfulp.sim.implementation import Implementation, implementations
 from halfulp.sim.options import unit_options
 from halfulp.tools.commands import Parsed, Refused, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .report.coreport import Record
 
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
 def _stages(text: str) -> range:
     """Parse numbers of register stages such as ``0..8``."""
     first, dots, last = text.partition("..")
@@ -34,12 +37,18 @@ def _stages(text: str) -> range:
     return range(int(first), int(last) + 1)
 
 
+def _device(text: str) -> Target | None:
+    """Parse a target of `halfulp synth`; None stands for standard cells."""
+    return None if text == ASIC else target_of(text)
+
+
 _target = target_option(help="device of `halfulp list targets`; default: vu9p")
 
 
 @click.command()
 @unit_options
-@_target
+@target_option(type=Parsed(_device), help="device of `halfulp list targets`, or asic; default: vu9p")
+@click.option("--liberty", metavar="FILE", type=_FILE, help="standard cells of asic; default: OSU 0.18 um of Debian")
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
 @click.option(
     "--explore", metavar="A..B", type=Parsed(_stages), help="place and route with A to B register stages (ecp5-85k)"
@@ -57,7 +66,8 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
 def synth(
     unit: str,
     fmt: str | None,
-    target: Target,
+    target: Target | None,
+    liberty: Path | None,
     route: bool,
     explore: range | None,
     flow: str,
@@ -68,9 +78,18 @@ def synth(
 ) -> None:
     """Measure the cost of a unit on a device.
 
-    UNIT `all` measures every unit that takes operands in FMT.
+    UNIT `all` measures every unit that takes operands in FMT. For asic, Yosys maps it to the cells of a Liberty file.
     """
     vivado = flow == "vivado"
+    if target is None:
+        if route or explore or vivado or clock is not None:
+            raise Refused("--target asic takes none of --route, --explore, --flow vivado and --clock")
+        with requests():
+            units = implementations(unit, fmt, **options)
+        _cells(units, liberty, pool, output)
+        return
+    if liberty is not None:
+        raise Refused("--liberty has the cells of --target asic; add it")
     with requests():
         if route or explore:
             check_route(target)
@@ -106,6 +125,23 @@ def synth(
         else:
             costs = measure_units(asked, target, bar, route=route, clock_mhz=clock, pool=pool)
     publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
+
+
+def _cells(units: list[Implementation], liberty: Path | None, pool: JobPool, output: Path | None) -> None:
+    """Measure units in standard cells."""
+    from .report.asic import table
+    from .synth.asic import measure_cells
+    from .synth.liberty import Library
+
+    with requests():
+        library = Library.read(liberty)
+        for one in units:
+            one.component()
+    folder = output and report_folder(output)
+    with requests(), pool, Bar("synth") as bar:
+        bar.total("synthesis", len(units))
+        costs = measure_cells(units, library, bar, pool)
+    publish(Report({"synth": table(units, costs, library)}), folder)
 
 
 def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:
@@ -324,9 +360,6 @@ def clocks(
             pool=pool,
         )
     publish(Report(tables(*found, seeds)), folder)
-
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @report.command()
