@@ -47,7 +47,7 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
 
 @click.command()
 @unit_options
-@target_option(type=Parsed(_device), help="device of `halfulp list targets`, or asic; default: vu9p")
+@target_option(type=Parsed(_device), help="device or asic, of halfulp list targets; default: vu9p")
 @click.option("--liberty", metavar="FILE", type=_FILE, help="standard cells of asic; default: OSU 0.18 um of Debian")
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
 @click.option(
