@@ -45,9 +45,9 @@ class Group:
     groups: list["Group"] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> "Group":
         """Parse the text of a file, which is one group; ValueError if it is not."""
-        outer = cls("", [])
+        outer = Group("", [])
         open_groups = [outer]
         tokens = (token for token in _TOKEN.findall(text) if not token.startswith("/*"))
         for name in tokens:
@@ -65,7 +65,7 @@ class Group:
                 inner = list(_until(tokens, ")"))
                 found = next(tokens, ";")
                 if found == "{":
-                    group = cls(name, inner)
+                    group = Group(name, inner)
                     open_groups[-1].groups.append(group)
                     open_groups.append(group)
                 else:
