@@ -21,7 +21,7 @@ from .model import CompiledModel
 from .ports import Codes, Columns, Ports
 from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
-from .rules import SHOWN
+from .signals.rules import SHOWN
 from .simulate import Outcome, UnitSimulation
 from .vectors import DEFAULT, Vectors, chains, make, with_corner_words
 from .wave import decode_wave

@@ -1,6 +1,5 @@
 """Inputs and outputs of a unit, packed into words for the bench, and as text."""
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ import numpy.typing as npt
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.base import floor_log2
+
+from .signals.layout import Layout
 
 Codes = npt.NDArray[np.uint64]
 Columns = Mapping[str, Codes]
@@ -57,8 +58,8 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Ports:
-    """Ports in order; the first is in the least significant bits of the packed word, as in the payload of a stream."""
+class Ports(Layout):
+    """Ports in order, with the formats and roles of the operands."""
 
     ports: tuple[Port, ...]
 
@@ -71,22 +72,6 @@ class Ports:
             return Port(name, int(of.width), fmt, getattr(of, "operand", ""), getattr(of, "ports", ()))
 
         return cls(tuple(port(name, of) for name, of in shapes.items()))
-
-    def __iter__(self) -> Any:
-        return iter(self.ports)
-
-    def __len__(self) -> int:
-        return len(self.ports)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the ports, in order."""
-        return [port.name for port in self.ports]
-
-    @property
-    def width(self) -> int:
-        """Width of the packed word in bits."""
-        return sum(port.width for port in self.ports)
 
     @property
     def formats(self) -> dict[str, Format]:
@@ -152,21 +137,6 @@ class Ports:
                 found[member.name] = slot.copy()
             found |= {name: column.copy() for name, column in zip(choices, codes.T, strict=True)}
         return given | found | _scale_codes(self.scales, count, rng)
-
-    def slices(self) -> list[tuple[Port, int]]:
-        """Return each port with the position of its lowest bit."""
-        lows = itertools.accumulate((port.width for port in self.ports), initial=0)
-        return list(zip(self.ports, lows, strict=False))
-
-    def pack(self, codes: Sequence[int]) -> int:
-        """Pack one code per port into a word."""
-        return sum(
-            (int(code) & ((1 << port.width) - 1)) << low for (port, low), code in zip(self.slices(), codes, strict=True)
-        )
-
-    def unpack(self, word: int) -> list[int]:
-        """Unpack a word into one code per port."""
-        return [(word >> low) & ((1 << port.width) - 1) for port, low in self.slices()]
 
     @property
     def stateless(self) -> "Ports":

@@ -26,7 +26,7 @@ from .model import CompiledModel
 from .ports import Codes, Ports
 from .reference import reference
 from .report import Check, Failure, Result, describe, write_junit
-from .rules import SHOWN
+from .signals.rules import SHOWN
 from .space import Space
 from .vectors import random_words, sampled
 

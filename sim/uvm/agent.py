@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from pyuvm import uvm_agent, uvm_analysis_port, uvm_driver, uvm_monitor, uvm_sequencer
 
-from halfulp.sim.rules import Broken
+from halfulp.sim.signals.rules import Broken
 
-from .interfaces import Interface, Watch, Word
+from halfulp.sim.signals.interfaces import Interface, Watch, Word
 from .items import Operation
 
 
@@ -154,6 +154,7 @@ class ResultMonitor(Monitor):
                 self.publish(self.interface.outputs, seen)
             else:
                 self.broken.write(seen)
+        self.watch.step()
         for side, signals in self.interface.handshakes().items():
             columns = self._cycles.setdefault(side, {name: [] for name in signals})
             for name, level in signals.items():

@@ -8,7 +8,7 @@ from pyuvm import uvm_analysis_port, uvm_component, uvm_scoreboard, uvm_subscrib
 from halfulp.sim.compare import compare
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.report import Check, Failure
-from halfulp.sim.rules import SHOWN, Broken
+from halfulp.sim.signals.rules import SHOWN, Broken
 
 from .items import Operation
 from .reference import Prediction, columns

@@ -13,7 +13,7 @@ from halfulp.sim import regressions
 from halfulp.sim.bench import plan, result_formats
 from halfulp.sim.directed import Directed
 from halfulp.sim.ports import Codes, Columns, Ports
-from halfulp.sim.rules import PACED, Pace
+from halfulp.sim.signals.rules import PACED, Pace
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, sampled, with_corner_words
 

@@ -15,7 +15,7 @@ from halfulp.sim.report import Check
 from .collector import hits
 from .dut import Dut
 from .env import HarnessEnv, UnitEnv
-from .interfaces import Interface, Packed, Pins, Sink, Source, Streams
+from halfulp.sim.signals.interfaces import Interface, Packed, Pins, Sink, Source, Streams
 from .job import FOUND, JOB, Job, class_of, prepare
 from .scoreboard import Scoreboard
 from .sequences import ITEMS, SEQUENCES

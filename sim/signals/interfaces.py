@@ -10,15 +10,51 @@ from typing import Any, ClassVar
 
 from cocotb.triggers import FallingEdge, Timer
 
-from halfulp.sim.ports import Ports
-from halfulp.sim.protocol import PERIOD
-from halfulp.sim.rules import BUBBLE, MOVED, Broken, Entry, Registered, Waiting, wrong_latency
+from .layout import Layout
+from .rules import BUBBLE, MOVED, Broken, Entry, Registered, Waiting, wrong_latency
+
+PERIOD = 10
+"""Clock period in nanoseconds."""
 
 Seen = list[int | Broken]
 """Results of a cycle as packed words, and violated rules."""
 
 Handshakes = dict[str, dict[str, bool]]
 """Handshake signals by name, for each side: ``plain``, or ``input`` and ``output`` of streams."""
+
+
+UNKNOWN = -1
+"""Word with unknown bits, which no result equals."""
+
+
+def _number(handle: Any) -> int:
+    """Return the value of a signal; `UNKNOWN` if a bit is neither 0 nor 1."""
+    try:
+        return int(handle.value)
+    except ValueError:
+        return UNKNOWN
+
+
+class ActiveLow:
+    """Handle of a signal that is active low, with the values of one that is active high.
+
+    Parameters
+    ----------
+    handle
+        Handle of the signal.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    @property
+    def value(self) -> int:
+        """1 if the signal is active."""
+        return 1 - int(self.handle.value)
+
+    @value.setter
+    def value(self, level: int) -> None:
+        self.handle.value = 1 - level
 
 
 class Packed:
@@ -28,19 +64,48 @@ class Packed:
     ----------
     handle
         Handle of the signal.
-    ports : Ports
+    ports : Layout
     """
 
-    def __init__(self, handle: Any, ports: Ports) -> None:
+    def __init__(self, handle: Any, ports: Layout) -> None:
         self.handle, self.ports = handle, ports
 
     def read(self) -> int:
         """Read the word."""
-        return int(self.handle.value)
+        return _number(self.handle)
 
     def write(self, word: int) -> None:
         """Drive a word."""
         self.handle.value = word
+
+
+class Aligned:
+    """Packed word in one signal, in which each port begins at a byte; the bits between the ports are 0.
+
+    Parameters
+    ----------
+    handle
+        Handle of the signal.
+    ports : Layout
+    """
+
+    def __init__(self, handle: Any, ports: Layout) -> None:
+        self.handle, self.ports = handle, ports
+
+    def read(self) -> int:
+        """Read the word; `UNKNOWN` if a bit between the ports is not 0."""
+        payload = _number(self.handle)
+        codes = [(payload >> place) & ((1 << port.width) - 1) for port, place in self.ports.slices(8)]
+        word = self.ports.pack(codes)
+        return word if self._payload(word) == payload else UNKNOWN
+
+    def write(self, word: int) -> None:
+        """Drive a word."""
+        self.handle.value = self._payload(word)
+
+    def _payload(self, word: int) -> int:
+        codes = self.ports.unpack(word)
+        return sum(code << place for code, (_, place) in zip(codes, self.ports.slices(8), strict=True))
 
 
 class Wires:
@@ -50,15 +115,16 @@ class Wires:
     ----------
     handles : mapping
         Handles by port name.
-    ports : Ports
+    ports : Layout
     """
 
-    def __init__(self, handles: Mapping[str, Any], ports: Ports) -> None:
+    def __init__(self, handles: Mapping[str, Any], ports: Layout) -> None:
         self.handles, self.ports = [handles[name] for name in ports.names], ports
 
     def read(self) -> int:
         """Read the word."""
-        return self.ports.pack([int(handle.value) for handle in self.handles])
+        codes = [_number(handle) for handle in self.handles]
+        return UNKNOWN if UNKNOWN in codes else self.ports.pack(codes)
 
     def write(self, word: int) -> None:
         """Drive a word."""
@@ -66,7 +132,15 @@ class Wires:
             handle.value = code
 
 
-Word = Packed | Wires
+async def reset(clk: Any, rst: Any) -> None:
+    """Hold reset for two clock edges, from a falling edge."""
+    rst.value = 1
+    await FallingEdge(clk)
+    await FallingEdge(clk)
+    rst.value = 0
+
+
+Word = Packed | Aligned | Wires
 
 
 def _level(handle: Any) -> bool:
@@ -80,6 +154,9 @@ class Watch:
     def see(self) -> Seen:
         """Return the results and violated rules of this cycle."""
 
+    def step(self) -> None:
+        """Record the clock edge at the end of this cycle, after `see`."""
+
     def explain(self, expected: Sequence[int]) -> Broken | None:
         """Return a cause of wrong results other than arithmetic; ``expected`` are all words since reset."""
         return None
@@ -92,12 +169,26 @@ class Interface:
     ----------
     clk, rst
         Handles of clock and reset; ``rst`` may be None.
-    inputs, outputs : Packed or Wires, optional
+    inputs, outputs : Packed, Aligned or Wires, optional
     """
+
+    ignores: bool = False
+    """True if the coming edge accepts no operands, so that the driver may offer noise instead."""
+
 
     def __init__(self, *, clk: Any, rst: Any = None, inputs: Word | None = None, outputs: Word | None = None) -> None:
         self.clk, self.rst = clk, rst
         self._inputs, self._outputs = inputs, outputs
+
+    @property
+    def takes(self) -> bool:
+        """True if the interface has operands."""
+        return self._inputs is not None
+
+    @property
+    def gives(self) -> bool:
+        """True if the interface has results."""
+        return self._outputs is not None
 
     @property
     def inputs(self) -> Word:
@@ -133,10 +224,7 @@ class Interface:
         """Hold reset for two clock edges."""
         if self.rst is None:
             raise ValueError("the interface has no reset; give it the handle rst")
-        self.rst.value = 1
-        await self.edge()
-        await self.edge()
-        self.rst.value = 0
+        await reset(self.clk, self.rst)
 
     def offer(self, word: int | None, noise: int = 0) -> None:
         """Drive operands, or noise without operands if ``word`` is None."""
@@ -168,44 +256,77 @@ class Pins(Interface):
     latency : int
     holds : bool
         True if the result holds in a cycle without operands.
-    en, valid
+    en, valid, ready
         Handles; None for constant 1.
+    initiation : int
+        Clock cycles from operands to the next operands; of a unit with ``ready``, the handle decides.
     clk, rst, inputs, outputs
         Parameters of `Interface`; a combinational unit uses the clock only to time reads.
     """
 
-    def __init__(self, *, latency: int, holds: bool = False, en: Any = None, valid: Any = None, **known: Any) -> None:
+    def __init__(
+        self,
+        *,
+        latency: int,
+        holds: bool = False,
+        en: Any = None,
+        valid: Any = None,
+        ready: Any = None,
+        initiation: int = 1,
+        **known: Any,
+    ) -> None:
         super().__init__(**known)
-        self.latency, self.holds, self.en, self.valid = latency, holds, en, valid
+        self.latency, self.holds, self.initiation = latency, holds, initiation
+        self.en, self.valid, self.ready = en, valid, ready
+        self._busy = 0
+        # Levels that this interface drives; None if another design drives the pins.
+        self._offered: bool | None = None
+        self._granted: bool | None = None
 
     def offer(self, word: int | None, noise: int = 0) -> None:
+        self._offered = word is not None
         if self.valid is not None:
-            self.valid.value = int(word is not None)
+            self.valid.value = int(self._offered)
         self.inputs.write(noise if word is None else word)
 
     def grant(self, granted: bool) -> None:
         if self.en is not None:
+            self._granted = granted
             self.en.value = int(granted)
 
     @property
     def offered(self) -> bool:
-        """True if operands are valid."""
+        """True if operands are valid; without ``valid``, operands that another design drives always are."""
+        if self._offered is not None:
+            return self._offered
         return self.valid is None or _level(self.valid)
 
     @property
     def enabled(self) -> bool:
         """True if the coming edge clocks the registers."""
+        if self._granted is not None:
+            return self._granted
         return self.en is None or _level(self.en)
 
     @property
+    def ignores(self) -> bool:
+        return self.latency > 0 and self.ready is None and (self._busy > 0 or not self.enabled)
+
+    @property
     def taken(self) -> bool:
-        return self.offered and self.enabled and not self.resetting
+        ready = self._busy == 0 if self.ready is None else _level(self.ready)
+        return ready and self.offered and self.enabled and not self.resetting
+
+    def step(self, taken: bool) -> None:
+        """Count the cycles after operands in which a unit without ``ready`` accepts no others."""
+        if self.ready is None:
+            self._busy = self.initiation - 1 if taken else max(self._busy - self.enabled, 0)
 
     def watch(self) -> Watch:
         return _RegisteredWatch(self) if self.latency else _CombinationalWatch(self)
 
     def handshakes(self) -> Handshakes:
-        return {"plain": {"en": self.enabled, "valid": self.offered}}
+        return {"plain": {"en": self.enabled, "valid": self.valid is None or self.offered}}
 
 
 class _RegisteredWatch(Watch):
@@ -224,10 +345,13 @@ class _RegisteredWatch(Watch):
                 found = [BUBBLE] if word != self._last else []
             case (str(kind), str(text)):
                 found = [(kind, text)]
+        return found
+
+    def step(self) -> None:
         taken = self.pins.taken
         self.rule.edge(enabled=self.pins.enabled, vector=self._count if taken else None)
+        self.pins.step(taken)
         self._count += taken
-        return found
 
     def explain(self, expected: Sequence[int]) -> Broken | None:
         other = self.rule.other_latency(expected)
@@ -271,6 +395,8 @@ class _Stream(Interface):
     def __init__(self, *, valid: Any, ready: Any, side: str = "", **known: Any) -> None:
         super().__init__(**known)
         self.valid, self.ready, self.side = valid, ready, side or self.SIDE
+        # Level that this interface drives; None if another design drives it.
+        self._driven: bool | None = None
 
     def handshakes(self) -> Handshakes:
         return {self.side: {"valid": _level(self.valid), "ready": _level(self.ready)}}
@@ -282,12 +408,14 @@ class Source(_Stream):
     SIDE = "input"
 
     def offer(self, word: int | None, noise: int = 0) -> None:
-        self.valid.value = int(word is not None)
+        self._driven = word is not None
+        self.valid.value = int(self._driven)
         self.inputs.write(noise if word is None else word)
 
     @property
     def taken(self) -> bool:
-        return _level(self.valid) and _level(self.ready) and not self.resetting
+        offered = _level(self.valid) if self._driven is None else self._driven
+        return offered and _level(self.ready) and not self.resetting
 
 
 class Sink(_Stream):

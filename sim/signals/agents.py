@@ -1,0 +1,350 @@
+"""Drivers, stall generators, monitors and a scoreboard of units, and the loop that steps them in each clock cycle."""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import Event, FallingEdge, Timer
+
+from .interfaces import PERIOD, Interface, Word, reset
+from .rules import SHOWN, Broken, Pace
+
+STUCK = 2000
+"""Number of clock cycles without a transfer after which a design is stuck."""
+
+
+def chance(probability: float, noise: random.Random) -> Iterator[bool]:
+    """Yield True with a probability: a gap or a stall in each cycle, independent of the others."""
+    while True:
+        yield noise.random() < probability
+
+
+def paced(noise: random.Random) -> tuple[Iterator[bool], Iterator[bool]]:
+    """Return the gaps and the stalls of a stream whose probabilities change every 64 cycles."""
+    pace = Pace(noise)
+
+    def gaps() -> Iterator[bool]:
+        while True:
+            pace.step()
+            yield noise.random() >= pace.offers
+
+    def stalls() -> Iterator[bool]:
+        while True:
+            yield noise.random() >= pace.takes
+
+    return gaps(), stalls()
+
+
+class Board(Protocol):
+    """Receiver of the operations that a `Monitor` observes."""
+
+    def operands(self, word: int) -> None:
+        """Take operands that the design accepts."""
+
+    def result(self, word: int) -> None:
+        """Take a result."""
+
+    def broken(self, kind: str, text: str) -> None:
+        """Take a violated rule."""
+
+    def reset(self) -> None:
+        """Forget the operations before a reset."""
+
+
+class Scoreboard:
+    """Scoreboard that compares results with expected words, in order.
+
+    Parameters
+    ----------
+    expected : sequence of int
+        Packed result of each operation.
+
+    Attributes
+    ----------
+    checked, failed : int
+        Numbers of compared results and of failures.
+    shown : list of dict
+        First failures: ``kind``, ``text``, ``index`` of the operation or None, ``got`` as hexadecimal text.
+    first : int or None
+        Index of the first wrong result.
+    """
+
+    def __init__(self, expected: Sequence[int]) -> None:
+        self.expected = expected
+        self.checked = self.failed = 0
+        self.shown: list[dict[str, Any]] = []
+        self.first: int | None = None
+
+    @property
+    def done(self) -> bool:
+        """True after all expected results."""
+        return self.checked >= len(self.expected)
+
+    def operands(self, word: int) -> None:
+        """Ignore operands: their results are known."""
+
+    def result(self, word: int) -> None:
+        """Compare the next result with its expected word."""
+        index = self.checked
+        if index == len(self.expected):
+            self.fail("count", "the stream has more results than operands", None, word)
+            return
+        self.checked += 1
+        if word != self.expected[index]:
+            self.first = index if self.first is None else self.first
+            self.fail("mismatch", "", index, word)
+
+    def broken(self, kind: str, text: str) -> None:
+        """Record a violated rule."""
+        self.fail(kind, text)
+
+    def reset(self) -> None:
+        """Expect the first result again."""
+        self.checked = 0
+
+    def fail(self, kind: str, text: str, index: int | None = None, got: int | None = None) -> None:
+        """Record a failure, with the index of the operation and the packed result."""
+        self.failed += 1
+        if len(self.shown) < SHOWN:
+            self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
+
+    def check(self) -> None:
+        """Raise AssertionError if nothing was checked, or a check failed."""
+        assert self.checked > 0, "nothing was checked"
+        assert self.failed == 0, f"{self.failed} failures; the first: {self.shown[0]}"
+
+
+class Driver:
+    """Driver that offers each word until the design accepts it; in gaps the pins carry noise.
+
+    Parameters
+    ----------
+    interface : Interface
+    words : iterable of int
+        Packed operands to send first.
+    gaps : iterator of bool, optional
+        True for a cycle that begins no offer; default: no gaps.
+    seed : int
+        Seed of the noise.
+
+    Attributes
+    ----------
+    sent : int
+        Number of accepted words.
+    """
+
+    def __init__(
+        self, interface: Interface, words: Iterable[int] = (), *, gaps: Iterator[bool] | None = None, seed: int = 0
+    ) -> None:
+        self.interface, self.sent = interface, 0
+        self._gaps = gaps or repeat(False)
+        self._noise, self._width = random.Random(seed), interface.inputs.ports.width
+        self._waiting = deque(words)
+        self._offered: int | None = None
+        self._empty = Event()
+
+    @property
+    def done(self) -> bool:
+        """True if all words are accepted."""
+        return self._offered is None and not self._waiting
+
+    async def send(self, *words: int) -> None:
+        """Send packed words, and wait until the design has accepted all."""
+        self._waiting.extend(words)
+        self._empty.clear()
+        if not self.done:
+            await self._empty.wait()
+
+    def drive(self) -> None:
+        """Drive the pins, at a falling edge."""
+        gap = next(self._gaps)
+        if self._offered is None and self._waiting and not gap:
+            self._offered = self._waiting.popleft()
+        noise = self._noise.getrandbits(self._width)
+        self.interface.offer(self._offered, noise)
+        if self._offered is not None and self.interface.ignores:
+            self.interface.inputs.write(noise)
+
+    def look(self) -> None:
+        """Read the handshake, before the rising edge."""
+        if self._offered is not None and self.interface.taken:
+            self._offered, self.sent = None, self.sent + 1
+            if not self._waiting:
+                self._empty.set()
+
+
+class Throttle:
+    """Driver of the clock enable of a unit, or of ``ready`` of a stream of results.
+
+    Parameters
+    ----------
+    interface : Interface
+    stalls : iterator of bool, optional
+        True for a cycle with a stall or with back-pressure; default: none.
+    """
+
+    def __init__(self, interface: Interface, stalls: Iterator[bool] | None = None) -> None:
+        self.interface = interface
+        self._stalls = stalls or repeat(False)
+
+    def drive(self) -> None:
+        """Drive the pin, at a falling edge."""
+        self.interface.grant(not next(self._stalls))
+
+    def look(self) -> None:
+        """Do nothing before the rising edge."""
+
+
+class Monitor:
+    """Monitor of the operands that a design accepts, of its results, and of the rules of its protocol.
+
+    Parameters
+    ----------
+    interface : Interface
+    board : Board
+        Scoreboard that receives the operations.
+    late : bool
+        True if the interface is read before each rising edge; False if it is read after it, at the falling edge, before
+        its own driver changes the pins.
+
+    Attributes
+    ----------
+    cycles : dict
+        Levels of the two handshake signals of each side in every clock cycle.
+    quiet : int
+        Number of clock cycles since the last transfer.
+    """
+
+    def __init__(self, interface: Interface, board: Board, *, late: bool = True) -> None:
+        self.interface, self.board, self.late = interface, board, late
+        self.cycles: dict[str, list[tuple[bool, ...]]] = {}
+        self.quiet = 0
+        self._restart()
+
+    def _restart(self) -> None:
+        self._watch = self.interface.watch() if self.interface.gives else None
+        self._taken, self._given, self._resetting = 0, 0, False
+
+    def explain(self, expected: Sequence[int]) -> Broken | None:
+        """Return a cause of wrong results other than arithmetic; ``expected`` are all words since the last reset."""
+        return self._watch and self._watch.explain(expected)
+
+    def drive(self) -> None:
+        """Do nothing at the falling edge."""
+
+    def look(self) -> None:
+        """Observe one cycle."""
+        if self.interface.resetting:
+            self._resetting = True
+            return
+        if self._resetting:
+            self._restart()
+            self.board.reset()
+        if not self.late:
+            self._step()
+        for seen in self._watch.see() if self._watch else ():
+            if isinstance(seen, int):
+                self.quiet, self._given = 0, self._given + 1
+                self.board.result(seen)
+            else:
+                self.board.broken(*seen)
+        if self.late:
+            self._step()
+
+    def _step(self) -> None:
+        self.quiet += 1
+        takes = self.interface.takes
+        if takes and self.interface.taken:
+            self.quiet, self._taken = 0, self._taken + 1
+            self.board.operands(self.interface.inputs.read())
+        if takes and self._given > self._taken:
+            self.board.broken("count", "the stream has a result before its operands")
+        for side, levels in self.interface.handshakes().items():
+            self.cycles.setdefault(side, []).append(tuple(levels.values()))
+        if self._watch:
+            self._watch.step()
+
+
+Agent = Driver | Throttle | Monitor
+
+
+class Bench:
+    """Loop that starts the clock and steps drivers and monitors in every cycle.
+
+    Drivers change pins at the falling edge of the clock, and monitors read them a quarter of a period later.
+
+    Parameters
+    ----------
+    clk, rst
+        Handles of clock and reset; ``rst`` may be None.
+    late : bool
+        False if all monitors are read at the falling edge, as `Monitor` describes; this takes half the time.
+    """
+
+    def __init__(self, clk: Any, rst: Any = None, *, late: bool = True) -> None:
+        self.clk, self.rst, self.late = clk, rst, late
+        self.agents: list[Agent] = []
+        self._edge, self._middle = FallingEdge(clk), Timer(PERIOD // 4, "ns")
+
+    def drive(
+        self,
+        interface: Interface,
+        words: Iterable[int] = (),
+        *,
+        gaps: Iterator[bool] | None = None,
+        stalls: Iterator[bool] | None = None,
+        seed: int = 0,
+    ) -> Driver:
+        """Add the drivers of both sides of an interface, and return that of the operands."""
+        driver = Driver(interface, words, gaps=gaps, seed=seed)
+        # The driver depends on the clock enable of the cycle.
+        self.agents[:0] = [Throttle(interface, stalls), driver]
+        return driver
+
+    def watch(self, interface: Interface, board: Board) -> Monitor:
+        """Add a monitor of an interface that reports to a scoreboard."""
+        monitor = Monitor(interface, board, late=self.late)
+        self.agents.append(monitor)
+        return monitor
+
+    async def start(self) -> None:
+        """Start the clock, and reset the design."""
+        Clock(self.clk, PERIOD, "ns").start()
+        await self._edge
+        if self.rst is not None:
+            await reset(self.clk, self.rst)
+
+    async def step(self) -> None:
+        """Run one clock cycle."""
+        await self._edge
+        if not self.late:
+            for agent in self.agents:
+                agent.look()
+        for agent in self.agents:
+            agent.drive()
+        if self.late:
+            await self._middle
+            for agent in self.agents:
+                agent.look()
+
+    async def run(self, going: Callable[[], bool]) -> None:
+        """Run clock cycles while a condition holds."""
+        while going():
+            await self.step()
+
+    def run_forever(self) -> Any:
+        """Run clock cycles in the background until the test ends; return the task."""
+        return cocotb.start_soon(self.run(lambda: True))
+
+
+async def settle(inputs: Word, outputs: Word, words: Iterable[int], board: Board) -> None:
+    """Send words to a combinational unit: each result appears without a clock edge."""
+    pause = Timer(1, "ns")
+    for word in words:
+        inputs.write(word)
+        await pause
+        board.result(outputs.read())
