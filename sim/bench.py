@@ -131,6 +131,27 @@ def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
     )
 
 
+def operations(unit: Any, count: int, seed: int = 0) -> dict[str, Codes]:
+    """Choose the operands of a test outside the bench.
+
+    Parameters
+    ----------
+    unit : Unit
+    count : int
+        Maximum number of operations.
+    seed : int
+
+    Returns
+    -------
+    dict of str to array
+        Codes of each input: directed and random, or all inputs if they are few; those of a unit with an accumulator are
+        consecutive steps from reset.
+    """
+    chosen = plan(unit, seed=seed, limit=count)
+    codes = chosen.vectors.codes if chosen.chain is None else chosen.chain
+    return {name: column[:count] for name, column in codes.items()}
+
+
 def result_formats(unit: Any) -> list[Format]:
     """Return the formats to which a unit rounds: the result format, and the format of a rounded product."""
     formats = [shape for shape in unit.outputs.values() if isinstance(shape, Format)][:1]

@@ -15,16 +15,13 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge
 
-from .signals.agents import STUCK, Bench, Monitor, Scoreboard, chance, paced, settle
+from .signals.agents import SILENT, STUCK, Bench, Monitor, Scoreboard, chance, paced, settle
 from .signals.interfaces import Packed, Pins, Sink, Source, Streams, reset
 from .signals.layout import Field, Layout
 from .signals.rules import BUBBLES, STALLED
 
 REPORTED = 512
 """Number of results between two progress reports."""
-
-SILENT = 16
-"""Number of clock cycles without a transfer after the last result, to detect extra results."""
 
 
 class Job:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from halfulp.sim.bench import plan
+from halfulp.sim.bench import operations
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 
@@ -35,10 +35,8 @@ def vectors(unit: Any, module: str, count: int = COUNT) -> tuple[str, int]:
     count : int
         Maximum number of vectors.
     """
-    chosen = plan(unit, seed=0, limit=count)
-    codes = chosen.vectors.codes if chosen.chain is None else chosen.chain
-    codes = {name: column[:count] for name, column in codes.items()}
-    results = reference(unit, codes, chained=chosen.chain is not None)
+    codes = operations(unit, count)
+    results = reference(unit, codes, chained=unit.stateful)
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     lines = [f"{a}_{b}" for a, b in zip(_words(inputs, codes), _words(outputs, results), strict=True)]
     order = _IN_ORDER if unit.stateful or unit.sources else _ANY_ORDER

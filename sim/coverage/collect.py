@@ -121,3 +121,13 @@ class Coverage:
         if odd:
             raise ValueError(f"{odd[0]} has {len(given[odd[0]])} codes for {length} vectors: expected 1 or {length}")
         return {name: np.ascontiguousarray(np.broadcast_to(given[name], length)).astype(np.uint64) for name in ports}
+
+
+def hits(coverages: list[Coverage]) -> str:
+    """Format the number of bins that coverages of one unit hit together."""
+    total, *others = coverages
+    for other in others:
+        total.merge(other)
+    hit = sum(int((counts > 0).sum()) for counts in total.counts.values())
+    bins = sum(group.size for group in total.groups.values())
+    return f"coverage    {hit:,} of {bins:,} bins, reachable or not"

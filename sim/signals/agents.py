@@ -4,7 +4,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import cocotb
 from cocotb.clock import Clock
@@ -13,8 +13,15 @@ from cocotb.triggers import Event, FallingEdge, Timer
 from .interfaces import PERIOD, Interface, Word, reset
 from .rules import SHOWN, Broken, Pace
 
+Explanation = Callable[[Sequence[int]], Broken | None]
+"""Function from all expected words since the last reset to a cause of wrong results other than arithmetic."""
+
 STUCK = 2000
 """Number of clock cycles without a transfer after which a design is stuck."""
+
+
+SILENT = 16
+"""Number of clock cycles without a transfer after the last result, to detect extra results."""
 
 
 def chance(probability: float, noise: random.Random) -> Iterator[bool]:
@@ -52,7 +59,10 @@ class Board(Protocol):
         """Take a violated rule."""
 
     def reset(self) -> None:
-        """Forget the operations before a reset."""
+        """Begin again after a reset."""
+
+    def check(self, explain: Explanation = lambda expected: None) -> None:
+        """Raise AssertionError if nothing was checked or a check failed."""
 
 
 class Scoreboard:
@@ -112,10 +122,12 @@ class Scoreboard:
         if len(self.shown) < SHOWN:
             self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
 
-    def check(self) -> None:
-        """Raise AssertionError if nothing was checked, or a check failed."""
+    def check(self, explain: Explanation = lambda expected: None) -> None:
+        """Raise AssertionError if nothing was checked or a check failed."""
         assert self.checked > 0, "nothing was checked"
-        assert self.failed == 0, f"{self.failed} failures; the first: {self.shown[0]}"
+        if self.failed:
+            cause = explain(self.expected)
+            raise AssertionError(f"{self.failed} failures; the first: {cause or self.shown[0]}")
 
 
 class Driver:
@@ -229,6 +241,11 @@ class Monitor:
         self._watch = self.interface.watch() if self.interface.gives else None
         self._taken, self._given, self._resetting = 0, 0, False
 
+    @property
+    def missing(self) -> int:
+        """Number of accepted operations without a result; 0 if operands never end or are not monitored."""
+        return self._taken - self._given if self._watch and self.interface.ends else 0
+
     def explain(self, expected: Sequence[int]) -> Broken | None:
         """Return a cause of wrong results other than arithmetic; ``expected`` are all words since the last reset."""
         return self._watch and self._watch.explain(expected)
@@ -275,7 +292,9 @@ Agent = Driver | Throttle | Monitor
 class Bench:
     """Loop that starts the clock and steps drivers and monitors in every cycle.
 
-    Drivers change pins at the falling edge of the clock, and monitors read them a quarter of a period later.
+    Drivers change pins at the falling edge of the clock, and monitors read them a quarter of a period later. As a
+    context (``async with``), the loop runs in the background, and the end of the context waits for all results and
+    checks the scoreboards.
 
     Parameters
     ----------
@@ -331,14 +350,37 @@ class Bench:
             for agent in self.agents:
                 agent.look()
 
+    async def __aenter__(self) -> Self:
+        """Start the clock, reset, and run clock cycles in the background."""
+        await self.start()
+        self._running = cocotb.start_soon(self.run(lambda: True))
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, where: Any) -> None:
+        """Run until all operations have results, and check the scoreboards; AssertionError if the design is stuck."""
+        drivers, monitors = ([agent for agent in self.agents if isinstance(agent, part)] for part in (Driver, Monitor))
+        silent = 0
+        while error is None and silent < STUCK:
+            if all(driver.done for driver in drivers) and not any(monitor.missing for monitor in monitors):
+                # Extra results are a failure too.
+                break
+            await self._edge
+            silent = min((monitor.quiet for monitor in monitors), default=silent + 1)
+        for _ in range(SILENT):
+            await self._edge
+        self._running.cancel()
+        if error is None:
+            for monitor in monitors:
+                monitor.board.check(monitor.explain)
+            for driver in drivers:
+                assert driver.done, f"the design stopped after {driver.sent} operands"
+            for monitor in monitors:
+                assert not monitor.missing, f"{monitor.missing} operations have no result"
+
     async def run(self, going: Callable[[], bool]) -> None:
         """Run clock cycles while a condition holds."""
         while going():
             await self.step()
-
-    def run_forever(self) -> Any:
-        """Run clock cycles in the background until the test ends; return the task."""
-        return cocotb.start_soon(self.run(lambda: True))
 
 
 async def settle(inputs: Word, outputs: Word, words: Iterable[int], board: Board) -> None:

@@ -172,6 +172,9 @@ class Interface:
     inputs, outputs : Packed, Aligned or Wires, optional
     """
 
+    ends: bool = True
+    """True if there are cycles without operands."""
+
     ignores: bool = False
     """True if the coming edge accepts no operands, so that the driver may offer noise instead."""
 
@@ -307,6 +310,10 @@ class Pins(Interface):
         if self._granted is not None:
             return self._granted
         return self.en is None or _level(self.en)
+
+    @property
+    def ends(self) -> bool:
+        return self.valid is not None or self._offered is not None
 
     @property
     def ignores(self) -> bool:

@@ -36,13 +36,3 @@ class CoverageCollector(uvm_subscriber):
         # A unit without registers has no stalls.
         if side != "plain" or self.unit.clocked:
             self.coverage.stalls(side, cycles)
-
-
-def hits(coverages: list[Coverage]) -> str:
-    """Format the number of bins that coverages of one unit hit together."""
-    total, *others = coverages
-    for other in others:
-        total.merge(other)
-    hit = sum(int((counts > 0).sum()) for counts in total.counts.values())
-    bins = sum(group.size for group in total.groups.values())
-    return f"coverage    {hit:,} of {bins:,} bins, reachable or not"

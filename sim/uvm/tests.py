@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import cocotb
 from pyuvm import ConfigDB, uvm_root, uvm_test
 
+from halfulp.sim.coverage.collect import hits
 from halfulp.sim.ports import Ports
 from halfulp.sim.protocol import report_progress, start
 from halfulp.sim.report import Check
 
-from .collector import hits
 from .dut import Dut
 from .env import HarnessEnv, UnitEnv
 from halfulp.sim.signals.interfaces import Interface, Packed, Pins, Sink, Source, Streams
