@@ -21,13 +21,12 @@ from halfulp.hdl.formats import E4M3FN, E6M5
 from halfulp.sim.build import component_design
 from halfulp.sim.coverage.collect import hits
 from halfulp.sim.ports import Ports
-from halfulp.sim.signals.interfaces import PERIOD
 from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure
+from halfulp.sim.signals.interfaces import PERIOD, Interface, Packed, Pins, Sink, Source, Wires
 from halfulp.sim.uvm.agent import OperandAgent, ResultAgent
 from halfulp.sim.uvm.dut import Dut
 from halfulp.sim.uvm.env import UnitEnv, drain
-from halfulp.sim.signals.interfaces import Interface, Packed, Pins, Sink, Source, Wires
 from halfulp.sim.uvm.items import Operation
 from halfulp.sim.uvm.reference import columns
 from halfulp.sim.uvm.scoreboard import export

@@ -23,9 +23,29 @@ from .signals.rules import SHOWN
 from .simulate import LOG, Simulation
 
 __all__ = [
-    *("ActiveLow", "Aligned", "Bench", "Driver", "Monitor", "Packed", "Pins", "Reference", "Scoreboard", "Sink"),
-    *("Source", "Streams", "Throttle", "Wires", "axi_stream", "chance", "paced", "pins", "simulate", "sink", "source"),
-    *("streams", "vectors"),
+    "ActiveLow",
+    "Aligned",
+    "Bench",
+    "Driver",
+    "Monitor",
+    "Packed",
+    "Pins",
+    "Reference",
+    "Scoreboard",
+    "Sink",
+    "Source",
+    "Streams",
+    "Throttle",
+    "Wires",
+    "axi_stream",
+    "chance",
+    "paced",
+    "pins",
+    "simulate",
+    "sink",
+    "source",
+    "streams",
+    "vectors",
 ]
 
 

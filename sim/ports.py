@@ -1,7 +1,7 @@
 """Inputs and outputs of a unit, packed into words for the bench, and as text."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any

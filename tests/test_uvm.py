@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from pyuvm import ConfigDB, uvm_root, uvm_sequencer
 
 from halfulp.hdl.formats import E4M3FN, E5M2, E6M5
+from halfulp.sim.coverage.collect import hits
 from halfulp.sim.ports import Port, Ports
+from halfulp.sim.signals.interfaces import Packed, Pins, Sink, Source, Wires
 from halfulp.sim.signals.rules import MOVED, Entry, Pace, Registered, Waiting
 from halfulp.sim.uvm.cli import uvm
-from halfulp.sim.uvm.collector import CoverageCollector, hits
-from halfulp.sim.signals.interfaces import Packed, Pins, Sink, Source, Wires
+from halfulp.sim.uvm.collector import CoverageCollector
 from halfulp.sim.uvm.items import Operand, Operation
 from halfulp.sim.uvm.job import class_of, name_of
 from halfulp.sim.uvm.reference import Prediction, Reference

@@ -16,6 +16,7 @@ from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import MODE, is_random
 from halfulp.sim.reference import row_of
+from halfulp.sim.signals import agents
 from halfulp.tools.digests import version
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, emit, verilog_ports
@@ -60,6 +61,9 @@ lint_off -rule UNUSEDPARAM
 
 TEMPLATES = Path(__file__).parent / "templates"
 """Templates of Jinja, and files that are equal in all packages."""
+
+SIGNALS = Path(inspect.getfile(agents)).parent
+"""Python package of the cocotb test, which needs no other part of the library."""
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -494,6 +498,7 @@ class Package:
                 found[f"tb/{unit.module}_{bench}.v"] = text
         for name in ("test_units.py", "run_cocotb.py"):
             found[f"tb/{name}"] = (TEMPLATES / name).read_text()
+        found |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
         found[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
         found[f"{self.name}.core"] = self.render("package.core.j2")
         found["Makefile"] = self.render("Makefile.j2")

@@ -171,6 +171,10 @@ class Driver:
         if not self.done:
             await self._empty.wait()
 
+    def rest(self) -> None:
+        """Drive pins without operands, before the reset."""
+        self.interface.offer(None)
+
     def drive(self) -> None:
         """Drive the pins, at a falling edge."""
         gap = next(self._gaps)
@@ -202,6 +206,10 @@ class Throttle:
     def __init__(self, interface: Interface, stalls: Iterator[bool] | None = None) -> None:
         self.interface = interface
         self._stalls = stalls or repeat(False)
+
+    def rest(self) -> None:
+        """Drive a stall, before the reset."""
+        self.interface.grant(False)
 
     def drive(self) -> None:
         """Drive the pin, at a falling edge."""
@@ -248,7 +256,10 @@ class Monitor:
 
     def explain(self, expected: Sequence[int]) -> Broken | None:
         """Return a cause of wrong results other than arithmetic; ``expected`` are all words since the last reset."""
-        return self._watch and self._watch.explain(expected)
+        return None if self._watch is None else self._watch.explain(expected)
+
+    def rest(self) -> None:
+        """Do nothing before the reset."""
 
     def drive(self) -> None:
         """Do nothing at the falling edge."""
@@ -333,6 +344,8 @@ class Bench:
     async def start(self) -> None:
         """Start the clock, and reset the design."""
         Clock(self.clk, PERIOD, "ns").start()
+        for agent in self.agents:
+            agent.rest()
         await self._edge
         if self.rst is not None:
             await reset(self.clk, self.rst)
@@ -358,7 +371,8 @@ class Bench:
 
     async def __aexit__(self, kind: Any, error: Any, where: Any) -> None:
         """Run until all operations have results, and check the scoreboards; AssertionError if the design is stuck."""
-        drivers, monitors = ([agent for agent in self.agents if isinstance(agent, part)] for part in (Driver, Monitor))
+        drivers = [agent for agent in self.agents if isinstance(agent, Driver)]
+        monitors = [agent for agent in self.agents if isinstance(agent, Monitor)]
         silent = 0
         while error is None and silent < STUCK:
             if all(driver.done for driver in drivers) and not any(monitor.missing for monitor in monitors):

@@ -172,16 +172,19 @@ class Interface:
     inputs, outputs : Packed, Aligned or Wires, optional
     """
 
-    ends: bool = True
-    """True if there are cycles without operands."""
-
-    ignores: bool = False
-    """True if the coming edge accepts no operands, so that the driver may offer noise instead."""
-
-
     def __init__(self, *, clk: Any, rst: Any = None, inputs: Word | None = None, outputs: Word | None = None) -> None:
         self.clk, self.rst = clk, rst
         self._inputs, self._outputs = inputs, outputs
+
+    @property
+    def ends(self) -> bool:
+        """True if there are cycles without operands."""
+        return True
+
+    @property
+    def ignores(self) -> bool:
+        """True if the coming edge accepts no operands, so that the driver may offer noise instead."""
+        return False
 
     @property
     def takes(self) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from pyuvm import uvm_agent, uvm_analysis_port, uvm_driver, uvm_monitor, uvm_sequencer
 
+from halfulp.sim.signals.interfaces import Interface, Watch, Word
 from halfulp.sim.signals.rules import Broken
 
-from halfulp.sim.signals.interfaces import Interface, Watch, Word
 from .items import Operation
 
 

@@ -12,10 +12,10 @@ from halfulp.sim.coverage.collect import hits
 from halfulp.sim.ports import Ports
 from halfulp.sim.protocol import report_progress, start
 from halfulp.sim.report import Check
+from halfulp.sim.signals.interfaces import Interface, Packed, Pins, Sink, Source, Streams
 
 from .dut import Dut
 from .env import HarnessEnv, UnitEnv
-from halfulp.sim.signals.interfaces import Interface, Packed, Pins, Sink, Source, Streams
 from .job import FOUND, JOB, Job, class_of, prepare
 from .scoreboard import Scoreboard
 from .sequences import ITEMS, SEQUENCES

@@ -20,15 +20,14 @@ from halfulp.sim.fields import Grid as Numbers
 from halfulp.sim.fields import words
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Codes, Port, Ports
-from halfulp.sim.signals.interfaces import PERIOD
 from halfulp.sim.report import Failure
+from halfulp.sim.signals.interfaces import PERIOD, Interface, Packed, Sink, Source
 from halfulp.sim.signals.rules import Pace
 from halfulp.sim.systolic import Product
 
 from .agent import OperandAgent, ResultAgent
 from .dut import Dut
 from .env import drain
-from halfulp.sim.signals.interfaces import Interface, Packed, Sink, Source
 from .items import Operation
 from .job import Job
 from .reference import Prediction, columns

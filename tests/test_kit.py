@@ -1,0 +1,181 @@
+"""Parts of `halfulp.sim.kit`: its example, scoreboards, drivers and interfaces."""
+
+import itertools
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halfulp.hdl.formats import E4M3FN, E5M2
+from halfulp.sim import kit
+from halfulp.sim.kit import simulate
+from halfulp.sim.ports import Port, Ports
+from halfulp.sim.reference import reference
+from halfulp.units import Mac, Mul
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples/dot_product_kit.py"
+
+
+class Handle:
+    """Stub of a simulator handle."""
+
+    def __init__(self, value: Any = 0) -> None:
+        self.value = value
+
+
+def test_kit_example_on_page_is_the_file() -> None:
+    text = EXAMPLE.read_text()
+    shown = text[text.index("import random") : text.index("\n\nif __name__")]
+    assert f"```python\n{shown.rstrip()}\n```" in (ROOT / "docs/simulation.md").read_text()
+
+
+@pytest.mark.slow
+def test_kit_example_passes() -> None:
+    answer = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, cwd=ROOT)
+    assert (answer.returncode, answer.stdout) == (0, "PASS every_step_is_bit_exact\n"), answer.stderr
+
+
+def scoreboard(unit: Any, words: list[int], change: int = 0) -> kit.Reference:
+    """Return a scoreboard with operands and the results of the golden model, the last one with other bits."""
+    board, ports = kit.Reference(unit, coverage=True), Ports.of(unit.inputs)
+    results = reference(unit, kit._columns(ports, words), chained=unit.stateful)["o"].tolist()
+    results[-1] ^= change
+    for word, result in zip(words, results, strict=True):
+        board.operands(word)
+        board.result(result)
+    return board
+
+
+@pytest.mark.parametrize("unit", [Mul(a=E5M2, b=E5M2, o=E5M2), Mac(a=E5M2, b=E5M2, acc=E5M2)])
+def test_kit_reference_compares_results(unit: Any) -> None:
+    words = kit.vectors(unit, 64)
+    assert len(words) == 64
+    board = scoreboard(unit, words)
+    board.check()
+    assert board.report.startswith(f"64 operations of {unit.name} compared, coverage")
+    with pytest.raises(AssertionError, match="1 failures"):
+        scoreboard(unit, words, change=1).check()
+
+
+def test_kit_reference_begins_again_after_reset() -> None:
+    """An accumulator starts from zero; the operation that the reset interrupts has no result."""
+    unit = Mac(a=E5M2, b=E5M2, acc=E5M2)
+    words = kit.vectors(unit, 32)
+    board = scoreboard(unit, words)
+    board.operands(words[0])
+    board.reset()
+    for part in zip(*scoreboard(unit, words)._parts[0], strict=True):
+        board.operands(part[0])
+        board.result(part[1])
+    board.check()
+    assert board.checked == 64
+
+
+def test_kit_reference_requires_operations() -> None:
+    board = kit.Reference(Mul(a=E5M2, b=E5M2, o=E5M2))
+    with pytest.raises(AssertionError, match="no operation"):
+        board.check()
+    board.result(0)
+    with pytest.raises(AssertionError, match="no operation"):
+        board.check()
+
+
+def test_kit_scoreboard_counts_failures() -> None:
+    board = kit.Scoreboard([1, 2])
+    with pytest.raises(AssertionError, match="nothing was checked"):
+        board.check()
+    board.result(1)
+    board.check()
+    board.result(3)
+    board.result(0)
+    assert (board.checked, board.failed, board.first, board.done) == (2, 2, 1, True)
+    assert [failure["kind"] for failure in board.shown] == ["mismatch", "count"]
+    with pytest.raises(AssertionError, match="2 failures"):
+        board.check()
+
+
+def pins_of(ports: Ports, latency: int) -> kit.Pins:
+    """Return pins with stubs of signals, which a driver drives."""
+    known = {name: Handle() for name in ("en", "valid")}
+    words = kit.Packed(Handle(), ports), kit.Packed(Handle(), ports)
+    return kit.Pins(clk=Handle(), inputs=words[0], outputs=words[1], latency=latency, **known)
+
+
+def test_kit_driver_hides_operands_in_stalls() -> None:
+    """Operands are on the pins in each cycle that accepts them, and noise is on them in a stall."""
+    pins = pins_of(Ports((Port("a", 64),)), latency=1)
+    stalls = itertools.cycle([False, True])
+    driver, throttle = kit.Driver(pins, [5, 6], gaps=iter([True] + [False] * 9)), kit.Throttle(pins, stalls)
+    seen = []
+    for _ in range(6):
+        throttle.drive()
+        driver.drive()
+        seen.append((pins.enabled, pins.offered, pins.inputs.read() in (5, 6)))
+        driver.look()
+    assert seen == [
+        (True, False, False),
+        (False, True, False),
+        (True, True, True),
+        (False, True, False),
+        (True, True, True),
+        (False, False, False),
+    ]
+    assert (driver.done, driver.sent) == (True, 2)
+
+
+def test_kit_pins_accept_no_operands_while_busy() -> None:
+    pins = pins_of(Ports((Port("a", 8),)), latency=3)
+    pins.initiation = 3
+    watch, accepted = pins.watch(), []
+    pins.grant(True)
+    for _ in range(7):
+        pins.offer(1)
+        accepted.append(pins.taken)
+        watch.step()
+    assert accepted == [True, False, False, True, False, False, True]
+
+
+def test_kit_words_align_to_bytes_and_detect_padding() -> None:
+    ports, handle = Ports((Port("a", 3), Port("b", 9), Port("c", 8))), Handle()
+    word = kit.Aligned(handle, ports)
+    word.write(ports.pack([5, 0x155, 0xFF]))
+    assert handle.value == 5 | 0x155 << 8 | 0xFF << 24
+    assert ports.unpack(word.read()) == [5, 0x155, 0xFF]
+    handle.value |= 1 << 7
+    assert word.read() == -1
+
+
+def test_kit_words_with_unknown_bits_equal_no_result() -> None:
+    ports = Ports((Port("a", 8), Port("b", 8)))
+    assert kit.Packed(Handle("X"), ports).read() == -1
+    assert kit.Wires({"a": Handle(3), "b": Handle("X")}, ports).read() == -1
+
+
+def test_kit_inverts_active_low_signals() -> None:
+    handle = Handle(0)
+    reset = kit.ActiveLow(handle)
+    assert reset.value == 1
+    reset.value = 0
+    assert handle.value == 1
+
+
+def test_kit_gaps_and_stalls_vary() -> None:
+    gaps, stalls = kit.paced(random.Random(1))
+    pairs = [(next(stalls), next(gaps)) for _ in range(4000)]
+    assert set(pairs) == set(itertools.product((False, True), repeat=2))
+    chances = kit.chance(0.25, random.Random(1))
+    assert 900 < sum(next(chances) for _ in range(4000)) < 1100
+
+
+def test_kit_rejects_files_without_tests_and_units_without_clock(tmp_path: Path) -> None:
+    file = tmp_path / "no_kit_tests.py"
+    file.write_text("x = 1\n")
+    unit = Mul(a=E4M3FN, b=E4M3FN, o=E4M3FN)
+    with pytest.raises(ValueError, match="no cocotb test"):
+        simulate(unit, file)
+    with pytest.raises(ValueError, match="clk="):
+        kit.pins(unit, object())
