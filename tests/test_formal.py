@@ -29,13 +29,13 @@ from halfulp.tools.errors import ToolError
 from halfulp.units.base import Unit
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.stream import Streamed
-from tests.short_form import BLOCK, asked
+from tests.short_form import asked
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 CATALOGUE_TEXTS = [
-    str(short(name, fmt, **options, **({"to": BLOCK} if name == "blockquantize" else {})).spec)
+    str(short(name, fmt, **options).spec)
     for name, row in CATALOGUE.items()
     for fmt in ("e2m1", "fxp2.2")
     for options in ({}, {"rounding": "sr2", "random": "lfsr5"})

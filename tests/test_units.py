@@ -596,17 +596,12 @@ def sample(name, *formats):
     return next((fmt for fmt in (*formats, "fxp4.4") if row.spec.takes(parse(fmt), None)), BLOCK)
 
 
-def small(name):
-    """Return the option that makes the result of a quantizer a small block."""
-    return {"to": BLOCK} if name == "blockquantize" else {}
-
-
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_stream_gives_every_result_once_in_order(name, pipeline):
     """Compare with the same unit without registers and stream, with gaps on both sides."""
-    dut = Streamed(build(name, sample(name, "e4m3fn"), pipeline=pipeline, **small(name)))
+    dut = Streamed(build(name, sample(name, "e4m3fn"), pipeline=pipeline))
     words = [(37 * n * n + 11 * n) % (1 << Shape.cast(dut.i.payload.shape()).width) for n in range(60)]
     received, held = [], None
 
@@ -648,7 +643,7 @@ def test_stream_gives_every_result_once_in_order(name, pipeline):
 
 def reference(name, words):
     """Return the results of the combinational unit (of the accumulator after each step) for packed operands."""
-    dut = build(name, sample(name, "e4m3fn"), **small(name))
+    dut = build(name, sample(name, "e4m3fn"))
     results = []
 
     async def drive(context):

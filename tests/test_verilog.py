@@ -84,8 +84,7 @@ def test_emit_header_of_stream_has_positions_of_fields() -> None:
 def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
     takes = CATALOGUE[name].spec.takes
     fmt = next((fmt for fmt in ("e3m2", "fxp4.4") if takes(parse(fmt), None)), BLOCK)
-    own = {"pwl": {"pieces": 2}, "blockquantize": {"to": BLOCK}}.get(name, {})
-    unit = build(name, fmt, pipeline=1, **own)
+    unit = build(name, fmt, pipeline=1, **({"pieces": 2} if name == "pwl" else {}))
     controls = [port for port in ("en", "valid") if hasattr(unit, port)]
     assert port_list(emit(unit)) == ["clk", "rst", *controls, *unit.inputs, *unit.outputs]
 

@@ -59,7 +59,8 @@ class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to
     a : Format
         Format of the numbers.
     o : Block
-        Result. ``rounding`` is that of its elements, which saturate.
+        Result; default of the short form: ``block(e4m3fn,8,e8m0fnu,floor)``. ``rounding`` is that of its elements,
+        which saturate.
     """
 
     BLOCKS = ("o",)
@@ -74,7 +75,7 @@ class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
-        return {"o": lambda: Block.parse("mxfp8_e4m3")}
+        return {"o": lambda: Block.parse("block(e4m3fn,8,e8m0fnu,floor)")}
 
     @property
     def operands(self) -> dict[str, Format]:
@@ -129,10 +130,15 @@ class BlockDequantizeSpec(BlockSpec, form="blockdequantize a>o", summary="a bloc
         return ValueRange.of(self.a.scale) * ValueRange.of(self.a.element), f"number of {self.a}"
 
 
+def factors_of(a: Block, b: Block) -> tuple[ValueRange, ValueRange]:
+    """Return the ranges of products of two elements and of two scales."""
+    return ValueRange.of(a.element) * ValueRange.of(b.element), ValueRange.of(a.scale) * ValueRange.of(b.scale)
+
+
 def terms_of(a: Block, b: Block, k: int) -> ValueRange:
     """Return the range of scale * scale * the sum of k products of elements."""
-    scales = ValueRange.of(a.scale) * ValueRange.of(b.scale)
-    return scales * (ValueRange.of(a.element) * ValueRange.of(b.element)).times(k)
+    products, scales = factors_of(a, b)
+    return scales * products.times(k)
 
 
 def _check_lengths(spec: Any) -> None:
