@@ -8,11 +8,11 @@ import torch
 
 from halfulp import golden
 from halfulp.golden import nn
-from halfulp.golden.nn.policy import PRODUCTS
+from halfulp.golden.nn.product import PRODUCTS
 
 PAGE = Path(__file__).parents[1] / "docs/training.md"
 KEYS = [field.name for field in fields(nn.Policy)]
-CASTS = [name for name in KEYS if name not in (*PRODUCTS, "master", "device")]
+CASTS = [name for name in KEYS if name not in (*PRODUCTS, "hadamard", "master", "device")]
 
 
 def table(heading):

@@ -7,6 +7,7 @@ from .counts import Counts
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy
 from .policy_file import PolicyFile, rules
+from .rotation import Rotation
 from .scale import LossScaler
 from .scaling import Scaling
 from .schedule import Schedule
@@ -30,6 +31,7 @@ __all__ = [
     "Policy",
     "PolicyFile",
     "Quantize",
+    "Rotation",
     "Scaling",
     "Schedule",
     "Sparsity",

@@ -25,8 +25,8 @@ from .cast import Cast, check_holds, check_real, real
 from .counts import PRUNED, counting, is_quiet, note
 from .draw import mix
 from .operator import differentiable, gradients
-from .policy import PRODUCTS, Policy, Product
-from .product import product, product_of_blocks
+from .policy import Policy, Product
+from .product import PRODUCTS, product, product_of_blocks
 from .scaling import divided, multiplied
 
 _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
@@ -218,7 +218,9 @@ class Operand:
     def __init__(self, call: Call, role: str, values: Tensor, cast: Cast) -> None:
         self._call, self._role, self._cast, self._key = call, role, cast, call.key_of(role)
         self._given, self._pruned = values, values
+        self._values = values
         self._rounded: Tensor | None = None
+        self._rotation: str | None = None
         self._along: tuple[int, ...] = ()
         self._zeros = 0
 
@@ -230,6 +232,7 @@ class Operand:
         summed: tuple[int, ...] = (),
         lay: Callable[[Tensor], Tensor] = lambda factor: factor,
         groups: int = 1,
+        rotate: bool = True,
     ) -> Tensor:
         """Return the codes for ``a``, ``b`` or ``o`` of a phase's multiply-accumulate; without one, the values.
 
@@ -240,13 +243,16 @@ class Operand:
         along : tuple of int
             Dimensions of the tensor along which sparsity runs, with channels in ``groups``, as in `Sparsity.mask`.
         summed : tuple of int
-            Dimensions that have one factor in scaling by channel.
+            Dimensions of the sums, which have one factor in scaling by channel. Rotation runs along the first.
         lay : callable
             Shapes these factors for the result of the product.
+        rotate : bool
+            Rotate values if the policy does.
         """
         mac = self._call.mac(phase)
         fmt = None if mac is None else getattr(mac, part)
         self._prune(along, groups)
+        self._rotate(phase if rotate and summed else None, summed, groups)
         if isinstance(fmt, Block):
             return self._for_blocks(phase, part, fmt)
         formats = dict.fromkeys(one for one in (self._cast.fmt, fmt) if one is not None)
@@ -274,8 +280,8 @@ class Operand:
         """Return values for a product of blocks, which quantizes them along its sums."""
         PRUNED.total += self._zeros
         if self._cast.fmt is not None and self._rounded is None:
-            self._rounded = self._cast.real(self._pruned, self._key)
-        values = self._pruned if self._rounded is None else self._rounded
+            self._rounded = self._cast.real(self._values, self._key)
+        values = self._values if self._rounded is None else self._rounded
         tensor = None
         if not isinstance(block.scale, Scale):
             tensor = tensor_scale(MAX, values, block)
@@ -296,11 +302,25 @@ class Operand:
             self._pruned, self._zeros = self._given.masked_fill(~mask, 0), mask.numel() - int(mask.sum())
             self._along, self._rounded = along, None
 
+    def _rotate(self, phase: str | None, summed: tuple[int, ...], groups: int) -> None:
+        """Set the values for a phase: rotated along the first summed dimension, or as they are."""
+        rotation = self._call.policy.hadamard
+        if rotation is None or phase not in rotation.products:
+            rotation, phase = None, None
+        if phase != self._rotation:
+            self._rotation, self._rounded = phase, None
+        self._values = self._pruned
+        if rotation is not None and phase is not None:
+            dim = summed[0]
+            key = mix(self._call.key, len(_ROLES) + PRODUCTS.index(phase))
+            # Dimension 1 of an image has the channels of all groups.
+            self._values = rotation.of(self._pruned, dim, groups if dim == 1 else 1, key)
+
     def _scaled(
         self, phase: str, part: str, formats: dict[Format, None], summed: tuple[int, ...]
     ) -> tuple[Tensor, Tensor | None]:
         """Return divided values and their factor; start values are divided by the factors of both operands."""
-        values, scale = self._pruned, self._cast.scale
+        values, scale = self._values, self._cast.scale
         if part == "o":
             of_sums = self._call.factor(phase)
             return values if of_sums is None else divided(values, of_sums), None
@@ -384,8 +404,8 @@ def _matmul_gradients(
         rows = behind.codes("input_gradient", "a", (-1,), (-1,))
         return call.product("input_gradient", rows, weights, x.dtype)
 
-    def rows() -> Tensor:
-        return behind.codes("weight_gradient", "a", (-2,), (-2,), turned).mT
+    def rows(rotate: bool = True) -> Tensor:
+        return behind.codes("weight_gradient", "a", (-2,), (-2,), turned, rotate=rotate).mT
 
     def columns() -> Tensor:
         return call.operand("x", x).codes("weight_gradient", "b", (-1,), (-2,))
@@ -399,12 +419,13 @@ def _gradients(
     w: Tensor,
     needs: list[bool],
     of_input: Callable[[], Tensor],
-    rows: Callable[[], Matrices],
+    rows: Callable[..., Matrices],
     columns: Callable[[], Matrices],
 ) -> list[Tensor]:
     """Return the gradients of x, w and bias; those that are not needed are empty.
 
-    The gradient of the weights is the product of ``rows()``, codes of the gradient, and ``columns()``, codes of x.
+    The gradient of the weights is the product of ``rows()``, codes of the gradient, and ``columns()``, codes of x. That
+    of the bias is the sum of ``rows(rotate=False)``.
     """
     found = [x.new_empty(0) for _ in needs]
     if needs[0]:
@@ -413,6 +434,9 @@ def _gradients(
         left = rows()
     if needs[1]:
         found[1] = call.product("weight_gradient", left, columns(), w.dtype).reshape(w.shape)
+    rotation = call.policy.hadamard
+    if needs[2] and rotation is not None and "weight_gradient" in rotation.products:
+        left = rows(rotate=False)
     if needs[2]:
         found[2] = call.bias_gradient(left, x.dtype).reshape(w.shape[0])
     return [one.contiguous() for one in found]
@@ -589,9 +613,11 @@ def _convolution_gradients(
         images = _images(x.new_empty((n, groups * c, *size)), groups)
         return call.product("input_gradient", windows, kernels.mT, x.dtype, None, images)
 
-    def rows() -> Patches:
+    def rows(rotate: bool = True) -> Patches:
         along = _rest(x, 1)
-        codes = behind.codes("weight_gradient", "a", along, along, lambda found: found.reshape(groups, -1, 1))
+        codes = behind.codes(
+            "weight_gradient", "a", along, along, lambda found: found.reshape(groups, -1, 1), rotate=rotate
+        )
         return _images(codes.contiguous(), groups).mT
 
     def columns() -> Patches:

@@ -12,13 +12,12 @@ from halfulp.golden.check import check_bool
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update
+from .product import PRODUCTS
 from .reduction import Reduction
+from .rotation import Rotation
 
 FLOAT = "fp32"
 """Text for torch's own arithmetic in place of a multiply-accumulate."""
-
-PRODUCTS = ("forward", "input_gradient", "weight_gradient")
-"""The three matrix products of a layer."""
 
 PLAIN = Cast()
 """Default rounding of tensors: to nearest, to the operand or accumulator format."""
@@ -55,6 +54,9 @@ class Policy:
         Roundings of these tensors: ``rn`` rounds to nearest, to the operand format; ``e5m2.sr3`` rounds stochastically
         to e5m2 first. The bias is rounded to the result format, because sums start from it. ``weights=2:4`` prunes: of
         4 consecutive elements the 2 with the largest magnitudes stay (see Notes).
+    hadamard : Rotation, int or str, optional
+        Random Hadamard rotation of operands along the sums: ``16`` rotates groups of 16 elements in all products,
+        ``16 weight_gradient`` in one of them; see `Rotation`.
     update : Cast or str, optional
         Format and rounding of parameters after each step of the optimiser, such as ``e6m5.sr10``; see `WeightUpdate`.
         With a sparsity the step changes N of M consecutive elements only.
@@ -107,6 +109,7 @@ class Policy:
     activations: Cast = PLAIN
     gradients: Cast = PLAIN
     bias: Cast = PLAIN
+    hadamard: Rotation | None = None
     update: Cast | None = None
     master: bool = False
     device: str | None = None
@@ -118,7 +121,8 @@ class Policy:
     def __post_init__(self) -> None:
         readers: dict[str, Callable[[Any], Any]] = dict.fromkeys(PRODUCTS, _mac) | dict.fromkeys(_CASTS, Cast.parse)
         readers["bias"] = parse_rounding
-        optional = {
+        optional: dict[str, Callable[[Any], Any]] = {
+            "hadamard": Rotation.parse,
             "update": parse_update,
             "elementwise": parse_element,
             "functions": parse_element,
@@ -130,6 +134,8 @@ class Policy:
             with prefixed(name):
                 object.__setattr__(self, name, read(getattr(self, name)))
         self._check_blocks()
+        if self.hadamard is not None:
+            self._check_rotation(self.hadamard)
         check_bool("master", self.master)
         if self.master and self.update is None:
             raise ValueError("master needs an update, such as e6m5.sr10")
@@ -152,6 +158,18 @@ class Policy:
             for name in casts:
                 if getattr(self, name).scale is not None:
                     raise ValueError(f"{name} have a scale, but blocks of {phase} have scales of their own; omit it")
+
+    def _check_rotation(self, rotation: Rotation) -> None:
+        """Raise ValueError if rotated operands are sparse, have delayed scales, or are not rounded for a product."""
+        for phase in rotation.products:
+            if getattr(self, phase) is None:
+                raise ValueError(f"hadamard rotates operands of {phase}, which is in torch's own arithmetic; omit it")
+        for name in ("weights", "activations", "gradients"):
+            cast = getattr(self, name)
+            if cast.sparsity is not None:
+                raise ValueError(f"{name} have the sparsity {cast.sparsity}, which a rotation undoes; omit one of both")
+            if cast.scale is not None and cast.scale.history:
+                raise ValueError(f"{name} have a delayed scale, which does not fit rotated values; use a current scale")
 
     @classmethod
     def of(cls, mac: Product | str | None, **parts: Any) -> "Policy":
@@ -203,6 +221,7 @@ class Policy:
         else:
             pieces = [f"{name}={mac}" for name, mac in zip(PRODUCTS, macs, strict=True)]
         pieces += self._named(_CASTS)
+        pieces += [f"hadamard={self.hadamard}"] if self.hadamard else []
         pieces += [f"update={self.update}"] if self.update else []
         pieces += ["master=true"] if self.master else []
         pieces += [f"device={self.device}"] if self.device else []
@@ -220,7 +239,11 @@ class Policy:
             "input_gradient": ("weights", "gradients"),
             "weight_gradient": ("activations", "gradients"),
         }
-        return {phase: ", ".join([_text(getattr(self, phase)), *self._named(casts[phase])]) for phase in PRODUCTS}
+        found = {phase: [_text(getattr(self, phase)), *self._named(casts[phase])] for phase in PRODUCTS}
+        if self.hadamard is not None:
+            for phase in self.hadamard.products:
+                found[phase].append(f"hadamard={self.hadamard.length}")
+        return {phase: ", ".join(pieces) for phase, pieces in found.items()}
 
     def _named(self, casts: Iterable[str]) -> list[str]:
         return [f"{name}={getattr(self, name)}" for name in casts if getattr(self, name) != PLAIN]
@@ -251,8 +274,9 @@ class Policy:
 
     @property
     def stochastic(self) -> bool:
-        """True if any rounding of a layer is stochastic."""
-        return any(mac.words for mac in self.macs if mac) or any(cast.rounding.bits for cast in self.casts)
+        """True if a layer takes random words."""
+        rounds = any(mac.words for mac in self.macs if mac) or any(cast.rounding.bits for cast in self.casts)
+        return rounds or self.hadamard is not None
 
 
 def expanded(table: Mapping[str, Any]) -> dict[str, Any]:

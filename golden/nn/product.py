@@ -13,6 +13,9 @@ from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec
 
 from .draw import states
 
+PRODUCTS = ("forward", "input_gradient", "weight_gradient")
+"""The three matrix products of a layer."""
+
 Device = Callable[[Tensor, Tensor, MacSpec, Tensor | None, int], Tensor]
 """Function of a device: matrix product from operands, description, start values of the sums, and key."""
 
