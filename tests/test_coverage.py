@@ -127,6 +127,10 @@ SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("sru", "fxp2.4", {"to": "fxp2.2"}),
     ("compare", "e3m1", {"rounding": "sr2", "to": "e2m0"}),
     ("pwl", "e3m2", {"pieces": 2}),
+    ("add", "e2m1", {"rounding": "port_sr1", "flags": "after"}),
+    ("mac", "e2m1", {"acc": "e2m1-ftz", "product": "e2m0.rn", "flags": "before"}),
+    ("mul", "fxp1.2", {"to": "fxp0.3", "rounding": "port", "flags": "after"}),
+    ("compare", "e2m1", {"rounding": "port_ro", "to": "e2m0"}),
 )
 
 

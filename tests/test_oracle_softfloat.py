@@ -4,6 +4,10 @@ SoftFloat keeps NaN payloads and halfulp has one canonical NaN, so NaN is compar
 equal. Tininess detection changes flags of SoftFloat and no result.
 """
 
+import ctypes
+import functools
+import subprocess
+
 import numpy as np
 import pytest
 import softfloatpy as softfloat
@@ -13,7 +17,9 @@ from halfulp import golden
 from halfulp.hdl.formats import BF16, FP16, FP32, FP64, Rounding
 from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.ports import Ports
+from halfulp.sim.toolchain import compiler, compiler_version
 from halfulp.sim.vectors import make
+from halfulp.tools.cache import cached
 from tests.short_form import build
 
 COUNT = 1 << 17
@@ -27,27 +33,57 @@ MODES = {
     "rd": softfloat.RoundingMode.MIN,
 }
 
-TYPES = {
-    FP16: ("f16", softfloat.Float16),
-    FP32: ("f32", softfloat.Float32),
-    FP64: ("f64", softfloat.Float64),
-    BF16: ("bf16", softfloat.BFloat16),
+TYPES = {FP16: "f16", FP32: "f32", FP64: "f64", BF16: "bf16"}
+
+LOOP = """
+#include <cstdint>
+using Operation = uint64_t (*)(uint64_t, uint64_t, uint64_t);
+
+extern "C" void loop(Operation operation, volatile uint8_t *flags, int64_t count, const uint64_t *x, const uint64_t *y,
+                     const uint64_t *z, uint64_t mask, uint64_t *results, int64_t *raised) {
+    for (int64_t i = 0; i < count; ++i) {
+        *flags = 0;
+        results[i] = operation(x[i], y[i], z[i]) & mask;
+        raised[i] = *flags;
+    }
 }
+"""
+"""Calls of a function of SoftFloat, whose numbers are structures of one integer and so passed as integers."""
 
 
-def numbers(codes, fmt):
-    """Convert codes to numbers of SoftFloat."""
-    size = fmt.width // 8
-    raw = codes.astype(f">u{size}").tobytes()
-    make_number = TYPES[fmt][1].from_bytes
-    return [make_number(raw[start : start + size]) for start in range(0, len(raw), size)]
+@functools.cache
+def library():
+    """Return the C functions of SoftFloat in the extension module of softfloatpy."""
+    return ctypes.CDLL(softfloat._core.__file__)
 
 
-def codes_of(results, fmt):
-    """Convert numbers of SoftFloat to codes."""
-    return np.frombuffer(b"".join(number.to_bytes() for number in results), dtype=f">u{fmt.width // 8}").astype(
-        np.uint64
+@functools.cache
+def loop():
+    """Return the compiled loop."""
+
+    def make(folder):
+        (folder / "loop.cpp").write_text(LOOP)
+        command = [*compiler(), "-O2", "-shared", "-fPIC", "-o", folder / "loop.so", folder / "loop.cpp"]
+        subprocess.run(command, check=True)
+
+    return ctypes.CDLL(cached("softfloat", (LOOP, compiler_version()), make) / "loop.so").loop
+
+
+def softfloat_results(name, columns, fmt):
+    """Return the codes of a function of SoftFloat and its flags, whose bits are in the order of the golden model."""
+    count = len(columns[0])
+    given = [np.ascontiguousarray(column, dtype=np.uint64) for column in columns]
+    given += [np.zeros(count, dtype=np.uint64)] * (3 - len(given))
+    results, raised = np.zeros(count, dtype=np.uint64), np.zeros(count, dtype=np.int64)
+    loop()(
+        ctypes.cast(getattr(library(), name), ctypes.c_void_p),
+        ctypes.byref(ctypes.c_uint8.in_dll(library(), "softfloat_exceptionFlags")),
+        ctypes.c_int64(count),
+        *(ctypes.c_void_p(column.ctypes.data) for column in given),
+        ctypes.c_uint64((1 << fmt.width) - 1),
+        *(ctypes.c_void_p(column.ctypes.data) for column in (results, raised)),
     )
+    return results, raised
 
 
 def tensor(codes):
@@ -79,7 +115,24 @@ def rounding(request):
     softfloat.set_rounding_mode(softfloat.RoundingMode.NEAR_EVEN)
 
 
-OPERATIONS = {"mul": "mul", "add": "add", "sub": "sub", "fma": "mul_add", "div": "div", "sqrt": "sqrt"}
+OPERATIONS = {
+    "mul": "mul",
+    "add": "add",
+    "sub": "sub",
+    "fma": "mulAdd",
+    "div": "div",
+    "sqrt": "sqrt",
+    "rint": "roundToInt",
+}
+
+
+def expected(operation, columns, fmt):
+    """Return codes and flags of an operation of SoftFloat."""
+    if operation == "rint":
+        mode = ctypes.c_uint8.in_dll(library(), "softfloat_roundingMode").value
+        # Its other arguments: the mode, and that an integer which is not the operand is inexact.
+        columns = [columns[0], np.full_like(columns[0], mode), np.ones_like(columns[0])]
+    return softfloat_results(f"{TYPES[fmt]}_{OPERATIONS[operation]}", columns, fmt)
 
 
 def compare(operation, fmt, rounding):
@@ -89,8 +142,7 @@ def compare(operation, fmt, rounding):
     corners = corner_cases(unit)
     vectors = make(Ports.of(dict.fromkeys(names, fmt)), [fmt], seed=len(str(rounding)), limit=COUNT, corners=corners)
     columns = [vectors.codes[name] for name in names]
-    function = getattr(softfloat, f"{TYPES[fmt][0]}_{OPERATIONS[operation]}")
-    wanted = codes_of(map(function, *(numbers(column, fmt) for column in columns)), fmt)
+    wanted, _ = expected(operation, columns, fmt)
     extra = {"sub": [1], "add": [0]}.get(operation, [])
     found = getattr(golden, {"sub": "add"}.get(operation, operation))(
         *map(tensor, columns), *extra, **{**unit.parameters, "rounding": rounding}
@@ -121,8 +173,7 @@ def test_convert_matches_softfloat(source, target, rounding, oracle):
         codes = np.arange(1 << 16, dtype=np.uint64)
     else:
         codes = make(Ports.of({"a": source}), [target], seed=7, limit=COUNT).codes["a"]
-    function = getattr(softfloat, f"{TYPES[source][0]}_to_{TYPES[target][0]}")
-    wanted = codes_of(map(function, numbers(codes, source)), target)
+    wanted, _ = softfloat_results(f"{TYPES[source]}_to_{TYPES[target]}", [codes], target)
     found = golden_codes(golden.convert(tensor(codes), a=source, o=target, rounding=rounding))
     assert len(codes) >= 1 << 16
     assert differences(found, wanted, target).tolist() == []
@@ -134,16 +185,6 @@ FLAG_COUNT = 1_000_000
 
 FEW = 1 << 11
 """Such vectors in `make test`."""
-
-
-def with_flags(function, columns):
-    """Return the results of SoftFloat and their flags; its bits are in the order of those of the golden model."""
-    results, flags = [], []
-    for numbers_of_row in zip(*columns, strict=True):
-        softfloat.set_exception_flags(0)
-        results.append(function(*numbers_of_row))
-        flags.append(int(softfloat.get_exception_flags()))
-    return results, np.array(flags, dtype=np.int64)
 
 
 def flag_differences(operation, fmt, rounding, tininess, count):
@@ -159,13 +200,12 @@ def flag_differences(operation, fmt, rounding, tininess, count):
     signalling = rng.random(len(columns[0])) < 1 / 16
     columns[0] = np.where(signalling, np.uint64(fmt.inf_code + 1), columns[0])
     softfloat.set_tininess_mode(TININESS[tininess])
-    function = getattr(softfloat, f"{TYPES[fmt][0]}_{OPERATIONS[operation]}")
-    results, wanted = with_flags(function, [numbers(column, fmt) for column in columns])
+    results, wanted = expected(operation, columns, fmt)
     softfloat.set_tininess_mode(TININESS["after"])
     extra = {"sub": [1], "add": [0]}.get(operation, [])
     parameters = unit.parameters | {"rounding": rounding, "flags": tininess}
     found = getattr(golden, name)(*map(tensor, columns), *extra, **parameters)
-    wrong = differences(golden_codes(found.o), codes_of(results, fmt), fmt)
+    wrong = differences(golden_codes(found.o), results, fmt)
     return len(results), sorted({*wrong.tolist(), *np.flatnonzero(found.flags.numpy() != wanted).tolist()})
 
 
@@ -180,6 +220,7 @@ TININESS = {"after": softfloat.TininessMode.AFTER_ROUNDING, "before": softfloat.
         ("add", FP32, "rd", "after"),
         ("div", FP16, "rz", "before"),
         ("sqrt", FP16, "ra", "after"),
+        ("rint", FP32, "ra", "after"),
     ],
     indirect=["rounding"],
     ids=str,
@@ -197,7 +238,7 @@ def test_some_flags_match_softfloat(operation, fmt, rounding, tininess):
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_flags_match_softfloat(operation, fmt, rounding, tininess):
     count, wrong = flag_differences(operation, fmt, rounding, tininess, FLAG_COUNT)
-    assert count >= (1 << 16 if operation == "sqrt" and fmt == FP16 else FLAG_COUNT)
+    assert count >= (1 << 16 if operation in ("sqrt", "rint") and fmt == FP16 else FLAG_COUNT)
     assert wrong == []
 
 
@@ -213,11 +254,10 @@ def test_flags_of_conversions_match_softfloat(source, target, rounding, tininess
     else:
         codes = make(Ports.of({"a": source}), [target], seed=7, limit=FLAG_COUNT).codes["a"]
     softfloat.set_tininess_mode(TININESS[tininess])
-    function = getattr(softfloat, f"{TYPES[source][0]}_to_{TYPES[target][0]}")
-    results, wanted = with_flags(function, [numbers(codes, source)])
+    results, wanted = softfloat_results(f"{TYPES[source]}_to_{TYPES[target]}", [codes], target)
     softfloat.set_tininess_mode(TININESS["after"])
     found = golden.convert(tensor(codes), a=source, o=target, rounding=rounding, flags=tininess)
-    assert differences(golden_codes(found.o), codes_of(results, target), target).tolist() == []
+    assert differences(golden_codes(found.o), results, target).tolist() == []
     assert np.flatnonzero(found.flags.numpy() != wanted).tolist() == []
 
 

@@ -16,12 +16,12 @@ from halfulp.golden.activation import value_of
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
-from halfulp.hdl.formats import RN, Format
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
-from halfulp.sim.ports import STATE, Columns, Ports
+from halfulp.sim.ports import MODE, STATE, Columns, Ports
 from halfulp.sim.reference import row_of
 
 from .bins import Axis, Group
@@ -89,7 +89,7 @@ class Model:
     ports : list of Alone or Joint
         Groups of bins by ports.
     stages : list of Stage
-        Rounded sums of the unit.
+        Rounded sums of the unit, for each mode if a port chooses the rounding.
     """
 
     def __init__(self, unit: Any) -> None:
@@ -100,7 +100,10 @@ class Model:
         self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
         self.kind = row_of(unit).name
         self.ports = [*self._operands(), *self._products(), *self._controls(), *self._orders()]
-        self.stages = self._stages()
+        rounding = self.unit.spec.rounding
+        modes = list(dict.fromkeys(rounding.choices)) or [rounding]
+        self._stages_by_mode = {mode: self._stages(mode, f"{mode}" * rounding.is_port) for mode in modes}
+        self.stages = [stage for stages in self._stages_by_mode.values() for stage in stages]
 
     @property
     def groups(self) -> list[Group]:
@@ -200,6 +203,9 @@ class Model:
         if "subtract" in self.widths:
             axis = Axis("subtract", ("add", "subtract"))
             yield Alone(Group("subtract", (axis,)), (("subtract",),), (_flag,))
+        if choices := self.unit.spec.rounding.choices:
+            axis = Axis(MODE, tuple(f"{code} {mode}" for code, mode in enumerate(choices)))
+            yield Alone(Group(MODE, (axis,)), ((MODE,),), (_flag,))
         if "step" in self.widths:
             last = len(self.unit.spec.pairs) - 1
             axis = Axis("step", tuple(map(str, range(last + 1))))
@@ -262,9 +268,14 @@ class Model:
         ports = dict(term.ports) | ({word: self.widths[word]} if word is not None else {})
         return Term(ports, make, ValueRange.of(stage.o), stage.o.spacing == "uniform")
 
-    def _stages(self) -> list[Stage]:
+    def _stages(self, rounding: Rounding, mode: str) -> list[Stage]:
+        """Return the stages of the unit with one rounding; their names begin with the mode that a port chooses."""
+        stages = self._stages_of(rounding)
+        return [replace(stage, name=": ".join(filter(None, (mode, stage.name)))) for stage in stages]
+
+    def _stages_of(self, rounding: Rounding) -> list[Stage]:
         given, spec = self.unit.parameters, self.unit.spec
-        how = {"rounding": given["rounding"], "saturate": spec.saturate}
+        how = {"rounding": rounding, "saturate": spec.saturate, "flags": spec.flags}
         match self.kind:
             case "mul":
                 return [Stage("", (self._product("a", "b"),), given["o"], **how)]
@@ -298,7 +309,7 @@ class Model:
         spec, term = self.unit.spec, self._product("a", "b")
         if spec.product is None:
             return [Stage("", (term, self._operand("c")), spec.o, quire=spec.quire, **how)]
-        first = Stage("product", (term,), spec.product, spec.product_rounding, how["saturate"])
+        first = Stage("product", (term,), spec.product, **(how | {"rounding": spec.product_rounding}))
         word = "random_product" if "random_product" in self.unit.words else None
         terms = self._rounded(term, first, word), self._operand("c")
         return [first, Stage("sum", terms, spec.o, quire=spec.quire, **how)]
@@ -312,7 +323,7 @@ class Model:
             more = {"quire": spec.aligned_sums, "alignment": spec.alignment, "signs": _positive}
             return [Stage("", terms, spec.o, **more, **how)]
         if self._order == EXACT:
-            signs = partial(_sign_of_sum, spec.rounding, spec.c is None)
+            signs = partial(_sign_of_sum, how["rounding"], spec.c is None)
             return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
         return [*first, Stage("step", (products[0], _number("total", spec.o)), spec.o, **how)]
@@ -328,28 +339,39 @@ class Model:
     def _events(self, inputs: Columns, outputs: Columns) -> Iterator[Event]:
         if not self.stages:
             return
+        for mode, stages in self._stages_by_mode.items():
+            if MODE not in inputs:
+                yield from self._events_of(stages, inputs, outputs)
+                continue
+            codes = [code for code, choice in enumerate(self.unit.spec.rounding.choices) if choice == mode]
+            here = np.isin(inputs[MODE], np.array(codes, dtype=np.uint64))
+            if here.any():
+                sides = ({name: column[here] for name, column in side.items()} for side in (inputs, outputs))
+                yield from self._events_of(stages, *sides)
+
+    def _events_of(self, stages: Sequence[Stage], inputs: Columns, outputs: Columns) -> Iterator[Event]:
         codes = {name: torch.from_numpy(column.view(np.int64)) for name, column in inputs.items()}
         if self.kind == "sru":
             for lane in range(self.unit.lanes):
                 own = {"a0": codes[f"a{lane}"]}
-                stage = self.stages[0]
+                stage = stages[0]
                 yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]
         elif self._is_dot and self._order == SEQUENTIAL:
-            yield from self._steps(codes)
+            yield from self._steps(stages, codes)
         else:
-            for stage in self.stages:
-                last = stage is self.stages[-1]
+            for stage in stages:
+                last = stage is stages[-1]
                 word = codes.get("random_product" if not last else "random0" if self.kind == "join" else "random")
                 word = word if stage.rounding.bits else None
                 result = next(iter(outputs.values())) if last else result_of(stage, [stage.terms[0].make(codes)], word)
                 yield stage, [term.make(codes) for term in stage.terms], word, result
 
-    def _steps(self, codes: Tensors) -> Iterator[Event]:
+    def _steps(self, stages: Sequence[Stage], codes: Tensors) -> Iterator[Event]:
         """Yield every rounding of a sequential dot product."""
-        *_, step = self.stages
+        *_, step = stages
         total = torch.zeros_like(codes["a0"])
         for index, (one, other) in enumerate(self._factors):
-            stage = self.stages[0] if index == 0 else step
+            stage = stages[0] if index == 0 else step
             raws = [self._product(one, other).make(codes)]
             raws.append(stage.terms[1].make({**codes, "total": total}))
             result = result_of(stage, raws, word := codes.get(f"random{index}"))

@@ -20,7 +20,7 @@ from halfulp.golden.wide import Wide
 from halfulp.hdl.formats import Fixed
 from halfulp.sim.classes import ALL_BITS, some_codes
 from halfulp.sim.fields import Codes
-from halfulp.sim.ports import Port, is_random
+from halfulp.sim.ports import MODE, Port, is_random
 from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
 from halfulp.tools.progress import Progress, silent
@@ -135,9 +135,11 @@ def _joint(model: Model, part: Joint) -> Reach:
 
 
 def _words(model: Model, columns: dict[str, Codes]) -> Iterator[dict[str, Codes]]:
-    """Yield the columns with the smallest and the largest random words, which bound all results."""
-    for words in _extreme_words({port: model.widths[port] for port in model.unit.inputs}):
-        yield columns | {port: np.full(1, word, dtype=np.uint64) for port, word in words.items()}
+    """Yield the columns with all rounding modes, and the smallest and the largest random words, which bound results."""
+    modes = [{MODE: code} for code in range(len(model.unit.spec.rounding.choices))] or [{}]
+    for mode in modes:
+        for words in _extreme_words({port: model.widths[port] for port in model.unit.inputs}):
+            yield columns | {port: np.full(1, code, dtype=np.uint64) for port, code in (mode | words).items()}
 
 
 def _extreme_words(widths: Mapping[str, int]) -> list[dict[str, int]]:
@@ -192,7 +194,7 @@ def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
         return {}
     found = {}
     for group in stage.groups:
-        dropped = [any(rest in label for rest in RESTS[1:]) for label in group.labels()]
+        dropped = [any(rest in label for rest in (*RESTS[1:], "inexact")) for label in group.labels()]
         excluded = np.array(dropped) & waiting[group.name]
         if excluded.any():
             proof = f"all terms: multiples of 2^{quantum}, and so of the last place 2^{stage.o.quantum}"

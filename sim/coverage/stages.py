@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden import register
-from halfulp.golden.codec import truncate
+from halfulp.golden.codec import stages_of, truncate
 from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align, mask
 from halfulp.golden.round import Truncated
 from halfulp.hdl.formats import RN, Format, Rounding
@@ -68,6 +68,8 @@ class Stage:
         Truncation of the terms of the sum, which have scales.
     signs : callable, optional
         Function from the signs of the terms, along the last dimension, to the sign of a zero sum.
+    flags : bool or str
+        Exception flags of the rounding, as in `UnitSpec`.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Stage:
     quire: Quire | None = None
     alignment: Alignment | None = None
     signs: Callable[[Tensor], Tensor] | None = None
+    flags: bool | str = False
 
     # Numbers ---------------------------------------------------------------------------------------------------
 
@@ -103,7 +106,9 @@ class Stage:
     def _window(self) -> int:
         first, *rest = (term.span for term in self.terms)
         results = sum(rest, first)
-        return max(window_of(self.o, mode, results.magnitude) for mode in (RN, self.rounding))
+        # Flags need one more bit.
+        own = replace(self.rounding, guard=1) if self.flags else self.rounding
+        return max(window_of(self.o, mode, results.magnitude) for mode in (RN, own))
 
     @property
     def places(self) -> int:
@@ -122,6 +127,8 @@ class Stage:
         if self.rounding.bits:
             edge = Axis("discarded bits plus random word", ("one below the carry", "carry"))
             found += [self._named("random words", *self._words), self._named("random edge", edge)]
+        if self.flags:
+            found.append(self._named("flags", self._raised))
         found.append(self._named("result", Axis("result", Classes(self.o).signed)))
         if self.o.regimes:
             found.append(self._named("regime of the result", Axis("result", Regimes(self.o).signed)))
@@ -148,6 +155,8 @@ class Stage:
         if self.rounding.bits:
             assert word is not None
             found += list(self._word(x, where, word))
+        if self.flags:
+            found.append((self._flags(x, word),))
         found.append((Classes(self.o).signed_places(result),))
         if self.o.regimes:
             found.append((Regimes(self.o).places(result),))
@@ -328,6 +337,7 @@ class Stage:
     def bounds(self, group: str, index: int) -> "Bounds":
         """Return bounds on the exact results in a bin of a group."""
         axes = {self._named("range", self._ranges).name: self._range_bounds}
+        axes[self._named("flags", self._raised).name] = self._flags_bounds
         if self._shifts:
             axes[self._named("normalisation", self._normalisations).name] = self._normalisation_bounds
         named = self._named(f"rounding {self.rounding}", *self._roundings)
@@ -368,6 +378,34 @@ class Stage:
         if self._has_subnormals:
             found.append(_numpy((where.code >= self._normal).to(torch.int64)))
         return tuple(found)
+
+    # Exception flags -------------------------------------------------------------------------------------------
+
+    @property
+    def _raised(self) -> Axis:
+        """Flags of rounding a number; underflow and overflow are inexact too."""
+        more = ("invalid",) if self.o.spacing == "uniform" else ("underflow", "overflow")
+        return Axis("flags", ("none", "inexact", *more))
+
+    def _flags(self, x: Raw, word: Tensor | None) -> Places:
+        function = stages_of(self.o).flags
+        assert function is not None
+        assert isinstance(self.flags, str)
+        found = function(x, self.o, self.rounding, word, self.flags)
+        kinds = {"inexact": found.inexact, "underflow": found.underflow, "overflow": found.overflow}
+        place = torch.zeros_like(x.exponent)
+        for name, raised in (kinds | {"invalid": found.lost_nan}).items():
+            if name in self._raised.labels:
+                place = torch.where(raised, self._raised.labels.index(name), place)
+        return _numpy(torch.where(x.nan | x.inf, NONE, place))
+
+    def _flags_bounds(self, index: int) -> "Bounds":
+        match self._raised.labels[index]:
+            case "underflow":
+                return Bounds(until=self._grid.first_normal)
+            case "overflow":
+                return Bounds(since=floor_log2(self.o.largest))
+        return Bounds()
 
     # Random words ----------------------------------------------------------------------------------------------
 
