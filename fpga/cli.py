@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import re
 import shlex
 import sys
 from datetime import date
@@ -37,6 +38,14 @@ def _stages(text: str) -> range:
     return range(int(first), int(last) + 1)
 
 
+def _delays(text: str) -> list[float]:
+    """Parse delays in nanoseconds such as ``2,2.5,3``."""
+    words = text.split(",")
+    if not all(re.fullmatch(r"\d+(\.\d+)?", word) and float(word) for word in words):
+        raise ValueError(f"invalid --delays {text!r}: expected nanoseconds such as 2,2.5,3")
+    return sorted({float(word) for word in words})
+
+
 def _device(text: str) -> Target | None:
     """Parse a target of `halfulp synth`; None stands for standard cells."""
     return None if text == ASIC else target_of(text)
@@ -49,6 +58,7 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
 @unit_options
 @target_option(type=Parsed(_device), help="device or asic, of halfulp list targets; default: vu9p")
 @click.option("--liberty", metavar="FILE", type=_FILE, help="standard cells of asic; default: OSU 0.18 um of Debian")
+@click.option("--delays", metavar="NS,NS,...", type=Parsed(_delays), help="compare delay targets of asic, in ns")
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
 @click.option(
     "--explore", metavar="A..B", type=Parsed(_stages), help="place and route with A to B register stages (ecp5-85k)"
@@ -68,6 +78,7 @@ def synth(
     fmt: str | None,
     target: Target | None,
     liberty: Path | None,
+    delays: list[float] | None,
     route: bool,
     explore: range | None,
     flow: str,
@@ -86,10 +97,10 @@ def synth(
             raise Refused("--target asic takes none of --route, --explore, --flow vivado and --clock")
         with requests():
             units = implementations(unit, fmt, **options)
-        _cells(units, liberty, pool, output)
+        _cells(units, liberty, delays or [], pool, output)
         return
-    if liberty is not None:
-        raise Refused("--liberty has the cells of --target asic; add it")
+    if liberty is not None or delays:
+        raise Refused("--liberty and --delays are for --target asic; add it")
     with requests():
         if route or explore:
             check_route(target)
@@ -127,21 +138,29 @@ def synth(
     publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
 
 
-def _cells(units: list[Implementation], liberty: Path | None, pool: JobPool, output: Path | None) -> None:
+def _cells(
+    units: list[Implementation], liberty: Path | None, delays: list[float], pool: JobPool, output: Path | None
+) -> None:
     """Measure units in standard cells."""
-    from .report.asic import table
+    from .report.asic import sweep, table
     from .synth.asic import measure_cells
     from .synth.liberty import Library
 
     with requests():
         library = Library.read(liberty)
+        if delays and len(units) > 1:
+            raise ValueError("--delays compares the delay targets of one unit; name one unit")
         for one in units:
             one.component()
     folder = output and report_folder(output)
     with requests(), pool, Bar("synth") as bar:
         bar.total("synthesis", len(units))
-        costs = measure_cells(units, library, bar, pool)
-    publish(Report({"synth": table(units, costs, library)}), folder)
+        costs = measure_cells(units, library, bar, pool, targets=delays)
+    if delays:
+        found = sweep(units[0], delays, costs[0], library)
+    else:
+        found = Report({"synth": table(units, [first for first, *_ in costs], library)})
+    publish(found, folder)
 
 
 def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:

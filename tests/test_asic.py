@@ -1,12 +1,15 @@
 """Costs in standard cells, with the library of `tests/cells.lib`, whose figures are made up."""
 
+import os
 import re
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from halfulp.fpga.report.asic import sweep
 from halfulp.fpga.synth.asic import CellCost, measure_cells
 from halfulp.fpga.synth.liberty import OSU018, Function, Group, Library
 from halfulp.sim.implementation import short
@@ -91,7 +94,7 @@ def test_cost_of_unit_in_cells_is_printed(halfulp):
     assert code == 0, err
     assert out.startswith("## Cost in the cells of made_up\n")
     (row,) = [line for line in out.splitlines() if line.startswith("| mul ")]
-    _, _, cells, registers, area, gates, delay, _ = (cell.strip() for cell in row.split("|"))
+    _, _, cells, registers, area, gates, delay, *_ = (cell.strip() for cell in row.split("|"))
     assert (int(cells) > 5, int(registers), Fraction(area) / 4 - Fraction(gates) < 1) == (True, 0, True)
     assert 0.05 < float(delay) < 1
 
@@ -99,14 +102,43 @@ def test_cost_of_unit_in_cells_is_printed(halfulp):
 @pytest.mark.slow
 def test_cost_follows_figures_of_library(library):
     """ABC chooses cells by ratios of areas; register stages add flip-flops and shorten paths."""
-    plain, staged = measure_cells([short("mul", "e5m2"), short("mul", "e5m2", pipeline=2)], library)
+    (plain,), (staged,) = measure_cells([short("mul", "e5m2"), short("mul", "e5m2", pipeline=2)], library)
     assert (plain.registers, staged.registers > 15, staged.delay < plain.delay) == (0, True, True)
     tenfold = Library(re.sub(r"(\barea : \d+)", r"\g<1>0", library.text), "tenfold.lib")
-    (large,) = measure_cells([short("mul", "e5m2")], tenfold)
+    ((large,),) = measure_cells([short("mul", "e5m2")], tenfold)
     assert large == replace(plain, area=10 * plain.area)
     slower = Library(re.sub('time_unit : "1ns"', 'time_unit : "10ps"', library.text), "slower.lib")
-    (fast,) = measure_cells([short("mul", "e5m2")], slower)
+    ((fast,),) = measure_cells([short("mul", "e5m2")], slower)
     assert fast.delay == pytest.approx(plain.delay / 100, rel=0.01)
+
+
+@pytest.mark.slow
+def test_delay_targets_trade_area_for_delay(library):
+    """A target that a netlist meets has no smaller delay than needed; ABC and OpenSTA agree on paths of gates."""
+    unit = short("add", "fp16")
+    (found,) = measure_cells([unit], library, targets=[0.1, 3.0, 20.0])
+    fast, _, small = found
+    assert (fast.delay < small.delay, fast.area > small.area) == (True, True)
+    assert all(cost.opensta is None or cost.opensta == pytest.approx(cost.delay, abs=0.002) for cost in found)
+    report = sweep(unit, [0.1, 3.0, 20.0], found, library)
+    frame = report.tables["delays"].frame
+    assert frame["met"].tolist()[::2] == ["no", "yes"]
+    assert report.plots["delays"]() is not None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("sta") is None and os.environ.get("CI") != "true", reason="OpenSTA is not installed")
+def test_opensta_adds_times_of_flip_flops(library):
+    """A flip-flop has a setup time of 0.05 ns, and takes at least 0.09 ns from its clock to its output."""
+    ((cost,),) = measure_cells([short("mul", "e5m2", pipeline=2)], library)
+    assert cost.delay + 0.05 < cost.opensta < cost.delay + 0.4
+
+
+def test_units_of_library_are_read(library):
+    text = library.text.replace('"1ns"', '"10ps"').replace("(1, ff)", "(2, pf)").replace('"1nW"', '"1uW"')
+    other = Library(text.replace('"1V"', '"100mV"'))
+    found = other.second, other.farad, other.watt, other.voltage
+    assert found == pytest.approx((1e-11, 2e-12, 1e-6, 0.12))
 
 
 @pytest.mark.slow
@@ -123,6 +155,8 @@ def test_missing_flip_flop_raises_tool_error(library):
         (["--target", "asic", "--route"], "none of --route"),
         (["--target", "asic", "--clock", "100"], "--clock"),
         (["--liberty", str(CELLS)], "--target asic"),
+        (["--delays", "2,3"], "--target asic"),
+        (["--target", "asic", "--delays", "2,x"], "invalid --delays"),
         (["--target", "asic", "--liberty", str(CELLS), "--dsp"], "DSP blocks"),
     ],
 )

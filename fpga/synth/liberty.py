@@ -95,6 +95,14 @@ class Group:
             raise ValueError(f"{name} of {self.kind} {' '.join(self.names)} is not a number: {text}") from None
 
 
+def _unit(text: str, of: str) -> float:
+    """Return the value of a unit such as ``1ns``."""
+    found = re.fullmatch(rf"([\d.]+)([munpf]?){of}", text.strip(), re.IGNORECASE)
+    if not found:
+        raise ValueError(f"unknown unit {text!r}")
+    return float(found[1]) * {"": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}[found[2].lower()]
+
+
 def _until(tokens: Iterator[str], end: str) -> Iterator[str]:
     """Yield the values before a token, without commas and quotation marks."""
     for token in tokens:
@@ -318,16 +326,23 @@ class Library:
     @property
     def voltage(self) -> float:
         """Supply in volt."""
-        return self.group.number("nom_voltage")
+        return self.group.number("nom_voltage") * _unit(self.group.values.get("voltage_unit", "1V"), "v")
+
+    @property
+    def watt(self) -> float:
+        """Unit of leakage powers in watt."""
+        return _unit(self.group.values.get("leakage_power_unit", "1nW"), "w")
+
+    @cached_property
+    def second(self) -> float:
+        """Unit of time in seconds."""
+        return _unit(self.group.values.get("time_unit", "1ns"), "s")
 
     @cached_property
     def farad(self) -> float:
         """Unit of capacitances in farad."""
-        number, unit = [*self.group.lists.get("capacitive_load_unit", []), "1", "pf"][:2]
-        scales = {"ff": 1e-15, "pf": 1e-12}
-        if unit.lower() not in scales:
-            raise ValueError(f"unknown capacitive_load_unit {unit}")
-        return float(number) * scales[unit.lower()]
+        number, unit = [*self.group.lists.get("capacitive_load_unit", ["1", "pf"])][:2]
+        return float(number) * _unit(f"1{unit}", "f")
 
     @cached_property
     def cells(self) -> dict[str, Cell]:
