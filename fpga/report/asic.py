@@ -21,7 +21,13 @@ FORMATS = {"um^2": ",.0f", "GE": ",.0f", "ns": ".2f", "OpenSTA ns": ".2f"}
 
 def row(cost: CellCost) -> dict[str, object]:
     """Return the cells of a table for a cost."""
-    cells = {"cells": cost.cells, "FF": cost.registers, "um^2": cost.area, "GE": cost.gates, "ns": cost.delay}
+    cells: dict[str, object] = {
+        "cells": cost.cells,
+        "FF": cost.registers,
+        "um^2": cost.area,
+        "GE": cost.gates,
+        "ns": cost.delay,
+    }
     return cells if cost.opensta is None else cells | {"OpenSTA ns": cost.opensta}
 
 
