@@ -148,6 +148,11 @@ def test_package_has_costs_of_records() -> None:
     assert (measured["lut"], measured["clock_mhz"]) == (int(row[8]), float(row[-1]))
     assert found["u250"] is None
     assert not any(costs("'add e5m2+e5m2.rn' --pipeline 3").values())
+    stages = costs("'add fp16+fp16.rn' --pipeline 2")["ecp5-85k"]
+    rows = (ROOT / "fpga/results/clocks-stages.csv").read_text().splitlines()
+    row = next(line.split(",") for line in rows if line.startswith("add fp16+fp16.rn,2,"))
+    assert stages is not None
+    assert (stages["lut"], stages["clock_mhz"]) == (None, float(row[2]))
 
 
 def test_package_units_share_modules_and_names_differ(small: dict[str, str]) -> None:
@@ -170,6 +175,7 @@ def test_package_types_match_formats(small: dict[str, str]) -> None:
     assert "input  e2m1fn_t a0;" in small["rtl/my_dot3_e2m1fn_e2m1fn_e3m2_rn_typed.sv"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(2))
 def test_package_passes_lint(small: dict[str, str], tmp_path: Path, number: int) -> None:
     unit = json.loads(small["manifest.json"])["units"][number]
@@ -217,6 +223,7 @@ def test_package_benches_pass_in_icarus(small: dict[str, str], tmp_path: Path) -
 
 
 @needs_icarus
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("file", "old", "new", "bench"),
     [
@@ -302,6 +309,8 @@ def test_large_package_benches_pass_in_both_simulators(tmp_path: Path) -> None:
         "sparsedot4 e4m3fn*e4m3fn=fp32",
         "convert bf16>e4m3fn.sr8@lfsr16",
         "compare fp16,bf16",
+        "fma e5m2*e5m2+e5m2.port flags",
+        "mul e5m2*e5m2.port_sr4 flags=before",
     ],
 )
 @pytest.mark.parametrize("pipeline", [0, 3])
@@ -317,9 +326,10 @@ def test_package_of_each_kind_passes_in_icarus(text: str, pipeline: int, tmp_pat
 
 @pytest.mark.slow
 @needs_icarus
-def test_package_of_iterative_unit_passes_in_icarus(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["div e5m2/e5m2", "sqrt e5m2.port flags"])
+def test_package_of_iterative_unit_passes_in_icarus(text: str, tmp_path: Path) -> None:
     """The unit holds its result and is not ready while it divides."""
-    write(tmp_path, texts := package(("div e5m2/e5m2",), build=Build(iterations=2), **CONTROLS))
+    write(tmp_path, texts := package((text,), build=Build(iterations=2), **CONTROLS))
     assert valid(texts)
     described = json.loads(texts["manifest.json"])["units"][0]
     assert described["initiation_interval"] == described["latency"] > 1
@@ -373,6 +383,7 @@ def test_emit_names_and_inverts_control_ports() -> None:
     assert "--enable low --ports clk=aclk,rst=aresetn,en=stall,valid=go" in text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("options", "kind", "word"),
     [
@@ -388,6 +399,7 @@ def test_emit_rejects_controls(options: Any, kind: type[Exception], word: str) -
         emit(component("mac e2m1fn*e2m1fn+e3m2"), **options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("texts", "options", "word"),
     [

@@ -12,6 +12,7 @@ import jinja2
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES
+from halfulp.hdl.specs.unit import FLAGS
 from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import MODE, is_random
@@ -110,6 +111,10 @@ class Controls:
                 raise ValueError(f"no unit of the package has the port {role}; omit its options")
 
 
+_TYPES = {MODE: "rounding_t", "flags": "flags_t"}
+"""Types of ports without a format in the typed wrapper."""
+
+
 @dataclass(frozen=True)
 class PackagedPort:
     """Port of a packaged unit.
@@ -150,7 +155,7 @@ class PackagedPort:
         """Type of the package that the port has in the typed wrapper; empty for plain bits."""
         if self.fmt is not None:
             return type_name(self.fmt)
-        return "rounding_t" if self.name == MODE else ""
+        return _TYPES.get(self.name, "")
 
 
 def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
@@ -175,6 +180,7 @@ _PLAIN = {
     "load": "the accumulator starts from `c`",
     "clear": "the accumulator starts from zero",
     "mode": "rounding mode",
+    "flags": f"exception flags from bit 0 on: {', '.join(FLAGS)}",
     "subtract": "the second operand is subtracted",
 }
 """Contents of ports without a format."""
@@ -535,6 +541,7 @@ class Package:
         known = {
             "package": self,
             "modes": MODE_CODES,
+            "flags": FLAGS,
             "mode_bits": MODE_BITS,
             "version": version("halfulp"),
             **functions,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.boards.targets import TARGETS
+from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
 
 from .contents import Package, PackagedPort, PackagedUnit, StreamField, codes_of, format_fields, type_name
@@ -23,6 +24,9 @@ RECORDS = Path(__file__).parents[1] / "results"
 
 _FILES = ("small.csv", "catalogue.csv")
 """Records of units; the second one has clocks."""
+
+_STAGES = "clocks-stages.csv", "ecp5-85k"
+"""Record of the clocks of units by register stages, and its target."""
 
 _COUNTS = ("LUT", "FF", "carry", "mux", "DSP", "BRAM", "URAM")
 
@@ -142,6 +146,14 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
                     "record": name,
                 }
                 found.setdefault(row["unit"], {})[row["target"]] = figures
+    name, target = _STAGES
+    unknown = dict.fromkeys([*map(str.lower, _COUNTS), "cells_on_path"])
+    with (RECORDS / name).open(newline="") as file:
+        for row in csv.DictReader(file):
+            unit = str(Implementation.parse(row["unit"], pipeline=int(row["stages"])))
+            figures = {**unknown, "clock_mhz": float(row["MHz"]), "record": name}
+            # Areas of units with stages are not recorded; other records have those without.
+            found.setdefault(unit, {}).setdefault(target, figures)
     return found
 
 
