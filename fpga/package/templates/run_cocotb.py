@@ -4,6 +4,7 @@ SIMULATOR is icarus or verilator, and MODULE a unit or its AXI4-Stream wrapper. 
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def main(simulator: str, *modules: str) -> int:
     for module in modules:
         folder = ROOT / "build" / f"cocotb_{simulator}_{module}"
         runner = get_runner(simulator)
+        # The tests run for less time than a compiler would take to optimise the model.
+        os.environ["MAKEFLAGS"] = "OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
         flags = ["-Wno-fatal", "-Wno-lint", "-Wno-style"] if simulator == "verilator" else []
         runner.build(sources=sources, hdl_toplevel=module, build_dir=folder, build_args=flags, always=True)
         results = runner.test(
