@@ -49,15 +49,15 @@ def full_failures(
 
 def _step(unit: Any, index: int, codes: Columns, want: Columns, got: dict[str, int]) -> Failure:
     """Convert a failed step of a chain to an independent vector, with the state before it as start value."""
-    row, result = _row(index, codes), got["o"]
+    row, expected = _row(index, codes), _row(index, want)
     if unit.spec.quire is not None and not row["load"]:
         # The state of a quire is no start value: the failure depends on all previous steps.
-        return unexplained(unit, row, int(want["o"][index]), result, f"step {index} of the chain")
+        return unexplained(unit, row, expected, got, f"step {index} of the chain")
     if not row["load"]:
         before = int(want["o"][index - 1]) if index else 0
         row["c"] = 0 if row["clear"] else before
     row |= {"load": 1, "clear": 0}
-    found = mismatch(unit, row, {"o": int(want["o"][index])}, {"o": result})
+    found = mismatch(unit, row, expected, got)
     return replace(found, text=f"step {index} of the chain; its start value is written as c\n{found.text}")
 
 

@@ -194,12 +194,12 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 
-def unexplained(unit: Any, codes: dict[str, int], expected: int, got: int, where: str) -> Failure:
+def unexplained(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int], where: str) -> Failure:
     """Create the failure of a wrong sum that depends on earlier steps and has no command to reproduce it."""
-    (output,) = Ports.of(unit.outputs)
     lines = [where, *(line(port, codes[port.name]) for port in Ports.of(unit.inputs))]
-    lines += [line(output, expected, "expected"), line(output, got, "got")]
-    return Failure("mismatch", "\n".join(lines), codes, {"o": expected}, {"o": got})
+    for output in Ports.of(unit.outputs):
+        lines += [line(output, expected[output.name], "expected"), line(output, got[output.name], "got")]
+    return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 
 def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:

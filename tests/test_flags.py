@@ -11,6 +11,7 @@ from halfulp.golden import exact
 from halfulp.hdl.formats import Float, Rounding, parse
 from halfulp.hdl.specs import UNITS, Build, UnitSpec
 from halfulp.sim.bench import run
+from halfulp.sim.compare import compare
 from halfulp.sim.reference import reference
 from halfulp.units import Add, Mul
 from halfulp.units.catalogue import component
@@ -212,6 +213,18 @@ def test_conversions_beyond_an_integer_are_invalid():
     found = golden.convert(codes, a="fp16", o="uint8", flags=True)
     assert found.o.tolist() == [255, 255, 0, 255, 0, 1]
     assert found.flags.tolist() == [0, NV, NX, NV, NV, 0]
+
+
+def test_wrong_flags_of_a_step_are_reported():
+    component = unit("accumulate e3m2+e3m2.rn flags").component()
+    codes = {name: np.array(column, np.uint64) for name, column in {"a": [1, 1], "c": [0, 0], "load": [0, 0]}.items()}
+    codes["clear"] = np.array([1, 0], np.uint64)
+    want = reference(component, codes, chained=True)
+    got = want | {"flags": want["flags"] ^ np.array([0, OF], np.uint64)}
+    failed, (failure,) = compare(component, codes, want, got, 1, chained=True)
+    assert failed == 1
+    assert (failure.expected["flags"], failure.got["flags"]) == (0, OF)
+    assert "wrong golden model" not in failure.text
 
 
 def test_flags_are_a_word_of_the_text():

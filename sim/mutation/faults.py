@@ -14,7 +14,7 @@ import pandas as pd
 from halfulp.hdl.formats import Format
 from halfulp.sim.fields import Grid, words
 from halfulp.sim.model import CompiledModel
-from halfulp.sim.ports import Codes, Columns, Ports, is_random
+from halfulp.sim.ports import MODE, Codes, Columns, Ports, is_random
 from halfulp.tools.jobs import LOCAL, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
@@ -197,7 +197,7 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
     for port in Ports.of(unit.inputs):
         if port.fmt is not None:
             feeds[port.name] = np.ascontiguousarray(Grid.of(port.fmt).middling(rng, total), dtype=np.uint64)
-        elif is_random(port.name):
+        elif is_random(port.name) or port.name == MODE:
             feeds[port.name] = words(rng, total, port.width)
         else:
             feeds[port.name] = np.zeros(total, dtype=np.uint64)
