@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.activation import value_of
+from halfulp.golden.blocks import step_term
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange
+from halfulp.hdl.specs.block import factors_of
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
@@ -241,6 +243,17 @@ class Model:
         span = functools.reduce(operator.mul, map(ValueRange.of, formats.values()))
         return Term({port: fmt.width for port, fmt in formats.items()}, make, span, fixed)
 
+    def _block_step(self) -> Term:
+        """Return the term of a step of blocks: the scales times the sum of the products of elements."""
+        spec, arguments = self.unit.spec, self.unit.arguments[:4]
+        names = [name for one in arguments for name in ([one] if isinstance(one, str) else one)]
+
+        def make(codes: Tensors) -> Raw:
+            columns = (codes[one] if isinstance(one, str) else stacked(codes, one) for one in arguments)
+            return step_term(spec, *columns)
+
+        return Term({name: self.widths[name] for name in names}, make, spec.terms, False)
+
     def _scaled(self, ports: tuple[str, ...], codes: Tensors) -> Raw:
         """Return a term of an aligned sum: an operand or a product of two."""
         formats = [self.formats[port] for port in ports]
@@ -296,6 +309,10 @@ class Model:
                 return [Stage("", terms, spec.o, quire=spec.quire, **how)]
             case "mac":
                 return self._mac(how)
+            case "blockmac":
+                return [
+                    Stage("", (self._block_step(), self._operand("c")), spec.o, quire=spec.quire, sums=spec.sums, **how)
+                ]
             case _ if self._is_dot:
                 return self._dot(how)
             case "split":
@@ -324,7 +341,10 @@ class Model:
             return [Stage("", terms, spec.o, **more, **how)]
         if self._order == EXACT:
             signs = partial(_sign_of_sum, how["rounding"], spec.c is None)
-            return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
+            more = {"quire": spec.quire, "signs": signs, "sums": spec.sums}
+            if isinstance(spec, BlockDotSpec) and not start:
+                more["common"] = factors_of(spec.a, spec.b)
+            return [Stage("", (*products, *start), spec.o, **more, **how)]
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
         return [*first, Stage("step", (products[0], _number("total", spec.o)), spec.o, **how)]
 
@@ -384,6 +404,11 @@ def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
     found = round_and_pack(stage.total(raws), stage.o, stage.rounding, stage.saturate, word)
     codes: Codes = found.numpy().view(np.uint64)
     return codes
+
+
+def stacked(codes: Tensors, ports: Sequence[str]) -> Tensor:
+    """Return the codes of the ports of a vector along a new last dimension."""
+    return torch.stack(torch.broadcast_tensors(*(codes[port] for port in ports)), -1)
 
 
 def _number(port: str, fmt: Format) -> Term:

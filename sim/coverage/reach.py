@@ -5,6 +5,7 @@ cases, there is no proof.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from halfulp.sim.space import Space
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
+from . import limits
 from .bins import Counts, Group
 from .model import Alone, Joint, Model, result_of
 from .stages import RESTS, Stage, Term, is_number
@@ -163,28 +165,48 @@ def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[
     nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
     if not any(flags.any() for flags in waiting.values()):
         return nothing
-    terms = [_values(term) for term in stage.terms]
-    if stage.o.spacing == "uniform" and all(term.fixed for term in stage.terms):
+    fixed = stage.o.spacing == "uniform" and all(term.fixed for term in stage.terms)
+    # The bounds on sums of pairs do not hold for truncated terms.
+    few = len(stage.terms) <= (2 if stage.alignment is None else 1)
+    terms = [_values(term) for term in stage.terms] if fixed or few else [None]
+    if any(values is None for values in terms):
+        proof = ""
+    elif fixed:
         proof = _sums(stage, terms, known)
     else:
         proof = _pairs(stage, terms, waiting, known, progress)
-    if not proof:
-        return nothing | _zeros(stage, waiting) | _multiples(stage, waiting)
-    return {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()}
+    found = {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()} if proof else nothing
+    for more in (_zeros(stage, waiting), _multiples(stage, waiting), by_bounds(stage, waiting)):
+        found |= {name: _either(found[name], one) for name, one in more.items()}
+    return found
+
+
+def _either(one: Reach, other: Reach) -> Reach:
+    """Return the bins that one proof or the other excludes."""
+    if not (other.excluded & ~one.excluded).any():
+        return one
+    proofs = [reach.proof for reach in (one, other) if reach.excluded.any()]
+    return Reach(one.excluded | other.excluded, "; ".join(proofs))
+
+
+def by_bounds(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
+    """Prove bins unreachable by bounds on the sums and terms of a stage."""
+    found: dict[str, Reach] = {}
+    every = limits.of_sums(stage), limits.of_common_factor(stage), limits.of_accumulator(stage)
+    for group, excluded, proof in itertools.chain(*every):
+        one = Reach(excluded & waiting[group.name], proof)
+        found[group.name] = _either(found[group.name], one) if group.name in found else one
+    return found
 
 
 def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
     """Prove signs of a zero sum unreachable, from the signs of the terms alone."""
     if stage.signs is None:
         return {}
-    count = len(stage.terms)
-    # The sign depends only on the number of negative terms.
-    negative = torch.arange(count) < torch.arange(count + 1).unsqueeze(1)
     (group,) = (group for group in stage.groups if group.name.endswith("range"))
-    signs = set(stage.signs(negative).tolist())
-    never = [label for sign, label in ((False, "+zero, exact"), (True, "-zero, exact")) if sign not in signs]
+    never = [label for sign, label in enumerate(("+zero, exact", "-zero, exact")) if sign not in stage.zero_signs]
     excluded = np.array([label in never for label in group.labels()]) & waiting[group.name]
-    return {group.name: Reach(excluded, f"all {count + 1} numbers of negative terms in a sum that is zero")}
+    return {group.name: Reach(excluded, f"all {len(stage.terms) + 1} numbers of negative terms in a sum that is zero")}
 
 
 def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
@@ -235,9 +257,6 @@ def _pairs(
     stage: Stage, terms: Sequence[Raw | None], waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress
 ) -> str:
     """Enumerate all pairs of different terms, or all numbers of a single term, until all open bins are reached."""
-    # The bounds on sums of pairs do not hold for truncated terms.
-    if any(values is None for values in terms) or len(terms) > (2 if stage.alignment is None else 1):
-        return ""
     found = [values for values in terms if values is not None]
     words = ", with the random words that matter" if stage.rounding.bits else ""
     counts = [len(raw.sign) for raw in found]
@@ -341,7 +360,7 @@ def _sums(stage: Stage, terms: Sequence[Raw | None], known: dict[str, Flags]) ->
     """Enumerate all sums of fixed-point terms, as sets of integers."""
     spans = [term.span for term in stage.terms]
     quantum = min(span.quantum for span in spans)
-    if any(values is None for values in terms) or sum(span.magnitude for span in spans) / 2**quantum > SUMS:
+    if sum(span.magnitude for span in spans) / 2**quantum > SUMS:
         return ""
     sets = [np.unique(_integers(values, quantum)) for values in terms if values is not None]
     sums = functools.reduce(_sumset, sets)

@@ -68,6 +68,10 @@ class Stage:
         Truncation of the terms of the sum, which have scales.
     signs : callable, optional
         Function from the signs of the terms, along the last dimension, to the sign of a zero sum.
+    sums : ValueRange, optional
+        Bounds on the exact sums.
+    common : pair of ValueRange, optional
+        Bounds on the terms without a factor that all have, and on this factor.
     flags : bool or str
         Exception flags of the rounding, as in `UnitSpec`.
     """
@@ -80,6 +84,8 @@ class Stage:
     quire: Quire | None = None
     alignment: Alignment | None = None
     signs: Callable[[Tensor], Tensor] | None = None
+    sums: ValueRange | None = None
+    common: tuple[ValueRange, ValueRange] | None = None
     flags: bool | str = False
 
     # Numbers ---------------------------------------------------------------------------------------------------
@@ -101,6 +107,16 @@ class Stage:
             held = register.add(held, register.place(raw, quire.quantum, quire.width))
         signs = None if self.signs is None else self.signs(torch.stack([raw.sign for raw in raws], -1))
         return register.as_raw(held, quire.quantum, signs)
+
+    @cached_property
+    def zero_signs(self) -> frozenset[bool]:
+        """Possible signs of a sum that is zero; True is negative."""
+        if self.signs is None:
+            return frozenset((False, True))
+        # The sign depends only on the number of negative terms.
+        count = len(self.terms)
+        negative = torch.arange(count) < torch.arange(count + 1).unsqueeze(1)
+        return frozenset(self.signs(negative).tolist())
 
     @cached_property
     def _window(self) -> int:
@@ -227,6 +243,11 @@ class Stage:
         below = (exponents.amax(0) - exponents).clamp(max=most + 1)
         index = torch.arange(len(raws)).unsqueeze(1).expand(below.shape)
         return _numpy(index.flatten()), _numpy(torch.where(torch.stack(numbers), below, NONE).flatten())
+
+    def distance(self, index: int) -> int:
+        """Return the distance of exponents in a bin of the group of alignments."""
+        beyond = self._most + 1
+        return abs(index // len(SIGNS) - beyond) if len(self.terms) == 2 else index % (beyond + 1)
 
     @cached_property
     def _normalisations(self) -> Axis:
