@@ -178,7 +178,10 @@ SCALED = "block(e2m0fn,3,e3m2,nearest)"
         (f"blockdot3 {SCALED}*{SCALED}=e5m4.sr2", ("alignment", "normalisation", "range")),
         (f"blockmac {NARROW}*{NARROW}+e5m4.rz", ("normalisation", "range", "rounding rz")),
         ("dot3 e2m1*e2m1=e5m6.sr2", ("range", "rounding sr2", "random words", "random edge", "result")),
+        ("fma e2m1fn*e2m1fn+e5m2.rz", ("normalisation", "range", "rounding rz")),
+        ("fma e4m1*e4m1+e4m3.ra", ("normalisation",)),
         ("dot3 e2m1*e2m1=e3m1.ra", ()),
+        ("dot3 e2m1*e2m1=e5m4.ra", ("range",)),
     ],
 )
 def test_bounds_exclude_no_reached_bin(text: str, groups: tuple[str, ...]) -> None:
