@@ -21,9 +21,11 @@ def main(*words: str) -> None:
     assert driver.parseAllSources()
     driver.runFullCompilation(True)
     assert (driver.diagEngine.numErrors, driver.diagEngine.numWarnings) == (0, 0)
-    design = libyosys.Design()
-    for command in (f"read_verilog {language} {files}", f"hierarchy -check -top {top}", "proc", "check -assert"):
-        libyosys.run_pass(command, design)
+    # Yosys has a front end of its own, and that of slang.
+    for read in (f"read_verilog {language} {files}", f"read_slang {files} --top {top}"):
+        design = libyosys.Design()
+        for command in (read, f"hierarchy -check -top {top}", "proc", "check -assert"):
+            libyosys.run_pass(command, design)
 
 
 if __name__ == "__main__":
