@@ -66,7 +66,7 @@ Examples:
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 [DSP=1] OUT=folder
   make synth UNIT=mac FMT=fp16 TARGET=ecp5-85k [DSP=1 ROUTE=1]
   make synth UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado [CLOCK=400 DSP=1 OUT=folder]
-  make synth UNIT=mac FMT=e5m2 TARGET=asic [LIBERTY=cells.lib DELAYS=2,3,4]
+  make synth UNIT=mac FMT=e5m2 TARGET=asic [LIBERTY=cells.lib DELAYS=2,3,4 POWER=1]
   make synth UNIT=all SCHEDULER=tcp://host:8786
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
   make report UNIT=sru [OUT=folder SCHEDULER=tcp://host:8786]
@@ -91,7 +91,7 @@ values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUC
 	STOCHASTIC RANDOM RANDOM_SEED ROUNDS TARGET LIBERTY DELAYS FLOW CLOCK SCHEDULER OUT BOARD MODEL N M CORES DEPTH ROWS VECTOR \
 	SEQUENCE TEST AS WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS
 flags := SATURATE WAVE RESTART RESUME STATIC DSP ROUTE INFERENCE STREAM SAVE CODE RESET_LESS \
-	EMULATE PACKAGE
+	EMULATE PACKAGE POWER
 others := OUT:-o FLIPS:--bit-flips STUCK:--stuck-at $(if $(filter mutate,$(MAKECMDGOALS)),N:--mutants)
 # Settings that are 0 or 1 and have a --no- option.
 parts := INCREMENT DSP

@@ -59,6 +59,7 @@ _target = target_option(help="device of `halfulp list targets`; default: vu9p")
 @target_option(type=Parsed(_device), help="device or asic, of halfulp list targets; default: vu9p")
 @click.option("--liberty", metavar="FILE", type=_FILE, help="standard cells of asic; default: OSU 0.18 um of Debian")
 @click.option("--delays", metavar="NS,NS,...", type=Parsed(_delays), help="compare delay targets of asic, in ns")
+@click.option("--power", is_flag=True, help="simulate vectors for the energy of asic")
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
 @click.option(
     "--explore", metavar="A..B", type=Parsed(_stages), help="place and route with A to B register stages (ecp5-85k)"
@@ -79,6 +80,7 @@ def synth(
     target: Target | None,
     liberty: Path | None,
     delays: list[float] | None,
+    power: bool,
     route: bool,
     explore: range | None,
     flow: str,
@@ -97,10 +99,10 @@ def synth(
             raise Refused("--target asic takes none of --route, --explore, --flow vivado and --clock")
         with requests():
             units = implementations(unit, fmt, **options)
-        _cells(units, liberty, delays or [], pool, output)
+        _cells(units, liberty, delays or [], power, pool, output)
         return
-    if liberty is not None or delays:
-        raise Refused("--liberty and --delays are for --target asic; add it")
+    if liberty is not None or delays or power:
+        raise Refused("--liberty, --delays and --power are for --target asic; add it")
     with requests():
         if route or explore:
             check_route(target)
@@ -139,7 +141,12 @@ def synth(
 
 
 def _cells(
-    units: list[Implementation], liberty: Path | None, delays: list[float], pool: JobPool, output: Path | None
+    units: list[Implementation],
+    liberty: Path | None,
+    delays: list[float],
+    power: bool,
+    pool: JobPool,
+    output: Path | None,
 ) -> None:
     """Measure units in standard cells."""
     from .report.asic import sweep, table
@@ -155,7 +162,7 @@ def _cells(
     folder = output and report_folder(output)
     with requests(), pool, Bar("synth") as bar:
         bar.total("synthesis", len(units))
-        costs = measure_cells(units, library, bar, pool, targets=delays)
+        costs = measure_cells(units, library, bar, pool, targets=delays, power=power)
     if delays:
         found = sweep(units[0], delays, costs[0], library)
     else:

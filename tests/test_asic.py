@@ -1,18 +1,27 @@
 """Costs in standard cells, with the library of `tests/cells.lib`, whose figures are made up."""
 
+import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from halfulp.fpga.report.asic import sweep
+from halfulp.fpga.synth import asic
 from halfulp.fpga.synth.asic import CellCost, measure_cells
 from halfulp.fpga.synth.liberty import OSU018, Function, Group, Library
-from halfulp.sim.implementation import short
+from halfulp.fpga.synth.measure import module_of
+from halfulp.fpga.synth.power import Netlist
+from halfulp.fpga.synth.power import Table as PowerTable
+from halfulp.sim.implementation import Implementation, short
+from halfulp.sim.reference import reference
 from halfulp.tools.errors import ToolError
 
 CELLS = Path(__file__).with_name("cells.lib")
@@ -141,6 +150,86 @@ def test_units_of_library_are_read(library):
     assert found == pytest.approx((1e-11, 2e-12, 1e-6, 0.12))
 
 
+def chain(*cells):
+    """Return the netlist of cells one after the other, from the input `a` to the output `o`."""
+    ports = {
+        "a": {"direction": "input", "bits": [2]},
+        "o": {"direction": "output", "bits": [2 + len(cells)]},
+        "clk": {"direction": "input", "bits": [99]},
+    }
+    pins = {"INVX1": "AY", "DFFX1": "DQ"}
+    found = {
+        f"c{place}": {
+            "type": cell,
+            "connections": {pins[cell][0]: [2 + place], pins[cell][1]: [3 + place]}
+            | ({"C": [99]} if cell == "DFFX1" else {}),
+        }
+        for place, cell in enumerate(cells)
+    }
+    return {"ports": ports, "cells": found}
+
+
+def test_netlist_counts_toggles_and_energy(library):
+    netlist = Netlist(chain("INVX1", "INVX1"), library)
+    toggles, results = netlist.run({"a": [[0, 1, 0], [1, 1, 0], [0, 1, 1]]})
+    assert results["o"] == [[0, 1, 0], [1, 1, 0], [0, 1, 1]]
+    assert [toggles[net] for net in (2, 3, 4)] == [3, 3, 3]
+    # The library's own formulas: loads of 1.5 and 2 fF, and transition times that grow along the path.
+    first = 0.0072 + 0.0048 * 1.5
+    second = first + 0.1 * first
+    inside = 0.8 * 0.8 * ((1 + 0.002 * 1.5 + first) + (1 + 0.002 * 2 + second))
+    switched = 1.2**2 / 2 * (1.5 + 2)
+    assert netlist.energy(toggles, 6, 2e-15) == pytest.approx(3 * (inside + switched) * 1e-15, rel=2e-3)
+    assert netlist.leakage() == pytest.approx(1.8e-9)
+
+
+def test_netlist_delays_by_flip_flops(library):
+    netlist = Netlist(chain("INVX1", "DFFX1", "DFFX1"), library)
+    toggles, results = netlist.run({"a": [[1], [0], [0], [1]]})
+    # Before them, the reset holds the first code for a cycle.
+    assert [code for (code,) in results["o"][2:]] == [0, 1]
+    idle, _ = netlist.run({"a": [[1], [1], [1], [1]]})
+    # Clock pins take energy without data: a mean of 2.65 fJ for each of two edges.
+    assert netlist.energy(idle, 3, 0) == pytest.approx(3 * 2 * 2 * 2.65e-15)
+    assert netlist.energy(toggles, 3, 0) > netlist.energy(idle, 3, 0)
+
+
+def test_table_interpolates_between_values():
+    table = PowerTable(("load", "slew"), ((1.0, 3.0), (0.0, 10.0)), (0.0, 1.0, 4.0, 7.0))
+    assert [table.at(1, 10), table.at(3, 0), table.at(2, 5), table.at(5, 0)] == [1, 4, 3, 8]
+    assert PowerTable((), (), (2.5,)).at(1, 1) == 2.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["mul e5m2*e5m2.rn", "add fp16+fp16.rn", "fma e5m2*e5m2+e5m2.rn"])
+def test_mapped_netlist_matches_golden_model(unit, library, tmp_path):
+    asked = Implementation.parse(unit)
+    module = module_of(asked)
+    (tmp_path / "design.v").write_text(module.verilog)
+    (tmp_path / "cells.lib").write_text(library.text)
+    (tmp_path / "job.json").write_text(json.dumps({"top": module.top, **asic.job_of(library), "opensta": False}))
+    subprocess.run([sys.executable, "-m", "halfulp.fpga.synth.cells"], cwd=tmp_path, check=True, capture_output=True)
+    (mapped,) = json.loads((tmp_path / "plain.json").read_text())["modules"].values()
+    stimulus = json.loads(asic.stimulus(asked))
+    _, results = Netlist(mapped, library).run(stimulus)
+    codes = {name: np.array(rows, dtype=np.uint64).reshape(-1) for name, rows in stimulus.items()}
+    expected = reference(asked.component(), codes)["o"]
+    assert np.array_equal(np.array(results["o"], dtype=np.uint64).reshape(-1), expected)
+    assert len(np.unique(expected)) > 100
+
+
+@pytest.mark.slow
+def test_energy_follows_activity(library):
+    """A stage adds flip-flops, whose clock takes energy."""
+    units = [short("mul", "e5m2"), short("mul", "e5m2", pipeline=2), short("mac", "e5m2")]
+    (plain,), (staged,), (mac,) = measure_cells(units, library, power=True)
+    assert 0.1 < plain.energy < staged.energy < 2
+    assert 0.1 < mac.energy < 3
+    assert 0 < plain.leakage < staged.leakage
+    with pytest.raises(ValueError, match="--iterations"):
+        measure_cells([short("div", "e5m2", iterations=1)], library, power=True)
+
+
 @pytest.mark.slow
 def test_missing_flip_flop_raises_tool_error(library):
     text = library.text
@@ -156,6 +245,7 @@ def test_missing_flip_flop_raises_tool_error(library):
         (["--target", "asic", "--clock", "100"], "--clock"),
         (["--liberty", str(CELLS)], "--target asic"),
         (["--delays", "2,3"], "--target asic"),
+        (["--power"], "--target asic"),
         (["--target", "asic", "--delays", "2,x"], "invalid --delays"),
         (["--target", "asic", "--liberty", str(CELLS), "--dsp"], "DSP blocks"),
     ],

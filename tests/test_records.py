@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from halfulp.boards.targets import FAMILIES
 from halfulp.fpga.report import records
-from halfulp.fpga.report.records import BLOCKS, DEVICES, FAST, FITS, SMALL, TOOLS, UNITS, rows, write
+from halfulp.fpga.report.records import BLOCKS, CELLS, DEVICES, FAST, FITS, SMALL, TOOLS, UNITS, cells, rows, write
+from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
@@ -79,6 +81,28 @@ def test_records_match_synthesis(name, request_, target):
 
 
 @pytest.mark.slow
+def test_cells_have_area_and_delay_of_small_units():
+    kept = recorded("cells")
+    assert list(kept["unit"]) == sorted(map(str, CELLS)), RUN
+    # A gate equivalent is the area of NAND2X1.
+    assert np.allclose(kept["GE"], kept["um^2"] / 24, rtol=1e-5)
+    # OpenSTA adds times of flip-flops, which only accumulators have.
+    extra = kept["OpenSTA ns"] - kept["ns"]
+    assert extra[kept["FF"] == 0].abs().max() < 0.001
+    assert extra[kept["FF"] > 0].between(0, 1).all()
+    assert set(kept[kept["FF"] > 0]["unit"]) == {str(unit) for unit in CELLS if unit.spec.form.unit == "mac"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OSU018.is_file(), reason="qflow-tech-osu018 is not installed")
+def test_cells_match_synthesis():
+    unit = short("mul", "e5m2")
+    (now,) = cells([unit], Library.read()).to_dict("records")
+    (kept,) = recorded("cells").query("unit == @now['unit']").to_dict("records")
+    figures = [name for name in now if name != "unit"]
+    assert [kept[name] for name in figures] == pytest.approx([now[name] for name in figures], rel=1e-5), RUN
+
+
 def test_records_confirm_default_pwl_structure():
     kept = recorded("structures").set_index("unit")
     assert list(kept.index) == [str(unit) for unit in FITS], RUN

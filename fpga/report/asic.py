@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from halfulp.fpga.synth.asic import LOADS, CellCost, opensta, tools
+from halfulp.fpga.synth.asic import CYCLES, LOADS, RUNS, CellCost, opensta, tools
 from halfulp.fpga.synth.liberty import Library
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
@@ -15,7 +15,7 @@ from halfulp.tools.plots import Panel, plot_front
 from halfulp.tools.report import Report, provenance
 from halfulp.tools.tables import Table
 
-FORMATS = {"um^2": ",.0f", "GE": ",.0f", "ns": ".2f", "OpenSTA ns": ".2f"}
+FORMATS = {"um^2": ",.0f", "GE": ",.0f", "ns": ".2f", "OpenSTA ns": ".2f", "pJ": ".3g", "leakage nW": ".3g"}
 """Number formats of the columns of `row`."""
 
 
@@ -28,7 +28,8 @@ def row(cost: CellCost) -> dict[str, object]:
         "GE": cost.gates,
         "ns": cost.delay,
     }
-    return cells if cost.opensta is None else cells | {"OpenSTA ns": cost.opensta}
+    more = {"OpenSTA ns": cost.opensta, "pJ": cost.energy, "leakage nW": cost.leakage}
+    return cells | {name: value for name, value in more.items() if value is not None}
 
 
 def notes(library: Library, costs: Sequence[CellCost]) -> list[str]:
@@ -45,6 +46,12 @@ def notes(library: Library, costs: Sequence[CellCost]) -> list[str]:
     ]
     if any(cost.opensta is not None for cost in costs):
         found.append(f"OpenSTA ns: the same by OpenSTA {opensta()}, with setup times and delays of flip-flops.")
+    if any(cost.energy is not None for cost in costs):
+        found.append(
+            f"pJ: dynamic energy of a clock cycle, the power in uW for each MHz, of {RUNS * CYCLES:,} vectors of the "
+            "bench: half C V^2 for each toggle of a net that a cell drives, and the internal energy of the cells where "
+            "the library has it. Simulation without delays, so without glitches. Leakage: of all cells."
+        )
     return found
 
 

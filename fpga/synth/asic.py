@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +23,9 @@ from .measure import Program, module_of, results
 
 LOADS = 4
 """Inputs of the smallest inverter that load each output; such an inverter drives each input."""
+
+RUNS, CYCLES = 32, 33
+"""Simulations for the energy, side by side, and their clock cycles."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,10 @@ class CellCost:
         library and without wires, setup times, and delays from clocks to outputs of flip-flops.
     opensta : float, optional
         Longest path by OpenSTA in nanoseconds, with setup times and delays of flip-flops; None without OpenSTA.
+    energy : float, optional
+        Dynamic energy of a clock cycle in picojoule, for the simulated vectors; None if it is not measured.
+    leakage : float, optional
+        Leakage power in nanowatt; None if it is not measured, or the library has none.
     """
 
     cells: int
@@ -52,6 +59,8 @@ class CellCost:
     gates: float
     delay: float
     opensta: float | None = None
+    energy: float | None = None
+    leakage: float | None = None
 
     @classmethod
     def of(cls, found: dict[str, Any], library: Library) -> Self:
@@ -64,7 +73,13 @@ class CellCost:
             gates=found["area"] / library.nand.area,
             delay=found["delay"],
             opensta=found.get("opensta"),
+            energy=_scaled(found.get("energy"), 1e12),
+            leakage=_scaled(found.get("leakage"), 1e9),
         )
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value * scale
 
 
 @functools.cache
@@ -89,6 +104,7 @@ def measure_cells(
     pool: JobPool = LOCAL,
     *,
     targets: Sequence[float] = (),
+    power: bool = False,
 ) -> list[list[CellCost]]:
     """Measure the costs of units in the cells of a library.
 
@@ -99,6 +115,8 @@ def measure_cells(
     library : Library
     targets : sequence of float
         Delay targets of ABC in nanoseconds.
+    power : bool
+        Simulate the netlist of each unit with vectors of the bench, for energy and leakage.
 
     Returns
     -------
@@ -109,17 +127,21 @@ def measure_cells(
     ------
     ToolError
         If the library lacks a cell that a unit needs, such as a flip-flop.
+    ValueError
+        If a unit has DSP blocks, or is iterative and ``power`` is true.
     """
+    process = f"halfulp.fpga.synth.{'power' if power else 'cells'}"
     job = job_of(library) | {"targets": list(targets)}
     program = Program(
         "Yosys on",
         lambda dsp: job,
-        modules=("halfulp.fpga.synth.cells", __name__),
+        modules=("halfulp.fpga.synth.cells", "halfulp.fpga.synth.liberty", process, __name__),
         versions=tools,
-        argv=partial(_argv, library.text),
+        argv=partial(_argv, library.text, process),
         result=partial(_result, targets),
     )
-    found = results((module_of(_checked(unit)) for unit in units), program, progress, pool)
+    modules = (replace(module_of(_checked(unit)), stimulus=stimulus(unit) if power else "") for unit in units)
+    found = results(modules, program, progress, pool)
     return [[CellCost.of(one, library) for one in costs] for costs in found]
 
 
@@ -142,10 +164,29 @@ def _checked(unit: Implementation) -> Implementation:
     return unit
 
 
-def _argv(library: str, folder: Path) -> list[str]:
+def stimulus(unit: Implementation) -> str:
+    """Return vectors of the bench as `halfulp.fpga.synth.power.Stimulus`, in JSON."""
+    import numpy as np
+
+    from halfulp.sim.bench import plan
+
+    unit.check_every_cycle("the energy of a clock cycle")
+    vectors = plan(unit.component(), seed=0, limit=CYCLES * RUNS)
+    codes = vectors.chain or vectors.vectors.codes
+    count = len(next(iter(codes.values())))
+    order = np.arange(CYCLES * RUNS) % count
+    if vectors.chain is None:
+        # Vectors of a small unit are all inputs in order, whose high bits rarely toggle.
+        order = np.random.default_rng(0).permutation(order)
+    # A run takes consecutive vectors.
+    chosen = {name: column[order].reshape(RUNS, CYCLES).T.tolist() for name, column in codes.items()}
+    return json.dumps(chosen)
+
+
+def _argv(library: str, process: str, folder: Path) -> list[str]:
     """Return the command line of the synthesis, and write the library to its folder."""
     (folder / "cells.lib").write_text(library)
-    return [sys.executable, "-m", "halfulp.fpga.synth.cells"]
+    return [sys.executable, "-m", process]
 
 
 def _result(targets: Sequence[float], folder: Path) -> list[dict[str, Any]]:

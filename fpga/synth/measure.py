@@ -140,6 +140,8 @@ class Module:
         Number of seeds of place and route, whose median clock is the result; each changes the clock by some percent.
     slices : int
         Registers that `halfulp.fpga.synth.slices` adds on each path of the netlist before place and route.
+    stimulus : str
+        Codes of inputs for `halfulp.fpga.synth.power`, as JSON.
     """
 
     verilog: str
@@ -150,6 +152,7 @@ class Module:
     mhz: float | None = None
     seeds: int = 1
     slices: int = 0
+    stimulus: str = ""
 
     @classmethod
     def of(cls, component: Any, name: str | None = None, tied: Mapping[str, int] | None = None) -> "Module":
@@ -209,7 +212,7 @@ class Program:
     def text(self, module: Module) -> str:
         """Return the content of ``job.json`` for a module."""
         # Only fields that differ from their defaults are in the keys of the cache.
-        options = {"keep": (), "mhz": None, "seeds": 1, "slices": 0}
+        options = {"keep": (), "mhz": None, "seeds": 1, "slices": 0, "stimulus": ""}
         more = {name: getattr(module, name) for name, usual in options.items() if getattr(module, name) != usual}
         return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp), **more})
 
