@@ -42,6 +42,7 @@ from .blocks import blockdot as blockdot
 from .blocks import blockmac as blockmac
 from .blocks import blockmac_sequence as blockmac_sequence
 from .blocks import blockquantize as blockquantize
+from .classify import classify as classify
 from .compare import compare as compare
 from .convert import convert as convert
 from .div import div as div

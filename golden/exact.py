@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Float, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
+from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.segments import Segments
 from halfulp.hdl.specs.unit import BEFORE, FLAGS
@@ -437,6 +438,23 @@ def logb(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
         return _encode(Number(math.inf, zero, by_zero=zero and isinstance(result["o"], Float)), **result)
     exponent = floor_log2(Fraction(number.magnitude))
     return _encode(Number(Fraction(abs(exponent)), exponent < 0), **result)
+
+
+def classify(x: int, /, *, a: Format) -> int:
+    """Return the class of x as an integer, one bit of which is 1 (`CLASSES`)."""
+    number = _decode(x, a)
+    sign = "negative" if number.negative else "positive"
+    if number.is_nan:
+        name = "signalling NaN" if number.invalid else "quiet NaN"
+    elif number.is_inf:
+        name = f"{sign} infinity"
+    elif number.magnitude == 0:
+        name = f"{sign} zero"
+    elif isinstance(a, Float) and number.magnitude < Fraction(2) ** a.emin:
+        name = f"{sign} subnormal"
+    else:
+        name = f"{sign} normal"
+    return 1 << CLASSES.index(name)
 
 
 @_by_mode

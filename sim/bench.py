@@ -153,8 +153,12 @@ def operations(unit: Any, count: int, seed: int = 0) -> dict[str, Codes]:
 
 
 def result_formats(unit: Any) -> list[Format]:
-    """Return the formats to which a unit rounds: the result format, and the format of a rounded product."""
-    formats = [shape for shape in unit.outputs.values() if isinstance(shape, Format)][:1]
+    """Return the formats to which a unit rounds: the result format, and the format of a rounded product.
+
+    A unit without a result format has that of its operand, whose numbers and middles are then tested.
+    """
+    shapes = [*unit.outputs.values(), *unit.inputs.values()]
+    formats = [shape for shape in shapes if isinstance(shape, Format)][:1]
     product = unit.parameters.get("product")
     return [*formats, product] if product is not None else formats
 

@@ -162,7 +162,8 @@ def describe(unit: Any) -> str:
     split = "" if given.get("increment", True) else ", carries as outputs"
     clock = f"latency {unit.latency}" if unit.clocked else "combinational"
     clock += f", operands every {unit.initiation} cycles" if unit.initiation > 1 else ""
-    return f"{operands}{product} -> {results}, rounding {given['rounding']}{source}{saturate}{split}, {clock}"
+    rounding = f", rounding {unit.spec.rounding}" if unit.spec.ROUNDS else ""
+    return f"{operands}{product} -> {results}{rounding}{source}{saturate}{split}, {clock}"
 
 
 def _format_ports(shapes: Any) -> str:

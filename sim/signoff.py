@@ -118,7 +118,7 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
             if formats or family not in FORMATS:
                 options = map(_pure, [cls] * len(formats), formats, _results(formats))
                 found[name, family] = _without_toys(_built(name, options))
-        if sum(map(bool, taken.values())) > 1 and "o" not in getattr(cls, "BLOCKS", ()):
+        if sum(map(bool, taken.values())) > 1 and len(_mixed_parts(cls)) > 1:
             found[name, MIXED] = _built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES))
     return found
 
@@ -137,11 +137,17 @@ def _pure(cls: type[UnitSpec], operand: str, result: str) -> dict[str, str]:
 
 def _mixture(cls: type[UnitSpec], formats: Iterable[str]) -> dict[str, str]:
     """Return the short form's options for operands and results in several formats."""
-    parts = [part for part in cls.form.parts if part in ("a", "b", "c", "acc", "o")]
-    if "acc" in parts:
-        parts.remove("o")
+    parts = _mixed_parts(cls)
     options = dict(zip(("to" if part == "o" else part for part in parts), cycle(formats), strict=False))
     return {"fmt": options.pop("a"), **options}
+
+
+def _mixed_parts(cls: type[UnitSpec]) -> list[str]:
+    """Return the parts of a unit that may have formats of several families."""
+    if "o" in getattr(cls, "BLOCKS", ()):
+        return []
+    parts = [part for part in cls.form.parts if part in ("a", "b", "c", "acc", "o") and part not in cls.INTEGERS]
+    return [part for part in parts if part != "o" or "acc" not in parts]
 
 
 def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementation]:

@@ -128,7 +128,7 @@ def with_corner_words(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
     Long random words rarely hit this threshold. It is found by bisection with the golden model; if the word has no
     effect, any word is used.
     """
-    bits = unit.parameters["rounding"].bits
+    bits = unit.spec.rounding.bits
     if not bits or "random" not in codes:
         return codes
     some = {name: column[:CORNER_WORDS] for name, column in codes.items()}

@@ -54,7 +54,9 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
 
 
 def rounded(spec: UnitSpec, mode: str, saturate: bool = False) -> UnitSpec:
-    """Return a description with another rounding of the result and of a rounded product."""
+    """Return a description with another rounding of the result and of a rounded product, if it rounds."""
+    if not spec.ROUNDS:
+        return spec
     rounding = Rounding.parse(mode)
     product = {} if getattr(spec, "product_rounding", EXACT) == EXACT else {"product_rounding": rounding}
     return replace(spec, rounding=rounding, saturate=saturate, **product)

@@ -470,6 +470,7 @@ def test_coverage_collector_counts_compared_operations(made: Callable[..., Any])
     assert not hits([collector.coverage]).startswith("coverage    0 of ")
 
 
+@pytest.mark.slow
 def test_random_operations_meet_constraint(made: Callable[..., Any]) -> None:
     """Operations satisfy `AroundOne`; there are none if no code satisfies the constraint."""
     sequencer = made(uvm_sequencer, build("mul", "fp16"))

@@ -14,6 +14,7 @@ from .add import Add as Add
 from .base import Unit
 from .block import BlockDot as BlockDot
 from .block import BlockMac as BlockMac
+from .classify import Classify as Classify
 from .compare import Compare as Compare
 from .convert import Convert as Convert
 from .div import Div as Div
@@ -68,7 +69,7 @@ class Row:
 _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
 _UNITS += (BlockQuantize, BlockDequantize, BlockDot, BlockMac)
-_UNITS += (Div, Reciprocal, Sqrt, Rsqrt, Round, LogB)
+_UNITS += (Div, Reciprocal, Sqrt, Rsqrt, Round, LogB, Classify)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

@@ -103,7 +103,8 @@ class Form:
         for optional, parts in self.groups:
             if not optional or all(spec.writes(part, explicit) for part in parts if part not in _OPERATORS):
                 text += "".join(part if part in _OPERATORS else self._part(spec, part) for part in parts)
-        text += f".{spec.rounding}" + (".sat" if spec.saturate else "")
+        if spec.ROUNDS:
+            text += f".{spec.rounding}" + (".sat" if spec.saturate else "")
         if spec.random is not None:
             text += f"@{spec.random}" + (f":{spec.seed}" if spec.seed != 1 else "")
         for name, item in self.words(type(spec)).items():

@@ -73,6 +73,10 @@ class UnitSpec:
 
     FLAGS: ClassVar[bool] = False
     """True if the unit can have exception flags."""
+    ROUNDS: ClassVar[bool] = True
+    """True if the unit rounds; the text of others has neither a rounding nor ``.sat``."""
+    INTEGERS: ClassVar[tuple[str, ...]] = ()
+    """Operands that are integers, in fixed point."""
 
     rounding: Rounding = RN
     saturate: bool = False
@@ -102,6 +106,9 @@ class UnitSpec:
             if isinstance(fmt, Scale) and not self.SCALES:
                 raise ValueError(f"{item.name} of {self.form.unit} must not be {fmt}, a scale of blocks; convert it")
         check_bool("saturate", self.saturate, "unit")
+        if not self.ROUNDS and (self.rounding != RN or self.saturate):
+            option = "saturation" if self.saturate else f"rounding {self.rounding}"
+            raise ValueError(f"{self.form.unit} rounds nothing, so that the {option} has no effect; omit it")
         if self.rounding.is_port and not self.PORT:
             raise ValueError(f"the rounding {self.rounding} is not possible for {self.form.unit}; choose one mode")
         self._check_flags()
@@ -205,7 +212,7 @@ class UnitSpec:
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True if the unit accepts operands of a format, and a rounding if one is given."""
-        if rounding is not None and rounding.is_port and not cls.PORT:
+        if rounding is not None and not (cls.PORT if rounding.is_port else cls.ROUNDS or rounding == RN):
             return False
         return isinstance(fmt, Format) and not isinstance(fmt, Compound) and (cls.SCALES or not isinstance(fmt, Scale))
 
@@ -284,4 +291,5 @@ class UnitSpec:
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the golden function."""
         unused = _NOT_OF_RESULTS if self.flags else (*_NOT_OF_RESULTS, "flags")
+        unused = unused if self.ROUNDS else (*unused, "rounding", "saturate")
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in unused}

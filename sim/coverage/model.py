@@ -20,6 +20,7 @@ from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange
 from halfulp.hdl.specs.block import factors_of
+from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
@@ -101,7 +102,7 @@ class Model:
         self.widths = {port.name: port.width for port in self.inputs} | unit.words
         self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
         self.kind = row_of(unit).name
-        self.ports = [*self._operands(), *self._products(), *self._controls(), *self._orders()]
+        self.ports = [*self._operands(), *self._products(), *self._controls(), *self._classes(), *self._orders()]
         rounding = self.unit.spec.rounding
         modes = list(dict.fromkeys(rounding.choices)) or [rounding]
         self._stages_by_mode = {mode: self._stages(mode, f"{mode}" * rounding.is_port) for mode in modes}
@@ -218,6 +219,12 @@ class Model:
         if self.unit.stateful:
             axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
             yield Alone(Group("load x clear", axes), (("load", "clear"),), (_flag, _flag))
+
+    def _classes(self) -> Iterator[Joint]:
+        if self.kind != "classify":
+            return
+        axis = Axis("class", tuple(CLASSES[place] for place in self.unit.spec.classes))
+        yield Joint(Group("class", (axis,)), (("a",),), partial(_class, self.unit.spec.classes))
 
     def _orders(self) -> Iterator[Joint]:
         if self.kind != "compare":
@@ -432,6 +439,14 @@ def _carry(formats: Sequence[Format], columns: Sequence[Codes], outputs: Columns
     number = ~(product.zero | product.nan | product.inf)
     place: Places = torch.where(number, product.exponent - x.exponent - y.exponent, NONE).numpy()
     return [place]
+
+
+def _class(classes: Sequence[int], columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    """Return the place of the class of each result, in the list of those of a format."""
+    places: Places = np.full(len(outputs["o"]), NONE)
+    for place, bit in enumerate(classes):
+        places[outputs["o"] == np.uint64(1 << bit)] = place
+    return [places]
 
 
 def _flag(codes: Codes) -> Places:

@@ -1,0 +1,55 @@
+"""Description of the class of a number."""
+
+from dataclasses import dataclass
+
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.floating import Float
+
+from .unit import UnitSpec
+
+CLASSES = (
+    *("negative infinity", "negative normal", "negative subnormal", "negative zero"),
+    *("positive zero", "positive subnormal", "positive normal", "positive infinity"),
+    *("signalling NaN", "quiet NaN"),
+)
+"""Classes of numbers from bit 0 on, in the order of RISC-V (Unprivileged ISA, "F" extension, ``FCLASS``)."""
+
+
+@dataclass(frozen=True)
+class ClassifySpec(UnitSpec, form="classify a", summary="class of a, one bit each"):
+    """Class of a number (IEEE 754-2019, 5.7.2).
+
+    Parameters
+    ----------
+    a : Format
+        Format of the operand.
+    """
+
+    ROUNDS = False
+    PORT = False
+
+    a: Format
+
+    @property
+    def results(self) -> None:
+        """No range, because nothing is rounded."""
+        return
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """Bits of the classes that numbers of the format have, in ascending order."""
+        a = self.a
+        subnormal = isinstance(a, Float) and a.subnormals and a.man > 0
+        signed = a.lowest < 0
+        present = {
+            "negative infinity": a.has_inf,
+            "negative normal": signed,
+            "negative subnormal": subnormal,
+            "negative zero": a.has_negative_zero,
+            "positive zero": a.has_zero,
+            "positive subnormal": subnormal,
+            "positive infinity": a.has_inf,
+            "signalling NaN": isinstance(a, Float) and a.specials == "ieee" and a.man > 1,
+            "quiet NaN": a.has_nan,
+        }
+        return tuple(bit for bit, name in enumerate(CLASSES) if present.get(name, True))

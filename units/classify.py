@@ -1,0 +1,67 @@
+"""Class of a number."""
+
+from amaranth.hdl import Cat, Module, Value, unsigned
+
+from halfulp.hdl import floating
+from halfulp.hdl.fixed import FixedRaw
+from halfulp.hdl.formats import Float, Format
+from halfulp.hdl.raw import Raw
+from halfulp.hdl.specs import Build
+from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
+from halfulp.hdl.wire import NEVER
+
+from .base import Unit
+
+
+class Classify(Unit):
+    """Class of a number, as one of ten bits.
+
+    Formula
+    -------
+    One bit of ``o`` is 1: bit 0 for negative infinity, 1 negative normal, 2 negative subnormal, 3 negative zero,
+    4 positive zero, 5 positive subnormal, 6 positive normal, 7 positive infinity, 8 signalling NaN, 9 quiet NaN.
+
+    Only floats have subnormal numbers and signalling NaNs; NaR is a quiet NaN, and all other numbers are normal.
+    Subnormal codes that read as zero are zeros.
+
+    Parameters
+    ----------
+    a : Format or str
+        Operand format.
+    build : Build
+        Register stages; they change ``latency`` and no result bit.
+
+    Members
+    -------
+    a : In(a)
+    o : Out(10)
+
+    Latency
+    -------
+    ``stages`` cycles.
+
+    Source
+    ------
+    Classes: IEEE 754, 2019, 5.7.2. Order of the bits: instruction ``FCLASS`` of the RISC-V Unprivileged ISA.
+    """
+
+    SPEC = ClassifySpec
+
+    def __init__(self, *, a: Format | str, build: Build = Build(), **options: object) -> None:
+        spec = ClassifySpec.of(a=a, **options)
+        super().__init__(spec, inputs=spec.operands, outputs={"o": unsigned(len(CLASSES))}, build=build)
+
+    def logic(self, m: Module) -> None:
+        bits, fmt = self.a.as_value(), self.spec.a
+        number = self.unpacked(m, "a")
+        zero = ~bits.any() if isinstance(number, FixedRaw) else number.zero
+        signalling = floating.is_signalling(bits, fmt) if isinstance(fmt, Float) else NEVER
+        subnormal: Value = NEVER
+        if isinstance(number, Raw) and isinstance(fmt, Float) and fmt.subnormals:
+            # The significand of a float has a leading zero if it is subnormal.
+            subnormal = ~number.significand[-1] & ~zero
+        normal = ~(zero | subnormal | number.inf | number.nan)
+        kinds = (number.inf & ~number.nan, normal, subnormal, zero & ~number.nan & ~number.inf)
+        negative = Cat(kind & number.sign for kind in kinds)
+        positive = Cat(kind & ~number.sign for kind in reversed(kinds))
+        m.d.comb += self.o.eq(Cat(negative, positive, signalling, number.nan & ~signalling))
