@@ -70,6 +70,7 @@ from .quire import quire as quire
 from .quire import quire_sequence as quire_sequence
 from .reciprocal import reciprocal as reciprocal
 from .rsqrt import rsqrt as rsqrt
+from .scaleb import scaleb as scaleb
 from .sparsedot import sparsedot as sparsedot
 from .split import split as split
 from .sqrt import sqrt as sqrt

@@ -50,6 +50,9 @@ class Number:
         return isinstance(self.magnitude, float) and math.isinf(self.magnitude)
 
 
+LARGEST_POWER = 1 << 13
+"""Largest exponent of a power of two in `scaleb`."""
+
 _unrounded: list[Number] | None = None
 """Exact results that `unrounded` collects."""
 
@@ -438,6 +441,17 @@ def logb(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
         return _encode(Number(math.inf, zero, by_zero=zero and isinstance(result["o"], Float)), **result)
     exponent = floor_log2(Fraction(number.magnitude))
     return _encode(Number(Fraction(abs(exponent)), exponent < 0), **result)
+
+
+@_by_mode
+def scaleb(x: int, y: int, /, *, a: Format, b: Fixed, **result: Unpack[Result]) -> int:
+    """Return the code in ``o`` of x * 2^y for an integer y."""
+    number = _decode(x, a)
+    if isinstance(number.magnitude, Fraction):
+        # Larger powers move numbers of all formats beyond the range, too.
+        power = max(-LARGEST_POWER, min(int(b.decode(y)), LARGEST_POWER))
+        number = replace(number, magnitude=number.magnitude * Fraction(2) ** power)
+    return _encode(number, **result)
 
 
 def classify(x: int, /, *, a: Format) -> int:

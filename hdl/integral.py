@@ -1,12 +1,14 @@
 """Integral values and exponents of numbers."""
 
+from dataclasses import replace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .fixed import FixedRaw
 from .formats import Rounding
 from .raw import Raw, normalise
 from .round import round_outward
-from .wire import shift_right_sticky, wire
+from .wire import NEVER, shift_right_sticky, wire
 
 
 def rounded_to_integer(m: Module, x: Raw, rounding: Rounding, random: Value | None, *, floors: bool) -> Raw:
@@ -56,4 +58,27 @@ def exponent_of(m: Module, x: Raw) -> FixedRaw:
         quantum=0,
         nan=x.nan,
         inf=wire(m, x.inf | x.zero, "logarithm_inf"),
+    )
+
+
+def times_power(m: Module, x: Raw, power: Value, bits: int) -> Raw:
+    """Return ``x * 2^power``; ``bits`` is the width of a signed integer to whose range the power is clamped."""
+    if not power.shape().signed:
+        power = Cat(power, NEVER)
+    bits = min(bits, len(power))
+    sign, upper = power[-1], power[bits - 1 :]
+    fits = upper.all() | ~upper.any()
+    low = Mux(fits, power[: bits - 1], (~sign).replicate(bits - 1)) if bits < len(power) else power[:-1]
+    # The inverse of the sign bit adds a constant, so that the sum is not negative.
+    places = wire(m, Cat(low, ~sign), "power")
+    offset = 1 << (bits - 1)
+    return replace(
+        x,
+        exponent=wire(m, x.exponent + places, "scaled_exponent"),
+        base=x.base - offset,
+        emin=x.emin - offset,
+        emax=x.emax + offset - 1,
+        # Numbers with leading zeros no longer have one exponent.
+        leading="any" if x.leading == "floor" else x.leading,
+        zero_at_floor=False,
     )

@@ -18,6 +18,7 @@ from halfulp.hdl.specs import (
     SqrtSpec,
 )
 from halfulp.hdl.specs.integral import RintSpec
+from halfulp.hdl.specs.scaleb import ScalebSpec
 
 from .corner_blocks import blocks_of_numbers, pairs_of_blocks
 from .corner_operands import targets, truncated
@@ -31,9 +32,9 @@ COUNT = 1 << 11
 def corner_cases(unit: Any) -> dict[str, Codes]:
     """Return operand codes that test the function of a unit, by port; columns of one length belong together.
 
-    Line segments have arguments around breakpoints and zeros. Quotients and roots are at or next to numbers and ties of
-    the result format, and numbers that are rounded to integers at or next to these and their middles. Blocks are zero,
-    special, at the ends of the range or at ties. Other units have none.
+    Line segments have arguments around breakpoints and zeros. Quotients, roots and products with powers of two are at
+    or next to numbers and ties of the result format, and numbers that are rounded to integers at or next to these and
+    their middles. Blocks are zero, special, at the ends of the range or at ties. Other units have none.
     """
     table = unit.parameters.get("table")
     if table is not None:
@@ -51,6 +52,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
             return blocks_of_numbers(spec.a, spec.o)
         case BlockDotSpec() | BlockMacSpec() as spec:
             return pairs_of_blocks(spec.a.element, spec.b.element, spec.k)
+        case ScalebSpec() as spec:
+            return _scaled(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o))
         case RintSpec() as spec:
             return _near_integers(Grid.of(spec.a))
     return {}
@@ -83,6 +86,21 @@ def _arguments(a: Grid, o: Grid, inverse: Callable[[Fraction], Fraction]) -> dic
     rng = np.random.default_rng(0)
     codes = truncated(a, [inverse(target) for target in targets(o, rng, COUNT)])
     return {"a": a.neighbour(codes, rng.choice(np.array([0, 0, 0, 1, 1, -1, 2]), COUNT))}
+
+
+@lru_cache(maxsize=16)
+def _scaled(a: Grid, b: Grid, o: Grid) -> dict[str, Codes]:
+    """Return numbers and powers of two whose products are next to numbers or ties of the result format."""
+    rng = np.random.default_rng(0)
+    numbers, powers = [], []
+    for target in targets(o, rng, COUNT):
+        exponent = floor_log2(abs(target)) if target else 0
+        power = exponent - int(rng.integers(a.quantum, a.emax + 1))
+        power = min(max(power, int(b.fmt.lowest)), int(b.fmt.largest))
+        numbers.append(target / Fraction(2) ** power)
+        powers.append(Fraction(power))
+    codes = a.neighbour(truncated(a, numbers), rng.choice(np.array([0, 0, 0, 1, -1]), COUNT))
+    return {"a": codes, "b": truncated(b, powers)}
 
 
 def _square(number: Fraction) -> Fraction:

@@ -36,7 +36,7 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
     # Fits of functions support formats of up to 16 bits.
     if not cls.takes(fmt, None) or ("function" in cls.form.parts and fmt.width > 16):
         return []
-    given = {part: fmt for part in cls.form.parts if part not in ("function", "product")}
+    given = {part: fmt for part in cls.form.parts if part not in ("function", "product", *cls.INTEGERS)}
     given |= dict.fromkeys(getattr(cls, "BLOCKS", ()), BLOCK)
     if "acc" in given:
         given["acc"] = given["o"] = fmt if fmt.decode(0) == 0 else fmt.default_accumulator()

@@ -31,6 +31,7 @@ from .quire import Quire as Quire
 from .reciprocal import Reciprocal as Reciprocal
 from .rint import Round as Round
 from .rsqrt import Rsqrt as Rsqrt
+from .scaleb import ScaleB as ScaleB
 from .sparsedot import SparseDot as SparseDot
 from .split import Split as Split
 from .sqrt import Sqrt as Sqrt
@@ -69,7 +70,7 @@ class Row:
 _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
 _UNITS += (BlockQuantize, BlockDequantize, BlockDot, BlockMac)
-_UNITS += (Div, Reciprocal, Sqrt, Rsqrt, Round, LogB, Classify)
+_UNITS += (Div, Reciprocal, Sqrt, Rsqrt, Round, LogB, ScaleB, Classify)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

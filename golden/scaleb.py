@@ -1,0 +1,57 @@
+"""Product of a number and a power of two."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.specs.scaleb import ScalebSpec
+
+from .check import codes_of
+from .chosen import by_mode
+from .codec import operands, rounded
+from .raw import ZERO_EXPONENT
+from .wide import Wide
+
+LIMIT = 1 << 14
+"""Exponent of a power of two that moves numbers of all formats beyond the range; larger ones give the same results."""
+
+
+@by_mode
+def scaleb(
+    x: Tensor,
+    y: Tensor,
+    /,
+    *,
+    a: Format | str,
+    b: Format | str,
+    o: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    flags: bool | str = False,
+    mode: Tensor | None = None,
+    random: Tensor | None = None,
+) -> Any:
+    """Return x * 2^y for integers y, rounded once to ``o``; see `halfulp.golden` for parameters and errors."""
+    spec = ScalebSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
+    (number, _), random = operands(spec, random, x=x, y=y)
+    power = codes_of("y", y, spec.b.width)
+    if spec.b.signed:
+        power = power - ((power >> (spec.b.width - 1)) << spec.b.width)
+    power = power.clamp(-LIMIT, LIMIT)
+    # All parts of the result have the shape of both operands.
+    never, nothing = torch.zeros_like(power, dtype=torch.bool), torch.zeros_like(power)
+    significand = Wide(tuple(limb + nothing for limb in number.significand.limbs), number.significand.width)
+    result = replace(
+        number,
+        sign=number.sign | never,
+        exponent=torch.where(number.zero, ZERO_EXPONENT, number.exponent + power),
+        significand=significand,
+        nan=number.nan | never,
+        inf=number.inf | never,
+        zero=number.zero | never,
+        invalid=None if number.invalid is None else number.invalid | never,
+    )
+    return rounded(spec, result, random)
