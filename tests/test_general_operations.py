@@ -1,0 +1,69 @@
+"""Units of general operations of IEEE 754: class of a number, and product with a power of two."""
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden, unit
+from halfulp.golden import exact
+from halfulp.hdl.formats import parse
+from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
+from tests.every_unit import exact_mismatches
+
+FORMATS = ("e5m2", "e4m3fn", "e4m3fnuz", "e3m0", "e5m2-ftz", "posit8", "takum8", "fxp4.4", "ufxp4.4", "nf4")
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_classify_gives_every_class_of_format(fmt):
+    codes = range(1 << parse(fmt).width)
+    found = golden.classify(torch.tensor(codes), a=fmt).tolist()
+    assert found == [exact.classify(code, a=parse(fmt)) for code in codes]
+    assert {bits.bit_length() - 1 for bits in found} == set(ClassifySpec(a=parse(fmt)).classes)
+
+
+def test_classify_has_order_of_riscv():
+    codes = [0xFC00, 0xBC00, 0x8001, 0x8000, 0x0000, 0x0001, 0x3C00, 0x7C00, 0x7C01, 0x7E00]
+    found = golden.classify(torch.tensor(codes), a="fp16")
+    assert found.tolist() == [1 << bit for bit in range(len(CLASSES))]
+
+
+@pytest.mark.parametrize("suffix", [".rz", ".sat", ".port"])
+def test_classify_rejects_rounding(suffix):
+    with pytest.raises(ValueError, match="rounds nothing"):
+        unit(f"classify fp16{suffix}")
+
+
+@pytest.mark.parametrize(("fmt", "dtype"), [("fp32", np.uint32), ("fp64", np.uint64)])
+def test_scaleb_matches_ldexp(fmt, dtype):
+    rng = np.random.default_rng(3)
+    numbers = rng.integers(0, np.iinfo(dtype).max, 1 << 12, dtype=dtype)
+    powers = rng.integers(-300, 300, 1 << 12)
+    wide = torch.tensor(numbers.astype(np.uint64).view(np.int64))
+    found = golden.scaleb(wide, torch.tensor(powers & 0xFFF), a=fmt, b="int12").numpy().view(np.uint64).astype(dtype)
+    real = np.float32 if fmt == "fp32" else np.float64
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = np.ldexp(numbers.view(real), powers.astype(np.int32))
+    is_number = ~np.isnan(expected)
+    assert np.array_equal(found[is_number], expected.view(dtype)[is_number])
+    assert is_number.sum() > 4000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounding", ["rn", "ra", "rz", "ru", "rd", "rh", "ro", "sr5"])
+@pytest.mark.parametrize(
+    "text", ["e5m2,int8", "e4m3fn,uint4=e5m2", "fp64,int32", "takum16,int12=bf16", "fxp4.4-wrap,int8"]
+)
+def test_scaleb_golden_matches_exact(text, rounding):
+    for suffix in (".sat", " flags=before") if "fp64" in text else ("", ".sat"):
+        checks, failed = exact_mismatches(unit(f"scaleb {text}.{rounding}{suffix}").spec, most_bits=12, count=1 << 11)
+        assert not failed
+        assert checks
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("fp16,fp16", "integer"), ("fp16,fxp4.4", "integer"), ("fp16,int40", "32 bits"), ("fp16,int8.exact", "exact")],
+)
+def test_scaleb_rejects_invalid_powers_and_exact_rounding(text, error):
+    with pytest.raises(ValueError, match=error):
+        unit(f"scaleb {text}")
