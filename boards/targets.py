@@ -188,7 +188,7 @@ def target_of(name: str | Target) -> Target:
     if name in FAMILIES:
         return next(target for target in TARGETS.values() if target.family.name == name)
     if name == ASIC:
-        raise ValueError(f"{ASIC} is no device but standard cells, for halfulp synth only")
+        raise ValueError(f"{ASIC} is no device but standard cells, for halfulp synth and studies only")
     if name not in TARGETS:
         raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]
@@ -213,7 +213,7 @@ def listing() -> list[str]:
     sizes = ", ".join(f"{family.bram_kbit} kbit ({family.name})" for family in FAMILIES.values())
     carries = ", ".join(f"{family.carry} ({family.name})" for family in FAMILIES.values())
     sources = dict.fromkeys(target.source for target in TARGETS.values())
-    cells = f"Not a device: {ASIC}, the standard cells of a Liberty file, for halfulp synth."
+    cells = f"Not a device: {ASIC}, the standard cells of a Liberty file, for halfulp synth and studies."
     return [*lines, "", f"BRAM: blocks of {sizes}.", f"Carry: {carries}.", cells, "Sources:"] + [
         f"  {source}: {', '.join(target.name for target in TARGETS.values() if target.source == source)}"
         for source in sources

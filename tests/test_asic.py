@@ -13,7 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from halfulp.fpga.report import coreport
 from halfulp.fpga.report.asic import sweep
+from halfulp.fpga.report.coreport_tables import plot, tables
+from halfulp.fpga.report.study import read
 from halfulp.fpga.synth import asic
 from halfulp.fpga.synth.asic import CellCost, measure_cells
 from halfulp.fpga.synth.liberty import OSU018, Function, Group, Library
@@ -228,6 +231,43 @@ def test_energy_follows_activity(library):
     assert 0 < plain.leakage < staged.leakage
     with pytest.raises(ValueError, match="--iterations"):
         measure_cells([short("div", "e5m2", iterations=1)], library, power=True)
+
+
+STUDY = 'title = "Cells"\nmacs = ["e2m1fn*e2m1fn+e3m2fn.rn"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword"),
+    [
+        ('liberty = "cells.lib"', "add asic to targets"),
+        ('targets = ["asic"]\nliberty = "none.lib"', "liberty: .*cannot be read"),
+        (f'targets = ["asic"]\nliberty = "{CELLS}"\nroute = true', "asic is none"),
+    ],
+)
+def test_study_rejects_wrong_cells(text, keyword, tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY + text)
+    with pytest.raises(ValueError, match=keyword):
+        read(tmp_path / "study.toml")
+
+
+@pytest.mark.slow
+def test_study_compares_macs_in_cells(library, tmp_path):
+    text = f'{STUDY}targets = ["asic", "vu9p"]\nliberty = "{CELLS}"\n[dots]\ncount = 4\nlengths = [4]'
+    (tmp_path / "study.toml").write_text(text)
+    study = read(tmp_path / "study.toml")
+    record = coreport.measure(study, "halfulp report study.toml")
+    ((cost,),) = measure_cells([Implementation(study.macs[0])], library)
+    found = tables(record)
+    (row,) = found["asic"].frame.to_dict("records")
+    assert (row["um^2"], row["GE"], row["ns"], row["FF"]) == (cost.area, cost.gates, cost.delay, cost.registers)
+    assert {"LUT", "MHz"}.isdisjoint(row)
+    assert {"GE", "ns"}.isdisjoint(found["vu9p"].frame)
+    (tmp_path / "study.json").write_text(record.text())
+    assert coreport.load(tmp_path / "study.json") == record
+    assert plot(record, "asic") is not None
+    # Another library is another study.
+    other = replace(study, library=Library(library.text.replace("area : 18", "area : 19"), library.file))
+    assert coreport.key_of(other) != coreport.key_of(study)
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from typing import Self
 
 from msgspec import convert
 
-from halfulp.boards.targets import TARGETS, Target
+from halfulp.boards.targets import ASIC, TARGETS
+from halfulp.fpga.synth.asic import measure_cells
 from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import Build
 from halfulp.sim.implementation import Implementation
@@ -19,6 +20,7 @@ from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
 
+from . import asic
 from .dots import Error, errors
 from .study import Study, Trained, text_of
 
@@ -36,23 +38,37 @@ class Variant:
     ----------
     pipeline : int
         Register stages.
-    lut, ff, carry : int
-        Lookup tables, including those that carry chains use; flip-flops; carry chain cells.
-    depth : int
-        Cells on the longest path between ports and flip-flops.
+    lut, carry : int, optional
+        Lookup tables, including those that carry chains use; carry chain cells. None in standard cells.
+    ff : int
+        Flip-flops.
+    depth : int, optional
+        Cells on the longest path between ports and flip-flops; None in standard cells.
     mhz : float, optional
         Clock in MHz between registers at all ports, which are not counted; None without place and route.
     command : str
         Command that measures this variant.
+    area, gates, delay : float, optional
+        In standard cells: square micrometres, gate equivalents, and nanoseconds by ABC.
     """
 
     pipeline: int
-    lut: int
+    lut: int | None
     ff: int
-    carry: int
-    depth: int
+    carry: int | None
+    depth: int | None
     mhz: float | None
     command: str
+    area: float | None = None
+    gates: float | None = None
+    delay: float | None = None
+
+    @property
+    def size(self) -> float:
+        """Lookup tables or gate equivalents."""
+        found = self.gates if self.lut is None else self.lut
+        assert found is not None
+        return found
 
 
 @dataclass(frozen=True)
@@ -146,7 +162,7 @@ class Record:
             and variant.mhz >= self.clock
             and variant.pipeline in self.pipelines
         ]
-        return min(reached, key=lambda variant: (variant.lut, variant.ff, variant.pipeline), default=None)
+        return min(reached, key=lambda variant: (variant.size, variant.ff, variant.pipeline), default=None)
 
     def text(self) -> str:
         """Return the record as JSON with a digest of its content."""
@@ -177,7 +193,9 @@ def _hash(content: object) -> str:
 
 def key_of(study: Study) -> str:
     """Return the digest of all inputs of a study's figures: description, tools and sources."""
-    return digest(study, code("halfulp.units.catalogue", __name__), _tools(study))
+    return digest(
+        study, study.library and study.library.digest, code("halfulp.units.catalogue", __name__), _tools(study)
+    )
 
 
 def _tools(study: Study) -> dict[str, str]:
@@ -193,7 +211,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     for mac in study.macs:
         Implementation(mac).component()
     found = errors(study.macs, study.dots, progress, pool)
-    variants = {name: _variants(study, TARGETS[name], progress, pool) for name in study.targets}
+    variants = {name: _variants(study, name, progress, pool) for name in study.targets}
     rows = [
         Row(
             mac=mac.formula,
@@ -212,7 +230,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
         key=key_of(study),
         command=command,
         tools=_tools(study),
-        devices={name: _notes(TARGETS[name], study) for name in study.targets},
+        devices={name: _notes(name, study) for name in study.targets},
         clock=study.clock,
         pipelines=list(study.pipelines),
         count=study.dots.count,
@@ -224,10 +242,13 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     )
 
 
-def _variants(study: Study, target: Target, progress: Progress, pool: JobPool) -> list[list[Variant]]:
-    """Measure the variants of each multiply-accumulate on a device, the one without register stages first."""
+def _variants(study: Study, name: str, progress: Progress, pool: JobPool) -> list[list[Variant]]:
+    """Measure the variants of each multiply-accumulate on a target, the one without register stages first."""
     from .resources import measure_units
 
+    if name == ASIC:
+        return [[variant] for variant in _in_cells(study, progress, pool)]
+    target = TARGETS[name]
     route = target.name in study.routed
     pipelines = sorted({0, *study.pipelines}) if route else [0]
     units = [Implementation(mac, Build(pipeline)) for mac in study.macs for pipeline in pipelines]
@@ -247,6 +268,29 @@ def _variants(study: Study, target: Target, progress: Progress, pool: JobPool) -
     return [found[first : first + len(pipelines)] for first in range(0, len(found), len(pipelines))]
 
 
+def _in_cells(study: Study, progress: Progress, pool: JobPool) -> list[Variant]:
+    """Measure each multiply-accumulate in standard cells."""
+    assert study.library is not None
+    units = [Implementation(mac) for mac in study.macs]
+    progress.total("synthesis", len(units))
+    costs = measure_cells(units, study.library, progress, pool)
+    return [
+        Variant(
+            pipeline=0,
+            lut=None,
+            ff=cost.registers,
+            carry=None,
+            depth=None,
+            mhz=None,
+            command=unit.command("synth", "--target", ASIC, "--liberty", study.library.file),
+            area=cost.area,
+            gates=cost.gates,
+            delay=cost.delay,
+        )
+        for unit, (cost,) in zip(units, costs, strict=True)
+    ]
+
+
 def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
     """Average the training runs of a multiply-accumulate per network."""
     found: dict[str, list[float]] = {}
@@ -256,18 +300,21 @@ def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
 
 
 def _flags(rows: Sequence[Row], device: str) -> list[bool]:
-    """Return the Pareto flags of rows by lookup tables, error and accuracy."""
+    """Return the Pareto flags of rows by size, error and accuracy."""
     networks = list(dict.fromkeys(found.network for row in rows for found in row.accuracy))
     points = []
     for row in rows:
         trained = [row.accuracy_of(network) for network in networks]
         accuracies = [None if found is None else -found.mean for found in trained]
-        points.append([row.variants[device][0].lut, row.errors[0].cells()["error"], *accuracies])
+        points.append([row.variants[device][0].size, row.errors[0].cells()["error"], *accuracies])
     return undominated(points)
 
 
-def _notes(target: Target, study: Study) -> list[str]:
-    """Return notes on the figures of a device."""
+def _notes(name: str, study: Study) -> list[str]:
+    """Return notes on the figures of a target."""
+    if study.library is not None and name == ASIC:
+        return asic.notes(study.library, [])
+    target = TARGETS[name]
     taken = target.family.carry_takes
     notes = [
         f"{target.name} ({target.part}): "

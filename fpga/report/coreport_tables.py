@@ -37,7 +37,13 @@ def _device(record: Record, device: str) -> Table:
         f"{record.title}: {device}",
         frame,
         {name: spec for name, (spec, _) in columns.items() if spec},
-        [*record.devices[device], *_reached(record, device), *_computed(record), *_trained(record), *_made(record)],
+        [
+            *record.devices[device],
+            *_reached(record, device),
+            *_computed(record),
+            *_trained(record),
+            *_made(record, device),
+        ],
         best={name: which for name, (_, which) in columns.items() if which},
         only_csv=("command", "tools"),
     )
@@ -52,6 +58,9 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
         "carry": plain.carry,
         "depth": plain.depth,
         "MHz": plain.mhz,
+        "um^2": plain.area,
+        "GE": plain.gates,
+        "ns": plain.delay,
     }
     if record.clock is not None and plain.mhz is not None:
         chosen = record.at_clock(row, device)
@@ -76,6 +85,8 @@ def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "hig
     match name:
         case "MHz":
             return ".1f", "highest"
+        case "ns":
+            return ".2f", "lowest"
         case "error":
             return ".2e", "lowest"
         case "ulp":
@@ -139,10 +150,16 @@ def _trained(record: Record) -> list[str]:
     return notes
 
 
-def _made(record: Record) -> list[str]:
+def _size(record: Record, device: str) -> str:
+    """Return the unit of the sizes on a target."""
+    return "GE" if record.rows[0].variants[device][0].lut is None else "LUT"
+
+
+def _made(record: Record, device: str) -> list[str]:
     known = ", and in accuracy if both were trained" if record.networks else ""
     return [
-        f"Pareto: yes if no other MAC is at least as good in LUT and error{known}, and better in one of them.",
+        f"Pareto: yes if no other MAC is at least as good in {_size(record, device)} and error{known}, and better in one "
+        "of them.",
         f"Made by {record.made_by}.",
     ]
 
@@ -166,17 +183,17 @@ def kind_of(mac: MacSpec) -> Kind:
 
 
 def plot(record: Record, device: str) -> Any:
-    """Plot error and accuracy of trained networks against LUT."""
+    """Plot error and accuracy of trained networks against LUT or gate equivalents."""
     panels = [Panel("relative error of dot products", [row.errors[0].relative for row in record.rows], "lowest")]
     for network in record.networks:
         found = [row.accuracy_of(network) for row in record.rows]
         panels.append(Panel(f"accuracy of {network}", [one.mean if one else None for one in found], "highest"))
     return plot_front(
         [row.mac for row in record.rows],
-        [row.variants[device][0].lut for row in record.rows],
+        [row.variants[device][0].size for row in record.rows],
         panels,
         [row.pareto[device] for row in record.rows],
-        xlabel=f"LUT on {device}",
+        xlabel=f"{_size(record, device)} on {device}",
         caption=record.made_by,
         kinds=[kind_of(MacSpec.parse(row.mac)) for row in record.rows],
     )

@@ -13,7 +13,8 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from halfulp.boards.targets import TARGETS, check_route, target_of
+from halfulp.boards.targets import ASIC, TARGETS, check_route, target_of
+from halfulp.fpga.synth.liberty import Library
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.records import finite, read_records
 
@@ -114,7 +115,9 @@ class Study:
     title : str
     macs : tuple of MacSpec
     targets : tuple of str
-        Names of devices.
+        Names of devices, or ``asic`` for standard cells.
+    library : Library, optional
+        Standard cells of ``asic``.
     route : bool
         Place and route on devices that nextpnr supports.
     clock : float, optional
@@ -133,11 +136,12 @@ class Study:
     pipelines: tuple[int, ...] = (0,)
     dots: Dots = Dots()
     trained: tuple[Trained, ...] = ()
+    library: Library | None = None
 
     @property
     def routed(self) -> tuple[str, ...]:
         """Names of the devices with place and route."""
-        return tuple(name for name in self.targets if self.route and TARGETS[name].nextpnr)
+        return tuple(name for name in self.targets if self.route and name != ASIC and TARGETS[name].nextpnr)
 
 
 def read(path: Path) -> Study:
@@ -218,6 +222,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     macs: Words | None = None
     grid: _Grid | None = None
     targets: Words = Study.targets
+    liberty: Word | None = None
     route: bool = False
     clock: Positive | None = None
     pipelines: Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)] | None = None
@@ -226,10 +231,13 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
     def read(self, folder: Path) -> Study:
         """Return the study, with the tables and layers of other files."""
-        for name in self.targets:
-            _named("targets", target_of, name)
-        if self.route and not any(TARGETS[name].nextpnr for name in self.targets):
-            _named("route", check_route, TARGETS[self.targets[0]])
+        devices = [_named("targets", target_of, name) for name in self.targets if name != ASIC]
+        if self.liberty is not None and ASIC not in self.targets:
+            raise ValueError("liberty has the cells of asic; add asic to targets")
+        if self.route and not devices:
+            raise ValueError("route needs a device that nextpnr supports, and asic is none")
+        if self.route and not any(device.nextpnr for device in devices):
+            _named("route", check_route, devices[0])
         if self.clock is not None and not self.route:
             raise ValueError("clock needs place and route; add route = true")
         if self.clock is None and self.pipelines:
@@ -247,7 +255,12 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
             pipelines=tuple(sorted(self.pipelines or (0,))),
             dots=self.dots.read(folder),
             trained=() if self.accuracy is None else _trained(folder / self.accuracy),
+            library=self._library(folder) if ASIC in self.targets else None,
         )
+
+    def _library(self, folder: Path) -> Library:
+        """Read the standard cells."""
+        return _named("liberty", Library.read, None if self.liberty is None else folder / self.liberty)
 
 
 def _study(given: object, folder: Path) -> Study:
