@@ -157,9 +157,9 @@ def _size(record: Record, device: str) -> str:
 
 def _made(record: Record, device: str) -> list[str]:
     known = ", and in accuracy if both were trained" if record.networks else ""
+    size = _size(record, device)
     return [
-        f"Pareto: yes if no other MAC is at least as good in {_size(record, device)} and error{known}, and better in one "
-        "of them.",
+        f"Pareto: yes if no other MAC is at least as good in {size} and error{known}, and better in one of them.",
         f"Made by {record.made_by}.",
     ]
 
