@@ -38,7 +38,10 @@ def library():
 def test_library_has_cells_with_units(library):
     assert (library.name, len(library.cells), library.voltage) == ("made_up", 16, 1.2)
     assert (library.nand.name, library.nand.area, library.inverter.name) == ("NAND2X1", 4, "INVX1")
-    assert library.cells["XOR2X1"].capacitances == {"A": pytest.approx(3e-15), "B": pytest.approx(3e-15)}
+    assert library.cells["XOR2X1"].capacitances == {
+        "A": pytest.approx(3e-15, rel=1e-9, abs=0),
+        "B": pytest.approx(3e-15, rel=1e-9, abs=0),
+    }
     registers = {name for name, cell in library.cells.items() if cell.is_register}
     assert registers == {name for name, cell in library.cells.items() if not cell.is_gate} == {"DFFX1"}
 
@@ -150,7 +153,7 @@ def test_units_of_library_are_read(library):
     text = library.text.replace('"1ns"', '"10ps"').replace("(1, ff)", "(2, pf)").replace('"1nW"', '"1uW"')
     other = Library(text.replace('"1V"', '"100mV"'))
     found = other.second, other.farad, other.watt, other.voltage
-    assert found == pytest.approx((1e-11, 2e-12, 1e-6, 0.12))
+    assert found == pytest.approx((1e-11, 2e-12, 1e-6, 0.12), rel=1e-9, abs=0)
 
 
 def chain(*cells):
@@ -182,8 +185,8 @@ def test_netlist_counts_toggles_and_energy(library):
     second = first + 0.1 * first
     inside = 0.8 * 0.8 * ((1 + 0.002 * 1.5 + first) + (1 + 0.002 * 2 + second))
     switched = 1.2**2 / 2 * (1.5 + 2)
-    assert netlist.energy(toggles, 6, 2e-15) == pytest.approx(3 * (inside + switched) * 1e-15, rel=2e-3)
-    assert netlist.leakage() == pytest.approx(1.8e-9)
+    assert netlist.energy(toggles, 6, 2e-15) == pytest.approx(3 * (inside + switched) * 1e-15, rel=2e-3, abs=0)
+    assert netlist.leakage() == pytest.approx(1.8e-9, rel=1e-9, abs=0)
 
 
 def test_netlist_delays_by_flip_flops(library):
@@ -193,7 +196,7 @@ def test_netlist_delays_by_flip_flops(library):
     assert [code for (code,) in results["o"][2:]] == [0, 1]
     idle, _ = netlist.run({"a": [[1], [1], [1], [1]]})
     # Clock pins take energy without data: a mean of 2.65 fJ for each of two edges.
-    assert netlist.energy(idle, 3, 0) == pytest.approx(3 * 2 * 2 * 2.65e-15)
+    assert netlist.energy(idle, 3, 0) == pytest.approx(3 * 2 * 2 * 2.65e-15, rel=1e-9, abs=0)
     assert netlist.energy(toggles, 3, 0) > netlist.energy(idle, 3, 0)
 
 
@@ -304,4 +307,4 @@ def test_targets_without_device_are_rejected(halfulp):
 def test_osu_library_is_read():
     library = Library.read()
     assert (library.nand.name, library.nand.area, library.voltage) == ("NAND2X1", 24, 1.8)
-    assert library.cells["INVX1"].capacitances == {"A": pytest.approx(9.32456e-15)}
+    assert library.cells["INVX1"].capacitances == {"A": pytest.approx(9.32456e-15, rel=1e-9, abs=0)}
