@@ -37,6 +37,10 @@ PLOTS = {
         "halfulp synth mul e5m2 --explore 0..4 --target ecp5-85k",
         "Clock and registers against lookup tables, for each number of register stages of a unit.",
     ),
+    "delays": (
+        "halfulp synth mul e5m2 --target asic --liberty tests/cells.lib --delays 1,2,4",
+        "Delay against area in standard cells, for each delay target of the mapping.",
+    ),
     "match-lenet5-u55c": (
         "halfulp match lenet5 --model published",
         "Time of a training step against the size of systolic arrays.",

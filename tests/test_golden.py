@@ -1203,12 +1203,12 @@ def test_register_rounded_every_step_is_detected():
 
 def test_unsaturated_product_is_detected(monkeypatch):
     module = sys.modules["halfulp.golden.mac"]
-    right = module.round_and_pack
+    right = module.rounded
 
-    def wrong(raw, o, rounding, saturate, random):
-        return right(raw, o, rounding, saturate and o != INT8_WRAP, random)
+    def wrong(spec, term, word, rounding, o):
+        return right(dataclasses.replace(spec, saturate=False), term, word, rounding, o)
 
-    monkeypatch.setattr(module, "round_and_pack", wrong)
+    monkeypatch.setattr(module, "rounded", wrong)
     codes = [torch.tensor(code) for code in (100, 100, 0)]
     parameters = {"a": INT8, "b": INT8, "acc": FP32, "product": INT8_WRAP, "product_rounding": RN, "saturate": True}
     assert int(golden.mac(*codes, **parameters)) != exact.mac(100, 100, 0, **parameters)
