@@ -95,6 +95,7 @@ def check_golden(table: Segments, rounding: str, saturate: bool, count: int = 64
     assert torch.equal(found, int64(wanted)), (str(table.fmt), str(table.out), table.text, rounding)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", PIECES)
 def test_golden_pwl_matches_exact_on_all_codes_of_short_formats(shape: str) -> None:
     formats = ("fxp4.4", "fxp2.4", "ufxp3.5", "e4m3fn", "e5m2", "e3m4-ftz", "e4m3fnuz", "posit8", "posit8e0")
@@ -231,6 +232,7 @@ def test_pwl_sweep_passes_all_16_bit_codes(function: str, fmt: str) -> None:
     assert sum(check.checked for check in result.checks) == 1 << 16
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shape", "fmt", "out"),
     [

@@ -52,7 +52,7 @@ OCP = (
 )
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("text", TOYS)
 def test_rtl_of_toy_blocks_matches_golden(text):
     spec = UnitSpec.parse(text)
@@ -97,6 +97,7 @@ def test_bench_checks_conversions_of_blocks(unit):
     assert not run(unit, limit=1 << 10).failed
 
 
+@pytest.mark.slow
 def test_bench_detects_ignored_scale():
     class Unscaled(BlockDot):
         """Takes one scale for both blocks."""

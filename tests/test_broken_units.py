@@ -78,6 +78,7 @@ class TiesAway(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_ties_away(monkeypatch: pytest.MonkeyPatch) -> None:
     repack(monkeypatch, lambda m, x, o, rounding, saturate, random: pack(m, x, o, RA, saturate, random))
 
@@ -224,7 +225,7 @@ class Hasty(Late):
     more = -1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "really", "declared"), [(Late, 3, 2), (Hasty, 1, 2)])
 def test_bench_catches_latency_off_by_one(unit: type[Arithmetic], really: int, declared: int) -> None:
     result = run(unit(**E5M2_SAME, build=Build(pipeline=2)), limit=VECTORS)

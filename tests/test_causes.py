@@ -109,6 +109,7 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Codes], Codes], Codes], str]] 
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_fault_is_the_cause(name: str) -> None:
     text, plant, fault = PLANTED[name]

@@ -452,6 +452,7 @@ def test_emit_works_without_writable_build_folder() -> None:
     assert "cannot be written" in err
 
 
+@pytest.mark.slow
 def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
     """Requested results are never written to a temporary folder."""
     (tmp_path / "build").write_text("a file")
@@ -575,6 +576,26 @@ def test_sim_stops_on_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
         assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
     assert processes_in(build) == []
     assert leftovers(build) == []
+
+
+def test_ctrl_c_in_a_destructor_stops_the_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Unit:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    @click.command()
+    def delete() -> None:
+        Unit()
+        time.sleep(10)
+
+    monkeypatch.setattr(sys, "argv", ["halfulp"])
+    before = time.monotonic()
+    with pytest.raises(SystemExit) as end:
+        run(delete)
+    assert (end.value.code, capsys.readouterr().err) == (130, "halfulp: stopped\n")
+    assert time.monotonic() - before < 8
 
 
 def test_ctrl_c_waits_for_a_starting_tool() -> None:

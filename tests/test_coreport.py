@@ -143,6 +143,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["small.toml -o out", "out/small.json"])
 def test_report_redraws_without_tools(place, finished, words):
     before = contents(place / "out")

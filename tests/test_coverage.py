@@ -134,6 +134,7 @@ SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "fmt", "options"), SMALL)
 def test_proofs_match_exhaustive_reach(name: str, fmt: str, options: dict[str, Any]) -> None:
     unit = made(name, fmt, **options)

@@ -785,7 +785,7 @@ def test_emulate_in_place_operands_share_memory(part):
         assert torch.equal(x, expected)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["bf16.rn", "fp16-ftz.rz", "bf16.sr8", "fp32.rn"])
 def test_gradients_of_gates_in_one_call_have_bits_and_rows_of_their_parts(number, monkeypatch):
     def step():

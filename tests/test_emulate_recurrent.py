@@ -83,6 +83,7 @@ def test_recurrent_layers_have_bits_and_rows_of_their_operations(case, kernel, w
     assert rows == expected_rows
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_layers_have_gradients_of_other_contexts(kind, whole):
     calls, turn_off = whole
@@ -105,6 +106,7 @@ def test_recurrent_layers_have_gradients_of_other_contexts(kind, whole):
     assert_same(found, gradients())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_layers_have_second_derivatives(kind, whole):
     """Second derivatives sum their terms in another order, so operands are chosen for which no sum is rounded."""

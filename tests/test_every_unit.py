@@ -61,7 +61,7 @@ def few(fmt, latency, modes=MODES):
     return [rounded(spec, modes[place % len(modes)]) for place, spec in enumerate(found)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", SMALL, ids=NAMES)
 def test_golden_of_every_unit_matches_exact(make):
     for spec in (*few(make(), 0), *few(make(), 1)):
@@ -180,6 +180,7 @@ FOUR_BITS = ("fxp2.2", "fxp1.3-wrap", "ufxp2.2", "e2m1fn", "e2m1-ftz", "posit4",
 """Formats of all families except codebooks."""
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(len(UNITS))
 @pytest.mark.parametrize("name", [name for name, spec in UNITS.items() if spec.takes(parse("fxp2.2"), Rounding("rh"))])
 def test_rh_of_all_families_matches_golden_and_exact(name):

@@ -185,7 +185,7 @@ WIDE_MODES = (*ROUNDING_MODES, "sr10")
 WIDE_POSITS = ("posit16", "posit16e1", "posit32")
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", every(2, WIDE_POSITS))
 @pytest.mark.parametrize(
     ("name", "targets"),
@@ -248,7 +248,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("turn", "name", "fmt", "options"), every(2, [(turn, *case) for turn, case in enumerate(MIXED)])
 )
@@ -367,6 +367,7 @@ def test_stochastic_structures_match_golden(name, fmt, targets, mode, options, s
     assert checks >= 1 << 15
 
 
+@pytest.mark.slow
 def test_exhaustive_comparison_can_fail(monkeypatch):
     """One wrong bit of the golden model in one mode is detected."""
     right = golden.mul

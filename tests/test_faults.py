@@ -100,6 +100,7 @@ def test_campaign_counts_requested_faults() -> None:
     assert len(table(found, bits=True).frame) > len(rows)
 
 
+@pytest.mark.slow
 def test_pipelined_unit_recovers_from_upset() -> None:
     """Only operands in flight have wrong results, and none after the next reset."""
     unit = build("mul", "e2m0fn", pipeline=2)

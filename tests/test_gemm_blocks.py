@@ -100,7 +100,7 @@ def test_product_is_sequence_of_steps(text, monkeypatch):
             assert int(found[i, j]) == code, (i, j)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", MACS)
 def test_kernel_matches_torch(text, monkeypatch):
     spec = BlockMacSpec.parse(text)

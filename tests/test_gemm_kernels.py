@@ -178,7 +178,7 @@ def compare(text, products, seed=0):
     return given
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
 def test_kernels_match_tensors(text):
     given = compare(text, PRODUCTS)
@@ -222,6 +222,7 @@ def test_kernels_match_fractions():
             assert int(found[i, j]) == total, (text, i, j)
 
 
+@pytest.mark.slow
 def test_kernels_match_tensors_on_small_fp16_products():
     """Most products of a 128 x 128 product of values from 1e-6 to 1e-2 are subnormal."""
     generator = torch.Generator().manual_seed(0)
@@ -239,6 +240,7 @@ def test_kernels_match_tensors_on_small_fp16_products():
 TEXTS = ["e5m2*e5m2+e6m5.rn", "fxp4.4*fxp4.4+fxp8.8.rn", "posit8*posit8+exact=posit8.rn", "e5m2*e5m2+e6m5.sr10@lfsr16"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", TEXTS)
 def test_kernels_match_tensors_on_odd_shapes(text, monkeypatch):
     """Sizes of zero, one, and around the numbers of lanes and rows; transposed, broadcast and batched."""
@@ -313,7 +315,7 @@ def test_packed_operands_follow_changes_of_their_memory(text, mT):
             )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "source"),
     [
@@ -396,7 +398,7 @@ def test_kernels_round_reals_to_narrow_floats(text, monkeypatch):
         assert torch.equal(found.reshape(-1, 1).view(torch.int32), expected.view(torch.int32))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "stride"), [(34, 1), (10, 1), (7, 1), (36, 2)])
 def test_kernels_read_and_write_patches(width, stride, monkeypatch):
     """Windows of images as either operand, from rows of 32, 8, 5 and 17 pixels, with the result as images."""

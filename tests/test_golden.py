@@ -90,7 +90,7 @@ def every(formats, rounding, subtract=False):
     return [list(column) for column in columns], list(words) if rounding.bits else None
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_floats(name, fmt):
@@ -103,7 +103,7 @@ def test_golden_matches_exact_on_toy_floats(name, fmt):
         assert count >= 4**fmt.width
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("source", TOYS, ids=str)
 def test_convert_matches_exact_on_toy_floats(source):
     for target, rounding in itertools.product(TOYS, MODES):
@@ -112,7 +112,7 @@ def test_convert_matches_exact_on_toy_floats(source):
         assert wrong == []
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.width <= 4], ids=str)
 def test_fma_matches_exact_on_toy_floats(fmt):
     for rounding in MODES[:7]:
@@ -167,6 +167,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_golden_matches_exact_on_wide_and_mixed_floats(seed):
     """Formats, mode and operands are random; every second run has a single format, which gives more collisions."""
@@ -289,7 +290,7 @@ def overflows_by(fmt):
     return (False, True) if isinstance(fmt, Float) or getattr(fmt, "overflow", None) == "wrap" else (False,)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("formats", PAIRS, ids=" ".join)
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_families(name, formats):
@@ -340,6 +341,7 @@ def random_words(rng, rounding, count):
     return [rng.getrandbits(rounding.bits) for _ in range(count)] if rounding.bits else None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_golden_matches_exact_on_wide_and_mixed_families(seed):
     """Formats, mode and operands are random; every second run has a single format, which gives more collisions."""

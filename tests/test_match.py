@@ -162,6 +162,7 @@ def test_workload_accepts_known_networks(name):
     assert workload(name, batch=2).gemms
 
 
+@pytest.mark.slow
 def test_workload_imports_user_network(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine_for_match.py").write_text(

@@ -57,6 +57,7 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     assert all("/" in place and ".py:" in place for place in placed)
 
 
+@pytest.mark.slow
 def test_small_netlist_has_as_many_mutants_as_asked(own: Path) -> None:
     # Yosys does not end if it has to choose most of the mutants of so few cells.
     campaign = mutate(build("pwl", "nf4", fn="tanh", pieces=8), count=60)

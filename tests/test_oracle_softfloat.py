@@ -150,7 +150,7 @@ def compare(operation, fmt, rounding):
     return vectors, differences(golden_codes(found), wanted, fmt)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -448,6 +448,7 @@ def test_convert_from_integers_matches_softposit(name, kind, oracle):
     oracle("softposit", "convert", int((~departs).sum()), fmt, kind.fmt)
 
 
+@pytest.mark.sampled(3)
 @every_type
 @pytest.mark.parametrize("name", INTEGERS)
 def test_convert_to_integers_matches_softposit(name, kind, oracle):
@@ -574,7 +575,7 @@ def compare_quires(kind, sum_up=by_format):
     return len(rows), *classify(ours, theirs, departures)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @every_type
 @pytest.mark.parametrize("sum_up", [by_format, by_golden_quire, by_golden_dot])
 def test_sums_match_softposit(sum_up, kind, oracle):

@@ -203,6 +203,7 @@ def test_installation_simulates_in_empty_folder(installed, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sampled(3)
 def test_pyright_resolves_an_installation(installed, tmp_path):
     """basedpyright is pyright with a bundled Node.js."""
     (tmp_path / "user.py").write_text(USER)

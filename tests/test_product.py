@@ -52,7 +52,7 @@ def test_product_of_short_factors_is_exact(x_signed, y_signed):
         assert wrong(x, y, [(p, q) for p in numbers(x) for q in numbers(y)]) == [], widths
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("x_signed", [False, True])
 @pytest.mark.parametrize("y_signed", [False, True])
 @pytest.mark.parametrize("widths", [(8, 8), (16, 16), (13, 9), (9, 16), (17, 5), (24, 24), (60, 33)])

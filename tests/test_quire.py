@@ -101,7 +101,7 @@ def test_quire_adds_smallest_to_largest_exactly():
     assert run(QuireUnit(a=fmt, b=fmt, o=fmt), steps) == [largest, largest, smallest, 0]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("carry", [1, 2, 5] if EXHAUSTIVE else [2])
 @pytest.mark.parametrize(("fmt", "infinite"), [("posit8", (0x80, 0x80)), ("e5m2", (0x7C, 0xFC)), ("int8", (127, 128))])
 def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
@@ -206,6 +206,7 @@ class Forgetful(QuireUnit):
     """User-defined unit whose register loses its guard; designs of library classes would be cached by name."""
 
 
+@pytest.mark.slow
 def test_quire_comparison_detects_lost_carry(monkeypatch):
     """The comparison fails if the register loses its guard."""
     fmt = Posit(8)

@@ -120,6 +120,7 @@ def remainder(value, modulus):
     return value
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("source", [*LFSRS, *PLATEAUS], ids=str)
 def test_seeds_of_array_are_distinct_and_far_apart(source):
     count = min(64, source.period)
@@ -231,7 +232,7 @@ def rounded(unit, columns, count):
         return loop.run({name: np.asarray(column, dtype=np.uint64) for name, column in columns.items()}, count)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["own", "rotated"])
 def test_plateau_rounds_up_with_expected_frequency(sharing):
     """In every lane, k eighths round up for 2 k - 1 of the 14 words of plateau3, and an integer never rounds up."""

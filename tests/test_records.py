@@ -103,6 +103,7 @@ def test_cells_match_synthesis():
     assert [kept[name] for name in figures] == pytest.approx([now[name] for name in figures], rel=1e-5), RUN
 
 
+@pytest.mark.slow
 def test_records_confirm_default_pwl_structure():
     kept = recorded("structures").set_index("unit")
     assert list(kept.index) == [str(unit) for unit in FITS], RUN

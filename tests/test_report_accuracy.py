@@ -189,6 +189,7 @@ def test_trained_layer_rejects_bad_files(content, sentence, tmp_path):
         trained_layer(path)
 
 
+@pytest.mark.slow
 def test_trained_layer_loads_from_run(tmp_path, halfulp):
     places = ["-o", "runs", "--results", "runs.csv"]
     assert halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 1, "--limit", 64, *places)[0] == 0

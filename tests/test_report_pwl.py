@@ -173,6 +173,7 @@ def test_pwl_command_prints_and_writes(found, tmp_path):
     assert (tmp_path / "pwl.tex").read_text().startswith("% needs")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -80,6 +80,7 @@ def test_plateau3_bank_beats_lfsr24_tenfold():
     assert long.carry > 0
 
 
+@pytest.mark.slow
 def test_sru_units_have_named_ports():
     for a_row in (*ROWS, *CROPPED):
         module = a_row.unit(increment=False)

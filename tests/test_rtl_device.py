@@ -87,6 +87,7 @@ def test_rtl_words_match_tiled_words():
     assert torch.equal(rtl.product(a, b, mac, start, 5), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_rtl_empty_products_give_start():
     for policy in (PLAIN, NOISY):

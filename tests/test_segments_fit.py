@@ -257,7 +257,7 @@ def test_fit_of_tanh16_within_one_ulp_has_known_pieces(against):
         assert fit("tanh", "fxp4.12", pieces=found.pieces - 1, against=against).error > 1
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_free_breakpoints_beat_uniform(name):
     """Free breakpoints win if the error is well above that of rounding."""

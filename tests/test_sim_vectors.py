@@ -71,7 +71,7 @@ def test_vectors_of_stateful_unit_load_every_time() -> None:
     assert space.fixed == {"load": 1, "clear": 0}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "inputs",
     [
@@ -133,7 +133,7 @@ class CornerCases:
             self.ends |= {fmt.decode(fmt.encode(total, RN, saturate=True))} & {fmt.lowest, fmt.largest}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", [*FORMATS, "fp64"])
 def test_directed_products_cover_corner_cases(text: str) -> None:
     fmt = parse(text)
@@ -145,7 +145,7 @@ def test_directed_products_cover_corner_cases(text: str) -> None:
     assert counts.ends == {fmt.lowest, fmt.largest} or fmt.largest < 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", [*FORMATS, "fp64"])
 @pytest.mark.parametrize("names", ["ab", "ac"])
 def test_directed_sums_cover_corner_cases(names: str, text: str) -> None:
@@ -173,7 +173,7 @@ FUSED = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("texts", FUSED, ids=" ".join)
 def test_directed_fmas_cover_corner_cases(texts: tuple[str, str, str, str]) -> None:
     a, b, c, o = map(parse, texts)
@@ -199,7 +199,7 @@ DOTS = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("addend", [False, True])
 @pytest.mark.parametrize("texts", DOTS, ids=" ".join)
 def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) -> None:
@@ -218,6 +218,7 @@ def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) 
         assert counts.ends == {o.lowest, o.largest}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("source", "target"),
     [
@@ -352,6 +353,7 @@ def test_posit_midpoints_are_longer_posits(text: str) -> None:
                 assert grid.between(code, quarters) == wider.decode(4 * code + quarters)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", [*FORMATS, "e5m2-ftz", "posit64e4", "uint64"])
 def test_targets_are_ties_and_exceed_both_ends(text: str) -> None:
     fmt = parse(text)

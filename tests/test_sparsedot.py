@@ -30,7 +30,7 @@ def test_golden_matches_exact_for_any_indices(text):
     assert checks
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", TEXTS[::-1])
 def test_rtl_matches_golden_for_any_indices(text):
     spec = UnitSpec.parse(text)
@@ -62,6 +62,7 @@ def test_index_beyond_group_selects_last_activation():
         assert golden.decode(found, "fp16") == value
 
 
+@pytest.mark.slow
 def test_bench_detects_wrong_selection():
     class Swapped(SparseDot):
         """Selects the neighbour where the index of the second weight is 3."""

@@ -186,7 +186,7 @@ def test_multiplier_maps_to_luts_or_dsp(build):
     assert len(list((build / "cache" / "synth").iterdir())) == 1 + len(DEVICES)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "fmt"), [("mul", "fp16"), ("mac", "int8"), ("dot", "int8")])
 def test_unit_products_map_to_luts_or_dsp(unit, fmt):
     tables, blocks = (short(unit, fmt, dsp=dsp, k=2 if unit == "dot" else None) for dsp in (False, True))
@@ -339,6 +339,7 @@ def test_yosys_error_raises_tool_error(build, module, sentence):
     assert [path for path in build.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.slow
 def test_yosys_load_failure_exits_3(build):
     (build.parent / "pyosys").mkdir()
     (build.parent / "pyosys" / "__init__.py").write_text("import no_such_library\n")

@@ -150,6 +150,7 @@ PLANTED = [
 """Request, test with an override, and kind of the failure, per check."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "test", "found"), PLANTED if EXHAUSTIVE else PLANTED[:1])
 def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The first mutant is wrong for one pair of operands in 2^32, which another sequence contains."""

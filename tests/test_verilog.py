@@ -94,7 +94,7 @@ def test_case_has_empty_default_only_if_values_are_missing() -> None:
     assert "default: ;" in emit(component("pwl tanh(bf16) pieces=4"))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "design",
     [
@@ -244,7 +244,7 @@ def lint(path: Path, top: str) -> None:
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("unit", VERILOG, ids=lambda unit: unit.name)
 def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
     """As Verilog 2005, and inside the stream wrapper of the unit."""
@@ -280,6 +280,7 @@ def test_unit_verilog_has_each_part_once(text: str) -> None:
     assert few.count("\nmodule ") == more.count("\nmodule ") > 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [Chain, Grid])
 def test_array_verilog_has_each_part_once(kind: Any) -> None:
     """Lines grow by less than a tenth of those of a multiply-accumulate for each further one; seeds are parameters."""

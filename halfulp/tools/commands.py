@@ -1,6 +1,8 @@
 """Options, errors and output that the commands of all rooms share."""
 
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +30,7 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
     """Run a command with the arguments of the program, print its errors, and exit with its exit code."""
     try:
         # Not command(), which prints an empty line on Ctrl-C.
-        with command.make_context(name, sys.argv[1:]) as context:
+        with _no_lost_interrupts(), command.make_context(name, sys.argv[1:]) as context:
             command.invoke(context)
         code = 0
     except click.exceptions.Exit as end:
@@ -55,6 +57,24 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
         sys.stderr.close()
         code = 0
     sys.exit(code)
+
+
+@contextmanager
+def _no_lost_interrupts() -> Iterator[None]:
+    """Interrupt the program again after a Ctrl-C in a destructor, where Python ignores exceptions."""
+    before = sys.unraisablehook
+
+    def again(ignored: "sys.UnraisableHookArgs") -> None:
+        if ignored.exc_type is KeyboardInterrupt:
+            threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        else:
+            before(ignored)
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager
