@@ -19,6 +19,7 @@ from halfulp.fpga.report.coreport_tables import plot, tables
 from halfulp.fpga.report.study import read
 from halfulp.fpga.synth import asic
 from halfulp.fpga.synth.asic import CellCost, measure_cells
+from halfulp.fpga.synth.cells import structure
 from halfulp.fpga.synth.liberty import OSU018, Function, Group, Library
 from halfulp.fpga.synth.measure import module_of
 from halfulp.fpga.synth.power import Netlist
@@ -152,8 +153,8 @@ def test_opensta_adds_times_of_flip_flops(library):
 def test_units_of_library_are_read(library):
     text = library.text.replace('"1ns"', '"10ps"').replace("(1, ff)", "(2, pf)").replace('"1nW"', '"1uW"')
     other = Library(text.replace('"1V"', '"100mV"'))
-    found = other.second, other.farad, other.watt, other.voltage
-    assert found == pytest.approx((1e-11, 2e-12, 1e-6, 0.12), rel=1e-9, abs=0)
+    found = other.second, other.farad, other.watt, other.voltage, other.joule
+    assert found == pytest.approx((1e-11, 2e-12, 1e-6, 0.12, 2e-14), rel=1e-9, abs=0)
 
 
 def chain(*cells):
@@ -175,29 +176,91 @@ def chain(*cells):
     return {"ports": ports, "cells": found}
 
 
-def test_netlist_counts_toggles_and_energy(library):
+def test_netlist_counts_transitions_and_energy(library):
     netlist = Netlist(chain("INVX1", "INVX1"), library)
-    toggles, results = netlist.run({"a": [[0, 1, 0], [1, 1, 0], [0, 1, 1]]})
+    waves, results = netlist.run({"a": [[0, 1, 0], [1, 1, 0], [0, 1, 1]]})
     assert results["o"] == [[0, 1, 0], [1, 1, 0], [0, 1, 1]]
-    assert [toggles[net] for net in (2, 3, 4)] == [3, 3, 3]
-    # The library's own formulas: loads of 1.5 and 2 fF, and transition times that grow along the path.
+    # The lowest bits are of the step from the first to the second cycle.
+    assert waves.edges(2) == {"rise": 0b100_001, "fall": 0b001_000}
+    assert waves.edges(3) == {"rise": 0b001_000, "fall": 0b100_001}
+    # The library's own formulas: loads of 1.5 and 2 fF, and transition times that grow along the path. An inverter
+    # takes 1 for an output that rises, and 0.6 for one that falls.
     first = 0.0072 + 0.0048 * 1.5
     second = first + 0.1 * first
-    inside = 0.8 * 0.8 * ((1 + 0.002 * 1.5 + first) + (1 + 0.002 * 2 + second))
-    switched = 1.2**2 / 2 * (1.5 + 2)
-    assert netlist.energy(toggles, 6, 2e-15) == pytest.approx(3 * (inside + switched) * 1e-15, rel=2e-3, abs=0)
+    inside = 0.8 * ((1 + 2 * 0.6) * (1 + 0.002 * 1.5 + first) + (2 + 0.6) * (1 + 0.002 * 2 + second))
+    switched = 3 * 1.2**2 / 2 * (1.5 + 2)
+    assert netlist.energy(waves, 2e-15) == pytest.approx((inside + switched) * 1e-15, rel=2e-3, abs=0)
     assert netlist.leakage() == pytest.approx(1.8e-9, rel=1e-9, abs=0)
 
 
 def test_netlist_delays_by_flip_flops(library):
     netlist = Netlist(chain("INVX1", "DFFX1", "DFFX1"), library)
-    toggles, results = netlist.run({"a": [[1], [0], [0], [1]]})
+    waves, results = netlist.run({"a": [[1], [0], [0], [1]]})
     # Before them, the reset holds the first code for a cycle.
     assert [code for (code,) in results["o"][2:]] == [0, 1]
     idle, _ = netlist.run({"a": [[1], [1], [1], [1]]})
     # Clock pins take energy without data: a mean of 2.65 fJ for each of two edges.
-    assert netlist.energy(idle, 3, 0) == pytest.approx(3 * 2 * 2 * 2.65e-15, rel=1e-9, abs=0)
-    assert netlist.energy(toggles, 3, 0) > netlist.energy(idle, 3, 0)
+    assert netlist.energy(idle, 0) == pytest.approx(3 * 2 * 2 * 2.65e-15, rel=1e-9, abs=0)
+    assert netlist.energy(waves, 0) > netlist.energy(idle, 0)
+
+
+def gate(library, arcs):
+    """Return the library with one gate, and its netlist; ``arcs`` are the groups of its output, of constant energy."""
+    groups = ""
+    for at, *of in arcs:
+        tables = " ".join(f'{edge}_power(scalar) {{ values("{value}"); }}' for edge, value in of)
+        groups += f"internal_power() {{ {at} {tables} }}"
+    text = f"""cell(AND2X1) {{ area : 1;
+        pin(A) {{ direction : input; capacitance : 1; }} pin(B) {{ direction : input; capacitance : 1; }}
+        pin(Y) {{ direction : output; function : "A B"; {groups} }} }}"""
+    found = Library(library.text.rstrip().removesuffix("}") + text + "}", "gate.lib")
+    ports = {name: {"direction": "input", "bits": [place]} for place, name in enumerate("ab", 2)}
+    cell = {"type": "AND2X1", "connections": {"A": [2], "B": [3], "Y": [4]}}
+    return Netlist({"ports": ports, "cells": {"c": cell}}, found)
+
+
+@pytest.mark.parametrize(
+    ("arcs", "energy"),
+    [
+        # The output rises by a, falls by b, rises by both, and falls by both.
+        ([('related_pin : "A";', ("rise", 1), ("fall", 10)), ('related_pin : "B";', ("rise", 3), ("fall", 30))], 53),
+        ([('related_pin : "A B";', ("rise", 1), ("fall", 10))], 22),
+        # Supplies add up.
+        ([('related_pg_pin : "VDD";', ("rise", 1)), ('related_pg_pin : "VSS";', ("rise", 4), ("fall", 2))], 14),
+        # Conditions hold after the step: b is high for the rises, and low for the falls.
+        ([('when : "B";', ("rise", 1), ("fall", 10)), ('when : "!B";', ("rise", 3), ("fall", 30))], 62),
+    ],
+)
+def test_internal_energy_follows_causes(arcs, energy, library):
+    netlist = gate(library, arcs)
+    waves, _ = netlist.run({"a": [[0], [1], [1], [0], [1], [0]], "b": [[1], [1], [0], [0], [1], [0]]})
+    # No load: only the cell itself takes energy.
+    assert netlist.energy(waves, 0) == pytest.approx(energy * 1e-15, rel=1e-9, abs=0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("sta") is None and os.environ.get("CI") != "true", reason="OpenSTA is not installed")
+def test_energy_is_that_of_opensta(library, tmp_path):
+    """OpenSTA 2.0.17 adds the energies of a rise and of a fall for each transition; later versions take the mean."""
+    netlist = Netlist(chain("INVX1", "INVX1", "INVX1"), library)
+    waves, _ = netlist.run({"a": [[0], [1], [0]]})
+    expected = netlist.energy(waves, 2e-15) / waves.transitions
+    (tmp_path / "chain.v").write_text(structure("chain", chain("INVX1", "INVX1", "INVX1")))
+    (tmp_path / "sta.tcl").write_text(
+        f"read_liberty {CELLS}\nread_verilog chain.v\nlink_design chain\ncreate_clock -name clock -period 1\n"
+        "set_input_delay 0 -clock clock [get_ports a]\nset_output_delay 0 -clock clock [all_outputs]\n"
+        "set_driving_cell -lib_cell INVX1 [all_inputs]\nset_load 2 [all_outputs]\n"
+        "set_power_activity -global -activity 1\nreport_power -digits 6\n"
+    )
+    argv = ["sta", "-no_splash", "-exit", "sta.tcl"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    inside, switched, leakage, _ = (
+        float(word) for word in re.search(r"^Total +(.*) +100", done.stdout, re.M)[1].split()
+    )
+    inside /= 2 if asic.opensta() == "2.0.17" else 1
+    # A transition in each cycle of 1 ns.
+    assert (inside + switched) * 1e-9 == pytest.approx(expected, rel=1e-3, abs=0)
+    assert leakage == pytest.approx(netlist.leakage(), rel=1e-5, abs=0)
 
 
 def test_table_interpolates_between_values():

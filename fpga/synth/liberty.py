@@ -344,6 +344,11 @@ class Library:
         number, unit = [*self.group.lists.get("capacitive_load_unit", ["1", "pf"])][:2]
         return float(number) * _unit(f"1{unit}", "f")
 
+    @property
+    def joule(self) -> float:
+        """Unit of internal energies in joule: that of capacitances times the square of that of voltages."""
+        return self.farad * _unit(self.group.values.get("voltage_unit", "1V"), "v") ** 2
+
     @cached_property
     def cells(self) -> dict[str, Cell]:
         """Cells by name."""

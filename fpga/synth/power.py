@@ -8,8 +8,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from graphlib import TopologicalSorter
+from operator import or_
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -61,6 +62,11 @@ def _numbers(texts: Iterable[str]) -> tuple[float, ...]:
     return tuple(float(word) for text in texts for word in text.replace(",", " ").split())
 
 
+def _related(group: Group) -> list[str]:
+    """Return the pins that cause the transitions of a group; none if it is of its own pin."""
+    return group.values.get("related_pin", "").split()
+
+
 class Tables:
     """Tables of a library in its own units."""
 
@@ -85,15 +91,19 @@ class Tables:
             self._known[id(group)] = Table(tuple(kinds), tuple(index), _numbers(group.lists["values"]))
         return self._known[id(group)]
 
-    def mean(self, groups: Iterable[Group], names: Sequence[str], load: float, slew: Mapping[str, float]) -> float:
-        """Return the mean over groups, such as arcs of a pin, and over their tables of some names; 0 without any."""
-        found = [
-            self.of(inner).at(load, slew.get(group.values.get("related_pin", ""), slew.get("", 0.0)))
-            for group in groups
-            for inner in group.groups
-            if inner.kind in names
-        ]
-        return fmean(found) if found else 0.0
+    def at(self, group: Group, names: Sequence[str], load: float, slew: Mapping[str, float]) -> list[float]:
+        """Return the values of the tables of some names in a group, such as an arc, which are often one or none.
+
+        Parameters
+        ----------
+        group : Group
+        names : sequence of str
+        load : float
+        slew : mapping
+            Transition times of the pins; that of ``""`` is for a group without ``related_pin``.
+        """
+        times = [slew.get(pin, 0.0) for pin in _related(group) or ("",)]
+        return [self.of(inner).at(load, fmean(times)) for inner in group.groups if inner.kind in names]
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,57 @@ class Node:
         return next(group for group in self.cell.group.of("pin") if group.names == [name])
 
 
+@dataclass(frozen=True)
+class Waves:
+    """Values of nets in the clock cycles of a simulation.
+
+    Attributes
+    ----------
+    values : dict of net to int
+        Bits of a net: those of all runs in the first cycle, which are the lowest, then in the next ones.
+    clocks : frozenset of nets
+        Nets that rise and fall in each cycle.
+    runs : int
+        Runs side by side.
+    cycles : int
+        Clock cycles of each run.
+    """
+
+    values: Mapping[Any, int]
+    clocks: frozenset[Any]
+    runs: int
+    cycles: int
+
+    @property
+    def transitions(self) -> int:
+        """Number of steps from a cycle to the next one, in all runs."""
+        return self.runs * (self.cycles - 1)
+
+    def edges(self, net: Any) -> dict[str, int]:
+        """Return a bit for each step and run that is 1 if the net changes, for ``rise`` and ``fall``."""
+        every = (1 << self.transitions) - 1
+        if net in self.clocks:
+            return {"rise": every, "fall": every}
+        before, after = self.values[net] & every, self.values[net] >> self.runs
+        return {"rise": after & ~before, "fall": before & ~after}
+
+    def cause(self, node: Node, group: Group) -> int:
+        """Return a bit for each step and run that is 1 if a related pin changes and the condition ``when`` holds.
+
+        The condition is that after the step, with clocks high.
+        """
+        every = found = (1 << self.transitions) - 1
+        if related := _related(group):
+            nets = [node.nets[pin] for pin in related if pin in node.nets]
+            found = reduce(or_, (edges for net in nets for edges in self.edges(net).values()), 0)
+        if "when" in group.values:
+            when = Function.parse(group.values["when"])
+            after = {pin: self.values.get(node.nets.get(pin), 0) >> self.runs for pin in when.pins}
+            after |= {pin: every for pin in when.pins if node.nets.get(pin) in self.clocks}
+            found &= when.evaluate(after, every)
+        return found
+
+
 class Netlist:
     """Netlist of standard cells, which is simulated without delays.
 
@@ -147,33 +208,32 @@ class Netlist:
         before = {place: [driver[net] for net in node.inputs if net in driver] for place, node in enumerate(gates)}
         self.gates = [gates[place] for place in TopologicalSorter(before).static_order()]
 
-    def run(self, stimulus: Stimulus) -> tuple[dict[Any, int], dict[str, list[list[int]]]]:
-        """Simulate runs side by side, all after a reset; return the toggles of each net and the codes of the outputs.
+    def run(self, stimulus: Stimulus) -> tuple["Waves", dict[str, list[list[int]]]]:
+        """Simulate runs side by side, all after a reset; return the values of the nets and the codes of the outputs.
 
-        Toggles are counted between the cycles of the stimulus, not from the reset to the first one.
+        The values are those of the cycles of the stimulus, without the reset.
         """
         cycles, lanes = len(next(iter(stimulus.values()))), len(next(iter(stimulus.values()))[0])
         mask = (1 << lanes) - 1
         values: dict[Any, int] = {"0": 0, "1": mask, "x": 0, "z": 0}
         state = [0] * len(self.registers)
-        toggles: dict[Any, int] = defaultdict(int)
+        waves: dict[Any, int] = defaultdict(int)
         results: dict[str, list[list[int]]] = defaultdict(list)
         for cycle in range(-1, cycles):
-            before = dict(values)
             for name, port in self.ports.items():
                 if port["direction"] == "input":
                     for place, net in enumerate(port["bits"]):
                         values[net] = self._input(name, place, cycle, stimulus, lanes)
             self._settle(values, state, mask)
-            if cycle > 0:
-                for net, value in values.items():
-                    toggles[net] += (value ^ before[net]).bit_count()
             if cycle >= 0:
+                for net, value in values.items():
+                    waves[net] |= value << cycle * lanes
                 for name, port in self.ports.items():
                     if port["direction"] == "output":
                         results[name].append(_codes([values[net] for net in port["bits"]], lanes))
             state = [self._next(node, values, own, mask) for node, own in zip(self.registers, state, strict=True)]
-        return toggles, results
+        clocks = {net for port in [self.ports.get("clk")] if port for net in port["bits"]}
+        return Waves(waves, frozenset(clocks), lanes, cycles), results
 
     def _input(self, name: str, place: int, cycle: int, stimulus: Stimulus, lanes: int) -> int:
         if name in stimulus:
@@ -206,15 +266,12 @@ class Netlist:
 
         return (of("next_state") & (of("clear") ^ mask)) | of("preset")
 
-    def energy(self, toggles: Mapping[Any, int], cycles: int, load: float) -> float:
-        """Return the dynamic energy in joule of the toggles: of nets that cells drive, and inside the cells.
+    def energy(self, waves: "Waves", load: float) -> float:
+        """Return the dynamic energy in joule of all transitions: of nets that cells drive, and inside the cells.
 
         Parameters
         ----------
-        toggles : mapping
-            Toggles of each net in all runs; those of clocks are not counted.
-        cycles : int
-            Clock cycles of all runs.
+        waves : Waves
         load : float
             Capacitance at each output in farad.
         """
@@ -226,8 +283,6 @@ class Netlist:
         for port in self.ports.values():
             for net in port["bits"] if port["direction"] == "output" else ():
                 loads[net] += load
-        clocks = {net for port in [self.ports.get("clk")] if port for net in port["bits"]}
-        counts = dict(toggles) | dict.fromkeys(clocks, 2 * cycles)
         assert library.inverter is not None
         (edge,) = library.inverter.functions
         driver = Node(library.inverter, {})
@@ -236,27 +291,49 @@ class Netlist:
             for port in self.ports.values()
             for net in (port["bits"] if port["direction"] == "input" else ())
         }
-        slews |= dict.fromkeys(clocks, 0.0)
+        slews |= dict.fromkeys(waves.clocks, 0.0)
         switched = inside = 0.0
         for node in (*self.registers, *self.gates):
             slew = {pin: slews.get(net, 0.0) for pin, net in node.nets.items()}
             for pin, net, _ in node.outputs:
                 slews[net] = self._slew(tables, node, pin, loads[net], slew)
-                switched += counts.get(net, 0) * loads[net] * library.voltage**2 / 2
-                inside += counts.get(net, 0) * self._inside(tables, node.pin(pin), loads[net], slew)
+                toggles = sum(edges.bit_count() for edges in waves.edges(net).values())
+                switched += toggles * loads[net] * library.voltage**2 / 2
+                inside += self._inside(tables, node, pin, waves, loads[net], slew)
             for pin in node.cell.capacitances:
-                inside += counts.get(node.nets.get(pin), 0) * self._inside(
-                    tables, node.pin(pin), 0.0, {"": slew.get(pin, 0.0)}
-                )
-        return switched + inside * library.farad
+                if pin in node.nets:
+                    inside += self._inside(tables, node, pin, waves, 0.0, {"": slew[pin]})
+        return switched + inside * library.joule
 
     def _slew(self, tables: Tables, node: Node, pin: str, load: float, slew: Mapping[str, float]) -> float:
+        """Return the mean transition time of an output over its arcs, or 0 without any."""
+        edges = ("rise_transition", "fall_transition")
         arcs = node.pin(pin).of("timing")
-        return tables.mean(arcs, ("rise_transition", "fall_transition"), load / self.library.farad, slew)
+        found = [time for arc in arcs for time in tables.at(arc, edges, load / self.library.farad, slew)]
+        return fmean(found) if found else 0.0
 
-    def _inside(self, tables: Tables, pin: Group, load: float, slew: Mapping[str, float]) -> float:
-        arcs = pin.of("internal_power")
-        return tables.mean(arcs, ("rise_power", "fall_power", "power"), load / self.library.farad, slew)
+    def _inside(
+        self, tables: Tables, node: Node, pin: str, waves: "Waves", load: float, slew: Mapping[str, float]
+    ) -> float:
+        """Return the internal energy of all transitions of a pin, in the unit of the library.
+
+        A transition takes the energy of the group ``internal_power`` whose related pin changes and whose condition
+        ``when`` holds, from the table of its direction. If several inputs change in the same cycle, the transition
+        takes the mean over their groups, as the simulation has no delays.
+        """
+        groups = list(node.pin(pin).of("internal_power"))
+        output = pin in node.cell.functions
+        energy = 0.0
+        # Groups of different supplies add up.
+        for supply in {group.values.get("related_pg_pin", "") for group in groups}:
+            own = [group for group in groups if group.values.get("related_pg_pin", "") == supply]
+            for edge, transitions in waves.edges(node.nets[pin]).items():
+                causes = [transitions & waves.cause(node, group) for group in own]
+                counts = _shares(transitions, causes) if output else [cause.bit_count() for cause in causes]
+                for group, count in zip(own, counts, strict=True):
+                    names = (f"{edge}_power", "power")
+                    energy += count * sum(tables.at(group, names, load / self.library.farad, slew))
+        return energy
 
     def leakage(self) -> float | None:
         """Return the sum of the leakage powers of all cells in watt; None if the library has none."""
@@ -268,6 +345,19 @@ class Netlist:
         default = group.number("default_cell_leakage_power")
         nodes = (*self.registers, *self.gates)
         return sum(node.cell.group.number("cell_leakage_power", default) for node in nodes) * self.library.watt
+
+
+def _shares(events: int, causes: Sequence[int]) -> list[float]:
+    """Return the number of events of each cause, where an event of several or no causes is shared equally.
+
+    Each bit is an event; those of a cause are among ``events``.
+    """
+    of_count = [events]
+    for cause in causes:
+        of_count = [(one & ~cause) | (less & cause) for one, less in zip([*of_count, 0], [0, *of_count], strict=True)]
+    none, *some = of_count
+    shared = none.bit_count() / len(causes)
+    return [shared + sum((cause & one).bit_count() / count for count, one in enumerate(some, 1)) for cause in causes]
 
 
 def _codes(bits: Sequence[int], lanes: int) -> list[int]:
@@ -286,10 +376,8 @@ def main() -> None:
     for one in costs:
         (module,) = json.loads(Path(f"{one['netlist']}.json").read_text())["modules"].values()
         netlist = Netlist(module, library)
-        toggles, _ = netlist.run(stimulus)
-        rows = next(iter(stimulus.values()))
-        cycles = (len(rows) - 1) * len(rows[0])
-        one["energy"] = netlist.energy(toggles, cycles, job["load"] * 1e-15) / cycles
+        waves, _ = netlist.run(stimulus)
+        one["energy"] = netlist.energy(waves, job["load"] * 1e-15) / waves.transitions
         one["leakage"] = netlist.leakage()
     Path("costs.json").write_text(json.dumps(costs))
 
