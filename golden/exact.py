@@ -7,6 +7,7 @@ same, but codes are Python ints, and formats and roundings are objects, not text
 import functools
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
@@ -53,8 +54,8 @@ class Number:
 LARGEST_POWER = 1 << 13
 """Largest exponent of a power of two in `scaleb`."""
 
-_unrounded: list[Number] | None = None
-"""Exact results that `unrounded` collects."""
+_unrounded: ContextVar[list[Number] | None] = ContextVar("_unrounded", default=None)
+"""List to which `unrounded` adds exact results."""
 
 
 def _decode(code: int, fmt: Format) -> Number:
@@ -112,8 +113,8 @@ def _encode(
     flags: bool | str = False,
 ) -> Any:
     """Return the code of a number, or with flags the code and its flags."""
-    if _unrounded is not None:
-        _unrounded.append(number)
+    if (collected := _unrounded.get()) is not None:
+        collected.append(number)
     if number.is_nan:
         code = o.nan_code
     elif number.is_inf:
@@ -131,13 +132,13 @@ def _encode(
 
 def unrounded(operation: Callable[..., Any], *operands: Any, **parameters: Any) -> list[Number]:
     """Return the exact results that an operation of this module rounds, in order."""
-    global _unrounded  # noqa: PLW0603  # set during this call only
-    _unrounded = []
+    collected: list[Number] = []
+    token = _unrounded.set(collected)
     try:
         operation(*operands, **parameters)
-        return _unrounded
     finally:
-        _unrounded = None
+        _unrounded.reset(token)
+    return collected
 
 
 def _flag_bits(**raised: bool) -> int:

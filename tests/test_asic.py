@@ -55,6 +55,7 @@ def test_library_has_cells_with_units(library):
         ("(A ^ B)'", "AB", 0b1001),
         # An exclusive or binds tighter than a product, and a product tighter than a sum.
         ("A ^ B & C | D", "ABCD", 0b1111111101100000),
+        ("C & A ^ B", "CAB", 0b101000),
         ("!A'", "A", 0b10),
         ("1", "", 0b1),
     ],
@@ -111,7 +112,9 @@ def test_cost_of_unit_in_cells_is_printed(halfulp):
     assert out.startswith("## Cost in the cells of made_up\n")
     (row,) = [line for line in out.splitlines() if line.startswith("| mul ")]
     _, _, cells, registers, area, gates, delay, *_ = (cell.strip() for cell in row.split("|"))
-    assert (int(cells) > 5, int(registers), Fraction(area) / 4 - Fraction(gates) < 1) == (True, 0, True)
+    assert (int(cells) > 5, int(registers)) == (True, 0)
+    # A NAND2 has an area of 4, and both figures are rounded to integers.
+    assert abs(Fraction(area) / 4 - Fraction(gates)) <= Fraction(5, 8)
     assert 0.05 < float(delay) < 1
 
 

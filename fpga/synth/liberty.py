@@ -252,7 +252,7 @@ class Cell:
     @property
     def is_gate(self) -> bool:
         """True if the cell is combinational and may be used."""
-        state = any(group.kind in ("ff", "latch", "ff_bank", "latch_bank", "statetable") for group in self.group.groups)
+        state = self.is_register or bool(self.group.of("statetable"))
         return bool(self.functions) and not state and self.group.values.get("dont_use") != "true"
 
     @property

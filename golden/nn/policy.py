@@ -33,6 +33,13 @@ _COMMA = re.compile(r",(?![^()]*\))")
 
 _CASTS = ("weights", "activations", "gradients", "bias")
 
+_OPERANDS = {
+    "forward": ("activations", "weights"),
+    "input_gradient": ("gradients", "weights"),
+    "weight_gradient": ("gradients", "activations"),
+}
+"""Roundings of the operands of each product."""
+
 PROGRAM = ("elementwise", "functions", "reductions", "optimizer")
 """Parts for operations outside layers, which `halfulp.golden.emulate` computes."""
 
@@ -144,12 +151,7 @@ class Policy:
 
     def _check_blocks(self) -> None:
         """Raise ValueError if an operand in blocks has another scale, or a device is to compute their products."""
-        operands = {
-            "forward": ("activations", "weights"),
-            "input_gradient": ("gradients", "weights"),
-            "weight_gradient": ("gradients", "activations"),
-        }
-        for phase, casts in operands.items():
+        for phase, casts in _OPERANDS.items():
             mac = getattr(self, phase)
             if not isinstance(mac, BlockMacSpec):
                 continue
@@ -164,7 +166,7 @@ class Policy:
         for phase in rotation.products:
             if getattr(self, phase) is None:
                 raise ValueError(f"hadamard rotates operands of {phase}, which is in torch's own arithmetic; omit it")
-        for name in ("weights", "activations", "gradients"):
+        for name in sorted({name for phase in rotation.products for name in _OPERANDS[phase]}):
             cast = getattr(self, name)
             if cast.sparsity is not None:
                 raise ValueError(f"{name} have the sparsity {cast.sparsity}, which a rotation undoes; omit one of both")

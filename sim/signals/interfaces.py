@@ -79,7 +79,7 @@ class Packed:
         self.handle.value = word
 
 
-class Aligned:
+class Aligned(Packed):
     """Packed word in one signal, in which each port begins at a byte; the bits between the ports are 0.
 
     Parameters
@@ -88,9 +88,6 @@ class Aligned:
         Handle of the signal.
     ports : Layout
     """
-
-    def __init__(self, handle: Any, ports: Layout) -> None:
-        self.handle, self.ports = handle, ports
 
     def read(self) -> int:
         """Read the word; `UNKNOWN` if a bit between the ports is not 0."""
