@@ -252,7 +252,7 @@ class Cell:
     @property
     def is_gate(self) -> bool:
         """True if the cell is combinational and may be used."""
-        state = self.is_register or bool(self.group.of("statetable"))
+        state = self.is_register or any(group.kind == "statetable" for group in self.group.groups)
         return bool(self.functions) and not state and self.group.values.get("dont_use") != "true"
 
     @property
