@@ -17,10 +17,12 @@ from halfulp.hdl.specs import (
     RsqrtSpec,
     SqrtSpec,
 )
+from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.integral import RintSpec
 from halfulp.hdl.specs.scaleb import ScalebSpec
 
 from .corner_blocks import blocks_of_numbers, pairs_of_blocks
+from .corner_middles import middles
 from .corner_operands import targets, truncated
 from .corner_segments import corner_arguments_of
 from .fields import Codes, Grid
@@ -40,14 +42,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
     if table is not None:
         return {"a": corner_arguments_of(table)}
     match unit.spec:
-        case DivSpec() as spec:
-            return _quotients(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o))
-        case ReciprocalSpec() as spec:
-            return _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal)
-        case SqrtSpec() as spec:
-            return _arguments(Grid.of(spec.a), Grid.of(spec.o), _square)
-        case RsqrtSpec() as spec:
-            return _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal_square)
+        case EndlessSpec() as spec:
+            return _near_middles(spec.without_source)
         case BlockQuantizeSpec() as spec:
             return blocks_of_numbers(spec.a, spec.o)
         case BlockDotSpec() | BlockMacSpec() as spec:
@@ -57,6 +53,23 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
         case RintSpec() as spec:
             return _near_integers(Grid.of(spec.a))
     return {}
+
+
+@lru_cache(maxsize=16)
+def _near_middles(spec: EndlessSpec) -> dict[str, Codes]:
+    """Return operands whose results are numbers or ties, or next to them, and as many that are next to ties only."""
+    match spec:
+        case DivSpec():
+            near = _quotients(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o))
+        case ReciprocalSpec():
+            near = _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal)
+        case SqrtSpec():
+            near = _arguments(Grid.of(spec.a), Grid.of(spec.o), _square)
+        case RsqrtSpec():
+            near = _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal_square)
+        case _:
+            return {}
+    return {name: np.concatenate([near[name], codes]) for name, codes in middles(spec, COUNT).items()}
 
 
 @lru_cache(maxsize=16)

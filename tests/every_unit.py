@@ -1,19 +1,22 @@
 """Comparison of the RTL, golden and exact results of every unit of the catalogue in a format."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from halfulp.hdl.formats import Float, Format, Rounding
-from halfulp.hdl.formats.rounding import EXACT
+from halfulp.hdl.formats.rounding import EXACT, MODE_BITS
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import UNITS, UnitSpec
 from halfulp.sim.bench import result_formats
 from halfulp.sim.corner_cases import corner_cases
+from halfulp.sim.corner_middles import middles
+from halfulp.sim.fields import words
 from halfulp.sim.model import CompiledModel
-from halfulp.sim.ports import Codes, Ports
+from halfulp.sim.ports import MODE, Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.report import exact_codes
 from halfulp.sim.space import Space
@@ -79,13 +82,31 @@ def vectors(unit: Any, most_bits: int, count: int, seed: int = 1) -> Iterator[di
         yield codes if every_word else codes | random_words(inputs, size, rng)
 
 
+def near_middles(unit: Any, count: int, seed: int = 1) -> Iterator[dict[str, Codes]]:
+    """Yield operands of a division or root, in chunks, whose results are next to the middle between two numbers."""
+    inputs = Ports.of(unit.inputs)
+    rng = np.random.default_rng(seed)
+    codes = middles(unit.spec, count, seed)
+    for start in range(0, count, CHUNK):
+        chunk = {name: column[start : start + CHUNK] for name, column in codes.items()}
+        size = len(chunk["a"])
+        modes = {MODE: words(rng, size, MODE_BITS)} if MODE in inputs.names else {}
+        yield chunk | modes | random_words(inputs, size, rng)
+
+
 def rtl_mismatches(
-    pairs: dict[UnitSpec, UnitSpec], *, most_bits: int = 24, count: int = 10**6
+    pairs: dict[UnitSpec, UnitSpec],
+    *,
+    most_bits: int = 24,
+    count: int = 10**6,
+    choose: Callable[[Any], Iterable[dict[str, Codes]]] | None = None,
 ) -> tuple[int, list[str]]:
     """Compare the RTL of descriptions (keys) with the golden model of descriptions with equal results (values).
 
     All descriptions have the same latency. Returns the number of compared results, and the mismatches as texts.
+    ``choose`` makes the vectors of a unit; default: `vectors`.
     """
+    choose = choose or partial(vectors, most_bits=most_bits, count=count)
     units = {f"u{place}": component(spec) for place, spec in enumerate(pairs)}
     twins = [component(spec) for spec in pairs.values()]
     bundle = Bundle(units)
@@ -96,7 +117,7 @@ def rtl_mismatches(
         for (label, unit), twin in zip(units.items(), twins, strict=True):
             groups.setdefault(tuple(unit.inputs), []).append((label, unit, twin))
         for members in groups.values():
-            for codes in vectors(members[0][1], most_bits, count):
+            for codes in choose(members[0][1]):
                 size = max(map(len, codes.values()))
                 found = loop.run(idle | codes, size)
                 for label, unit, twin in members:
@@ -114,11 +135,18 @@ def text(unit: Any, codes: dict[str, Codes], at: int, port: str, expected: int, 
     return f"{unit.name} {port}: {operands} expected {int(expected):#x}, got {int(got):#x}"
 
 
-def exact_mismatches(spec: UnitSpec, *, most_bits: int = 16, count: int = 1 << 12) -> tuple[int, list[str]]:
-    """Compare the golden model of a description with exact fractions."""
+def exact_mismatches(
+    spec: UnitSpec,
+    *,
+    most_bits: int = 16,
+    count: int = 1 << 12,
+    choose: Callable[[Any], Iterable[dict[str, Codes]]] | None = None,
+) -> tuple[int, list[str]]:
+    """Compare the golden model of a description with exact fractions; arguments as in `rtl_mismatches`."""
     unit = component(spec)
+    choose = choose or partial(vectors, most_bits=most_bits, count=count)
     checks, failed = 0, []
-    for codes in vectors(unit, most_bits, count):
+    for codes in choose(unit):
         size = max(map(len, codes.values()))
         columns = {name: np.broadcast_to(column, size).tolist() for name, column in codes.items()}
         expected = reference(unit, codes)

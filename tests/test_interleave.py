@@ -255,6 +255,6 @@ def test_fault_campaign_finds_errors_in_each_sum() -> None:
     for turn in range(3):
         wrong = right["o"].copy()
         wrong[52 + 3 + 45 + turn] = parse("e4m3").encode(1)
-        lost, ulps = faults._worst(component, right, {"o": wrong}, 2, True)
+        _, lost, ulps = faults._worst(component, right, {"o": wrong}, 2, True)
         assert (ulps != 0).tolist() == [False, True]
         assert not lost.any()

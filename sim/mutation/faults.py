@@ -54,11 +54,12 @@ class Effect:
     trials : int
         Number of results.
     wrong : int
-        Number of wrong results.
+        Number of wrong results: those with a changed bit in any output.
     special : int
         Number of results in which a number became NaN or infinite, or vice versa.
     errors : array of float
-        Distances of the other wrong results from the right ones, in ulp of the right ones.
+        Distances of the other wrong results from the right ones, in ulp of the right ones. Results with the right
+        value have none: only flags, the sign of zero or an output that is no number differ.
     """
 
     change: Change
@@ -175,9 +176,9 @@ def _effect(
         if change.mode == "inv":
             at = _moments(unit, count, number, rng)
         bad = model.record(feeds, at, before=beside)
-        lost, ulps = _worst(unit, right, bad, count, each == 1)
+        changed, lost, ulps = _worst(unit, right, bad, count, each == 1)
         trials += len(ulps)
-        wrong += int((lost | (ulps != 0)).sum())
+        wrong += int(changed.sum())
         special += int(lost.sum())
         errors.append(ulps[~lost & (ulps != 0)])
     return Effect(change, trials, wrong, special, np.concatenate(errors))
@@ -215,26 +216,26 @@ def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Co
 
 def _worst(
     unit: Any, right: Columns, bad: Columns, count: int, once: bool
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Return which results are lost, and the errors of the others: per sequence or per step."""
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Return which results changed, which of them are lost, and the errors of the others: per sequence or per step."""
     length, latency, steps = _length(unit), int(unit.latency), _steps(unit)
-    lost = np.zeros((count, steps), dtype=bool)
+    changed, lost = np.zeros((2, count, steps), dtype=bool)
     ulps = np.zeros((count, steps))
     # The result of the step in cycle n appears after edge n + latency - 1, or in cycle n without latency.
     low = max(latency, 1)
     for name, shape in unit.outputs.items():
-        if not isinstance(shape, Format):
-            continue
         x, y = (codes[name].reshape(count, length)[:, low : low + steps] for codes in (right, bad))
-        more, distance = distances(shape, x, y)
-        lost |= more
-        ulps = np.maximum(ulps, distance)
+        changed |= x != y
+        if isinstance(shape, Format):
+            more, distance = distances(shape, x, y)
+            lost |= more
+            ulps = np.maximum(ulps, distance)
     if unit.stateful:
         sums = steps // STEPS
-        return np.asarray(lost[:, -sums:].any(axis=1)), np.asarray(ulps[:, -sums:].max(axis=1))
-    if once:
-        return np.asarray(lost.any(axis=1)), np.asarray(ulps.max(axis=1))
-    return lost.reshape(-1), ulps.reshape(-1)
+        changed, lost, ulps = changed[:, -sums:], lost[:, -sums:], ulps[:, -sums:]
+    if unit.stateful or once:
+        return np.asarray(changed.any(axis=1)), np.asarray(lost.any(axis=1)), np.asarray(ulps.max(axis=1))
+    return changed.reshape(-1), lost.reshape(-1), ulps.reshape(-1)
 
 
 def distances(
@@ -275,6 +276,10 @@ def last_place(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.flo
     return np.where(np.isfinite(own), np.where(step > 0, step, float(fmt.smallest)), 1.0)
 
 
+SHARES = ("wrong", "special", "same value")
+"""Columns with percentages of results."""
+
+
 def _summed(effects: Sequence[Effect], bits: bool) -> Iterator[dict[str, object]]:
     """Yield a row per net and kind of fault, or per bit of a net."""
     groups: dict[tuple[str, str], list[Effect]] = {}
@@ -291,6 +296,7 @@ def _summed(effects: Sequence[Effect], bits: bool) -> Iterator[dict[str, object]
             "trials": trials,
             "wrong": 100 * wrong / trials,
             "special": 100 * special / trials,
+            "same value": 100 * (wrong - special - len(errors)) / trials,
             "median ulp": float(np.median(errors)) if len(errors) else float("nan"),
             "largest ulp": float(errors.max()) if len(errors) else float("nan"),
             "source": ", ".join(dict.fromkeys(effect.change.place for effect in members)),
@@ -300,18 +306,17 @@ def _summed(effects: Sequence[Effect], bits: bool) -> Iterator[dict[str, object]
 def table(faults: Faults, *, bits: bool = False) -> Table:
     """Return the table with one row per net and kind of fault, most harmful first."""
     rows = list(_summed(faults.effects, bits))
-    frame = pd.DataFrame(
-        rows, columns=["net", "fault", "trials", "wrong", "special", "median ulp", "largest ulp", "source"]
-    )
+    frame = pd.DataFrame(rows, columns=["net", "fault", "trials", *SHARES, "median ulp", "largest ulp", "source"])
     frame = frame.sort_values(["wrong", "special", "net", "fault"], ascending=[False, False, True, True])
     return Table(
         f"Faults in {faults.unit.name}",
         frame.reset_index(drop=True),
-        {"trials": ",.0f", "wrong": ".2f", "special": ".2f", "median ulp": ".3g", "largest ulp": ".3g"},
+        {"trials": ",.0f", **dict.fromkeys(SHARES, ".2f"), "median ulp": ".3g", "largest ulp": ".3g"},
         [
             "A bit flip inverts a bit of a register once; a stuck net has a constant level.",
             "wrong: percentage of results that changed. special: percentage of results in which a number became NaN or "
-            "infinite, or vice versa. Errors of the other wrong results are in ulp of the right result.",
+            "infinite, or vice versa. same value: percentage of results in which only flags, the sign of zero or "
+            "outputs without a number changed. Errors of the other wrong results are in ulp of the right result.",
             "Operands are numbers around one." + f" A result is a sum of {STEPS} steps from +0." * faults.unit.stateful,
         ],
         only_csv=["source"],

@@ -1,0 +1,158 @@
+"""Divisions and roots: exhaustive in small formats, and at the middles between two results in wide ones.
+
+The exact model, the golden model and the RTL are compared in all rounding modes: those that a port chooses, and ``rh``.
+HALFULP_ORACLE_COUNT=1000000 sets the number of vectors per unit and format, where these are not all.
+"""
+
+import math
+import os
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+
+from halfulp.hdl.formats import NAMED, Fixed, Float, Rounding, parse
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs import UnitSpec
+from halfulp.sim.corner_middles import middles
+from halfulp.sim.fields import Grid
+from tests.every_unit import exact_mismatches, near_middles, rtl_mismatches
+
+COUNT = int(os.environ.get("HALFULP_ORACLE_COUNT", "100000"))
+"""Vectors per unit and format, if not all."""
+
+TEXTS = ("div {0}/{0}", "reciprocal {0}", "sqrt {0}", "rsqrt {0}")
+
+MODES = ("port_ro_sr2", "rh")
+"""Roundings that have all modes together."""
+
+SMALL = (
+    *(name for name, fmt in NAMED.items() if fmt.width <= 8 and name != "e8m0fnu"),
+    *("e3m2-ftz", "e3m2fn-ftz", "e3m1-finite", "e5m0fn", "e2m3", "posit6e0", "posit6e1", "posit5e4", "posit7e3"),
+    *("fxp4.1", "fxp1.5-wrap", "fxp-2.7", "ufxp8.-3", "ufxp0.5-wrap", "int1", "uint3"),
+)
+"""All named formats of at most 8 bits that a division accepts, and narrow ones with other properties."""
+
+HALVES = ("fp16", "bf16", "e4m11-ftz", "posit16", "posit16e1", "takum16", "fxp8.8", "uint16")
+
+WIDE = ("fp16", "bf16", "fp32", "fp64", "posit16", "posit32")
+
+
+def described(text, fmt, rounding):
+    """Return the description of a unit, with flags in formats of floats and integers."""
+    fmt = parse(fmt)
+    flags = "after" if isinstance(fmt, Float | Fixed) else False
+    return replace(UnitSpec.parse(text.format(fmt)), rounding=Rounding.parse(rounding), flags=flags)
+
+
+def check_exact(spec, **options):
+    checks, failed = exact_mismatches(spec, **options)
+    assert failed == []
+    return checks
+
+
+def check_rtl(specs, **options):
+    checks, failed = rtl_mismatches(dict(zip(specs, specs, strict=True)), **options)
+    assert failed == []
+    return checks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", SMALL)
+@pytest.mark.parametrize("text", TEXTS)
+def test_all_operands_of_small_formats_match_exact(text, fmt):
+    for rounding in MODES:
+        spec = described(text, fmt, rounding)
+        operands = (1 + text.startswith("div")) * spec.a.width
+        assert check_exact(spec, most_bits=20) >= 1 << operands
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", SMALL)
+def test_all_operands_of_small_formats_match_rtl(fmt):
+    specs = [described(text, fmt, rounding) for text in TEXTS for rounding in MODES]
+    # Two operands, three bits of the mode and two random bits.
+    assert check_rtl(specs, most_bits=21) >= 1 << (2 * specs[0].a.width + 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", HALVES)
+@pytest.mark.parametrize("text", TEXTS[1:])
+def test_all_operands_of_16_bit_functions_match_exact(text, fmt):
+    for rounding in MODES:
+        assert check_exact(described(text, fmt, rounding), most_bits=19) >= 1 << 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", HALVES)
+def test_all_operands_of_16_bit_functions_match_rtl(fmt):
+    specs = [described(text, fmt, rounding) for text in TEXTS[1:] for rounding in MODES]
+    assert check_rtl(specs, most_bits=21) >= 3 << 21
+
+
+def check_middles(text, fmt, count):
+    assert check_exact(described(text, fmt, "port_ro_sr4"), choose=partial(near_middles, count=count)) == count
+    eighth = max(count // 8, 1)
+    assert check_exact(described(text, fmt, "rh"), choose=partial(near_middles, count=eighth, seed=2)) == eighth
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", WIDE)
+@pytest.mark.parametrize("text", TEXTS)
+def test_middles_match_exact(text, fmt):
+    check_middles(text, fmt, COUNT)
+
+
+@pytest.mark.parametrize(("text", "fmt"), [("div {0}/{0}", "fp64"), ("sqrt {0}", "fp32"), ("rsqrt {0}", "posit32")])
+def test_some_middles_match_exact(text, fmt):
+    check_middles(text, fmt, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", WIDE)
+@pytest.mark.parametrize("text", TEXTS)
+def test_middles_match_rtl(text, fmt):
+    checks = check_rtl([described(text, fmt, "port_ro_sr4")], choose=partial(near_middles, count=COUNT))
+    assert checks >= COUNT
+    assert check_rtl([described(text, fmt, "rh")], choose=partial(near_middles, count=COUNT // 8)) >= COUNT // 8
+
+
+def distances(spec, count):
+    """Return the distances of exact results from the nearest middle, in units of the last place, as logarithms."""
+    codes, grid, found = middles(spec, count), Grid.of(spec.o), []
+    for row in zip(*(column.tolist() for column in codes.values()), strict=True):
+        numbers = [abs(spec.a.decode(code)) for code in row]
+        if spec.form.unit in ("div", "reciprocal"):
+            result = numbers[0] / numbers[1] if len(numbers) == 2 else 1 / numbers[0]
+        else:
+            number = numbers[0] if spec.form.unit == "sqrt" else 1 / numbers[0]
+            result = Fraction(math.isqrt(math.floor(number * 4**1200)), 2**1200)
+        exponent = floor_log2(result)
+        if grid.quantum <= exponent <= grid.emax:
+            places = result / Fraction(2) ** int(grid.last_place(np.array([exponent]))[0])
+            distance = abs(places - math.floor(places) - Fraction(1, 2))
+            found.append(floor_log2(distance) if distance else -math.inf)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "fmt", "bits"),
+    [
+        ("div {0}/{0}", "fp64", 47),
+        ("div {0}/{0}", "fp32", 18),
+        ("div {0}/{0}", "fp16", 5),
+        ("div {0}/{0}", "posit32", 10),
+        ("sqrt {0}", "fp64", 42),
+        ("sqrt {0}", "fp32", 13),
+        ("sqrt {0}", "fp16", 2),
+        ("rsqrt {0}", "fp32", 1),
+        ("reciprocal {0}", "fp32", 1),
+    ],
+)
+def test_results_are_next_to_middles(text, fmt, bits):
+    """Four results in five are at most 2^-bits of the last place from a middle; random ones are half a place away."""
+    found = distances(described(text, fmt, "rn"), 300)
+    assert len(found) > 250
+    assert np.percentile(found, 80) <= -bits
