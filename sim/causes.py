@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.hdl.formats import FP64, RO, Compound, Float, Format, Rounding, parse
+from halfulp.hdl.formats import FP64, RO, Compound, Fixed, Float, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import AccumulatorSpec, AddSpec, ConvertSpec, FmaSpec, MacSpec, MulSpec, UnitSpec
+from halfulp.hdl.specs.unit import FLAGS
 
 from .fields import Grid
 from .implementation import Implementation
@@ -90,19 +91,24 @@ def causes(unit: Any, codes: Columns, want: Columns, got: Columns) -> list[Cause
     want, got : mapping
         Codes of each output: of the golden model, and of the unit that is checked.
     """
+    outputs = Ports.of(unit.outputs)
     if unit.sources:
         codes = {**codes, **own_words(unit, len(next(iter(codes.values()))))}
         unit = Implementation(unit.spec.without_source).component()
+    if unit.spec.flags:
+        unit = Implementation(replace(unit.spec, flags=False)).component()
     found: list[Cause] = []
-    outputs = Ports.of(unit.outputs)
+    numbers = len(Ports.of(unit.outputs))
     for port in outputs:
         wrong = want[port.name] != got[port.name]
         if not wrong.any():
             continue
-        if port.fmt is None:
+        if port.name == "flags":
+            own = list(_flags(want[port.name], got[port.name]))
+        elif port.fmt is None:
             own = [Cause("the bits are wrong", np.flatnonzero(wrong))]
         else:
-            guilty = list(_guilty(unit, codes, want[port.name], got[port.name])) if len(outputs) == 1 else []
+            guilty = list(_guilty(unit, codes, want[port.name], got[port.name])) if numbers == 1 else []
             rest = wrong.copy()
             for cause in guilty:
                 rest[cause.at] = False
@@ -178,6 +184,15 @@ class Suspects:
                 yield self._of(f"it rounds {MODE_TEXT[mode]}, not {asked}", replace(self.spec, rounding=Rounding(mode)))
 
     def _range(self) -> Iterator[Suspect]:
+        if isinstance(self.o, Fixed):
+            wraps = self.o.overflow == "wrap"
+            other = replace(self.o, overflow="saturate" if wraps else "wrap")
+            fault = "it wraps around: it gives the lower bits of overflows"
+            if wraps:
+                fault = "it saturates: it gives the nearest number for overflows"
+            results = {name: other for name in ("o", "acc") if getattr(self.spec, name, None) == self.o}
+            yield self._of(fault, replace(self.spec, **results))
+            return
         saturates = self.spec.saturate
         fault = "it gives infinity for overflows, not the largest number"
         if not saturates:
@@ -288,7 +303,8 @@ class Suspects:
         steps = [(text, fmt) for text, fmt in steps if fmt.precision > o.precision and fmt.largest >= o.largest]
         # Numbers with a rounded significand but unlimited range; o's own precision rounds subnormal numbers twice.
         for bits in range(max(o.precision, 1), FP64.precision):
-            text = f"first to {bits} bits" if bits > o.precision else f"first to {bits} bits, subnormal results too"
+            subnormal = _has_subnormals(o) and bits <= o.precision
+            text = f"first to {bits} bits" + ", subnormal results too" * subnormal
             steps.append((text, Float(FP64.exp, bits - 1) if bits > 1 else Float(FP64.exp, 0, specials="fn")))
         for text, fmt in steps:
             first = ConvertSpec(a=FP64, o=fmt, rounding=rounding)
@@ -339,6 +355,15 @@ def _flush(fmt: Format, codes: Codes, with_sign: bool = True) -> Codes:
     grid = Grid.of(fmt)
     sign = grid.unsigned(codes)[0] if with_sign else np.zeros(len(codes), dtype=np.int64)
     return np.where(_subnormal(fmt, codes), grid.signed(sign, np.zeros_like(codes)), codes)
+
+
+def _flags(want: Codes, got: Codes) -> Iterator[Cause]:
+    """Yield descriptions of wrong exception flags."""
+    for bit, name in enumerate(FLAGS):
+        has, wants = (codes >> np.uint64(bit) & np.uint64(1) for codes in (got, want))
+        for fault, wrong in ((f"{name} is not raised", wants > has), (f"{name} is raised without cause", has > wants)):
+            if wrong.any():
+                yield Cause(fault, np.flatnonzero(wrong))
 
 
 def _described(fmt: Format, want: Codes, got: Codes, rest: Mask) -> Iterator[Cause]:

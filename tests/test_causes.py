@@ -163,3 +163,36 @@ def test_other_outputs_are_named() -> None:
     got["less"][:3] ^= np.uint64(1)
     (cause,) = causes(unit, table.codes, table.results, got)
     assert (cause.fault, len(cause.at)) == ("less: the bits are wrong", 3)
+
+
+def test_wrong_flags_are_named() -> None:
+    """A unit with flags that gives zero for subnormal results, without underflow, and raises inexact for NaN."""
+    unit = Implementation.parse("mul fp16*fp16 flags").component()
+    table = Table.of(unit, seed=4, limit=4000)
+    right = table.results
+    flags = changed(right["flags"] & 2 > 0, right["flags"] - 2, right["flags"])
+    flags = changed(right["o"] == FP16.nan_code, flags | 1, flags)
+    found = causes(unit, table.codes, right, {"o": flushed(right["o"]), "flags": flags})
+    assert {cause.fault for cause in found} == {
+        "o: it gives zero for subnormal results",
+        "flags: underflow is not raised",
+        "flags: inexact is raised without cause",
+    }
+    assert sum(len(cause.at) for cause in found[1:]) > 100
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("mul fxp4.4*fxp4.4=fxp4.4", "it wraps around: it gives the lower bits of overflows"),
+        ("mul fxp4.4*fxp4.4=fxp4.4-wrap", "it saturates: it gives the nearest number for overflows"),
+    ],
+)
+def test_wrong_overflow_of_fixed_point_is_the_cause(text: str, fault: str) -> None:
+    unit = Implementation.parse(text).component()
+    table = Table.of(unit, seed=5, limit=2000)
+    a, b = (table.codes[name].astype(np.uint8).view(np.int8).astype(np.int64) for name in "ab")
+    near = np.rint(a * b / 16).astype(np.int64)
+    near = near if "wraps" in fault else np.clip(near, -128, 127)
+    (cause,) = causes(unit, table.codes, table.results, {"o": (near & 255).astype(np.uint64)})
+    assert cause.fault == fault
