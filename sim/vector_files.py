@@ -1,6 +1,8 @@
 """Files of test vectors for programs and simulators that are not Python, and files of their results."""
 
 import io
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,13 +218,15 @@ def _lines(path: Path, ports: list[Port]) -> list[Codes]:
 
 
 def _arrays(path: Path, ports: list[Port]) -> list[Codes]:
+    names = ", ".join(port.name for port in ports)
     try:
-        with np.load(path) as archive:
+        # numpy takes other files for arrays or pickled objects.
+        with zipfile.ZipFile(path), np.load(path) as archive:
             found = {port.name: archive[port.name] for port in ports if port.name in archive}
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path.name} is not a numpy archive: {error}") from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise ValueError(f"{path.name} is not a numpy archive with arrays of integers: {names}") from None
     if missing := [port.name for port in ports if port.name not in found]:
-        raise ValueError(f"{path.name} has no array {missing[0]}; expected {', '.join(port.name for port in ports)}")
+        raise ValueError(f"{path.name} has no array {missing[0]}; expected {names}")
     columns = []
     for port in ports:
         array = found[port.name]

@@ -145,8 +145,17 @@ def test_wrong_arrays_are_refused_in_one_sentence(halfulp, tmp_path: Path) -> No
         np.savez(path, **{name: np.array(column) for name, column in arrays.items()})
         code, _, err = halfulp("check", MUL, "--results", path)
         assert (code, message in err) == (2, True), err
-    path.write_text("text")
-    assert halfulp("check", MUL, "--results", path)[0] == 2
+    whole = path.read_bytes()
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    pickled = tmp_path / "pickled.npz"
+    np.savez(pickled, a=np.array([object()]))
+    for content in (b"", b"text", whole[:-30], (tmp_path / "array.npy").read_bytes(), pickled.read_bytes()):
+        path.write_bytes(content)
+        code, _, err = halfulp("check", MUL, "--results", path)
+        assert (code, err.splitlines()) == (
+            2,
+            ["halfulp: results.npz is not a numpy archive with arrays of integers: a, b, o"],
+        )
 
 
 @pytest.mark.parametrize(
