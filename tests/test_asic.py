@@ -140,6 +140,7 @@ def test_delay_targets_trade_area_for_delay(library):
     assert (fast.delay < small.delay, fast.area > small.area) == (True, True)
     assert all(cost.opensta is None or cost.opensta == pytest.approx(cost.delay, abs=0.002) for cost in found)
     report = sweep(unit, [0.1, 3.0, 20.0], found, library)
+    assert f"--target asic --liberty {CELLS} --delays 0.1,3,20" in report.made_by
     frame = report.tables["delays"].frame
     assert frame["met"].tolist()[::2] == ["no", "yes"]
     assert report.plots["delays"]() is not None
@@ -329,6 +330,10 @@ def test_study_compares_macs_in_cells(library, tmp_path):
     found = tables(record)
     (row,) = found["asic"].frame.to_dict("records")
     assert (row["um^2"], row["GE"], row["ns"], row["FF"]) == (cost.area, cost.gates, cost.delay, cost.registers)
+    assert 0.01 < row["pJ"] < 10
+    # The command finds the library from the folder in which the study was started.
+    assert f"--target asic --liberty {CELLS} --power" in row["command"]
+    assert ("OpenSTA ns" in row) == ("OpenSTA" in record.tools) == (asic.opensta() is not None)
     assert {"LUT", "MHz"}.isdisjoint(row)
     assert {"GE", "ns"}.isdisjoint(found["vu9p"].frame)
     (tmp_path / "study.json").write_text(record.text())

@@ -1,5 +1,6 @@
 """Packages of `halfulp emit --package`: files, names, manifest, and lint of four tools."""
 
+import csv
 import hashlib
 import json
 import os
@@ -110,6 +111,10 @@ def test_package_manifest_matches_schema(small: dict[str, str]) -> None:
     assert not valid(small, lambda manifest: manifest["units"][0].pop("latency"))
     assert not valid(small, lambda manifest: manifest["units"][0].update(colour="red"))
     assert not valid(small, lambda manifest: manifest["files"][0].update(sha256="0"))
+    cells = costs("mul e5m2*e5m2.rn")["asic"]
+    assert valid(small, lambda manifest: manifest["units"][0]["costs"].update(asic=cells))
+    assert not valid(small, lambda manifest: manifest["units"][0]["costs"].update(asic={"cells": 1}))
+    assert not valid(small, lambda manifest: manifest["units"][0]["costs"].update(vu9p=cells))
 
 
 def test_package_manifest_has_digests_of_files(small: dict[str, str]) -> None:
@@ -153,6 +158,13 @@ def test_package_has_costs_of_records() -> None:
     row = next(line.split(",") for line in rows if line.startswith("add fp16+fp16.rn,2,"))
     assert stages is not None
     assert (stages["lut"], stages["clock_mhz"]) == (None, float(row[2]))
+    cells = costs("'mul fp16*fp16.rn' --goal speed")["asic"]
+    with (ROOT / "fpga/results/cells.csv").open(newline="") as file:
+        (kept,) = (row for row in csv.DictReader(file) if row["unit"] == "'mul fp16*fp16.rn' --goal speed")
+    assert cells is not None
+    assert (cells["area_um2"], cells["delay_ns"]) == (float(kept["um^2"]), float(kept["ns"]))
+    assert 0 < cells["energy_pj"] == float(kept["pJ"])
+    assert costs("'mul fp16*fp16.rn' --pipeline 1")["asic"] is None
 
 
 def test_package_units_share_modules_and_names_differ(small: dict[str, str]) -> None:

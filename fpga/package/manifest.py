@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from halfulp.boards.targets import TARGETS
+from halfulp.boards.targets import ASIC, TARGETS
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
 
@@ -27,6 +27,20 @@ _FILES = ("small.csv", "catalogue.csv")
 
 _STAGES = "clocks-stages.csv", "ecp5-85k"
 """Record of the clocks of units by register stages, and its target."""
+
+_CELLS, _LIBRARY = "cells.csv", "osu018_stdcells"
+"""Record of units in standard cells, and their library."""
+
+_CELL_FIGURES = {
+    "cells": "cells",
+    "ff": "FF",
+    "area_um2": "um^2",
+    "gate_equivalents": "GE",
+    "delay_ns": "ns",
+    "energy_pj": "pJ",
+    "leakage_nw": "leakage nW",
+}
+"""Names of the figures of standard cells in the manifest and in their record."""
 
 _COUNTS = ("LUT", "FF", "carry", "mux", "DSP", "BRAM", "URAM")
 
@@ -127,9 +141,9 @@ def _stream(fields: list[StreamField], width: int) -> dict[str, Any]:
 
 
 def costs(command: str) -> dict[str, dict[str, Any] | None]:
-    """Return the recorded area and clock of a unit by target; None where there is no record."""
+    """Return the recorded area and clock or delay of a unit by target; None where there is no record."""
     found = _records().get(command, {})
-    return {target: found.get(target) for target in TARGETS}
+    return {target: found.get(target) for target in (*TARGETS, ASIC)}
 
 
 @functools.cache
@@ -140,7 +154,7 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
             for row in csv.DictReader(file):
                 clock = row.get("MHz") or None
                 figures = {
-                    **{kind.lower(): float(row[kind]) if "." in row[kind] else int(row[kind]) for kind in _COUNTS},
+                    **{kind.lower(): _number(row[kind]) for kind in _COUNTS},
                     "cells_on_path": int(row["path"]),
                     "clock_mhz": None if clock is None else float(clock),
                     "record": name,
@@ -154,7 +168,15 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
             figures = {**unknown, "clock_mhz": float(row["MHz"]), "record": name}
             # Areas of units with stages are not recorded; other records have those without.
             found.setdefault(unit, {}).setdefault(target, figures)
+    with (RECORDS / _CELLS).open(newline="") as file:
+        for row in csv.DictReader(file):
+            figures = {name: _number(row[column]) for name, column in _CELL_FIGURES.items()}
+            found.setdefault(row["unit"], {})[ASIC] = figures | {"library": _LIBRARY, "record": _CELLS}
     return found
+
+
+def _number(text: str) -> float:
+    return float(text) if "." in text else int(text)
 
 
 def _sha256(text: str) -> str:

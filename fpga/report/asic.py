@@ -79,7 +79,7 @@ def sweep(unit: Implementation, targets: Sequence[float], costs: Sequence[CellCo
     ]
     title = f"Delay targets of {unit.spec.text} in the cells of {library.name}"
     found = Table(title, frame, _formats(frame) | {"target ns": "g"}, about)
-    command = unit.command("synth", "--target", "asic", "--delays", ",".join(f"{target:g}" for target in targets))
+    command = unit.command("synth", *library.options, "--delays", ",".join(f"{target:g}" for target in targets))
     plots = {"delays": partial(_plot, targets, costs, front, f"{library.name}; {about[-2]}")}
     return Report({"delays": found}, plots, title="Delay targets", made_by=provenance(command, tools()))
 

@@ -10,7 +10,7 @@ from typing import Self
 from msgspec import convert
 
 from halfulp.boards.targets import ASIC, TARGETS
-from halfulp.fpga.synth.asic import measure_cells
+from halfulp.fpga.synth.asic import CellCost, measure_cells
 from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import Build
 from halfulp.sim.implementation import Implementation
@@ -48,8 +48,8 @@ class Variant:
         Clock in MHz between registers at all ports, which are not counted; None without place and route.
     command : str
         Command that measures this variant.
-    area, gates, delay : float, optional
-        In standard cells: square micrometres, gate equivalents, and nanoseconds by ABC.
+    in_cells : CellCost, optional
+        Cost in standard cells; None on devices.
     """
 
     pipeline: int
@@ -59,16 +59,15 @@ class Variant:
     depth: int | None
     mhz: float | None
     command: str
-    area: float | None = None
-    gates: float | None = None
-    delay: float | None = None
+    in_cells: CellCost | None = None
 
     @property
     def size(self) -> float:
         """Lookup tables or gate equivalents."""
-        found = self.gates if self.lut is None else self.lut
-        assert found is not None
-        return found
+        if self.in_cells is not None:
+            return self.in_cells.gates
+        assert self.lut is not None
+        return self.lut
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def load(path: Path) -> Record:
 
 def _hash(content: object) -> str:
     # Another release may have other fields; the digest depends on their names.
-    fields = [sorted(kind.__dataclass_fields__) for kind in (Record, Row, Variant, Error, Accuracy)]
+    fields = [sorted(kind.__dataclass_fields__) for kind in (Record, Row, Variant, CellCost, Error, Accuracy)]
     return digest(json.dumps(content, sort_keys=True), fields)
 
 
@@ -199,7 +198,7 @@ def key_of(study: Study) -> str:
 
 
 def _tools(study: Study) -> dict[str, str]:
-    return versions(*TOOLS, *((ROUTER,) if study.routed else ()))
+    return versions(*TOOLS, *((ROUTER,) if study.routed else ())) | (asic.tools() if study.library else {})
 
 
 def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool = LOCAL) -> Record:
@@ -230,7 +229,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
         key=key_of(study),
         command=command,
         tools=_tools(study),
-        devices={name: _notes(name, study) for name in study.targets},
+        devices={name: _notes(name, study, variants[name]) for name in study.targets},
         clock=study.clock,
         pipelines=list(study.pipelines),
         count=study.dots.count,
@@ -273,7 +272,7 @@ def _in_cells(study: Study, progress: Progress, pool: JobPool) -> list[Variant]:
     assert study.library is not None
     units = [Implementation(mac) for mac in study.macs]
     progress.total("synthesis", len(units))
-    costs = measure_cells(units, study.library, progress, pool)
+    costs = measure_cells(units, study.library, progress, pool, power=True)
     return [
         Variant(
             pipeline=0,
@@ -282,10 +281,8 @@ def _in_cells(study: Study, progress: Progress, pool: JobPool) -> list[Variant]:
             carry=None,
             depth=None,
             mhz=None,
-            command=unit.command("synth", "--target", ASIC, "--liberty", study.library.file),
-            area=cost.area,
-            gates=cost.gates,
-            delay=cost.delay,
+            command=unit.command("synth", *study.library.options, "--power"),
+            in_cells=cost,
         )
         for unit, (cost,) in zip(units, costs, strict=True)
     ]
@@ -310,10 +307,10 @@ def _flags(rows: Sequence[Row], device: str) -> list[bool]:
     return undominated(points)
 
 
-def _notes(name: str, study: Study) -> list[str]:
+def _notes(name: str, study: Study, variants: Sequence[Sequence[Variant]]) -> list[str]:
     """Return notes on the figures of a target."""
     if study.library is not None and name == ASIC:
-        return asic.notes(study.library, [])
+        return asic.notes(study.library, [one.in_cells for row in variants for one in row if one.in_cells])
     target = TARGETS[name]
     taken = target.family.carry_takes
     notes = [

@@ -10,6 +10,7 @@ from halfulp.tools.plots import Kind, Panel, plot_front
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
+from . import asic
 from .coreport import Record, Row
 
 
@@ -58,10 +59,9 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
         "carry": plain.carry,
         "depth": plain.depth,
         "MHz": plain.mhz,
-        "um^2": plain.area,
-        "GE": plain.gates,
-        "ns": plain.delay,
     }
+    if plain.in_cells is not None:
+        cells |= asic.row(plain.in_cells)
     if record.clock is not None and plain.mhz is not None:
         chosen = record.at_clock(row, device)
         for name in ("lut", "ff"):
@@ -82,11 +82,11 @@ def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "hig
         # Accuracies are fractions or percentages.
         spec = ".4f" if frame["acc. " + name.split(" ", 1)[1]].max() <= 1 else ".2f"
         return spec, "highest" if name.startswith("acc.") else None
+    if name in asic.FORMATS:
+        return asic.FORMATS[name], "lowest"
     match name:
         case "MHz":
             return ".1f", "highest"
-        case "ns":
-            return ".2f", "lowest"
         case "error":
             return ".2e", "lowest"
         case "ulp":
@@ -152,7 +152,7 @@ def _trained(record: Record) -> list[str]:
 
 def _size(record: Record, device: str) -> str:
     """Return the unit of the sizes on a target."""
-    return "GE" if record.rows[0].variants[device][0].lut is None else "LUT"
+    return "GE" if record.rows[0].variants[device][0].in_cells else "LUT"
 
 
 def _made(record: Record, device: str) -> list[str]:

