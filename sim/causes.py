@@ -190,7 +190,7 @@ class Suspects:
             fault = "it wraps around: it gives the lower bits of overflows"
             if wraps:
                 fault = "it saturates: it gives the nearest number for overflows"
-            results = {name: other for name in ("o", "acc") if getattr(self.spec, name, None) == self.o}
+            results: dict[str, Any] = {name: other for name in ("o", "acc") if getattr(self.spec, name, None) == self.o}
             yield self._of(fault, replace(self.spec, **results))
             return
         saturates = self.spec.saturate

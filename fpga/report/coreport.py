@@ -11,6 +11,7 @@ from msgspec import convert
 
 from halfulp.boards.targets import ASIC, TARGETS
 from halfulp.fpga.synth.asic import CellCost, measure_cells
+from halfulp.fpga.synth.asic import tools as cell_tools
 from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import Build
 from halfulp.sim.implementation import Implementation
@@ -198,7 +199,7 @@ def key_of(study: Study) -> str:
 
 
 def _tools(study: Study) -> dict[str, str]:
-    return versions(*TOOLS, *((ROUTER,) if study.routed else ())) | (asic.tools() if study.library else {})
+    return versions(*TOOLS, *((ROUTER,) if study.routed else ())) | (cell_tools() if study.library else {})
 
 
 def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool = LOCAL) -> Record:
