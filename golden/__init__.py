@@ -69,6 +69,7 @@ from .quantize import quantize_blocks as quantize_blocks
 from .quire import quire as quire
 from .quire import quire_sequence as quire_sequence
 from .reciprocal import reciprocal as reciprocal
+from .remainder import remainder as remainder
 from .rsqrt import rsqrt as rsqrt
 from .scaleb import scaleb as scaleb
 from .sparsedot import sparsedot as sparsedot

@@ -46,6 +46,47 @@ def divide(x: Raw, y: Raw, window: int) -> Raw:
     )
 
 
+def remainder(x: Raw, y: Raw) -> Raw:
+    """Return x - y * n for the integer n nearest to x / y, the even one of two."""
+    width = max(x.significand.width, y.significand.width)
+    x, y = widen(x, width), widen(y, width)
+    x_significand, divisor = x.significand.resized(width + 1), y.significand.resized(width + 1)
+    nan = x.nan | y.nan | x.inf | y.zero
+    is_x = ~nan & (x.zero | y.inf | (x.exponent < y.exponent - 1))
+    # Each row doubles the rest; x is added in the row of its last place, and in the row -1 if it is less than y.
+    distance = torch.where(nan | is_x, -2, x.exponent - y.exponent)
+    rest, odd = Wide.constant(0, width + 1, distance), torch.zeros_like(nan)
+    for row in reversed(range(int(distance.max()) + 1 if distance.numel() else 0)):
+        doubled = _doubled(rest, _if(distance == row, x_significand))
+        odd = ~(doubled < divisor)
+        rest = doubled.minus(_if(odd, divisor), torch.zeros_like(distance))
+    # In halves of the last place: the rest is more than half of y, or half of it and n odd.
+    halves = _doubled(rest, _if(distance == -1, x_significand))
+    up = ~(halves < divisor) & (odd | ~halves.equals(divisor)) & ~is_x & ~nan
+    nothing = Wide.constant(0, width + 1, distance)
+    complement = _doubled(divisor, nothing).minus(_if(up, halves), torch.zeros_like(distance))
+    limbs = zip(complement.limbs, halves.limbs, x_significand.limbs, strict=True)
+    chosen = tuple(torch.where(is_x, whole, torch.where(up, less, half)) for less, half, whole in limbs)
+    significand = Wide(chosen, width + 1).resized(width)
+    zero = significand.is_zero()
+    length = significand.bit_length()
+    exponent = torch.where(is_x, x.exponent, y.exponent - 1) - (width - length)
+    return Raw(
+        sign=x.sign ^ up,
+        exponent=torch.where(zero | nan, ZERO_EXPONENT, exponent),
+        significand=significand.shift_left(torch.where(zero, 0, width - length)),
+        nan=nan,
+        inf=torch.zeros_like(nan),
+        zero=zero,
+        invalid=invalid_of(x, y, lambda: x.inf | y.zero),
+    )
+
+
+def _doubled(x: Wide, more: Wide) -> Wide:
+    """Return 2 x + ``more`` in the same width, which must hold it."""
+    return (x.shift_left(torch.ones_like(x.low)) + more).resized(x.width)
+
+
 def square_root(x: Raw, window: int) -> Raw:
     """Return the square root with at least its first ``window`` bits; lower bits are merged into sticky."""
     width = x.significand.width

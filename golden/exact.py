@@ -374,6 +374,21 @@ def _quotient(x: Number, y: Number) -> Number:
 
 
 @_by_mode
+def remainder(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
+    """Return the code in ``o`` of x - y * n for the integer n nearest to x / y, the even one of two."""
+    first, second = _decode(x, a), _decode(y, b)
+    if first.is_nan or second.is_nan:
+        return _encode(_nan(first, second), **result)
+    if first.is_inf or second.magnitude == 0:
+        return _encode(_nan(invalid=True), **result)
+    if second.is_inf:
+        return _encode(first, **result)
+    dividend, divisor = Fraction(first.value), Fraction(second.value)
+    rest = dividend - divisor * round(dividend / divisor)
+    return _encode(Number(abs(rest), rest < 0 if rest else first.negative), **result)
+
+
+@_by_mode
 def sqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Return the code of the square root of x in ``o``."""
     number = _decode(x, a)

@@ -34,6 +34,13 @@ class Quotient(NamedTuple):
     quotient: Value
 
 
+class Rest(NamedTuple):
+    """State of the division of a remainder between two rows; ``odd`` is the last bit of the quotient."""
+
+    rest: Value
+    odd: Value
+
+
 class Root(NamedTuple):
     """State of a square root between two rows; ``unused`` are the bits of the radicand that no row took yet."""
 
@@ -88,6 +95,57 @@ def divide(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
         zero_at_floor=False,
         # The exponent of a zero divided by a small number can be that of an overflow.
         zero_emax=x.emax - y.emin,
+    )
+
+
+def remainder(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
+    """Return the remainder of x / y to the nearest integer quotient, the even one of two.
+
+    The recurrence is restoring. A row doubles the rest, which is zero until the significand of x is added to it in the
+    row of its last place; so the last row is that of the quotient's last bit, for all differences of the exponents.
+    ``rows`` are at least the largest difference and one.
+    """
+    x, y = _without_leading_zeros(m, x, "x"), _without_leading_zeros(m, y, "y")
+    width = max(len(x.significand), len(y.significand))
+    dividend, divisor = (
+        rows.held(m, Cat(Const(0, width - len(r.significand)), r.significand), name)
+        for r, name in ((x, "dividend"), (y, "divisor"))
+    )
+    difference = wire(m, x.exponent - y.exponent + (x.base - y.base), "exponent_difference")
+    distance = rows.held(m, difference, "distance")
+    nan = x.nan | y.nan | x.inf | y.zero
+    is_x = x.zero | y.inf | (difference < -1)
+    x_held = rows.held(m, is_x, "remainder_is_x")
+    base = min(x.base, y.base - 1)
+    exponent = Mux(is_x, x.exponent + (x.base - base), y.exponent + (y.base - 1 - base))
+
+    def doubled(rest: Value, begins: Value) -> Value:
+        return Cat(NEVER, rest) | (dividend & begins.replicate(width))
+
+    def row(m: Module, state: Rest, place: int) -> Rest:
+        twice = wire(m, doubled(state.rest, distance == rows.after(place)), f"doubled_{place}")
+        less = wire(m, twice - divisor, f"difference_{place}")
+        return Rest(wire(m, Mux(less[-1], twice, less)[:width], f"rest_{place}"), ~less[-1])
+
+    end = rows.run(m, Rest(Const(0, width), NEVER), row)
+    # In halves of the last place: the rest is more than half of y, or half of it and the quotient odd.
+    halves = wire(m, doubled(end.rest, distance == -1), "halves")
+    less = wire(m, halves - divisor, "halves_difference")
+    up = wire(m, ~less[-1] & (less.any() | end.odd) & ~x_held, "quotient_up")
+    significand = Mux(x_held, dividend, Mux(up, divisor - less, halves)[:width])
+    significand = wire(m, significand, "remainder")
+    return Raw(
+        sign=wire(m, rows.held(m, x.sign, "dividend_sign") ^ up, "remainder_sign"),
+        exponent=rows.held(m, exponent, "remainder_exponent"),
+        significand=significand,
+        nan=rows.held(m, nan, "remainder_nan"),
+        invalid=x.invalid | y.invalid | ((x.inf | y.zero) & ~x.nan & ~y.nan),
+        zero=wire(m, ~significand.any(), "remainder_zero"),
+        base=base,
+        emin=min(x.emin, y.emin - 1),
+        emax=max(x.emax, y.emax - 1),
+        leading="any",
+        zero_at_floor=False,
     )
 
 

@@ -24,6 +24,10 @@ class Rows:
     def __init__(self, count: int) -> None:
         self.count = count
 
+    def after(self, place: int) -> Value:
+        """Return the number of steps after the one at ``place``."""
+        return Const(self.count - 1 - place)
+
     def held(self, m: Module, value: Value, name: str) -> Value:
         """Return a value of the operands that is needed in or after the steps."""
         return wire(m, value, name)
@@ -64,12 +68,17 @@ class Iterated(Rows):
         super().__init__(self.cycles * width)
         left = Signal(range(self.cycles + 1), name="cycles_left")
         self.ready = wire(m, left == 0, "is_ready")
+        self._left = left
         self._accepts = wire(m, self.ready & valid & enable, "accepts")
         self._steps = wire(m, ~self.ready & enable, "steps")
         with m.If(self._accepts):
             m.d.sync += left.eq(self.cycles)
         with m.Elif(self._steps):
             m.d.sync += left.eq(left - 1)
+
+    def after(self, place: int) -> Value:
+        """Return the number of steps after the one at ``place`` of a cycle."""
+        return self._left * self._width - (1 + place)
 
     def held(self, m: Module, value: Value, name: str) -> Value:
         """Return the value in a register, which is loaded with the operands."""

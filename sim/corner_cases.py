@@ -19,11 +19,12 @@ from halfulp.hdl.specs import (
 )
 from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.integral import RintSpec
+from halfulp.hdl.specs.remainder import RemainderSpec
 from halfulp.hdl.specs.scaleb import ScalebSpec
 
 from .corner_blocks import blocks_of_numbers, pairs_of_blocks
 from .corner_middles import middles
-from .corner_operands import targets, truncated
+from .corner_operands import targets, truncated, values
 from .corner_segments import corner_arguments_of
 from .fields import Codes, Grid
 
@@ -35,8 +36,9 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
     """Return operand codes that test the function of a unit, by port; columns of one length belong together.
 
     Line segments have arguments around breakpoints and zeros. Quotients, roots and products with powers of two are at
-    or next to numbers and ties of the result format, and numbers that are rounded to integers at or next to these and
-    their middles. Blocks are zero, special, at the ends of the range or at ties. Other units have none.
+    or next to numbers and ties of the result format, numbers that are rounded to integers at or next to these and
+    their middles, and dividends of remainders at or next to multiples of the divisor and their middles. Blocks are
+    zero, special, at the ends of the range or at ties. Other units have none.
     """
     table = unit.parameters.get("table")
     if table is not None:
@@ -50,6 +52,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
             return pairs_of_blocks(spec.a.element, spec.b.element, spec.k)
         case ScalebSpec() as spec:
             return _scaled(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o))
+        case RemainderSpec() as spec:
+            return _remainders(Grid.of(spec.a), Grid.of(spec.b))
         case RintSpec() as spec:
             return _near_integers(Grid.of(spec.a))
     return {}
@@ -114,6 +118,19 @@ def _scaled(a: Grid, b: Grid, o: Grid) -> dict[str, Codes]:
         powers.append(Fraction(power))
     codes = a.neighbour(truncated(a, numbers), rng.choice(np.array([0, 0, 0, 1, -1]), COUNT))
     return {"a": codes, "b": truncated(b, powers)}
+
+
+@lru_cache(maxsize=16)
+def _remainders(a: Grid, b: Grid) -> dict[str, Codes]:
+    """Return dividends at and next to multiples of divisors and the middles between them."""
+    rng = np.random.default_rng(0)
+    codes = truncated(b, targets(b, rng, COUNT))
+    divisors = values(b, codes)
+    bits = rng.integers(0, a.man + 3, COUNT).tolist()
+    halves = [Fraction(int(rng.integers(0, 1 << count, endpoint=True)), 2) for count in bits]
+    signed = [-half if rng.random() < 0.5 else half for half in halves]
+    dividends = truncated(a, [half * divisor for half, divisor in zip(signed, divisors, strict=True)])
+    return {"a": a.neighbour(dividends, rng.choice(np.array([0, 0, 0, 1, -1]), COUNT)), "b": codes}
 
 
 def _square(number: Fraction) -> Fraction:

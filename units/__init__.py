@@ -23,6 +23,7 @@ from .quantize import BlockDequantize as BlockDequantize
 from .quantize import BlockQuantize as BlockQuantize
 from .quire import Quire as Quire
 from .reciprocal import Reciprocal as Reciprocal
+from .remainder import Remainder as Remainder
 from .rint import Round as Round
 from .rsqrt import Rsqrt as Rsqrt
 from .scaleb import ScaleB as ScaleB

@@ -41,7 +41,7 @@ _UNITS += [units.Dot, units.SparseDot, units.StochasticRounder, units.Convert, u
 _UNITS += [units.Compare, units.Split, units.Join, units.PartMac]
 _UNITS += [units.BlockQuantize, units.BlockDequantize, units.BlockDot, units.BlockMac]
 _UNITS += [units.Div, units.Reciprocal, units.Sqrt, units.Rsqrt]
-_UNITS += [units.Round, units.LogB, units.ScaleB, units.Classify]
+_UNITS += [units.Round, units.LogB, units.ScaleB, units.Classify, units.Remainder]
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
 """Catalogue rows by unit name, in display order."""

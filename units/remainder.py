@@ -1,0 +1,66 @@
+"""Remainder of a division."""
+
+from typing import Unpack
+
+from amaranth.hdl import Module
+
+from halfulp.hdl.divide import remainder
+from halfulp.hdl.formats import Format
+from halfulp.hdl.raw import Raw
+from halfulp.hdl.rows import Rows
+from halfulp.hdl.specs import Build
+from halfulp.hdl.specs.remainder import RemainderSpec
+
+from .base import Options
+from .endless import Endless
+
+
+class Remainder(Endless):
+    """Remainder of the division to the nearest integer quotient, rounded once.
+
+    Formula
+    -------
+    ``o = round(a - b * n)``, where ``n`` is the integer nearest to ``a / b``, the even one of two; a zero has the sign
+    of ``a``. The remainder of operands of one floating-point format is a number of the format.
+    ``a`` is the result for infinite ``b``; it is NaN for infinite ``a`` or for ``b = 0``.
+
+    The number of rows of the division is the largest difference of exponents: 40 for fp16, 277 for fp32. Iterations
+    are the sensible structure for all but small formats.
+
+    Parameters
+    ----------
+    a, b : Format or str
+        Formats of dividend and divisor; they may differ.
+    o : Format or str
+        Result format.
+    build : Build
+        Register stages or iterations; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source, saturation and flags; see `Options`.
+
+    Members
+    -------
+    a : In(a)
+    b : In(b)
+    o : Out(o)
+
+    Latency
+    -------
+    ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
+
+    Source
+    ------
+    Operation: IEEE 754, 2019, 5.3.1. Recurrence: Ercegovac and Lang, Digital Arithmetic, 2004, chapter 5.
+    """
+
+    SPEC = RemainderSpec
+
+    def __init__(
+        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
+    ) -> None:
+        super().__init__(RemainderSpec.of(a=a, b=b, o=o, **options), build=build)
+
+    def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
+        """Return the remainder."""
+        a, b = operands
+        return remainder(m, a, b, rows)
