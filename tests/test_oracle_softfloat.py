@@ -123,6 +123,7 @@ OPERATIONS = {
     "div": "div",
     "sqrt": "sqrt",
     "rint": "roundToInt",
+    "remainder": "rem",
 }
 
 
@@ -221,6 +222,7 @@ TININESS = {"after": softfloat.TininessMode.AFTER_ROUNDING, "before": softfloat.
         ("div", FP16, "rz", "before"),
         ("sqrt", FP16, "ra", "after"),
         ("rint", FP32, "ra", "after"),
+        ("remainder", FP16, "rn", "after"),
     ],
     indirect=["rounding"],
     ids=str,
