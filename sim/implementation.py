@@ -193,11 +193,18 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
 
 
 def _built(unit: str, fmt: str, own: dict[str, Any], build: dict[str, Any]) -> Implementation:
-    """Create the implementation of a unit with only the fields of the build that have an effect."""
+    """Create the implementation of a unit with only the fields of the build that have an effect.
+
+    A unit without a combinational form has its default build, without register stages.
+    """
+    from halfulp.units.catalogue import CATALOGUE
+
     for name in STRUCTURES:
         if build[name] is not None:
             try:
                 short(unit, fmt, **own, **{name: build[name]}).component()
             except ValueError:
                 build[name] = None
-    return short(unit, fmt, **own, **build)
+    found = short(unit, fmt, **own, **build)
+    default = CATALOGUE[unit].unit.default_build(found.spec)
+    return found if found.build.iterations or not default.iterations else replace(found, build=default)

@@ -30,7 +30,9 @@ _UNIT_OPTIONS = (
     click.option("--flags", flag_value="after", default=None, help="output exception flags"),
     click.option("--flags-before", "flags", flag_value="before", default=None, help="flags, tiny before rounding"),
     click.option("--pipeline", metavar="N", type=click.IntRange(0), help="number of register stages; default: 0"),
-    click.option("--iterations", metavar="N", type=click.IntRange(0), help="bits a cycle of an iterative div or root"),
+    click.option(
+        "--iterations", metavar="N", type=click.IntRange(0), help="bits a cycle of iterative units: div, sqrt"
+    ),
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
     click.option("--b", metavar="FMT", help="format of the second operand; default: like the first"),
     click.option("--c", metavar="FMT", help="format of the third operand (fma) or addend (dot)"),

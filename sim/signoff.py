@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from functools import cache, partial
 from itertools import cycle
@@ -159,6 +160,7 @@ def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementati
             asked = short(name, **given)
             if fmt.width == STOCHASTIC_WIDTH and CATALOGUE[name].spec.takes(fmt, stochastic):
                 asked = asked.with_spec(rounding=stochastic)
+            asked = replace(asked, build=CATALOGUE[name].unit.default_build(asked.spec))
             if _bits(asked) and _quire_width(asked) <= QUIRE_WIDTH:
                 found.append(asked)
     return found
@@ -261,7 +263,9 @@ def measure(
     unit, own = asked.component(), digests(asked)
     counts: dict[str, int] = {}
     saved = [row.text(unit) for row in regressions.of(unit)]
-    for check in (*OF_ALL, *(OF_ONE if more else ())):
+    # Proofs and mutants need units that accept operands in every cycle.
+    of_one = (_covered,) if asked.build.iterations else OF_ONE
+    for check in (*OF_ALL, *(of_one if more else ())):
         parts = (check.__name__, asked, *own.values(), *saved, code(__name__))
         found = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
         counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in found.items()}

@@ -21,7 +21,7 @@ from halfulp.sim.reference import reference
 from halfulp.sim.report import exact_codes
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import random_words, sampled
-from halfulp.units.catalogue import component
+from halfulp.units.catalogue import CATALOGUE, component
 from tests.short_form import BLOCK
 from tests.test_exhaustive import Bundle
 
@@ -54,6 +54,11 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
         if isinstance(fmt, Float):
             found += [replace(spec, order="aligned3.trunc"), replace(spec, c=None, order="aligned2.floor")]
     return found
+
+
+def built(spec: UnitSpec) -> Any:
+    """Return the component of a description; it is iterative if the unit has no combinational form."""
+    return component(spec, CATALOGUE[spec.form.unit].unit.default_build(spec))
 
 
 def rounded(spec: UnitSpec, mode: str, saturate: bool = False) -> UnitSpec:
@@ -107,8 +112,8 @@ def rtl_mismatches(
     ``choose`` makes the vectors of a unit; default: `vectors`.
     """
     choose = choose or partial(vectors, most_bits=most_bits, count=count)
-    units = {f"u{place}": component(spec) for place, spec in enumerate(pairs)}
-    twins = [component(spec) for spec in pairs.values()]
+    units = {f"u{place}": built(spec) for place, spec in enumerate(pairs)}
+    twins = [built(spec) for spec in pairs.values()]
     bundle = Bundle(units)
     idle = {name: np.zeros(1, dtype=np.uint64) for name in bundle.inputs}
     checks, failed = 0, []
@@ -143,7 +148,7 @@ def exact_mismatches(
     choose: Callable[[Any], Iterable[dict[str, Codes]]] | None = None,
 ) -> tuple[int, list[str]]:
     """Compare the golden model of a description with exact fractions; arguments as in `rtl_mismatches`."""
-    unit = component(spec)
+    unit = built(spec)
     choose = choose or partial(vectors, most_bits=most_bits, count=count)
     checks, failed = 0, []
     for codes in choose(unit):

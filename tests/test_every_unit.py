@@ -14,8 +14,7 @@ import pytest
 from halfulp.hdl.formats import Codebook, Rounding, Takum, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.sim.reference import reference
-from halfulp.units.catalogue import component
-from tests.every_unit import MODES, exact_mismatches, rounded, rtl_mismatches, specs, vectors
+from tests.every_unit import MODES, built, exact_mismatches, rounded, rtl_mismatches, specs, vectors
 from tests.test_codebook import BUILT_IN, as_codebook
 from tests.test_exhaustive import EXHAUSTIVE
 
@@ -57,7 +56,7 @@ NAMES = ("takum", *(make.__name__ for make in OWN))
 
 def few(fmt, latency, modes=MODES):
     """Return units with latency in a format, each with another rounding."""
-    found = [spec for name in UNITS for spec in specs(fmt, name) if component(spec).latency == latency]
+    found = [spec for name in UNITS for spec in specs(fmt, name) if built(spec).latency == latency]
     return [rounded(spec, modes[place % len(modes)]) for place, spec in enumerate(found)]
 
 
@@ -159,7 +158,7 @@ def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
         for found in pairs(text, name, MODES):
             for place, (one, other) in enumerate(found.items()):
                 if EXHAUSTIVE or place % len(MODES) == len(name) % len(MODES):
-                    book, built_in = component(one), component(other)
+                    book, built_in = built(one), built(other)
                     for codes in vectors(built_in, 8, 1 << 17 if EXHAUSTIVE else 1 << 8):
                         expected = reference(built_in, codes)
                         for port, found_codes in reference(book, codes).items():

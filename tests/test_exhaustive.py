@@ -14,7 +14,7 @@ from amaranth.hdl import Value, unsigned
 from halfulp import golden
 from halfulp.hdl.formats import Float, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
-from halfulp.hdl.specs import UnitSpec
+from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import sampled
@@ -62,11 +62,18 @@ class Bundle(Unit):
                 for port in unit.outputs
             },
             name=f"bundle_{widest.name}",
+            build=Build(iterations=widest.build.iterations),
+            iterates=True,
         )
+
+    def _latency_of(self, stages):
+        return max(unit.latency for unit in self.units.values())
 
     def logic(self, m):
         for label, unit in self.units.items():
             m.submodules[label] = unit
+            if unit.build.iterations:
+                m.d.comb += [unit.valid.eq(self.valid), unit.en.eq(self.en), self.ready.eq(unit.ready)]
             for port in unit.inputs:
                 m.d.comb += Value.cast(getattr(unit, port)).eq(Value.cast(getattr(self, port)))
             for port in unit.outputs:

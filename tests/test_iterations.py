@@ -5,12 +5,13 @@ from click.testing import CliRunner
 
 from halfulp.cli import cli
 from halfulp.hdl.rows import Iterated
-from halfulp.hdl.specs import Build
+from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.sim.bench import run
-from halfulp.units import Div, Mul
+from halfulp.sim.implementation import implementations
+from halfulp.units import Div, Mul, Remainder
 from halfulp.units.catalogue import component
 
-UNITS = ("div {0}/{0}", "reciprocal {0}", "sqrt {0}", "rsqrt {0}")
+UNITS = ("div {0}/{0}", "reciprocal {0}", "sqrt {0}", "rsqrt {0}", "remainder {0},{0}")
 
 
 def iterated(text, iterations):
@@ -72,6 +73,18 @@ def test_bench_detects_operands_that_are_not_held(monkeypatch):
 def test_build_refuses_iterations(unit, build, words):
     with pytest.raises(ValueError, match=words):
         unit(a="e5m2", b="e5m2", o="e5m2", build=Build(**build))
+
+
+def test_remainder_with_many_rows_needs_iterations():
+    spec = UnitSpec.parse("remainder bf16,bf16")
+    for build in (Build(), Build(pipeline=3), Build(clock=100.0)):
+        with pytest.raises(ValueError, match="iterations"):
+            component(spec, build)
+    assert component(spec, Remainder.default_build(spec)).latency == 1 + spec.digits == 262
+    assert component("remainder fp16,fp16", Remainder.default_build(UnitSpec.parse("remainder fp16,fp16"))).latency == 0
+    assert [asked.build for asked in implementations("all", "bf16", pipeline=2) if "remainder" in str(asked)] == [
+        Build(iterations=1)
+    ]
 
 
 @pytest.mark.sampled(4)

@@ -14,8 +14,7 @@ from halfulp.hdl.specs import UNITS, MacSpec, UnitSpec
 from halfulp.sim.bench import run
 from halfulp.sim.reference import reference
 from halfulp.units import Div, Mul
-from halfulp.units.catalogue import component
-from tests.every_unit import exact_mismatches, rtl_mismatches, specs
+from tests.every_unit import built, exact_mismatches, rtl_mismatches, specs
 
 CHOICES = ("rn", "rz", "rd", "ru", "ra", "ro", "sr3", "ra")
 """Modes of `port_ro_sr3` by code; those up to ``ra`` are the rounding modes of RISC-V."""
@@ -110,7 +109,7 @@ def test_every_unit_matches_exact_and_its_rtl(text):
         assert checks
         assert not failed
     for latency in (0, 1):
-        same = [spec for spec in found if component(spec).latency == latency]
+        same = [spec for spec in found if built(spec).latency == latency]
         checks, failed = rtl_mismatches(dict(zip(same, same, strict=True)), most_bits=14, count=1 << 12)
         assert checks
         assert not failed
@@ -123,7 +122,7 @@ def test_every_unit_matches_exact_and_its_rtl(text):
 def test_rtl_matches_golden_in_all_formats(name, text, rounding):
     found = with_port(parse(text), name, rounding)
     for latency in (0, 1):
-        same = [spec for spec in found if component(spec).latency == latency]
+        same = [spec for spec in found if built(spec).latency == latency]
         if same:
             checks, failed = rtl_mismatches(dict(zip(same, same, strict=True)), most_bits=18, count=1 << 16)
             assert checks

@@ -211,6 +211,11 @@ class Unit(wiring.Component):
         spec = cls.SPEC.parse(spec)
         return cls(**{item.name: getattr(spec, item.name) for item in fields(spec)}, build=build)
 
+    @classmethod
+    def default_build(cls, spec: Any) -> Build:
+        """Return the build of a unit of a list: the default one, unless the unit refuses it for its formats."""
+        return Build()
+
     @property
     def title(self) -> str:
         """The unit's text."""

@@ -14,6 +14,9 @@ from halfulp.hdl.specs.remainder import RemainderSpec
 from .base import Options
 from .endless import Endless
 
+MAX_ROWS = 64
+"""Largest number of rows that are laid out one after the other."""
+
 
 class Remainder(Endless):
     """Remainder of the division to the nearest integer quotient, rounded once.
@@ -24,8 +27,8 @@ class Remainder(Endless):
     of ``a``. The remainder of operands of one floating-point format is a number of the format.
     ``a`` is the result for infinite ``b``; it is NaN for infinite ``a`` or for ``b = 0``.
 
-    The number of rows of the division is the largest difference of exponents: 40 for fp16, 277 for fp32. Iterations
-    are the sensible structure for all but small formats.
+    The number of rows of the division is the largest difference of exponents: 40 for fp16, 277 for fp32. More than 64
+    rows need the iterative form.
 
     Parameters
     ----------
@@ -44,6 +47,11 @@ class Remainder(Endless):
     b : In(b)
     o : Out(o)
 
+    Raises
+    ------
+    ValueError
+        If the division has more than 64 rows and ``build`` no iterations.
+
     Latency
     -------
     ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
@@ -58,7 +66,18 @@ class Remainder(Endless):
     def __init__(
         self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
-        super().__init__(RemainderSpec.of(a=a, b=b, o=o, **options), build=build)
+        spec = RemainderSpec.of(a=a, b=b, o=o, **options)
+        if spec.digits > MAX_ROWS and not build.iterations:
+            raise ValueError(
+                f"remainder of {spec.a} and {spec.b} has {spec.digits} rows of subtractors, more than {MAX_ROWS}; "
+                "use the iterative form, such as iterations=1"
+            )
+        super().__init__(spec, build=build)
+
+    @classmethod
+    def default_build(cls, spec: RemainderSpec) -> Build:
+        """Return the build with one row, if the division has too many rows for the combinational form."""
+        return Build(iterations=1) if spec.digits > MAX_ROWS else Build()
 
     def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
         """Return the remainder."""

@@ -30,7 +30,7 @@ _NEEDS = {
     "structure": "piecewise-linear functions have structures",
     "goal": "sums and products of floats have structures for speed, except mul of few bits and sequential dot",
     "reset_less": "units with register stages have data registers",
-    "iterations": "quotients and roots are made of digit recurrences",
+    "iterations": "quotients, remainders and roots are made of digit recurrences",
     "target": "register stages are placed by its delays; add pipeline or clock",
 }
 
@@ -76,8 +76,8 @@ class Build:
     iterations : int
         Iterations of a digit recurrence in a cycle, 1 to 8, each of which gives one bit: 1 is radix 2, 2 is radix 4.
         The unit then has that many rows of adders, with registers, and the ports ``valid`` and ``ready``: it accepts
-        operands only every ``latency`` cycles. 0 lays all rows out. For ``div``, ``reciprocal``, ``sqrt`` and
-        ``rsqrt``, without ``pipeline`` and ``clock``.
+        operands only every ``latency`` cycles. 0 lays all rows out. For ``div``, ``reciprocal``, ``sqrt``, ``rsqrt``
+        and ``remainder``, without ``pipeline`` and ``clock``.
 
     Raises
     ------
