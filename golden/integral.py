@@ -35,10 +35,10 @@ def rint(
     """Round x to an integer, and the integer to ``o`` if ``o`` does not hold it; see `halfulp.golden` for the rest."""
     spec = RintSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number,), random = operands(spec, random, x=x)
-    return rounded(spec, _integral(number, spec, random), random)
+    return rounded(spec, integral(number, spec, random), random)
 
 
-def _integral(x: Raw, spec: RintSpec, random: Tensor | None) -> Raw:
+def integral(x: Raw, spec: RintSpec, random: Tensor | None) -> Raw:
     """Round the fractions of numbers; those of the exponent of the significand's width have none."""
     width, places = x.significand.width, spec.rounding.places
     units, sticky = in_units(x, -places, places)
@@ -92,11 +92,16 @@ def logb(
     """Return floor(log2(abs(x))), rounded to ``o``; see `halfulp.golden` for parameters and errors."""
     spec = LogbSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number,), random = operands(spec, random, x=x)
+    return rounded(spec, exponent_of(number, spec), random)
+
+
+def exponent_of(number: Raw, spec: LogbSpec) -> Raw:
+    """Return the exponents of numbers."""
     exponent = torch.where(number.zero | number.inf | number.nan, 0, number.exponent)
     magnitude = Wide.of(exponent.abs(), EXPONENT_WIDTH)
     zero = exponent == 0
     length = magnitude.bit_length()
-    result = Raw(
+    return Raw(
         sign=torch.where(number.inf, False, number.zero | (exponent < 0)),
         exponent=torch.where(zero, ZERO_EXPONENT, length - 1),
         significand=magnitude.shift_left(torch.where(zero, 0, EXPONENT_WIDTH - length)),
@@ -107,4 +112,3 @@ def logb(
         # In fixed point the exponent of a zero is invalid, because it does not hold infinities.
         by_zero=number.zero & isinstance(spec.o, Float),
     )
-    return rounded(spec, result, random)

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats import RN, Fixed, Format, Rounding
 from halfulp.hdl.specs.scaleb import ScalebSpec
 
 from .check import codes_of
 from .chosen import by_mode
 from .codec import operands, rounded
-from .raw import ZERO_EXPONENT
+from .raw import ZERO_EXPONENT, Raw
 from .wide import Wide
 
 LIMIT = 1 << 14
@@ -37,14 +37,18 @@ def scaleb(
     """Return x * 2^y for integers y, rounded once to ``o``; see `halfulp.golden` for parameters and errors."""
     spec = ScalebSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number, _), random = operands(spec, random, x=x, y=y)
-    power = codes_of("y", y, spec.b.width)
-    if spec.b.signed:
-        power = power - ((power >> (spec.b.width - 1)) << spec.b.width)
+    return rounded(spec, scaled_by(number, codes_of("y", y, spec.b.width), spec.b), random)
+
+
+def scaled_by(number: Raw, power: Tensor, fmt: Fixed) -> Raw:
+    """Return numbers times 2^power, for codes of the powers in a format of integers."""
+    if fmt.signed:
+        power = power - ((power >> (fmt.width - 1)) << fmt.width)
     power = power.clamp(-LIMIT, LIMIT)
     # All parts of the result have the shape of both operands.
     never, nothing = torch.zeros_like(power, dtype=torch.bool), torch.zeros_like(power)
     significand = Wide(tuple(limb + nothing for limb in number.significand.limbs), number.significand.width)
-    result = replace(
+    return replace(
         number,
         sign=number.sign | never,
         exponent=torch.where(number.zero, ZERO_EXPONENT, number.exponent + power),
@@ -54,4 +58,3 @@ def scaleb(
         zero=number.zero | never,
         invalid=None if number.invalid is None else number.invalid | never,
     )
-    return rounded(spec, result, random)

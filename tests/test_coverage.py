@@ -107,6 +107,100 @@ def test_truncation_matches_description(text: str) -> None:
     assert rests >= {0, 1, 2}
 
 
+FUNCTIONS: dict[str, tuple[Callable[..., Fraction], int]] = {
+    "div e3m2/e3m2=e2m2": (lambda x, y: x / y, 1),
+    "div posit6/fxp2.3=takum6": (lambda x, y: x / y, 1),
+    "reciprocal e4m3>e3m2": (lambda x: 1 / x, 1),
+    "sqrt e4m3>e3m2": (lambda x: x, 2),
+    "rsqrt fxp3.4>fxp2.4": (lambda x: 1 / x, 2),
+    "scaleb e3m2,int4=e2m1": (lambda x, y: x * Fraction(2) ** int(y), 1),
+    "logb e5m2>e3m1": (lambda x: Fraction(floor_log2(abs(x))), 1),
+    "remainder e3m2,e3m2=e2m1": (lambda x, y: x - y * round(x / y), 1),
+}
+"""Powers of the exact results of units, with their exponents."""
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("text", FUNCTIONS)
+def test_bins_of_functions_match_fractions(text: str) -> None:
+    unit, (power_of, power) = component(text), FUNCTIONS[text]
+    codes, o, grid = everything(unit), unit.spec.o, Grid.of(unit.spec.o)
+    (stage,) = Model(unit).stages
+    raw = stage.terms[0].make({name: torch.from_numpy(column.view(np.int64)) for name, column in codes.items()})
+    where = truncate(raw, o, 1)
+    rests = set()
+    numbers = [map(fmt.decode, codes[name].tolist()) for name, fmt in unit.spec.operands.items()]
+    numbers += [column.tolist() for column in (raw.sign, raw.zero, where.code, where.beyond, rest_of(where))]
+    for row in zip(*numbers, strict=True):
+        operands, (sign, zero, code, beyond, rest) = row[:-5], row[-5:]
+        if any(not isinstance(x, Fraction) for x in operands) or any(not x for x in operands[-1:]) or not operands[0]:
+            continue
+        exact = power_of(*operands)
+        if power == 2 and exact < 0:
+            continue
+        assert zero == (exact == 0)
+        if zero:
+            continue
+        assert sign == (exact < 0)
+        low, high = (grid.value(code + up, sign) for up in (0, 1)) if code < grid.max_code else (o.largest, None)
+        if beyond or high is None or (o.rounds == "string" and not code):
+            assert abs(exact) >= abs(o.lowest if sign else o.largest) ** power or not beyond
+            continue
+        size, middle = abs(exact), o.middle(low, high)
+        assert low**power <= size < high**power
+        tie = middle**power
+        assert rest == (0 if size == low**power else 1 if size < tie else 2 if size == tie else 3)
+        rests.add(rest)
+    assert rests >= {0, 1}
+
+
+def _significand(number: Fraction) -> Fraction:
+    return abs(number) / Fraction(2) ** floor_log2(abs(number))
+
+
+def _quotient_case(x: Fraction, y: Fraction) -> str:
+    quotient = abs(x / y)
+    far, whole = floor_log2(abs(x)) < floor_log2(abs(y)) - 1, quotient.denominator == 1
+    tie = "tie, " if quotient.denominator == 2 else ""
+    case = f"{tie}rounded {'up' if round(quotient) > quotient else 'down'}"
+    return f"{'a, far below b' if far else 'zero' if whole else case}, {'-' if x < 0 else '+'}"
+
+
+def _fraction_case(x: Fraction) -> str:
+    fraction = abs(x) % 1
+    rest = "exact" if not fraction else f"{'below' if fraction < 0.5 else 'at' if fraction == 0.5 else 'above'} the tie"
+    return f"{('even', 'odd')[int(abs(x)) % 2]}, {rest}, {'-' if x < 0 else '+'}"
+
+
+CASES_OF: dict[str, tuple[str, Callable[..., str | None]]] = {
+    "div e3m2/e3m2": (
+        "first digit of a / b",
+        lambda x, y: "one or more" if _significand(x) >= _significand(y) else "below one",
+    ),
+    "sqrt fxp4.3": ("exponent of a", lambda x: ("even", "odd")[floor_log2(x) % 2] if x > 0 else None),
+    "rsqrt posit8": ("exponent of a", lambda x: ("even", "odd")[floor_log2(x) % 2] if x > 0 else None),
+    "remainder e3m2,e2m2": ("integer quotient", _quotient_case),
+    "rint e4m3": ("fraction of a", _fraction_case),
+    "rint fxp3.4.sr2": ("fraction of a", _fraction_case),
+}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("text", CASES_OF)
+def test_cases_of_functions_match_fractions(text: str) -> None:
+    unit, (name, case_of) = component(text), CASES_OF[text]
+    coverage = covered(unit, codes := everything(unit))
+    expected: dict[str, int] = {}
+    numbers = [map(fmt.decode, codes[port].tolist()) for port, fmt in unit.spec.operands.items()]
+    for operands in zip(*numbers, strict=True):
+        if all(isinstance(x, Fraction) and x for x in operands) and (case := case_of(*operands)):
+            expected[case] = expected.get(case, 0) + 1
+    group = coverage.groups[name]
+    found = dict(zip(group.labels(), coverage.counts[name].tolist(), strict=True))
+    assert {label: count for label, count in found.items() if count} == expected
+    assert len(expected) > group.size / 2
+
+
 # Proofs --------------------------------------------------------------------------------------------------------
 
 SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -131,6 +225,14 @@ SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("mac", "e2m1", {"acc": "e2m1-ftz", "product": "e2m0.rn", "flags": "before"}),
     ("mul", "fxp1.2", {"to": "fxp0.3", "rounding": "port", "flags": "after"}),
     ("compare", "e2m1", {"rounding": "port_ro", "to": "e2m0"}),
+    ("div", "e2m1", {"to": "e2m0", "rounding": "sr2"}),
+    ("remainder", "e2m1", {"rounding": "rd", "flags": "after"}),
+    ("sqrt", "posit5", {}),
+    ("rsqrt", "e3m1", {"rounding": "port", "flags": "before"}),
+    ("reciprocal", "fxp2.2", {"rounding": "sr2"}),
+    ("scaleb", "e2m1", {"b": "int4"}),
+    ("rint", "e3m2", {"to": "e2m2", "rounding": "sr2"}),
+    ("logb", "takum5", {}),
 )
 
 

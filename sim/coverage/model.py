@@ -27,6 +27,7 @@ from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import MODE, STATE, Columns, Ports
 from halfulp.sim.reference import row_of
 
+from . import functions
 from .bins import Axis, Group
 from .stages import Stage, Term
 
@@ -102,7 +103,8 @@ class Model:
         self.widths = {port.name: port.width for port in self.inputs} | unit.words
         self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
         self.kind = row_of(unit).name
-        self.ports = [*self._operands(), *self._products(), *self._controls(), *self._classes(), *self._orders()]
+        self.ports = [*self._operands(), *self._products(), *self._controls()]
+        self.ports += [*self._classes(), *self._orders(), *self._functions()]
         rounding = self.unit.spec.rounding
         modes = list(dict.fromkeys(rounding.choices)) or [rounding]
         self._stages_by_mode = {mode: self._stages(mode, f"{mode}" * rounding.is_port) for mode in modes}
@@ -235,6 +237,10 @@ class Model:
             classes = Classes(self.unit.parameters["o"])
             yield Joint(Group(port, (Axis(port, classes.signed),)), (("a", "b"),), partial(_output, classes, port))
 
+    def _functions(self) -> Iterator[Joint]:
+        for group, ports, places in functions.cases_of(self.unit.spec):
+            yield Joint(group, (ports,), places)
+
     # Stages ---------------------------------------------------------------------------------------------------
 
     def _operand(self, port: str) -> Term:
@@ -327,7 +333,8 @@ class Model:
                 return [Stage("first part", (self._operand("a"),), part, leading, spec.saturate)]
             case "join" if spec.a.parts == 2:
                 return [Stage("", (self._operand("a0"), self._operand("a1")), spec.o, **how)]
-        return []
+        term = functions.term_of(replace(spec, rounding=rounding), self.widths)
+        return [] if term is None else [Stage("", (term,), spec.o, **how)]
 
     def _mac(self, how: dict[str, Any]) -> list[Stage]:
         spec, term = self.unit.spec, self._product("a", "b")

@@ -236,14 +236,22 @@ def _values(term: Term) -> Raw | None:
         given = {port: torch.full_like(columns["a"], word) for port, word in words.items()}
         raws.append(term.make(columns | given))
     raw = _joined(raws)
-    keys = torch.stack([raw.sign, raw.nan, raw.inf, raw.zero, raw.exponent, *raw.significand.limbs], 1)
+    more = [] if raw.sticky is None else [raw.sticky]
+    keys = torch.stack([raw.sign, raw.nan, raw.inf, raw.zero, *more, raw.exponent, *raw.significand.limbs], 1)
     _, first = np.unique(keys.to(torch.int64).numpy(), axis=0, return_index=True)
     return _taken(raw, torch.from_numpy(first))
 
 
 def _joined(raws: Sequence[Raw], join: Callable[..., Tensor] = torch.cat) -> Raw:
     """Concatenate numbers."""
-    names = ("sign", "exponent", "nan", "inf", "zero", *(["scale"] if raws[0].scale is not None else []))
+    names = (
+        "sign",
+        "exponent",
+        "nan",
+        "inf",
+        "zero",
+        *(name for name in ("scale", "sticky") if getattr(raws[0], name) is not None),
+    )
     limbs = tuple(map(join, zip(*(raw.significand.limbs for raw in raws), strict=True)))
     fields = {name: join([getattr(raw, name) for raw in raws]) for name in names}
     return Raw(significand=Wide(limbs, raws[0].significand.width), **fields)
