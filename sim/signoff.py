@@ -183,8 +183,9 @@ def _without_toys(implementations: list[Implementation]) -> list[Implementation]
 
 
 def _most_checked(implementations: list[Implementation]) -> Implementation | None:
-    """Return the implementation for coverage, proofs and mutants."""
-    narrow = [asked for asked in implementations if part_of(asked.spec.operands["a"]).width <= CHECKED_WIDTH]
+    """Return the implementation for coverage, proofs and mutants, which need operands in every cycle."""
+    flowing = [asked for asked in implementations if not asked.build.iterations]
+    narrow = [asked for asked in flowing if part_of(asked.spec.operands["a"]).width <= CHECKED_WIDTH]
     short_sums = [asked for asked in narrow if _quire_width(asked) <= CHECKED_QUIRE]
     return next(iter((*short_sums[::-1], *narrow)), None)
 
@@ -263,9 +264,7 @@ def measure(
     unit, own = asked.component(), digests(asked)
     counts: dict[str, int] = {}
     saved = [row.text(unit) for row in regressions.of(unit)]
-    # Proofs and mutants need units that accept operands in every cycle.
-    of_one = (_covered,) if asked.build.iterations else OF_ONE
-    for check in (*OF_ALL, *(of_one if more else ())):
+    for check in (*OF_ALL, *(OF_ONE if more else ())):
         parts = (check.__name__, asked, *own.values(), *saved, code(__name__))
         found = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
         counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in found.items()}

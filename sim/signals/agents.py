@@ -139,7 +139,7 @@ class Driver:
     words : iterable of int
         Packed operands to send first.
     gaps : iterator of bool, optional
-        True for a cycle that begins no offer; default: no gaps.
+        True for a cycle that begins no offer, and has none if the interface may withdraw it; default: no gaps.
     seed : int
         Seed of the noise.
 
@@ -181,7 +181,7 @@ class Driver:
         if self._offered is None and self._waiting and not gap:
             self._offered = self._waiting.popleft()
         noise = self._noise.getrandbits(self._width)
-        self.interface.offer(self._offered, noise)
+        self.interface.offer(None if gap and self.interface.withdraws else self._offered, noise)
         if self._offered is not None and self.interface.ignores:
             self.interface.inputs.write(noise)
 

@@ -184,6 +184,11 @@ class Interface:
         return False
 
     @property
+    def withdraws(self) -> bool:
+        """True if operands need not stay valid until they are accepted."""
+        return False
+
+    @property
     def takes(self) -> bool:
         """True if the interface has operands."""
         return self._inputs is not None
@@ -318,6 +323,10 @@ class Pins(Interface):
     @property
     def ignores(self) -> bool:
         return self.latency > 0 and self.ready is None and (self._busy > 0 or not self.enabled)
+
+    @property
+    def withdraws(self) -> bool:
+        return self.latency > 0 and self.valid is not None and self.ready is None
 
     @property
     def taken(self) -> bool:
