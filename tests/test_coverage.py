@@ -423,6 +423,24 @@ def test_cycle_sequence_bins_are_distinguished() -> None:
         Coverage(made("mul", "e2m1")).stalls("plain", {"en": [1], "valid": [1]})
 
 
+def test_iterative_unit_has_bins_of_its_interval_only() -> None:
+    unit = made("div", "e2m1", iterations=2)
+    assert unit.initiation == 3
+    coverage = Coverage(unit)
+    offered = {"valid": [0, 0, 1, 1, 0, 0, 1], "ready": [0, 1, 0, 1, 1, 0, 1]}
+    coverage.stalls("output", offered)
+    gaps, pairs = (coverage.groups[f"output stream: {name}"] for name in ("gaps", "cycle after cycle"))
+    assert dict(zip(gaps.labels(), coverage.counts[gaps.name].tolist(), strict=True)) == {
+        "2": 1,
+        "3": 0,
+        "4 or more": 0,
+    }
+    assert not {"taken, then taken", "taken, then waits"} & set(pairs.labels())
+    inputs = set(coverage.groups["input stream: cycle after cycle"].labels())
+    assert "taken, then waits" in inputs
+    assert "taken, then taken" not in inputs
+
+
 def test_counts_add_up() -> None:
     unit = made("add", "e2m1")
     codes = everything(unit)

@@ -21,7 +21,7 @@ _TAKEN = _STREAM.index("taken")
 
 def groups(unit: Any) -> dict[str, tuple[Group, ...]]:
     """Return the groups of each side of a unit, in the order of `bins`."""
-    found = {side: _stream_groups(side) for side in STREAMS}
+    found = {side: _stream_groups(side, unit.initiation) for side in STREAMS}
     if unit.clocked:
         states = _states(unit)
         pairs = tuple(f"{before}, then {after}" for before in states for after in states)
@@ -38,23 +38,37 @@ def _lengths(name: str) -> Group:
     return Group(name, (Axis("for cycles", LENGTHS),))
 
 
-def _pairs(side: str) -> dict[tuple[int, int], str]:
+def _pairs(side: str, interval: int) -> dict[tuple[int, int], str]:
     """Return the pairs of states that may follow each other in a stream, whose offers hold until their transfer.
 
-    At an input without an offer, ``ready`` has no effect.
+    At an input without an offer, ``ready`` has no effect. With more than one cycle from operands to the next ones, a
+    transfer follows no other at once, nor does an offer of a result.
     """
     states = range(len(_STREAM))
     legal = [(before, after) for before in states for after in states if before != _WAITS or after in (_WAITS, _TAKEN)]
+    if interval > 1:
+        late = (_TAKEN,) if side == "input" else (_WAITS, _TAKEN)
+        legal = [(before, after) for before, after in legal if before != _TAKEN or after not in late]
     names = {state: "nothing" if side == "input" and state < _WAITS else _STREAM[state] for state in states}
     return {(before, after): f"{names[before]}, then {names[after]}" for before, after in legal}
 
 
-def _stream_groups(side: str) -> tuple[Group, ...]:
+def _stream_groups(side: str, interval: int) -> tuple[Group, ...]:
+    pairs = tuple(dict.fromkeys(_pairs(side, interval).values()))
+    gaps = ("0", *LENGTHS)[_shortest_gap(side, interval) :]
     return (
-        Group(f"{side} stream: cycle after cycle", (Axis("cycles", tuple(dict.fromkeys(_pairs(side).values()))),)),
+        Group(f"{side} stream: cycle after cycle", (Axis("cycles", pairs),)),
         _lengths(f"{side} stream: waits"),
-        Group(f"{side} stream: gaps", (Axis("cycles between transfers", ("0", *LENGTHS)),)),
+        Group(f"{side} stream: gaps", (Axis("cycles between transfers", gaps),)),
     )
+
+
+def _shortest_gap(side: str, interval: int) -> int:
+    """Return the least number of cycles between a result and the offer of the next one, at most that of `LENGTHS`.
+
+    Operands may wait while the unit is busy, without a gap.
+    """
+    return min(interval - 1, len(LENGTHS)) if side == "output" else 0
 
 
 def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
@@ -72,13 +86,14 @@ def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
     if side == PLAIN:
         return _plain_bins(unit, first, second)
     state = 2 * first + second
-    pairs, labels = _pairs(side), _stream_groups(side)[0].axes[0].labels
+    interval = unit.initiation
+    pairs, labels = _pairs(side, interval), _stream_groups(side, interval)[0].axes[0].labels
     table = np.full((len(_STREAM), len(_STREAM)), NONE)
     for pair, label in pairs.items():
         table[pair] = labels.index(label)
     taken = np.flatnonzero(state == _TAKEN)
     gaps = (np.diff(taken) - 1) - _waits_before(state, taken[1:])
-    places = np.minimum(gaps, len(LENGTHS)).astype(np.int64)
+    places = (np.minimum(gaps, len(LENGTHS)) - _shortest_gap(side, interval)).astype(np.int64)
     return [table[state[:-1], state[1:]], _run_lengths(state == _WAITS), places]
 
 
