@@ -36,6 +36,7 @@ TEXTS = [
     "rsqrt bf16>fp16.sr4",
     "rint fp16>bf16.sr4",
     "logb bf16>fxp8.2.rz",
+    "remainder e5m2,e4m3=bf16.rz",
     "split fp32>bf16x2.sr4",
     "join bf16x3>fp32.rn",
     "partmac bf16x2*bf16x2+fp32.sr4",
