@@ -1,5 +1,6 @@
-"""Entries of matrices: what a multiply-accumulate of an array takes in one step."""
+"""Operands of matrix products: their rows, and what a multiply-accumulate of an array takes of them in one step."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,6 +9,29 @@ from torch import Tensor
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec
 
 from .quantize import BlockTensor
+
+Operand = Tensor | BlockTensor
+"""Matrices of codes, or of blocks."""
+
+
+def elements_of(operand: Operand) -> Tensor:
+    """Return the codes of numbers, or of the elements of blocks."""
+    return operand.elements if isinstance(operand, BlockTensor) else operand
+
+
+def rows_of(operand: Operand, rows: slice) -> Operand:
+    """Return some rows of a matrix whose blocks lie along its columns."""
+    if isinstance(operand, BlockTensor):
+        return BlockTensor(operand.elements[rows], operand.scale[rows], operand.tensor)
+    return operand[rows]
+
+
+def matrices_of(operand: Operand, batch: Sequence[int]) -> list[Operand]:
+    """Return the matrices of an operand that is expanded to a batch, in row-major order."""
+    if isinstance(operand, BlockTensor):
+        parts = (matrices_of(codes, batch) for codes in (operand.elements, operand.scale))
+        return [BlockTensor(elements, scale, operand.tensor) for elements, scale in zip(*parts, strict=True)]
+    return list(operand.expand(1, *batch, *operand.shape[-2:]).flatten(0, -3))
 
 
 def entries(operand: Any, spec: AccumulatorSpec, name: str) -> Tensor:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, Tiling
 from . import blockgemm, kernels, slices
 from .check import check_devices, check_int, codes_of, random_of
 from .codec import unpack
+from .entries import Operand, elements_of, matrices_of, rows_of
 from .mac import term_of
 from .parts import by_parts
 from .philox import philox_words
@@ -128,14 +130,15 @@ def gemm(
     if blockgemm.is_block_mac(mac):
         of_blocks = BlockMacSpec.parse(mac)
         of_blocks.check_one_sum()
-        if tiling is not None or random_product is not None:
-            name = "tiling" if tiling is not None else "random_product"
-            raise ValueError(f"{name} has no effect on products of blocks; omit it")
+        if random_product is not None:
+            raise ValueError("random_product has no effect on products of blocks; omit it")
         x = blockgemm.operand("a", a, of_blocks.a, -1, rounding, operand_saturate)
         y = blockgemm.operand("b", b, of_blocks.b, -2, rounding, operand_saturate)
         check_devices(a=x.elements, b=y.elements, start=start, seed=seed, random=random)
         shape = _shape(x.elements, y.elements)
         begin = None if start is None else _broadcast("start", codes_of("start", start, of_blocks.o.width), shape)
+        if tiling is not None:
+            return _tiled(x, y, of_blocks, begin, tiling, _check_tiling(of_blocks, tiling, seed, source, random), step)
         steps = of_blocks.steps(x.elements.shape[-1])
         words = _words(of_blocks, shape, steps, seed, random, None, source, step, x.elements.device)
         return computed_blocks(of_blocks, x, y, begin, shape, words)
@@ -157,11 +160,10 @@ def gemm(
     shape = _shape(a, b)
     spec, a, b = by_parts(spec, a, b)
     k = a.shape[-1]
-    check_int("step", step, 0, (1 << 32) - 1)
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
     if tiling is not None:
         first = _check_tiling(spec, tiling, seed, source, random, random_product)
-        return _tiled(a, b, spec, begin, tiling, first, step, shape)
+        return _tiled(a, b, spec, begin, tiling, first, step)
     words = _words(spec, shape, k, seed, random, random_product, source, step, a.device)
     return computed(spec, a, b, begin, shape, words)
 
@@ -298,29 +300,29 @@ def _accumulated(
 
 
 def _tiled(
-    a: Tensor,
-    b: Tensor,
-    spec: MacSpec,
+    a: Operand,
+    b: Operand,
+    spec: MacSpec | BlockMacSpec,
     start: Tensor | None,
     tiling: Tiling,
     seed: int,
     step: int,
-    shape: tuple[int, ...],
 ) -> Tensor:
     """Compute the product tile by tile, with the random words of an array's sources."""
+    check_int("step", step, 0, (1 << 32) - 1)
+    shape, device = _shape(elements_of(a), elements_of(b)), elements_of(a).device
     *batch, n, m = shape
-    k = a.shape[-1]
+    k = spec.steps(elements_of(a).shape[-1])
     given = replace(spec, random=None, seed=1)
-    a, b = (operand.expand(*batch, *operand.shape[-2:]).reshape(-1, *operand.shape[-2:]) for operand in (a, b))
-    result = torch.zeros(len(a), n, m, dtype=torch.int64, device=a.device)
+    result = torch.zeros(math.prod(batch), n, m, dtype=torch.int64, device=device)
     if start is not None:
         result = result + start.reshape(result.shape)
     assert spec.random is not None
-    lanes = _seeds(spec.random, tiling.macs, seed, a.device)
+    lanes = _seeds(spec.random, tiling.macs, seed, device)
     # Rows of tiles, or tiles of one row, whose random words fit into WORDS.
     tall = tiling.height * max(WORDS // max(tiling.height * m * k, 1), 1)
     wide = tiling.columns * max(WORDS // max(tiling.height * tiling.columns * k, 1), 1)
-    for x, y, z in zip(a, b, result, strict=True):
+    for x, y, z in zip(matrices_of(a, batch), matrices_of(b, batch), result, strict=True):
         for row, column in itertools.product(range(0, n, tall), range(0, m, wide)):
             part = z[row : row + tall, column : column + wide]
             words = []
@@ -331,13 +333,13 @@ def _tiled(
             of_sum, of_product = (
                 None if blocks[0] is None else torch.cat(blocks) for blocks in zip(*words, strict=True)
             )
-            x_rows, y_columns = x[row : row + tall], y[:, column : column + wide]
+            x_rows, y_columns = rows_of(x, slice(row, row + tall)), rows_of(y.mT, slice(column, column + wide)).mT
             part[:] = gemm(x_rows, y_columns, given, start=part, random=of_sum, random_product=of_product)
     return result.reshape(shape)
 
 
 def _tile_words(
-    spec: MacSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
+    spec: AccumulatorSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
 ) -> list[Tensor | None]:
     """Return the random words of sum and product for one row of tiles, of ``shape`` (rows, k, columns)."""
     rows, k, columns = shape
@@ -361,7 +363,7 @@ def _tile_words(
     return found
 
 
-def _check_tiling(spec: MacSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:
+def _check_tiling(spec: AccumulatorSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:
     """Return the first seed; TypeError or ValueError if the tiling is invalid, unused, or given with random words."""
     if not isinstance(tiling, Tiling):
         raise TypeError(f"tiling must be a Tiling, not {type(tiling).__name__}")

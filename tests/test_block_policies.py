@@ -82,7 +82,6 @@ def test_attention_and_emulated_program_take_blocks():
     ("text", "word"),
     [
         ("mxfp4*mxfp4+fp32, weights=rn scale=tensor.pow2.current", "scale"),
-        ("mxfp4*mxfp4+fp32, device=rtl", "device"),
         ("mxfp4*nvfp4+fp32", "length"),
         ("mxfp4*mxfp4+fp32 interleave=2", "interleave"),
     ],

@@ -8,7 +8,8 @@ import torch
 from halfulp import golden
 from halfulp.golden import blockgemm, exact, kernels
 from halfulp.hdl.formats import BLOCKS, Float, Rounding
-from halfulp.hdl.specs import BlockMacSpec
+from halfulp.hdl.formats.source import Stream
+from halfulp.hdl.specs import BlockMacSpec, Tiling
 
 MACS = [
     *(f"{name}*{name}+fp32" for name in BLOCKS),
@@ -131,6 +132,17 @@ def test_wide_dot_products_and_batches_match_torch(monkeypatch):
         assert int(found[level][0, 0, 0]) == spec.o.encode(Fraction(1, 1 << 32))
         assert golden.gemm(golden.BlockTensor(a.elements[1], a.scale[1]), b, spec).equal(found[level][1])
     assert found["torch"].equal(found["native"])
+
+
+def test_tiled_product_takes_words_of_one_source_in_order():
+    """A tile of one multiply-accumulate computes the products of a batch one after the other, row by row."""
+    spec = BlockMacSpec.parse("mxfp4*mxfp4+e6m5.sr10@lfsr16 step=8")
+    (a, b), (more_a, _) = (operands(spec, 3, 70, 2, seed=seed) for seed in (1, 2))
+    a = golden.BlockTensor(*(torch.stack(pair) for pair in zip(a[:2], more_a[:2], strict=True)))
+    steps = spec.steps(70)
+    words = golden.random.of_stream(Stream(spec.random, 9), 7 + 12 * steps, 10)[7:].reshape(2, 3, 2, steps)
+    wanted = golden.gemm(a, b, "mxfp4*mxfp4+e6m5.sr10 step=8", random=words)
+    assert torch.equal(golden.gemm(a, b, spec, tiling=Tiling(1, 1), step=7, seed=9), wanted)
 
 
 def test_real_operands_and_start_split_a_sum():

@@ -11,12 +11,16 @@ from halfulp.fpga.kernel import layers as rtl
 from halfulp.golden import nn
 from halfulp.golden.nn import product
 from halfulp.golden.train import data, networks
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 PLAIN = "e5m2*e5m2+e6m5.rn, bias=e5m2.rn"
 NOISY = "e5m2*e5m2+e6m5.sr10@lfsr16, bias=e5m2.rn"
+
+SHORT = "block(e2m3fn,4,e8m0fnu,floor)"
+BLOCKS = f"{SHORT}*{SHORT}+e6m9.rn, bias=e8m5.rn"
+NOISY_BLOCKS = f"{SHORT}*{SHORT}+e6m9.sr10@lfsr16 step=2, bias=e8m5.rn"
 
 
 def on(device, monkeypatch):
@@ -48,7 +52,7 @@ def backward(layer, x):
         (lambda policy: nn.Conv2d(4, 6, 3, padding=1, groups=2, policy=policy, seed=3), (1, 4, 5, 4)),
     ],
 )
-@pytest.mark.parametrize("policy", [PLAIN, NOISY])
+@pytest.mark.parametrize("policy", [PLAIN, NOISY, BLOCKS, NOISY_BLOCKS])
 def test_rtl_layers_match_golden(policy, make, shape, monkeypatch):
     """Forward and backward with bias, on the kernel; a second run uses other random words."""
     torch.manual_seed(6)
@@ -64,7 +68,7 @@ def test_rtl_layers_match_golden(policy, make, shape, monkeypatch):
     for found, wanted in zip(itertools.chain(*hardware), itertools.chain(*twin), strict=True):
         assert torch.equal(found, wanted)
         assert found.count_nonzero() > found.numel() / 2
-    if policy == PLAIN:
+    if policy in (PLAIN, BLOCKS):
         assert all(torch.equal(*pair) for pair in zip(hardware[0], backward(layers[2], x), strict=True))
     else:
         assert not torch.equal(hardware[0][0], hardware[1][0])
@@ -85,6 +89,20 @@ def test_rtl_words_match_tiled_words():
     wide = torch.cat([torch.full((3, 5, 1), mac.a.encode(1)), a], -1), torch.cat([row.unsqueeze(0), b])
     wanted = golden.gemm(*wide, mac, tiling=rtl.TILING, step=5)
     assert torch.equal(rtl.product(a, b, mac, start, 5), wanted)
+
+
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "msfp12"])
+def test_block_holds_each_bias_as_sum_of_elements(name):
+    mac = BlockMacSpec.parse(f"{name}*{name}+fp32.rn")
+    codes = torch.arange(1 << 12)
+    biases = golden.decode(codes, "e8m3")
+    # nvfp4 has scales from 2^-9 to 448.
+    biases = biases[(biases.abs() > 2.0**-4) & (biases.abs() < 2.0**9)]
+    start = golden.encode(biases, "fp32").expand(2, -1)
+    none = torch.zeros(2, 0), torch.zeros(0, len(biases))
+    a, b = (golden.quantize_blocks(x, mac.a, dim=dim) for x, dim in zip(none, (-1, -2), strict=True))
+    a, b, _ = rtl._operands(a, b, mac, start)
+    assert torch.equal(golden.gemm(a, b, mac), start)
 
 
 @pytest.mark.slow
@@ -113,6 +131,9 @@ def test_rtl_device_rejects_bad_policies(monkeypatch):
     fine = nn.Linear(3, 2, policy="e5m2*e5m2+e6m5.rn, device=rtl")
     with pytest.raises(ValueError, match="device rtl adds biases as products with 1"):
         fine(x)
+    narrow = nn.Linear(3, 2, policy="mxfp4*mxfp4+fp32, device=rtl")
+    with pytest.raises(ValueError, match=r"bias=e8m3\.rn"):
+        narrow(x)
     monkeypatch.delitem(product._DEVICES, "rtl")
     with pytest.raises(ValueError, match="unknown device rtl; import"):
         fine(x)

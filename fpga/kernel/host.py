@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from halfulp import golden
-from halfulp.golden.entries import entries
+from halfulp.golden.entries import Operand, elements_of, entries, matrices_of, rows_of
 from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Tiling, parse_cell
@@ -23,9 +23,6 @@ from halfulp.tools import commands
 from halfulp.tools.errors import ToolError
 
 from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes, entry_bytes
-
-Operand = Tensor | BlockTensor
-"""Codes of a matrix, or its blocks along k."""
 
 PATIENCE = 60_000
 """Timeout of a product, in milliseconds."""
@@ -185,7 +182,7 @@ class Card:
         for turn in self.tile.turns(*result.shape[:2]):
             runs = []
             for core, number, rows in turn:
-                runs.append(self._start(core, _rows(x[number], rows), y[number], core in begun))
+                runs.append(self._start(core, rows_of(x[number], rows), y[number], core in begun))
                 before = self._steps[core] if core in begun else 0
                 self._steps[core] = before + self._steps_of(x[number], rows, result.shape[2])
                 begun.add(core)
@@ -200,13 +197,13 @@ class Card:
         steps = list(self._steps) if go_on else [0] * self.tile.cores
         for core, number, rows in (part for turn in self.tile.turns(*result.shape[:2]) for part in turn):
             sources: dict[str, Any] = {"tiling": tiling, "step": steps[core]} if spec.words else {}
-            result[number, rows] = golden.gemm(_rows(x[number], rows), y[number], spec, **sources)
+            result[number, rows] = golden.gemm(rows_of(x[number], rows), y[number], spec, **sources)
             steps[core] += self._steps_of(x[number], rows, result.shape[2])
         return result.reshape(shape)
 
     def _steps_of(self, a: Operand, rows: slice, columns: int) -> int:
         """Return the steps of each multiply-accumulate for some rows of a product."""
-        k = self.tile.spec.steps(_elements(a).shape[-1])
+        k = self.tile.spec.steps(elements_of(a).shape[-1])
         return self.tile.tiling.steps(rows.stop - rows.start, k, columns)
 
     def _start(self, core: int, a: Operand, b: Operand, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
@@ -238,31 +235,14 @@ class Card:
         return from_memory(bytes(buffer.read(size, 0)), width, shape)
 
 
-def _elements(operand: Operand) -> Tensor:
-    """Return the codes of numbers, or of the elements of blocks."""
-    return operand.elements if isinstance(operand, BlockTensor) else operand
-
-
-def _rows(operand: Operand, rows: slice) -> Operand:
-    if isinstance(operand, BlockTensor):
-        return BlockTensor(operand.elements[rows], operand.scale[rows], operand.tensor)
-    return operand[rows]
-
-
 def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor, tuple[int, ...]]:
     """Return the operands of each product of a batch, an empty result, and its shape; ValueError if batches differ."""
-    x, y = _elements(a).shape, _elements(b).shape
+    x, y = elements_of(a).shape, elements_of(b).shape
     if x[:-2] != y[:-2]:
         raise ValueError(f"operands of shapes {tuple(x)} and {tuple(y)} have different batches")
 
-    def matrices(operand: Operand) -> list[Operand]:
-        if not isinstance(operand, BlockTensor):
-            return list(operand.reshape(-1, *operand.shape[-2:]))
-        flat = (codes.reshape(-1, *codes.shape[-2:]) for codes in (operand.elements, operand.scale))
-        return [BlockTensor(elements, scale, operand.tensor) for elements, scale in zip(*flat, strict=True)]
-
     found = torch.empty(math.prod(x[:-2]), x[-2], y[-1], dtype=torch.int64)
-    return matrices(a), matrices(b), found, (*x[:-1], y[-1])
+    return matrices_of(a, x[:-2]), matrices_of(b, x[:-2]), found, (*x[:-1], y[-1])
 
 
 def drawn(spec: AccumulatorSpec, n: int, k: int, m: int, random: torch.Generator) -> tuple[Operand, Operand]:

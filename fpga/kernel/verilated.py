@@ -3,12 +3,13 @@
 import numpy as np
 from torch import Tensor
 
+from halfulp.golden.entries import Operand
 from halfulp.sim.driver import DriverPorts
 from halfulp.sim.model import CompiledModel
 from halfulp.tools.errors import ToolError
 
 from . import layout as kernelmap
-from .host import Operand, entries_to_memory, from_memory, stride_of
+from .host import entries_to_memory, from_memory, stride_of
 from .kernel import Kernel
 from .layout import AP_CTRL, ARGUMENTS, GIE, IER, ISR, RESULTS, element_bytes
 from .timing import cycles

@@ -158,7 +158,7 @@ class Call:
             x, y = self.blocks[role, "a"](a, -1), self.blocks[role, "b"](b, -2)
         if start is not None and start.is_floating_point():
             start = encode(start, mac.o)
-        return product_of_blocks(x, y, mac, key=self.key_of(role), start=start)
+        return product_of_blocks(x, y, mac, key=self.key_of(role), start=start, device=self.policy.device)
 
     def factor(self, phase: str) -> Tensor | None:
         """Return the product of the factors of a phase's operands, which is exact; None without scaling."""

@@ -150,13 +150,11 @@ class Policy:
             raise ValueError(f"unknown device {self.device!r}: expected {', '.join(DEVICES)}, or none")
 
     def _check_blocks(self) -> None:
-        """Raise ValueError if an operand in blocks has another scale, or a device is to compute their products."""
+        """Raise ValueError if an operand in blocks has another scale."""
         for phase, casts in _OPERANDS.items():
             mac = getattr(self, phase)
             if not isinstance(mac, BlockMacSpec):
                 continue
-            if self.device is not None:
-                raise ValueError(f"device={self.device} does not compute products of blocks, such as {mac.formula}")
             for name in casts:
                 if getattr(self, name).scale is not None:
                     raise ValueError(f"{name} have a scale, but blocks of {phase} have scales of their own; omit it")

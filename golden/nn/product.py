@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from halfulp.golden.entries import Operand
 from halfulp.golden.gemm import computed, computed_blocks, split_states
 from halfulp.golden.kernels import Matrices, Patches, Words, gathered
 from halfulp.golden.parts import by_parts
@@ -16,7 +17,7 @@ from .draw import states
 PRODUCTS = ("forward", "input_gradient", "weight_gradient")
 """The three matrix products of a layer."""
 
-Device = Callable[[Tensor, Tensor, MacSpec, Tensor | None, int], Tensor]
+Device = Callable[[Operand, Operand, MacSpec | BlockMacSpec, Tensor | None, int], Tensor]
 """Function of a device: matrix product from operands, description, start values of the sums, and key."""
 
 _DEVICES: dict[str, Device] = {}
@@ -51,9 +52,7 @@ def product(
     """
     mac, a, b = by_parts(mac, a, b)
     if device is not None:
-        if device not in _DEVICES:
-            raise ValueError(f"unknown device {device}; import halfulp.fpga.kernel.layers first")
-        found = _DEVICES[device](gathered(a), gathered(b), mac, start, key)
+        found = _device(device)(gathered(a), gathered(b), mac, start, key)
         if out is None:
             return found
         out.scatter(found)
@@ -63,11 +62,22 @@ def product(
     return computed(mac, a, b, given, shape, _words(mac, shape, key, a.device), out, dtype)
 
 
-def product_of_blocks(a: BlockTensor, b: BlockTensor, mac: BlockMacSpec, *, key: int, start: Tensor | None) -> Tensor:
-    """Multiply matrices of blocks in the golden model, as `product`; elements, scales and results are int64 codes."""
+def product_of_blocks(
+    a: BlockTensor, b: BlockTensor, mac: BlockMacSpec, *, key: int, start: Tensor | None, device: str | None = None
+) -> Tensor:
+    """Multiply matrices of blocks as `product`; elements, scales and results are int64 codes."""
+    if device is not None:
+        return _device(device)(a, b, mac, start, key)
     shape = _shape(a.elements, b.elements)
     given = None if start is None else start.expand(shape)
     return computed_blocks(mac, a, b, given, shape, _words(mac, shape, key, a.elements.device))
+
+
+def _device(name: str) -> Device:
+    """Return the function of a device."""
+    if name not in _DEVICES:
+        raise ValueError(f"unknown device {name}; import halfulp.fpga.kernel.layers first")
+    return _DEVICES[name]
 
 
 def _shape(a: Matrices, b: Matrices) -> tuple[int, ...]:
