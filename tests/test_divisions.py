@@ -4,6 +4,7 @@ The exact model, the golden model and the RTL are compared in all rounding modes
 HALFULP_ORACLE_COUNT=1000000 sets the number of vectors per unit and format, where these are not all.
 """
 
+import functools
 import math
 import os
 from dataclasses import replace
@@ -13,6 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from halfulp.golden import exact
 from halfulp.hdl.formats import NAMED, Fixed, Float, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import UnitSpec
@@ -35,7 +37,7 @@ SMALL = (
 )
 """All named formats of at most 8 bits that a division accepts, and narrow ones with other properties."""
 
-HALVES = ("fp16", "bf16", "e4m11-ftz", "posit16", "posit16e1", "takum16", "fxp8.8", "uint16")
+HALVES = ("fp16", "bf16", "posit16", "takum16", "uint16")
 
 WIDE = ("fp16", "bf16", "fp32", "fp64", "posit16", "posit32")
 
@@ -45,6 +47,13 @@ def described(text, fmt, rounding):
     fmt = parse(fmt)
     flags = "after" if isinstance(fmt, Float | Fixed) else False
     return replace(UnitSpec.parse(text.format(fmt)), rounding=Rounding.parse(rounding), flags=flags)
+
+
+@pytest.fixture
+def remembered(monkeypatch):
+    """Let the exact model remember numbers and their codes: operands of few bits have few quotients."""
+    for name in ("_decode", "_encode"):
+        monkeypatch.setattr(exact, name, functools.cache(getattr(exact, name)))
 
 
 def check_exact(spec, **options):
@@ -60,6 +69,7 @@ def check_rtl(specs, **options):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("remembered")
 @pytest.mark.parametrize("fmt", SMALL)
 @pytest.mark.parametrize("text", TEXTS)
 def test_all_operands_of_small_formats_match_exact(text, fmt):
@@ -79,15 +89,14 @@ def test_all_operands_of_small_formats_match_rtl(fmt):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", HALVES)
-@pytest.mark.parametrize("text", TEXTS[1:])
-def test_all_operands_of_16_bit_functions_match_exact(text, fmt):
+def test_all_16_bit_roots_match_exact(fmt):
     for rounding in MODES:
-        assert check_exact(described(text, fmt, rounding), most_bits=19) >= 1 << 16
+        assert check_exact(described("sqrt {0}", fmt, rounding), most_bits=19) >= 1 << 16
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", HALVES)
-def test_all_operands_of_16_bit_functions_match_rtl(fmt):
+def test_all_16_bit_functions_match_rtl(fmt):
     specs = [described(text, fmt, rounding) for text in TEXTS[1:] for rounding in MODES]
     assert check_rtl(specs, most_bits=21) >= 3 << 21
 

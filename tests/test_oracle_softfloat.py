@@ -14,8 +14,10 @@ import softfloatpy as softfloat
 import torch
 
 from halfulp import golden
-from halfulp.hdl.formats import BF16, FP16, FP32, FP64, Rounding
+from halfulp.hdl.formats import BF16, FP16, FP32, FP64, Rounding, parse
 from halfulp.sim.corner_cases import corner_cases
+from halfulp.sim.corner_middles import middles
+from halfulp.sim.fields import Grid
 from halfulp.sim.ports import Ports
 from halfulp.sim.toolchain import compiler, compiler_version
 from halfulp.sim.vectors import make
@@ -261,6 +263,108 @@ def test_flags_of_conversions_match_softfloat(source, target, rounding, tininess
     found = golden.convert(tensor(codes), a=source, o=target, rounding=rounding, flags=tininess)
     assert differences(golden_codes(found.o), results, target).tolist() == []
     assert np.flatnonzero(found.flags.numpy() != wanted).tolist() == []
+
+
+INTEGERS = {"i32": "int32", "ui32": "uint32", "i64": "int64", "ui64": "uint64"}
+"""Formats of the integers of SoftFloat."""
+
+
+def near_integers(source, width, count):
+    """Return codes of floats: directed ones, and as many in the range of an integer, at and next to middles."""
+    rng = np.random.default_rng(width)
+    directed = make(Ports.of({"a": source}), [source], seed=7, limit=count // 2).codes["a"]
+    rest, grid = count - len(directed), Grid.of(source)
+    exponent = rng.integers(-3, min(width + 1, grid.emax), rest, endpoint=True)
+    patterns = grid.patterns(rng, exponent, np.zeros(rest, dtype=np.int64))
+    # Few negative numbers, because they are beyond the range of an unsigned integer.
+    sign = (rng.random(rest) < 1 / 4).astype(np.int64)
+    return np.concatenate([directed, grid.compose(sign, exponent, patterns)])
+
+
+def integer_differences(source, integer, rounding, count):
+    """Return conversions to an integer: their number, that of invalid ones, and the positions that differ.
+
+    SoftFloat has other results than halfulp where the conversion is invalid: a NaN, or a number beyond the range.
+    """
+    target = parse(INTEGERS[integer])
+    codes = np.arange(1 << 16, dtype=np.uint64) if source.width == 16 else near_integers(source, target.width, count)
+    mode = np.full(len(codes), MODES[str(rounding)], dtype=np.uint64)
+    results, flags = softfloat_results(f"{TYPES[source]}_to_{integer}", [codes, mode, np.ones_like(codes)], target)
+    found = golden.convert(tensor(codes), a=source, o=target, rounding=rounding, flags=True)
+    invalid = flags == 16
+    wrong = (golden_codes(found.o) != results) & ~invalid
+    return len(codes), int(invalid.sum()), np.flatnonzero(wrong | (found.flags.numpy() != flags)).tolist()
+
+
+def float_differences(integer, target, rounding, count):
+    """Return conversions of integers to floats: their number, and the positions that differ."""
+    source = parse(INTEGERS[integer])
+    rng = np.random.default_rng(source.width)
+    # Integers of all lengths, with bits at and next to a middle of the float.
+    exponent = rng.integers(0, source.width, count)
+    place = np.maximum(exponent - target.man, 0)
+    grid = Grid.of(source)
+    codes = grid.compose(rng.integers(0, 2, count), exponent, grid.patterns(rng, exponent, place))
+    results, flags = softfloat_results(f"{integer}_to_{TYPES[target]}", [codes], target)
+    found = golden.convert(tensor(codes), a=source, o=target, rounding=rounding, flags=True)
+    wrong = (golden_codes(found.o) != results) | (found.flags.numpy() != flags)
+    return len(np.unique(codes)), np.flatnonzero(wrong).tolist()
+
+
+@pytest.mark.parametrize(
+    ("fmt", "integer", "rounding"), [(FP32, "i32", "rn"), (FP64, "ui64", "rd")], indirect=["rounding"], ids=str
+)
+def test_some_conversions_of_integers_match_softfloat(fmt, integer, rounding):
+    count, invalid, wrong = integer_differences(fmt, integer, rounding, FEW)
+    assert (count, wrong) == (FEW, [])
+    assert FEW // 100 < invalid < 3 * FEW // 4
+    assert float_differences(integer, fmt, rounding, FEW)[1] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounding", MODES, indirect=True)
+@pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
+@pytest.mark.parametrize("integer", INTEGERS)
+def test_conversions_of_integers_match_softfloat(integer, fmt, rounding, oracle):
+    count, invalid, wrong = integer_differences(fmt, integer, rounding, FLAG_COUNT)
+    assert wrong == []
+    assert invalid < 3 * count // 4
+    more, wrong = float_differences(integer, fmt, rounding, FLAG_COUNT)
+    assert wrong == []
+    assert more > 10_000
+    oracle("SoftFloat", "convert", count + FLAG_COUNT, fmt, parse(INTEGERS[integer]))
+
+
+def middle_differences(operation, fmt, rounding, tininess, count):
+    """Return divisions or roots next to middles: their number, and the positions where codes or flags differ."""
+    unit = build(operation, fmt, rounding=rounding)
+    columns = list(middles(unit.spec, count, seed=len(str(rounding))).values())
+    softfloat.set_tininess_mode(TININESS[tininess])
+    results, flags = expected(operation, columns, fmt)
+    softfloat.set_tininess_mode(TININESS["after"])
+    parameters = unit.parameters | {"rounding": rounding, "flags": tininess}
+    found = getattr(golden, operation)(*map(tensor, columns), **parameters)
+    wrong = (golden_codes(found.o) != results) | (found.flags.numpy() != flags)
+    return len(results), np.flatnonzero(wrong).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tininess", TININESS)
+@pytest.mark.parametrize("rounding", MODES, indirect=True)
+@pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
+@pytest.mark.parametrize("operation", ["div", "sqrt"])
+def test_middles_match_softfloat(operation, fmt, rounding, tininess, oracle):
+    count, wrong = middle_differences(operation, fmt, rounding, tininess, FLAG_COUNT)
+    assert (count, wrong) == (FLAG_COUNT, [])
+    oracle("SoftFloat", operation, count, fmt)
+
+
+@pytest.mark.parametrize("rounding", ["rn"], indirect=True)
+def test_comparison_of_middles_can_fail(rounding):
+    """Nearly all quotients that are next to a middle are wrong in another mode."""
+    for operation in ("div", "sqrt"):
+        assert middle_differences(operation, FP32, rounding, "after", FEW) == (FEW, [])
+        assert len(middle_differences(operation, FP32, Rounding.parse("rz"), "after", FEW)[1]) > FEW // 4
 
 
 @pytest.mark.parametrize("rounding", ["rn"], indirect=True)

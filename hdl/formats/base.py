@@ -295,7 +295,8 @@ class Format(Plain):
 
     def check_code(self, code: int) -> None:
         """Raise TypeError or ValueError unless ``code`` is a code of this format."""
-        check_int("code", code, str(self))
+        if type(code) is not int:
+            check_int("code", code, str(self))
         if not 0 <= code < 1 << self.width:
             raise ValueError(f"code {code:#x} does not fit the {self.width} bits of {self}")
 

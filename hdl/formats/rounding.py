@@ -1,5 +1,6 @@
 """Rounding modes, and their decisions on exact numbers."""
 
+import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -98,14 +99,7 @@ class Rounding:
     @property
     def choices(self) -> tuple["Rounding", ...]:
         """Rounding of each code at the port ``mode``: ``ra`` for codes from 4 that no mode has. Empty without port."""
-        if not self.is_port:
-            return ()
-        named = {code: Rounding(mode) for mode, code in MODE_CODES.items() if mode in MODES}
-        if self.mode == "port":
-            del named[MODE_CODES["ro"]]
-        if self.bits:
-            named[MODE_CODES["sr"]] = Rounding("sr", self.bits)
-        return tuple(named.get(code, RA) for code in range(1 << MODE_BITS))
+        return _choices(self) if self.is_port else ()
 
     @property
     def overflows_to_largest(self) -> tuple[bool, bool]:
@@ -176,6 +170,16 @@ class Rounding:
         """Raise ValueError if a port chooses the mode: only units and their models have one."""
         if self.is_port:
             raise ValueError(f"the rounding {self} is chosen by a port of a unit; choose one mode here, such as rn")
+
+
+@functools.lru_cache(maxsize=64)
+def _choices(port: Rounding) -> tuple[Rounding, ...]:
+    named = {code: Rounding(mode) for mode, code in MODE_CODES.items() if mode in MODES}
+    if port.mode == "port":
+        del named[MODE_CODES["ro"]]
+    if port.bits:
+        named[MODE_CODES["sr"]] = Rounding("sr", port.bits)
+    return tuple(named.get(code, RA) for code in range(1 << MODE_BITS))
 
 
 _PORT = re.compile(r"port(_ro)?(?:_sr([0-9]+))?")
