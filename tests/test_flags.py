@@ -243,10 +243,20 @@ def test_flags_are_a_word_of_the_text():
         ("mul posit8*posit8.rn flags", "posit8"),
         ("add takum8+fp16=fp16.rn flags", "takum8"),
         ("convert fp16>e8m0fnu.rn flags", "e8m0fnu"),
-        ("quire fp16*fp16.rn flags", "quire"),
+        ("quire fp16*fp16.rn flags", "do not round"),
         ("mac fp16*fp16+exact=fp16.rn flags", "exact"),
         ("mac fp16*fp16=posit16.rn+fp16.rn flags", "posit16"),
-        ("partmac bf16x2*bf16x2+fp32.rn flags", "partmac"),
+        ("partmac bf16x2*bf16x2+fp32.rn flags", "unevaluated"),
+        ("split fp32>bf16x2.rn flags", "unevaluated"),
+        ("join bf16x2>fp32.rn flags", "unevaluated"),
+        ("mac bf16x2*bf16x2+fp32.rn flags", "bf16x2"),
+        ("blockquantize fp32>mxfp4.rn flags", "shared scale"),
+        ("blockdequantize mxfp4>fp16.rn flags", "shared scale"),
+        ("blockdot4 mxfp4*mxfp4=fp32.rn flags", "shared scale"),
+        ("blockmac mxfp4*mxfp4+fp32.rn flags", "shared scale"),
+        ("sru fxp4.4>fxp2.2.sr2 flags", "convert"),
+        ("pwl tanh(fxp2.2) flags", "approximate"),
+        ("classify fp16 flags", "classes"),
         ("dot2 fp16*fp16+posit16.rn flags", "posit16"),
         ("mul fp16*fp16.rn flags=after-rounding", "flags"),
         ("mul fp16*fp16.rn flags=yes", "flags"),
@@ -260,6 +270,13 @@ def test_flags_are_refused_where_there_are_none(text, word):
 def test_eager_rounding_refuses_flags():
     with pytest.raises(ValueError, match="lazy"):
         Add(a="e5m2", b="e5m2", o="e5m2", rounding="sr4", flags=True, build=Build(stochastic="eager"))
+
+
+def test_each_unit_has_flags_or_refuses_them_with_a_reason():
+    for name, spec in UNITS.items():
+        refused = spec.refusal_of_flags()
+        assert refused.startswith(f"{name} has no exception flags: ")
+        assert spec.FLAGS or spec.NO_FLAGS != UnitSpec.NO_FLAGS, refused
 
 
 def test_units_without_flags_have_no_such_keyword():

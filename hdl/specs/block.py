@@ -21,6 +21,7 @@ class BlockSpec(UnitSpec):
     """Base class of units with blocks as operands or result."""
 
     PORT = False
+    NO_FLAGS = "IEEE 754 defines none for blocks with a shared scale"
 
     BLOCKS: ClassVar[tuple[str, ...]] = ("a",)
     """Fields that are blocks."""

@@ -27,6 +27,7 @@ class ClassifySpec(UnitSpec, form="classify a", summary="class of a, one bit eac
 
     ROUNDS = False
     PORT = False
+    NO_FLAGS = "classes signal no exceptions (IEEE 754-2019, 5.7.2)"
 
     a: Format
 

@@ -10,7 +10,7 @@ from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import Rounding
 
 from .ranges import ValueRange
-from .unit import UnitSpec
+from .unit import UNEVALUATED, UnitSpec
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
 
     COMPOUND = ("o",)
     PORT = False
+    NO_FLAGS = UNEVALUATED
 
     a: Float
     o: Compound
@@ -68,6 +69,7 @@ class JoinSpec(UnitSpec, form="join a>o", summary="the parts of a sum to any for
 
     COMPOUND = ("a",)
     PORT = False
+    NO_FLAGS = UNEVALUATED
 
     a: Compound
     o: Format

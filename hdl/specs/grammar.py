@@ -229,6 +229,7 @@ class _Reader:
             if name not in words or name in self.given:
                 known = f"it has {', '.join(words)}" if words else "it has none"
                 unknown = f"{self.form.unit} has no option {name!r}; {known}"
+                unknown = cls.refusal_of_flags() if name == "flags" else unknown
                 self._fail(f"{name} is given twice" if name in words else unknown, match.start())
             at = self.places[name] = match.start() if text is None else match.start(2)
             self.given[name] = self._value(at, partial(_word, words[name]), text)

@@ -12,7 +12,7 @@ from halfulp.hdl.formats.rounding import EXACT, Rounding
 
 from .quire import CARRY_BITS, MAX_CARRY, Quire
 from .ranges import ValueRange
-from .unit import UnitSpec
+from .unit import UNEVALUATED, UnitSpec
 
 MAX_INTERLEAVE = 64
 """Maximum number of sums in turn on one accumulator."""
@@ -281,6 +281,7 @@ class PartMacSpec(MacSpec, form="partmac a*b[=product]+acc[=o]", summary="a * b 
     """Multiply-accumulate of compound numbers, one product of parts per step; fields as in `MacSpec`."""
 
     FLAGS = False
+    NO_FLAGS = UNEVALUATED
 
     def check(self) -> None:
         super().check()
@@ -326,6 +327,8 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
     interleave: int = 1
+
+    NO_FLAGS = "its steps do not round"
 
     acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # a constant, not a field
 

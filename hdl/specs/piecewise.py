@@ -57,6 +57,7 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="piecewise linear fu
     """
 
     PORT = False
+    NO_FLAGS = "its lines approximate a function, so that no result is exact"
 
     function: str
     a: Format

@@ -26,6 +26,9 @@ FLAG_WORDS = {None: AFTER, AFTER: AFTER, BEFORE: BEFORE}
 FLAGS = ("inexact", "underflow", "overflow", "by_zero", "invalid")
 """Exception flags from bit 0 on, in the order of RISC-V (Unprivileged ISA, "F" extension, register ``fflags``)."""
 
+UNEVALUATED = "IEEE 754 defines none for unevaluated sums"
+"""Reason why units of compound numbers have no exception flags."""
+
 UNITS: dict[str, type["UnitSpec"]] = {}
 """Description class of each unit by name; each subclass with a form adds itself."""
 
@@ -73,6 +76,8 @@ class UnitSpec:
 
     FLAGS: ClassVar[bool] = False
     """True if the unit can have exception flags."""
+    NO_FLAGS: ClassVar[str] = "IEEE 754 defines none for its results"
+    """Reason in errors why a unit has no exception flags."""
     ROUNDS: ClassVar[bool] = True
     """True if the unit rounds; the text of others has neither a rounding nor ``.sat``."""
     INTEGERS: ClassVar[tuple[str, ...]] = ()
@@ -127,11 +132,16 @@ class UnitSpec:
                 return
         check_one_of("flags", self.flags, (AFTER, BEFORE))
         if not self.FLAGS:
-            raise ValueError(f"{self.form.unit} has no exception flags; omit flags")
+            raise ValueError(self.refusal_of_flags())
         formats = (value for item in fields(self) if isinstance(value := getattr(self, item.name), Format))
         for fmt in formats:
             if not fmt.has_flags:
                 raise ValueError(f"{fmt} has no exception flags, which floats and fixed point have; omit flags")
+
+    @classmethod
+    def refusal_of_flags(cls) -> str:
+        """Return the error of a unit without exception flags."""
+        return f"{cls.form.unit} has no exception flags: {cls.NO_FLAGS}; omit flags"
 
     def __str__(self) -> str:
         return self.text
