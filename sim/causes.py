@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from halfulp.hdl.formats import FP64, RO, Compound, Fixed, Float, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.formats.rounding import MODE_TEXT, MODES
 from halfulp.hdl.specs import AccumulatorSpec, AddSpec, ConvertSpec, FmaSpec, MacSpec, MulSpec, UnitSpec
 from halfulp.hdl.specs.unit import FLAGS
 
@@ -26,17 +26,6 @@ from .ports import Codes, Columns, Ports
 from .reference import own_words, reference
 
 Mask = npt.NDArray[np.bool_]
-
-MODE_TEXT = {
-    "rn": "to nearest, ties to even",
-    "ra": "to nearest, ties away from zero",
-    "rh": "to nearest, ties toward zero",
-    "rz": "toward zero",
-    "ru": "up",
-    "rd": "down",
-    "ro": "to odd",
-}
-"""Rounding modes in words."""
 
 INTERMEDIATE = ("fp32", "tf32", "fp16", "bf16")
 """Formats to which another unit may round first, before those of unlimited range."""

@@ -178,6 +178,16 @@ def test_package_units_share_modules_and_names_differ(small: dict[str, str]) -> 
     assert [name.split("_")[1] for name in shared] == ["dot2", "dot3"]
 
 
+def test_package_readme_describes_rounding_ports_and_codes(small: dict[str, str]) -> None:
+    text = small["README.md"]
+    assert "accumulator <- accumulator + a * b. Results are rounded at random, with 3 random bits.\n" in text
+    assert "zero 0x0, one 0x2, largest 0x7 |" in text
+    other = package(("mul e2m1fn*e2m1fn=e3m2.port.sat flags", "classify e2m1fn"))["README.md"]
+    assert "The port `mode` chooses the rounding of results, and overflows give the largest number.\n" in other
+    assert "| `mode` | input | 3 | rounding mode: 0 to nearest, ties to even; 1 toward zero; 2 down;" in other
+    assert "from bit 0 on: negative infinity, negative normal," in other
+
+
 def test_package_types_match_formats(small: dict[str, str]) -> None:
     text = small["rtl/my_numbers_pkg.sv"]
     fields = re.search(r"typedef struct packed {([^}]*)} fxp2_2_t;", text)
@@ -298,14 +308,14 @@ def test_package_vectors_have_results_of_golden_model(small: dict[str, str]) -> 
 
 @pytest.mark.slow
 @needs_icarus
-def test_large_package_benches_pass_in_both_simulators(tmp_path: Path) -> None:
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+def test_large_package_benches_pass_in_both_simulators(simulator: str, tmp_path: Path) -> None:
     write(tmp_path, package(ACCEPTED, build=Build(pipeline=2)))
-    for simulator in ("icarus", "verilator"):
-        code, verdicts = make(tmp_path, "test", f"SIM={simulator}")
-        assert (code, len(verdicts)) == (0, 3 * len(ACCEPTED))
-        assert all(verdict.startswith("PASS") for verdict in verdicts)
-        code, verdicts = make(tmp_path, "cocotb", f"SIM={simulator}")
-        assert (code, verdicts) == (0, ["** TESTS=1 PASS=1 FAIL=0 SKIP=0"] * 2 * len(ACCEPTED))
+    code, verdicts = make(tmp_path, "test", f"SIM={simulator}")
+    assert (code, len(verdicts)) == (0, 3 * len(ACCEPTED))
+    assert all(verdict.startswith("PASS") for verdict in verdicts)
+    code, verdicts = make(tmp_path, "cocotb", f"SIM={simulator}")
+    assert (code, verdicts) == (0, ["** TESTS=1 PASS=1 FAIL=0 SKIP=0"] * 2 * len(ACCEPTED))
 
 
 @pytest.mark.slow

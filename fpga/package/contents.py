@@ -11,7 +11,8 @@ from typing import Any
 import jinja2
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES
+from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES, MODE_TEXT
+from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 from halfulp.hdl.specs.unit import FLAGS
 from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation
@@ -173,13 +174,19 @@ def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
         return words[port.role]
     if port.fmt is not None:
         return str(port.fmt)
+    spec = unit.component.spec
+    if port.name == MODE:
+        modes = [MODE_TEXT.get(one.mode, "at random") for one in spec.rounding.choices]
+        known = [f"{code} {text}" for code, text in enumerate(modes) if text not in modes[:code]]
+        return f"rounding mode: {'; '.join(known)}; others as {modes.index(MODE_TEXT['ra'])}"
+    if isinstance(spec, ClassifySpec) and port.name == "o":
+        return f"class, one bit each from bit 0 on: {', '.join(CLASSES)}"
     return "random word" if is_random(port.name) else _PLAIN.get(port.name, "plain bits")
 
 
 _PLAIN = {
     "load": "the accumulator starts from `c`",
     "clear": "the accumulator starts from zero",
-    "mode": "rounding mode",
     "flags": f"exception flags from bit 0 on: {', '.join(FLAGS)}",
     "subtract": "the second operand is subtracted",
 }
@@ -307,6 +314,20 @@ class PackagedUnit:
     def rounding(self) -> str:
         """Rounding mode."""
         return str(self.component.spec.rounding)
+
+    @property
+    def about_rounding(self) -> str:
+        """Sentence about the rounding of results; empty for units that do not round."""
+        spec = self.component.spec
+        if not spec.ROUNDS:
+            return ""
+        largest = ", and overflows give the largest number" if self.component.saturate else ""
+        if spec.rounding.is_port:
+            return f"The port `{MODE}` chooses the rounding of results{largest}."
+        if spec.rounding.mode == "exact":
+            return "Results are exact."
+        random = f"at random, with {spec.rounding.bits} random bits"
+        return f"Results are rounded {MODE_TEXT.get(spec.rounding.mode, random)}{largest}."
 
     @property
     def latency(self) -> int:

@@ -18,6 +18,17 @@ _MODES = (*MODES, "sr", "exact")
 PORTS = ("port", "port_ro")
 """Modes of roundings that a port chooses for each operation: the five of RISC-V, and those with ``ro``."""
 
+MODE_TEXT = {
+    "rn": "to nearest, ties to even",
+    "ra": "to nearest, ties away from zero",
+    "rh": "to nearest, ties toward zero",
+    "rz": "toward zero",
+    "ru": "up",
+    "rd": "down",
+    "ro": "to odd",
+}
+"""Modes without random words, in words."""
+
 MODE_BITS = 3
 """Width of the port ``mode``."""
 
