@@ -349,6 +349,7 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     type=click.IntRange(1),
     help="median of N placements; default: 1",
 )
+@click.option("--goal", metavar="GOAL", help="structures for area or speed; default: area")
 @click.option("--slices", is_flag=True, help="also divide netlists without stages into equal slices")
 @scheduled
 @written
@@ -358,6 +359,7 @@ def clocks(
     count: int,
     seed: int,
     seeds: int,
+    goal: str | None,
     slices: bool,
     pool: JobPool,
     output: Path | None,
@@ -371,12 +373,13 @@ def clocks(
     from .report.clocks import UNITS, study, tables
 
     with requests():
-        for unit in units:
-            implementations(unit)[0].component()
+        found = [implementations(unit, goal=goal)[0] for unit in units or UNITS]
+        for one in found:
+            one.component()
     folder = report_folder(output)
     with pool, Bar("report clocks") as bar, requests():
-        found = study(
-            units or UNITS,
+        measured, drawn = study(
+            found,
             stages=stages,
             count=count,
             seed=seed,
@@ -385,7 +388,7 @@ def clocks(
             progress=bar,
             pool=pool,
         )
-    publish(Report(tables(*found, seeds)), folder)
+    publish(Report(tables(measured, drawn, seeds)), folder)
 
 
 @report.command()

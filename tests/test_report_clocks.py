@@ -11,10 +11,11 @@ from halfulp.fpga.cli import report
 from halfulp.fpga.report import clocks
 from halfulp.fpga.report.clocks import Drawn, study, tables
 from halfulp.fpga.synth.measure import Module
+from halfulp.sim.implementation import Implementation
 from halfulp.tools.records import read_records
 
 ROOT = Path(__file__).resolve().parent.parent
-UNIT = "mul e2m1*e2m1.rn"
+UNIT = Implementation.parse("mul e2m1*e2m1.rn")
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_clocks_by_stages_are_compared_with_slices(monkeypatch: pytest.MonkeyPat
 
 def test_slices_of_units_with_state_are_rejected() -> None:
     with pytest.raises(ValueError, match="registers"):
-        study(["mac e2m1*e2m1+e3m2.rn"], stages=1, slices=True)
+        study([Implementation.parse("mac e2m1*e2m1+e3m2.rn")], stages=1, slices=True)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,13 @@ def test_verdicts_of_a_drawn_clock(
     assert "error of the delay model is 10.0 %" in found["clocks-stages"].notes[1]
 
 
+def test_tables_name_structures_for_speed(routed: list[Module]) -> None:
+    unit = Implementation.parse("add fp16+fp16.rn", goal="speed")
+    found = tables(*study([unit], stages=1, count=1))
+    assert [set(table.frame["unit"]) for table in found.values()] == [{"'add fp16+fp16.rn' --goal speed"}] * 2
+    assert all("speed" in one.top for one in routed)
+
+
 def test_report_clocks_rejects_unknown_units() -> None:
     answer = CliRunner().invoke(report, ["clocks", "mul e1m1*e1m1"])
     assert answer.exit_code == 2
@@ -114,7 +122,10 @@ def test_page_has_the_figures_of_the_record() -> None:
     path = ROOT / "fpga" / "results" / "clocks.csv"
     optional = {name: lambda text: float(text) if text else None for name in ("model", "met", "fewer")}
     rows = read_records(path, {"MHz": float, "between": int, **optional})
-    found = [Drawn(row["unit"], row["MHz"], row["between"] + 1, row["model"], row["met"], row["fewer"]) for row in rows]
+    found = [
+        Drawn(Implementation.parse(row["unit"]), row["MHz"], row["between"] + 1, row["model"], row["met"], row["fewer"])
+        for row in rows
+    ]
     units, met, least = (
         len({one.unit for one in found}),
         sum(one.is_met for one in found),

@@ -32,8 +32,8 @@ class Drawn:
 
     Attributes
     ----------
-    unit : str
-        Text of the unit.
+    unit : Implementation
+        Unit without register stages.
     mhz : float
     needed : int
         The larger one of the two numbers of stages.
@@ -43,7 +43,7 @@ class Drawn:
         Clocks in MHz after place and route for this clock, with ``stages`` and with one stage fewer.
     """
 
-    unit: str
+    unit: Implementation
     mhz: float
     needed: int
     stages: int | None
@@ -67,22 +67,22 @@ class Measured:
 
     Attributes
     ----------
-    unit : str
-        Text of the unit.
+    unit : Implementation
+        Unit without register stages.
     routed, model : tuple of float
         After place and route, and by the delay model.
     sliced : tuple of float
         After place and route of the netlist without stages, divided into slices by as many registers; may be empty.
     """
 
-    unit: str
+    unit: Implementation
     routed: tuple[float, ...]
     model: tuple[float, ...]
     sliced: tuple[float, ...] = ()
 
 
 def study(
-    units: Sequence[str] = UNITS,
+    units: Sequence[Implementation],
     *,
     stages: int = 8,
     count: int = 5,
@@ -96,8 +96,8 @@ def study(
 
     Parameters
     ----------
-    units : sequence of str
-        Texts of the units.
+    units : sequence of Implementation
+        Units without register stages.
     stages, count, seed : int
         Largest number of register stages, number of drawn clocks of each unit, and seed of the random generator.
     seeds : int
@@ -112,10 +112,10 @@ def study(
     ValueError
         If clocks are drawn for a unit that no stage makes faster, or slices are asked of a unit with state.
     """
-    plain = [_plain(unit, number) for unit in units for number in range(stages + 1)]
-    for one in plain:
+    plain = [unit.with_build(pipeline=number) for unit in units for number in range(stages + 1)]
+    for one in units:
         if slices and one.component().has_valid:
-            raise ValueError(f"{one.spec.text} has registers without stages, so its netlist cannot be sliced")
+            raise ValueError(f"{one} has registers without stages, so its netlist cannot be sliced")
     progress.total("clocks by stages", len(plain) * (1 + slices))
     found = iter(frequencies(_by_stages(plain, seeds, slices), TARGET, progress, pool))
     routed = [(next(found), next(found) if slices else None) for _ in plain]
@@ -141,10 +141,6 @@ def _by_stages(units: Sequence[Implementation], seeds: int, slices: bool) -> Ite
             yield replace(whole, seeds=seeds, slices=unit.build.pipeline)
 
 
-def _plain(unit: str, stages: int) -> Implementation:
-    return Implementation.parse(unit, pipeline=stages)
-
-
 def _draw(own: Measured, count: int, rng: random.Random) -> Iterator[Drawn]:
     """Draw clocks between neighbouring numbers of stages, each pair once before any pair twice."""
     rising = [stage for stage, (low, high) in enumerate(itertools.pairwise(own.routed), start=1) if low < high]
@@ -156,10 +152,10 @@ def _draw(own: Measured, count: int, rng: random.Random) -> Iterator[Drawn]:
         yield Drawn(own.unit, mhz, needed, _stages(own.unit, mhz))
 
 
-def _stages(unit: str, mhz: float) -> int | None:
+def _stages(unit: Implementation, mhz: float) -> int | None:
     """Return the number of stages by the delay model."""
     try:
-        stages: int = Implementation.parse(unit, clock=mhz, target=TARGET.family.name).component().stages
+        stages: int = unit.with_build(clock=mhz, target=TARGET.family.name).component().stages
     except ValueError:
         return None
     return stages
@@ -171,7 +167,8 @@ def _tried(one: Drawn) -> list[int]:
 
 
 def _modules(one: Drawn) -> list[Module]:
-    return [replace(module_of(_plain(one.unit, stages), registered=True), mhz=one.mhz) for stages in _tried(one)]
+    staged = (one.unit.with_build(pipeline=stages) for stages in _tried(one))
+    return [replace(module_of(unit, registered=True), mhz=one.mhz) for unit in staged]
 
 
 def _with_results(one: Drawn, found: Iterator[float]) -> Drawn:
@@ -195,7 +192,7 @@ def _drawn_table(drawn: Sequence[Drawn]) -> Table:
     ]
     rows = [
         {
-            "unit": one.unit,
+            "unit": str(one.unit),
             "MHz": one.mhz,
             "between": one.needed - 1,
             "model": one.stages,
@@ -213,7 +210,7 @@ def _drawn_table(drawn: Sequence[Drawn]) -> Table:
 def _stages_table(measured: Sequence[Measured], seeds: int) -> Table:
     frame = pd.DataFrame(
         [
-            {"unit": own.unit, "stages": stages, "MHz": routed, "model MHz": model, "model / MHz": model / routed}
+            {"unit": str(own.unit), "stages": stages, "MHz": routed, "model MHz": model, "model / MHz": model / routed}
             for own in measured
             for stages, (routed, model) in enumerate(zip(own.routed, own.model, strict=True))
         ]
