@@ -26,7 +26,6 @@ from halfulp.fpga.synth.power import Netlist
 from halfulp.fpga.synth.power import Table as PowerTable
 from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.reference import reference
-from halfulp.tools.errors import ToolError
 
 CELLS = Path(__file__).with_name("cells.lib")
 
@@ -86,8 +85,13 @@ def test_group_reads_attributes_and_comments():
         ("library(x) { } }", "closing brace"),
         ("library(x) { a b; }", "expected a colon"),
         ("cell(x) { }", "library"),
-        ("library(x) { }", "no inverter"),
-        ("library(x) { cell(i) { area : two; } }", "not a number"),
+        ("\0\1binary", "not a text"),
+        ("library(x) { }", "no capacitive_load_unit"),
+        ("library(x) { capacitive_load_unit(pf); }", "unknown unit 'pf'"),
+        ('library(x) { capacitive_load_unit(1, pf); time_unit : "1xs"; }', "unknown unit '1xs'"),
+        ("library(x) { capacitive_load_unit(1, pf); }", "no inverter"),
+        ("library(x) { capacitive_load_unit(1, pf); cell() { } }", "no name"),
+        ("library(x) { capacitive_load_unit(1, pf); cell(i) { area : two; } }", "not a number"),
     ],
 )
 def test_library_rejects_invalid_file(text, keyword):
@@ -344,12 +348,35 @@ def test_study_compares_macs_in_cells(library, tmp_path):
     assert coreport.key_of(other) != coreport.key_of(study)
 
 
-@pytest.mark.slow
-def test_missing_flip_flop_raises_tool_error(library):
+def test_missing_flip_flop_is_rejected(library):
     text = library.text
     gates = Library(text[: text.index("  cell(DFFX1)")] + "}\n", "gates.lib")
-    with pytest.raises(ToolError, match="D flip-flops are not supported"):
+    with pytest.raises(ValueError, match=r"the library has no flip-flop, which mac e2m1fn.* needs"):
         measure_cells([short("mac", "e2m1fn", acc="e3m2fn")], gates)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keyword"),
+    [
+        (
+            'values ("0.8096, 0.8816"',
+            'values ("0.8096, x"',
+            "internal_power of the pin Y of the cell INVX1: .*0.8096, x",
+        ),
+        (
+            'values ("0.8096, 0.8816", "0.84, 0.912")',
+            'values ("0.8096")',
+            "INVX1: a table has 1 values, but expected 4",
+        ),
+        ('values ("0.8096, 0.8816", "0.84, 0.912");', "", "INVX1: a table has no values"),
+        ("internal_power() {", 'internal_power() { when : "!(A";', "invalid function"),
+        ("nom_voltage : 1.2;", "", "no nom_voltage, which the energy needs"),
+    ],
+)
+def test_invalid_tables_are_rejected(old, new, keyword, library):
+    other = Library(library.text.replace(old, new, 1), "other.lib")
+    with pytest.raises(ValueError, match=f"^other.lib: .*{keyword}"):
+        measure_cells([short("mul", "e2m0fn")], other, power=True)
 
 
 @pytest.mark.parametrize(

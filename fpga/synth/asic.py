@@ -20,6 +20,7 @@ from halfulp.tools.report import versions
 
 from .liberty import Library
 from .measure import Program, module_of, results
+from .power import Tables
 
 LOADS = 4
 """Inputs of the smallest inverter that load each output; such an inverter drives each input."""
@@ -126,10 +127,13 @@ def measure_cells(
     Raises
     ------
     ToolError
-        If the library lacks a cell that a unit needs, such as a flip-flop.
+        If the library lacks a cell that a unit needs.
     ValueError
-        If a unit has DSP blocks, or is iterative and ``power`` is true.
+        If a unit has DSP blocks, or is iterative and ``power`` is true; if a table of the library is invalid, or it has
+        no flip-flop and a unit needs one.
     """
+    Tables(library).check(power=power)
+    registers = any(True for cell in library.cells.values() for _ in cell.group.of("ff"))
     process = f"halfulp.fpga.synth.{'power' if power else 'cells'}"
     job = job_of(library) | {"targets": list(targets)}
     program = Program(
@@ -140,7 +144,8 @@ def measure_cells(
         argv=partial(_argv, library.text, process),
         result=partial(_result, targets),
     )
-    modules = (replace(module_of(_checked(unit)), stimulus=stimulus(unit) if power else "") for unit in units)
+    units = [_checked(unit, registers) for unit in units]
+    modules = (replace(module_of(unit), stimulus=stimulus(unit) if power else "") for unit in units)
     found = results(modules, program, progress, pool)
     return [[CellCost.of(one, library) for one in costs] for costs in found]
 
@@ -158,9 +163,11 @@ def job_of(library: Library) -> dict[str, Any]:
     }
 
 
-def _checked(unit: Implementation) -> Implementation:
+def _checked(unit: Implementation, registers: bool) -> Implementation:
     if unit.build.dsp:
         raise ValueError(f"standard cells have no DSP blocks; remove --dsp from {unit.spec.text}")
+    if not registers and unit.component().clocked:
+        raise ValueError(f"the library has no flip-flop, which {unit.spec.text} needs")
     return unit
 
 

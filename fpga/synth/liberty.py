@@ -47,6 +47,8 @@ class Group:
     @classmethod
     def parse(cls, text: str) -> "Group":
         """Parse the text of a file, which is one group; ValueError if it is not."""
+        if "\0" in text:
+            raise ValueError("the file is not a text")
         outer = Group("", [])
         open_groups = [outer]
         tokens = (token for token in _TOKEN.findall(text) if not token.startswith("/*"))
@@ -73,9 +75,9 @@ class Group:
                     if found == "}":
                         open_groups.pop()
                     elif found != ";":
-                        raise ValueError(f"expected a semicolon or a brace after {name}(...), not {found!r}")
+                        raise ValueError(f"expected a semicolon or a brace after {name[:40]}(...), not {found[:40]!r}")
             else:
-                raise ValueError(f"expected a colon or a parenthesis after {name!r}, not {mark!r}")
+                raise ValueError(f"expected a colon or a parenthesis after {name[:40]!r}, not {mark[:40]!r}")
         if len(open_groups) > 1:
             raise ValueError(f"the group {open_groups[-1].kind!r} has no end")
         if [group.kind for group in outer.groups] != ["library"]:
@@ -240,6 +242,8 @@ class Cell:
     @classmethod
     def of(cls, group: Group, farad: float) -> Self:
         """Read a group ``cell``; ``farad`` is the unit of capacitances."""
+        if not group.names:
+            raise ValueError("a cell has no name")
         pins = [*group.of("pin"), *(pin for bus in (*group.of("bus"), *group.of("bundle")) for pin in bus.of("pin"))]
         inputs = {
             pin.names[0]: pin.number("capacitance") * farad for pin in pins if pin.values.get("direction") == "input"
@@ -277,7 +281,8 @@ class Library:
     Raises
     ------
     ValueError
-        If the text is no Liberty file, or the library has no inverter or no NAND of two inputs.
+        If the text is no Liberty file, its units are missing or unknown, or the library has no inverter or no NAND of
+        two inputs.
     """
 
     text: str = field(repr=False)
@@ -291,6 +296,8 @@ class Library:
             raise ValueError(f"{self.file}: {error}") from None
 
     def _check(self) -> None:
+        # Their errors are those of the file.
+        _ = self.second, self.farad, self.watt, self.voltage
         for what, gate in (("inverter", self.inverter), ("NAND of two inputs", self.nand)):
             if gate is None:
                 raise ValueError(f"the library {self.name} has no {what}")
@@ -349,8 +356,10 @@ class Library:
     @cached_property
     def farad(self) -> float:
         """Unit of capacitances in farad."""
-        number, unit = [*self.group.lists.get("capacitive_load_unit", ["1", "pf"])][:2]
-        return float(number) * _unit(f"1{unit}", "f")
+        found = self.group.lists.get("capacitive_load_unit")
+        if found is None:
+            raise ValueError("the library has no capacitive_load_unit")
+        return _unit("".join(found), "f")
 
     @property
     def joule(self) -> float:

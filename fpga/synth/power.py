@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from graphlib import TopologicalSorter
+from math import prod
 from operator import or_
 from pathlib import Path
 from statistics import fmean
@@ -59,7 +60,11 @@ class Table:
 
 
 def _numbers(texts: Iterable[str]) -> tuple[float, ...]:
-    return tuple(float(word) for text in texts for word in text.replace(",", " ").split())
+    words = [word for text in texts for word in text.replace(",", " ").split()]
+    try:
+        return tuple(map(float, words))
+    except ValueError:
+        raise ValueError(f"a table has a value that is not a number: {', '.join(words)[:60]}") from None
 
 
 def _related(group: Group) -> list[str]:
@@ -71,6 +76,7 @@ class Tables:
     """Tables of a library in its own units."""
 
     def __init__(self, library: Library) -> None:
+        self.library = library
         kinds = ("lu_table_template", "power_lut_template")
         self.templates = {group.names[0]: group for kind in kinds for group in library.group.of(kind)}
         self._known: dict[int, Table] = {}
@@ -88,8 +94,32 @@ class Tables:
                     slew = "slew" if "transition" in variable else variable
                     kinds.append("load" if "capacitance" in variable else slew)
                     index.append(_numbers(found))
-            self._known[id(group)] = Table(tuple(kinds), tuple(index), _numbers(group.lists["values"]))
+            values = _numbers(group.lists["values"])
+            if (expected := prod(map(len, index))) > len(values):
+                raise ValueError(f"a table has {len(values)} values, but expected {expected}")
+            self._known[id(group)] = Table(tuple(kinds), tuple(index), values)
         return self._known[id(group)]
+
+    def check(self, *, power: bool) -> None:
+        """Read all tables; with ``power`` also what energies need. ValueError if one is invalid."""
+        for cell in self.library.cells.values():
+            for pin in cell.group.of("pin"):
+                for group in pin.groups:
+                    if group.kind in ("timing", "internal_power"):
+                        self._check(group, f"{pin.names[0]} of the cell {cell.name}")
+        if power and not self.library.voltage:
+            raise ValueError(f"{self.library.file}: the library has no nom_voltage, which the energy needs")
+
+    def _check(self, group: Group, pin: str) -> None:
+        try:
+            if "when" in group.values:
+                Function.parse(group.values["when"])
+            for inner in group.groups:
+                if "values" not in inner.lists:
+                    raise ValueError("a table has no values")
+                self.of(inner)
+        except ValueError as error:
+            raise ValueError(f"{self.library.file}: {group.kind} of the pin {pin}: {error}") from None
 
     def at(self, group: Group, names: Sequence[str], load: float, slew: Mapping[str, float]) -> list[float]:
         """Return the values of the tables of some names in a group, such as an arc, which are often one or none.
