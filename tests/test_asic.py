@@ -351,7 +351,7 @@ def test_study_compares_macs_in_cells(library, tmp_path):
 def test_missing_flip_flop_is_rejected(library):
     text = library.text
     gates = Library(text[: text.index("  cell(DFFX1)")] + "}\n", "gates.lib")
-    with pytest.raises(ValueError, match=r"the library has no flip-flop, which mac e2m1fn.* needs"):
+    with pytest.raises(ValueError, match=r"gates.lib has no flip-flop, which mac e2m1fn.* needs"):
         measure_cells([short("mac", "e2m1fn", acc="e3m2fn")], gates)
 
 

@@ -144,7 +144,7 @@ def measure_cells(
         argv=partial(_argv, library.text, process),
         result=partial(_result, targets),
     )
-    units = [_checked(unit, registers) for unit in units]
+    units = [_checked(unit, library.file, registers) for unit in units]
     modules = (replace(module_of(unit), stimulus=stimulus(unit) if power else "") for unit in units)
     found = results(modules, program, progress, pool)
     return [[CellCost.of(one, library) for one in costs] for costs in found]
@@ -163,11 +163,11 @@ def job_of(library: Library) -> dict[str, Any]:
     }
 
 
-def _checked(unit: Implementation, registers: bool) -> Implementation:
+def _checked(unit: Implementation, file: str, registers: bool) -> Implementation:
     if unit.build.dsp:
         raise ValueError(f"standard cells have no DSP blocks; remove --dsp from {unit.spec.text}")
     if not registers and unit.component().clocked:
-        raise ValueError(f"the library has no flip-flop, which {unit.spec.text} needs")
+        raise ValueError(f"{file} has no flip-flop, which {unit.spec.text} needs")
     return unit
 
 
