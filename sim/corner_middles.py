@@ -55,7 +55,9 @@ def quotients(a: Grid, b: Grid, o: Grid, n: int, seed: int = 0) -> dict[str, Cod
     Operands have two bits more than the result, or fewer; other results are only near middles.
     """
     rng = np.random.default_rng(seed)
-    exponent = rng.integers(max(o.quantum, a.quantum - b.emax), min(o.emax, a.emax - b.quantum) + 1, n)
+    lowest, highest = max(o.quantum, a.quantum - b.emax), min(o.emax, a.emax - b.quantum)
+    # Results may all be beyond the range of their format.
+    exponent = rng.integers(min(lowest, o.emax), max(min(lowest, o.emax), highest) + 1, n)
     middle = Middle.of(o, exponent, rng)
     # Exponents of divisors for which the dividend is in the range of its format too.
     low = np.maximum(b.first_normal, a.first_normal - exponent)

@@ -165,3 +165,12 @@ def test_results_are_next_to_middles(text, fmt, bits):
     found = distances(described(text, fmt, "rn"), 300)
     assert len(found) > 250
     assert np.percentile(found, 80) <= -bits
+
+
+@pytest.mark.parametrize("text", ["div e3m2b9/e2m2fn-ftz=e2m0fn", "div e2m2b-5/e2m2b-5=e2m2b-5", "rsqrt int1>e2m1b9"])
+def test_formats_with_distant_ranges_have_middles(text):
+    """No quotient or root is in the range of the result."""
+    spec = UnitSpec.parse(text)
+    codes = middles(spec, 16)
+    assert set(codes) == set(spec.operands)
+    assert all(column.max() < 1 << spec.operands[name].width for name, column in codes.items())
