@@ -144,7 +144,9 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
             sticky = sticky | below
     if can_be_subnormal:
         if grows:
-            shifted, lost = _shift_down(m, shifted, room, o.emin - x.emin + 1)
+            # With `zero_emax`, the code of a zero does not depend on its rounding.
+            zero = x.zero if x.zero_emax is None else NEVER
+            shifted, lost = _shift_down(m, shifted, room, o.emin - x.emin + 1, zero)
         else:
             down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
             fill = NEVER if x.complement is None else x.complement
@@ -154,6 +156,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
     field, kept, normal_field = wire(m, field, "field"), shifted[discarded:], None
     if x.complement is not None:
         kept = kept ^ x.complement.replicate(len(kept))
+    last = kept[0]
     if grows:
         # A carry adds one to the field of a normal number, as two hidden bits.
         first = x.significand[-1]
@@ -168,7 +171,8 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         sign=x.sign,
         field=field,
         kept=kept,
-        last=kept[0],
+        # Without mantissa bits it is the hidden bit, also of a number with two of them.
+        last=kept[0] if o.man else last,
         discarded=wire(m, shifted[:discarded], "discarded"),
         sticky=wire(m, sticky, "sticky"),
         nan=x.nan,
@@ -242,11 +246,12 @@ def _total(counts: Sequence[Value], *, exclusive: bool) -> Value:
     return total
 
 
-def _shift_down(m: Module, value: Value, room: Value, most: int) -> tuple[Value, Value]:
-    """Return a nonzero value shifted down by ``-room`` places if that is positive, and the OR of the bits shifted out.
+def _shift_down(m: Module, value: Value, room: Value, most: int, zero: Value) -> tuple[Value, Value]:
+    """Return a value shifted down by ``-room`` places if that is positive, and the OR of the bits shifted out.
 
     Other values are shifted by one place if their first bit is one. ``most`` is the maximum of -room. The inverse of
-    ``room`` is one place less, and the same multiplexer adds it and normalises other values.
+    ``room`` is one place less, and the same multiplexer adds it and normalises other values. A value that is zero
+    without ``zero`` may lose ones.
     """
     negative = room[-1]
     bits = min(most - 1, len(value) - 1).bit_length()
@@ -258,7 +263,7 @@ def _shift_down(m: Module, value: Value, room: Value, most: int) -> tuple[Value,
         value = wire(m, Mux(select, value[step:], value), f"shifted_down_by_{step}")
     if (most - 1) >> bits:
         far = wire(m, negative & ~room[bits:-1].all(), "far_down")
-        value, lost = value & (~far).replicate(len(value)), lost | far
+        value, lost = value & (~far).replicate(len(value)), lost | (far & ~zero)
     return value, wire(m, lost, "shifted_down_lost")
 
 

@@ -87,6 +87,42 @@ def test_all_operands_of_small_formats_match_rtl(fmt):
     assert check_rtl(specs, most_bits=21) >= 1 << (2 * specs[0].a.width + 5)
 
 
+MIXED = (
+    # The root of infinity is zero, far below the numbers of the result.
+    ("rsqrt e5m0fn>e3m2", "rsqrt e4m1>e2m1b-5", "rsqrt e4m1>e3m1fnuz", "reciprocal e4m1>e2m2", "sqrt e4m1>e2m2b9"),
+    # Without mantissa bits, the hidden bit decides ties.
+    (
+        "div e2m1/e2m1=e2m0fn",
+        "div e2m1fn/e2m1=e2m0-finite",
+        "div e2m1fn/fxp2.2=e3m0fnuz",
+        "div nf4/nf4=e2m0-finite-ftz",
+    ),
+    (
+        "div fxp2.2/ufxp-2.6=e3m2",
+        "div posit4/e2m1=fxp3.3-wrap",
+        "div e2m1-ftz/takum4=posit6",
+        "div int4-wrap/e3m0fn=takum7",
+    ),
+    ("div e2m1/e3m0fnuz=ufxp1.5", "div posit4e1/nf4=e4m3fn", "div ufxp-2.6/posit4=posit9e3", "div takum4/int4=fxp9.7"),
+)
+"""Units in mixed formats whose operands have one width in each row."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("texts", MIXED, ids=" ".join)
+@pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])
+def test_mixed_formats_match_exact_and_rtl(texts, saturate):
+    found = [UnitSpec.parse(f"{text}.{mode}{'.sat' * saturate}") for text in texts for mode in MODES]
+    found += [
+        replace(spec, flags="after")
+        for spec in found
+        if all(fmt.has_flags for fmt in (*spec.operands.values(), spec.o))
+    ]
+    for spec in found:
+        check_exact(spec, most_bits=10, count=1 << 11)
+    check_rtl(found, most_bits=15)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", HALVES)
 def test_all_16_bit_roots_match_exact(fmt):
