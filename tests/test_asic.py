@@ -198,7 +198,7 @@ def test_netlist_counts_transitions_and_energy(library):
     inside = 0.8 * ((1 + 2 * 0.6) * (1 + 0.002 * 1.5 + first) + (2 + 0.6) * (1 + 0.002 * 2 + second))
     switched = 3 * 1.2**2 / 2 * (1.5 + 2)
     assert netlist.energy(waves, 2e-15) == pytest.approx((inside + switched) * 1e-15, rel=2e-3, abs=0)
-    assert netlist.leakage() == pytest.approx(1.8e-9, rel=1e-9, abs=0)
+    assert netlist.leakage(waves) == pytest.approx(1.8e-9, rel=1e-9, abs=0)
 
 
 def test_netlist_delays_by_flip_flops(library):
@@ -246,6 +246,24 @@ def test_internal_energy_follows_causes(arcs, energy, library):
     assert netlist.energy(waves, 0) == pytest.approx(energy * 1e-15, rel=1e-9, abs=0)
 
 
+@pytest.mark.parametrize(
+    ("groups", "leakage"),
+    [
+        ("", 0.9),
+        ("leakage_power() { value : 4; }", 4),
+        # The input is 1 in two of the six cycles.
+        ('leakage_power() { when : "A"; value : 3; } leakage_power() { when : "!A"; value : 6; }', 5),
+        ('leakage_power() { when : "A & !Y"; value : 3; } leakage_power() { value : 12; }', 9),
+        ('leakage_power() { when : "A"; value : 3.3; }', (3.3 + 2 * 0.9) / 3),
+    ],
+)
+def test_leakage_follows_states(groups, leakage, library):
+    text = library.text.replace("cell_leakage_power : 0.9;", f"cell_leakage_power : 0.9; {groups}", 1)
+    netlist = Netlist(chain("INVX1"), Library(text, "states.lib"))
+    waves, _ = netlist.run({"a": [[0, 0], [1, 0], [0, 1]]})
+    assert netlist.leakage(waves) == pytest.approx(leakage * 1e-9, rel=1e-9, abs=0)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("sta") is None and os.environ.get("CI") != "true", reason="OpenSTA is not installed")
 def test_energy_is_that_of_opensta(library, tmp_path):
@@ -268,7 +286,7 @@ def test_energy_is_that_of_opensta(library, tmp_path):
     inside /= 2 if asic.opensta() == "2.0.17" else 1
     # A transition in each cycle of 1 ns.
     assert (inside + switched) * 1e-9 == pytest.approx(expected, rel=1e-3, abs=0)
-    assert leakage == pytest.approx(netlist.leakage(), rel=1e-5, abs=0)
+    assert leakage == pytest.approx(netlist.leakage(waves), rel=1e-5, abs=0)
 
 
 def test_table_interpolates_between_values():
@@ -370,6 +388,7 @@ def test_missing_flip_flop_is_rejected(library):
         ),
         ('values ("0.8096, 0.8816", "0.84, 0.912");', "", "INVX1: a table has no values"),
         ("internal_power() {", 'internal_power() { when : "!(A";', "invalid function"),
+        ("cell_leakage_power : 0.9;", 'leakage_power() { value : "x"; }', "leakage_power of the cell INVX1: .*number"),
         ("nom_voltage : 1.2;", "", "no nom_voltage, which the energy needs"),
     ],
 )

@@ -106,12 +106,15 @@ class Tables:
             for pin in cell.group.of("pin"):
                 for group in pin.groups:
                     if group.kind in ("timing", "internal_power"):
-                        self._check(group, f"{pin.names[0]} of the cell {cell.name}")
+                        self._check(group, f"the pin {pin.names[0]} of the cell {cell.name}")
+            for group in cell.group.of("leakage_power"):
+                self._check(group, f"the cell {cell.name}")
         if power and not self.library.voltage:
             raise ValueError(f"{self.library.file}: the library has no nom_voltage, which the energy needs")
 
-    def _check(self, group: Group, pin: str) -> None:
+    def _check(self, group: Group, place: str) -> None:
         try:
+            group.number("value")
             if "when" in group.values:
                 Function.parse(group.values["when"])
             for inner in group.groups:
@@ -119,7 +122,7 @@ class Tables:
                     raise ValueError("a table has no values")
                 self.of(inner)
         except ValueError as error:
-            raise ValueError(f"{self.library.file}: {group.kind} of the pin {pin}: {error}") from None
+            raise ValueError(f"{self.library.file}: {group.kind} of {place}: {error}") from None
 
     def at(self, group: Group, names: Sequence[str], load: float, slew: Mapping[str, float]) -> list[float]:
         """Return the values of the tables of some names in a group, such as an arc, which are often one or none.
@@ -202,16 +205,23 @@ class Waves:
 
         The condition is that after the step, with clocks high.
         """
-        every = found = (1 << self.transitions) - 1
+        found = (1 << self.transitions) - 1
         if related := _related(group):
             nets = [node.nets[pin] for pin in related if pin in node.nets]
             found = reduce(or_, (edges for net in nets for edges in self.edges(net).values()), 0)
-        if "when" in group.values:
-            when = Function.parse(group.values["when"])
-            after = {pin: self.values.get(node.nets.get(pin), 0) >> self.runs for pin in when.pins}
-            after |= {pin: every for pin in when.pins if node.nets.get(pin) in self.clocks}
-            found &= when.evaluate(after, every)
+        if when := group.values.get("when"):
+            # The first cycle has no step before it.
+            found &= self.holds(node, when, clock=True) >> self.runs
         return found
+
+    def holds(self, node: Node, when: str, *, clock: bool = False) -> int:
+        """Return a bit for each cycle and run that is 1 if a condition holds, with clocks high or low."""
+        function = Function.parse(when)
+        every = (1 << self.runs * self.cycles) - 1
+        nets = {pin: node.nets.get(pin) for pin in function.pins}
+        level = every if clock else 0
+        values = {pin: level if net in self.clocks else self.values.get(net, 0) for pin, net in nets.items()}
+        return function.evaluate(values, every)
 
 
 class Netlist:
@@ -365,16 +375,34 @@ class Netlist:
                     energy += count * sum(tables.at(group, names, load / self.library.farad, slew))
         return energy
 
-    def leakage(self) -> float | None:
-        """Return the sum of the leakage powers of all cells in watt; None if the library has none."""
+    def leakage(self, waves: "Waves") -> float | None:
+        """Return the mean of the leakage powers of all cells in watt; None if the library has none.
+
+        A cell has the power of the group ``leakage_power`` whose condition ``when`` holds, for clocks that are low. If
+        none holds, it has that without a condition, or else ``cell_leakage_power``.
+        """
         group = self.library.group
+        cells = [cell.group for cell in self.library.cells.values()]
         if "default_cell_leakage_power" not in group.values and not any(
-            "cell_leakage_power" in cell.group.values for cell in self.library.cells.values()
+            "cell_leakage_power" in cell.values or any(True for _ in cell.of("leakage_power")) for cell in cells
         ):
             return None
         default = group.number("default_cell_leakage_power")
         nodes = (*self.registers, *self.gates)
-        return sum(node.cell.group.number("cell_leakage_power", default) for node in nodes) * self.library.watt
+        return sum(self._leakage(node, waves, default) for node in nodes) * self.library.watt
+
+    def _leakage(self, node: Node, waves: "Waves", default: float) -> float:
+        groups = list(node.cell.group.of("leakage_power"))
+        plain = [group.number("value") for group in groups if "when" not in group.values]
+        count = waves.runs * waves.cycles
+        rest, power = (1 << count) - 1, 0.0
+        for group in groups:
+            if when := group.values.get("when"):
+                held = waves.holds(node, when)
+                power += group.number("value") * held.bit_count() / count
+                rest &= ~held
+        other = sum(plain) if plain else node.cell.group.number("cell_leakage_power", default)
+        return power + other * rest.bit_count() / count
 
 
 def _shares(events: int, causes: Sequence[int]) -> list[float]:
@@ -408,7 +436,7 @@ def main() -> None:
         netlist = Netlist(module, library)
         waves, _ = netlist.run(stimulus)
         one["energy"] = netlist.energy(waves, job["load"] * 1e-15) / waves.transitions
-        one["leakage"] = netlist.leakage()
+        one["leakage"] = netlist.leakage(waves)
     Path("costs.json").write_text(json.dumps(costs))
 
 
