@@ -51,9 +51,6 @@ class Number:
         return isinstance(self.magnitude, float) and math.isinf(self.magnitude)
 
 
-LARGEST_POWER = 1 << 13
-"""Largest exponent of a power of two in `scaleb`."""
-
 _unrounded: ContextVar[list[Number] | None] = ContextVar("_unrounded", default=None)
 """List to which `unrounded` adds exact results."""
 
@@ -464,8 +461,11 @@ def scaleb(x: int, y: int, /, *, a: Format, b: Fixed, **result: Unpack[Result]) 
     """Return the code in ``o`` of x * 2^y for an integer y."""
     number = _decode(x, a)
     if isinstance(number.magnitude, Fraction):
-        # Larger powers move numbers of all formats beyond the range, too.
-        power = max(-LARGEST_POWER, min(int(b.decode(y)), LARGEST_POWER))
+        # From these powers on, the results of a number are beyond the range, or far below a tie at the smallest number.
+        o = result["o"]
+        sizes = number.magnitude, o.smallest, max(o.largest, -o.lowest)
+        most = sum(abs(floor_log2(size)) for size in sizes if size) + o.width + 128
+        power = max(-most, min(int(b.decode(y)), most))
         number = replace(number, magnitude=number.magnitude * Fraction(2) ** power)
     return _encode(number, **result)
 

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Fixed, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.scaleb import ScalebSpec
 
 from .check import codes_of
@@ -15,7 +16,8 @@ from .codec import operands, rounded
 from .raw import ZERO_EXPONENT, Raw
 from .wide import Wide
 
-LIMIT = 1 << 14
+MORE = 256
+"""Places beyond all widths of results and of random words."""
 """Exponent of a power of two that moves numbers of all formats beyond the range; larger ones give the same results."""
 
 
@@ -37,14 +39,17 @@ def scaleb(
     """Return x * 2^y for integers y, rounded once to ``o``; see `halfulp.golden` for parameters and errors."""
     spec = ScalebSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
     (number, _), random = operands(spec, random, x=x, y=y)
-    return rounded(spec, scaled_by(number, codes_of("y", y, spec.b.width), spec.b), random)
+    return rounded(spec, scaled_by(number, codes_of("y", y, spec.b.width), spec), random)
 
 
-def scaled_by(number: Raw, power: Tensor, fmt: Fixed) -> Raw:
-    """Return numbers times 2^power, for codes of the powers in a format of integers."""
-    if fmt.signed:
-        power = power - ((power >> (fmt.width - 1)) << fmt.width)
-    power = power.clamp(-LIMIT, LIMIT)
+def scaled_by(number: Raw, power: Tensor, spec: ScalebSpec) -> Raw:
+    """Return numbers times 2^power, for codes of the powers."""
+    if spec.b.signed:
+        power = power - ((power >> (spec.b.width - 1)) << spec.b.width)
+    sizes = (size for fmt in (spec.a, spec.o) for size in (fmt.smallest, max(fmt.largest, -fmt.lowest)))
+    # Larger powers have the same results.
+    limit = 2 * max(abs(floor_log2(size)) for size in sizes) + MORE
+    power = power.clamp(-limit, limit)
     # All parts of the result have the shape of both operands.
     never, nothing = torch.zeros_like(power, dtype=torch.bool), torch.zeros_like(power)
     significand = Wide(tuple(limb + nothing for limb in number.significand.limbs), number.significand.width)

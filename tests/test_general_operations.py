@@ -7,8 +7,9 @@ import torch
 from halfulp import golden, unit
 from halfulp.golden import exact
 from halfulp.hdl.formats import parse
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
-from tests.every_unit import exact_mismatches
+from tests.every_unit import exact_mismatches, rtl_mismatches
 
 FORMATS = ("e5m2", "e4m3fn", "e4m3fnuz", "e3m0", "e5m2-ftz", "posit8", "takum8", "fxp4.4", "ufxp4.4", "nf4")
 
@@ -58,6 +59,47 @@ def test_scaleb_golden_matches_exact(text, rounding):
         checks, failed = exact_mismatches(unit(f"scaleb {text}.{rounding}{suffix}").spec, most_bits=12, count=1 << 11)
         assert not failed
         assert checks
+
+
+FAR = (
+    "fxp4096.-4088,int32=fxp-4088.4096",
+    "posit16e4,int32=takum16",
+    "takum12,int32=fxp-4088.4096",
+    "fxp-4088.4096,int32=fxp4096.-4088-wrap",
+    "fxp4096.-4088-wrap,int32=takum8",
+    "posit16e4,uint32=e11m4",
+)
+"""Operands and results with large exponents."""
+
+
+def powers_at_limits(made):
+    """Yield numbers at the ends of the format, and powers that move them to the ends of the result format."""
+    a, o = made.spec.a, made.spec.o
+    half = 1 << (a.width - 1)
+    ends = [*range(6), *range(half - 4, half + 4), *range(2 * half - 4, 2 * half)]
+    sizes = [floor_log2(size) for fmt in (a, o) for size in (fmt.smallest, max(fmt.largest, -fmt.lowest))]
+    near = {x - y + more for x in sizes for y in sizes for more in range(-3, 4)}
+    near |= {1 << 13, 1 << 14, (1 << 31) - 1, 1 << 31}
+    powers = sorted({sign * power & 0xFFFF_FFFF for power in near for sign in (1, -1)})
+    columns = np.meshgrid(np.array(ends, dtype=np.uint64), np.array(powers, dtype=np.uint64), indexing="ij")
+    yield dict(zip("ab", (column.ravel() for column in columns), strict=True))
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("text", FAR)
+def test_scaleb_of_large_exponents_matches_exact(text):
+    checks, failed = exact_mismatches(unit(f"scaleb {text}.ra").spec, choose=powers_at_limits)
+    assert not failed
+    assert checks > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", FAR)
+def test_scaleb_of_large_exponents_has_bits_of_golden_model(text):
+    found = [unit(f"scaleb {text}.{rounding}").spec for rounding in ("rn", "ra", "ru", "ro")]
+    checks, failed = rtl_mismatches(dict(zip(found, found, strict=True)), choose=powers_at_limits)
+    assert not failed
+    assert checks > 4000
 
 
 @pytest.mark.parametrize(

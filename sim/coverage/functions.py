@@ -70,7 +70,7 @@ def _before_rounding(spec: UnitSpec, codes: Mapping[str, Tensor]) -> Raw:
         case RemainderSpec():
             return divide.remainder(x, rest[0])
         case ScalebSpec():
-            return scaled_by(x, codes["b"], spec.b)
+            return scaled_by(x, codes["b"], spec)
         case RintSpec():
             return integral(x, spec, codes.get("random"))
         case LogbSpec():
