@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from halfulp.hdl.formats import E4M3FN, E5M2
+from halfulp.hdl.specs import Build
 from halfulp.sim import kit
 from halfulp.sim.kit import simulate
 from halfulp.sim.ports import Port, Ports
 from halfulp.sim.reference import reference
-from halfulp.units import Mac, Mul
+from halfulp.units import Mac, Mul, Streamed
+from halfulp.units.catalogue import component
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples/dot_product_kit.py"
@@ -96,6 +98,49 @@ def test_kit_scoreboard_counts_failures() -> None:
     assert [failure["kind"] for failure in board.shown] == ["mismatch", "count"]
     with pytest.raises(AssertionError, match="2 failures"):
         board.check()
+
+
+OF_ITERATIVE = """
+import random
+
+import cocotb
+
+from halfulp.hdl.specs import Build
+from halfulp.sim import kit
+from halfulp.units.catalogue import component
+
+UNIT = component("{text}", Build(iterations={bits}))
+
+
+@cocotb.test()
+async def every_result_is_bit_exact(dut):
+    gaps, stalls = kit.paced(random.Random(2))
+    board, bench = kit.Reference(UNIT, coverage=True), kit.Bench(dut.clk, dut.rst)
+    interface = kit.{interface}(UNIT, dut)
+    driver = bench.drive(interface, gaps=gaps, stalls=stalls)
+    bench.watch(interface, board)
+    async with bench:
+        await driver.send(*kit.vectors(UNIT, 500))
+    assert board.checked == 500
+"""
+"""Cocotb test of an iterative unit."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["div e4m3/e4m3=e5m2.port flags", "sqrt fp16.sr4@lfsr16", "remainder posit8,posit8"])
+@pytest.mark.parametrize("interface", ["pins", "streams"])
+def test_kit_drives_and_watches_iterative_units(text: str, interface: str, tmp_path: Path) -> None:
+    """Operands wait for ``ready``, and results appear after the latency, with gaps and stalls on both sides."""
+    unit = component(text, Build(iterations=3))
+    file = tmp_path / f"kit_of_{unit.name}_{interface}.py"
+    file.write_text(OF_ITERATIVE.format(text=text, bits=3, interface=interface))
+    assert simulate(unit if interface == "pins" else Streamed(unit), file) == ["every_result_is_bit_exact"]
+    if interface == "pins":
+        # Results of a unit with another latency are in the wrong cycles.
+        file = tmp_path / f"wrong_kit_of_{unit.name}.py"
+        file.write_text(OF_ITERATIVE.format(text=text, bits=2, interface=interface))
+        with pytest.raises(AssertionError, match="cycles"):
+            simulate(unit, file)
 
 
 def pins_of(ports: Ports, latency: int) -> kit.Pins:
