@@ -256,6 +256,17 @@ def _few(unit: Any) -> Coverage:
     return covered(unit, {name: column[::37] for name, column in everything(unit).items()})
 
 
+def test_enumerated_quotients_keep_digits_below_their_last_bit() -> None:
+    (stage,) = Model(made("div", "e2m1")).stages
+    values = reach._values(stage.terms[0])
+    assert values is not None
+    number = ~(values.zero | values.nan | values.inf)
+    assert 0 < int((rest_of(truncate(values, stage.o, 1))[number] % 2).sum()) < int(number.sum())
+    # 2/3 has the first digits 0.10101 and others below.
+    assert values.sticky is not None
+    assert set(values.sticky[number].tolist()) == {False, True}
+
+
 def test_proofs_of_long_sums_exclude_other_zero_sign() -> None:
     unit = made("dot", "e2m1", k=3)
     rng = np.random.default_rng(0)
