@@ -1,5 +1,6 @@
 """Exception flags: RTL, golden model and exact results agree."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from halfulp.sim.reference import reference
 from halfulp.units import Add, Mul
 from halfulp.units.catalogue import component
 from tests.every_unit import MODES, exact_mismatches, rtl_mismatches
+from tests.test_exhaustive import EXHAUSTIVE
 
 NV, DZ, OF, UF, NX = 16, 8, 4, 2, 1
 
@@ -80,10 +82,25 @@ def test_flags_of_golden_match_exact_and_rtl():
     check([with_flags(text, "e2m2", mode, "after") for text, mode in zip(chosen, modes, strict=True)], 15, 1 << 12, 64)
 
 
+TININESS = ("after", "before")
+
+
+def cases():
+    """Return formats, roundings and tininess: the port in all formats, each fixed mode and tininess in one format.
+
+    HALFULP_EXHAUSTIVE=1 takes all combinations, in an hour and a half.
+    """
+    if EXHAUSTIVE:
+        return list(itertools.product(FORMATS, (*MODES, "port_ro_sr2"), TININESS))
+    fixed = itertools.product(MODES, TININESS)
+    return [
+        *itertools.product(FORMATS, ["port_ro_sr2"], TININESS),
+        *((FORMATS[place % len(FORMATS)], *case) for place, case in enumerate(fixed)),
+    ]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["after", "before"])
-@pytest.mark.parametrize("rounding", [*MODES, "port_ro_sr2"])
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize(("fmt", "rounding", "flags"), cases())
 def test_flags_match_in_all_formats_and_modes(fmt, rounding, flags):
     texts = [text for text in TEXTS if "sqrt" not in text or fmt != "fxp2.3"]
     texts += FLOATS if isinstance(parse(fmt), Float) else ()
