@@ -1,12 +1,16 @@
 """Faults of other units are found by their results: each planted fault is computed without the golden model."""
 
+import bisect
+import functools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from halfulp.hdl.formats import FP16
+from halfulp.hdl.formats import FP16, parse
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.sim.causes import causes
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.reference import reference
@@ -196,3 +200,103 @@ def test_wrong_overflow_of_fixed_point_is_the_cause(text: str, fault: str) -> No
     near = near if "wraps" in fault else np.clip(near, -128, 127)
     (cause,) = causes(unit, table.codes, table.results, {"o": (near & 255).astype(np.uint64)})
     assert cause.fault == fault
+
+
+class Numbers:
+    """Positive numbers of a format in order, and rounding among them by fractions."""
+
+    def __init__(self, text: str) -> None:
+        self.fmt = parse(text)
+        values = {code: self.fmt.decode(code) for code in range(1 << self.fmt.width)}
+        self.codes = {value: code for code, value in values.items() if isinstance(value, Fraction) and value > 0}
+        self.ordered = sorted(self.codes)
+
+    def number(self, code: int) -> Fraction | None:
+        value = self.fmt.decode(int(code))
+        return value if isinstance(value, Fraction) else None
+
+    def rounded(self, exact: Fraction, *, away: bool) -> Fraction | None:
+        """Round to nearest, ties away from zero or to even; None for overflows."""
+        size = abs(exact)
+        place = bisect.bisect_right(self.ordered, size)
+        if place == len(self.ordered):
+            return None if size > self.ordered[-1] else exact
+        low, high = (self.ordered[place - 1] if place else Fraction(0)), self.ordered[place]
+        middle = (low + high) / 2
+        odd = bool(low) and self.codes[low] % 2
+        found = high if size > middle or (size == middle and (away or odd)) else low
+        return found if exact > 0 else -found
+
+
+numbers_of = functools.cache(Numbers)
+
+
+def shortened(exact: Fraction, bits: int) -> Fraction:
+    """Round to a number of significand bits, ties to even, without limits of range."""
+    if not exact:
+        return exact
+    unit = Fraction(2) ** (floor_log2(abs(exact)) - bits + 1)
+    return round(exact / unit) * unit
+
+
+OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
+    "mul": lambda a, b: a * b,
+    "add": lambda a, b: a + b,
+    "fma": lambda a, b, c: a * b + c,
+    "convert": lambda a: a,
+    "div": lambda a, b: a / b if b else None,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["ties", "twice", "flushed", "saturated"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("mul e4m3fn*e4m3fn", "add e5m2+e5m2", "fma e4m3fn*e4m3fn+e4m3fn", "convert fp16>e4m3fn", "div fp16/fp16"),
+        *("mul bf16*bf16", "add fxp4.4+fxp4.4=fxp5.3", "mul fxp4.4*fxp4.4"),
+    ],
+)
+def test_faults_by_fractions_are_the_causes(text: str, fault: str) -> None:
+    parsed = Implementation.parse(text)
+    unit, table = parsed.component(), Table.of(parsed.component(), seed=6, limit=2000)
+    operands = {name: numbers_of(str(fmt)) for name, fmt in parsed.spec.operands.items()}
+    result = numbers_of(str(parsed.spec.o))
+    right, got = table.results["o"], table.results["o"].copy()
+    least = Fraction(2) ** (result.fmt.floor_exponent or 0) if result.fmt.spacing == "relative" else Fraction(0)
+    bits = result.fmt.precision + 2
+    for index, code in enumerate(right.tolist()):
+        given = [numbers.number(table.codes[name][index]) for name, numbers in operands.items()]
+        if table.codes.get("subtract", right * 0)[index] and given[1]:
+            given[1] = -given[1]
+        exact = None if None in given else OPERATIONS[parsed.spec.form.unit](*given)
+        if not exact:
+            continue
+        found = result.number(code)
+        if fault == "saturated":
+            if found is None:
+                got[index] = result.fmt.encode(result.ordered[-1] if exact > 0 else -result.ordered[-1])
+            continue
+        if found is None:
+            continue
+        if fault == "flushed":
+            changed_to = found if abs(found) >= least else Fraction(0)
+        else:
+            other = exact if fault == "ties" else shortened(exact, bits)
+            changed_to = result.rounded(other, away=fault == "ties")
+        if changed_to is not None and changed_to != found:
+            zero = result.fmt.encode(0) | (exact < 0 and result.fmt.spacing == "relative") << result.fmt.width - 1
+            got[index] = result.fmt.encode(changed_to) if changed_to else zero
+    wrong = np.flatnonzero(got != right)
+    if not len(wrong):
+        assert (fault in ("flushed", "saturated")) == text.endswith(("fxp4.4", "fxp5.3")) or fault == "twice"
+        return
+    expected = {
+        "ties": "it rounds to nearest, ties away from zero, not to nearest, ties to even",
+        "twice": f"it rounds twice, first to {bits} bits",
+        "flushed": "it gives zero for subnormal results",
+        "saturated": "it saturates: it gives the largest number for overflows",
+    }[fault]
+    (cause,) = causes(unit, table.codes, table.results, {"o": got})
+    assert cause.fault == expected
+    assert np.array_equal(cause.at, wrong)
