@@ -9,8 +9,24 @@ import pytest
 
 from halfulp.boards.targets import FAMILIES
 from halfulp.fpga.report import records
-from halfulp.fpga.report.records import BLOCKS, CELLS, DEVICES, FAST, FITS, SMALL, TOOLS, UNITS, cells, rows, write
+from halfulp.fpga.report.records import (
+    BLOCKS,
+    CELLS,
+    DEVICES,
+    DIVISIONS,
+    FAST,
+    FITS,
+    PORTS,
+    ROUTED,
+    SMALL,
+    TOOLS,
+    UNITS,
+    cells,
+    rows,
+    write,
+)
 from halfulp.fpga.synth.liberty import OSU018, Library
+from halfulp.hdl.formats import RN
 from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
@@ -28,7 +44,8 @@ def test_records_cover_all_requests():
     named = {str(unit) for unit in SMALL}
     blocks = {str(unit) for unit in BLOCKS}
     fast = {str(unit) for unit in FAST}
-    assert set(small["unit"]) == named | blocks | fast, RUN
+    ports = {str(unit) for unit in PORTS}
+    assert set(small["unit"]) == named | blocks | fast | ports, RUN
     assert {str(unit.with_build(dsp=False)) for unit in BLOCKS} <= named
     wanted = {(str(unit), target.name) for unit in UNITS for target in DEVICES}
     assert {unit.spec.form.unit for unit in UNITS} == set(CATALOGUE)
@@ -122,7 +139,7 @@ def test_records_confirm_default_pwl_structure():
 def test_records_are_written_file_by_file(tmp_path, monkeypatch):
     """Record a unit that is only wires; files with more units have the same form."""
     one = (short("convert", "e2m1fn", to="e2m1fn"),)
-    for name, units in (("SMALL", one), ("BLOCKS", ()), ("FAST", ()), ("UNITS", one)):
+    for name, units in (("SMALL", one), ("BLOCKS", ()), ("FAST", ()), ("PORTS", ()), ("UNITS", one)):
         monkeypatch.setattr(records, name, units)
     monkeypatch.setattr(records, "DEVICES", DEVICES[:1])
     found = write(tmp_path / "new")
@@ -149,6 +166,29 @@ def test_structures_for_speed_have_shorter_paths_than_ieee_peers():
     assert checked == 10
 
 
+def test_iterative_divisions_are_smaller_or_faster():
+    kept = recorded("divisions").set_index(["unit", "target"])
+    assert set(kept.index) == {(str(unit), target.name) for unit in DIVISIONS for target in ROUTED}, RUN
+    for unit in DIVISIONS:
+        laid_out = unit.with_build(iterations=0)
+        for target in ROUTED:
+            row = kept.loc[str(unit), target.name]
+            assert row["cycles"] == unit.component().initiation, RUN
+            assert pd.notna(row["MHz"]) == bool(target.nextpnr)
+            if unit.build.iterations and laid_out in DIVISIONS:
+                other = kept.loc[str(laid_out), target.name]
+                assert 0 < row["FF"] < row["LUT"]
+                assert row["LUT"] < other["LUT"] or target.nextpnr
+                assert not row["MHz"] < 2 * other["MHz"]
+
+
+def test_port_of_rounding_costs_less_than_a_quarter():
+    small = recorded("small").set_index("unit")["LUT"]
+    for unit in PORTS:
+        fixed = small[str(unit.with_spec(rounding=RN))]
+        assert fixed < small[str(unit)] < 1.25 * fixed
+
+
 def test_costs_on_pages_match_records():
     small = recorded("small").set_index("unit")
     text = (HERE.parents[1] / "README.md").read_text()
@@ -157,3 +197,13 @@ def test_costs_on_pages_match_records():
     for unit, fmt, lut, path in table:
         kept = small.loc[str(short(unit, fmt))]
         assert (kept["LUT"], kept["path"]) == (int(lut), int(path)), (unit, fmt, RUN)
+    divisions = recorded("divisions").set_index(["unit", "target"])
+    text = (HERE.parents[1] / "docs/costs.md").read_text()
+    row = r"^\| `(\w+) (\w+)(?: --iterations (\d))?` \| (\d+) \| (\d+) \((\d+)\) \| (\d+) \| (\d+) \| ([\d.]+) \|"
+    table = re.findall(row, text, re.MULTILINE)
+    assert len(table) == len(DIVISIONS)
+    for unit, fmt, bits, *figures in table:
+        name = str(short(unit, fmt, iterations=int(bits or 0)))
+        large, small = divisions.loc[name, "vu9p"], divisions.loc[name, "ecp5-85k"]
+        kept = large["cycles"], large["LUT"], large["path"], large["FF"], small["LUT"], round(small["MHz"], 1)
+        assert kept == tuple(map(float, figures)), (name, RUN)

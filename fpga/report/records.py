@@ -36,6 +36,9 @@ DEVICES: tuple[Target, ...] = tuple(
 )
 """One device of each family."""
 
+ROUTED: tuple[Target, ...] = tuple(target for target in DEVICES if target is DEVICES[0] or target.nextpnr)
+"""The first device, and those that nextpnr places and routes."""
+
 UNITS: tuple[Implementation, ...] = tuple(
     short(
         name,
@@ -71,6 +74,15 @@ FAST: tuple[Implementation, ...] = tuple(
 )
 """Units of `SMALL` with structures for speed."""
 
+PORTS: tuple[Implementation, ...] = tuple(short(unit, "fp16", rounding="port") for unit in ("mul", "add", "fma"))
+"""Units of `SMALL` whose rounding mode an input chooses."""
+
+DIVISIONS: tuple[Implementation, ...] = tuple(
+    short(unit, fmt, iterations=bits)
+    for unit, fmt, structures in (("div", "fp16", (0, 1, 4)), ("sqrt", "fp16", (0, 1, 4)), ("div", "fp32", (1, 4)))
+    for bits in structures
+)
+"""Quotients and roots with all rows laid out, and with 1 and 4 bits a cycle."""
 
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST)
 """Units that are measured in standard cells."""
@@ -104,9 +116,10 @@ FITS: tuple[Implementation, ...] = (
 def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> Iterator[Path]:
     """Measure the recorded units, write sorted CSV files to a folder, and yield the path of each written file.
 
-    ``small.csv``: `SMALL`, `BLOCKS` and `FAST` on the first device. ``catalogue.csv``: every unit on a device of each
-    family, with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv`` and
-    ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
+    ``small.csv``: `SMALL`, `BLOCKS`, `FAST` and `PORTS` on the first device. ``divisions.csv``: `DIVISIONS` on
+    `ROUTED`, with the clock cycles from operands to the next ones. ``catalogue.csv``: every unit on a device of
+    each family, with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv``
+    and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
     function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of
     `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
     energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
@@ -119,10 +132,11 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
         write_whole(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
         return path
 
-    small = rows((*SMALL, *BLOCKS, *FAST), DEVICES[0], progress, pool)
+    small = rows((*SMALL, *BLOCKS, *FAST, *PORTS), DEVICES[0], progress, pool)
     yield write_files("small", _sorted(small).drop(columns="MHz"))
     catalogue = [row for target in DEVICES for row in rows(UNITS, target, progress, pool)]
     yield write_files("catalogue", _sorted(catalogue))
+    yield write_files("divisions", divisions(DIVISIONS, progress, pool))
     yield write_files("tiles", _tiles(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
         # Its figures are multiples of the figures of one unit.
@@ -149,6 +163,13 @@ def rows(
     """Return the rows of units on a device, with their clocks if nextpnr supports the device."""
     found = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
     return [_row(name, cost, target) for name, cost in found.items()]
+
+
+def divisions(units: Sequence[Implementation], progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the sorted rows of units on `ROUTED`, with the clock cycles from operands to the next ones."""
+    cycles = {str(unit): unit.component().initiation for unit in units}
+    found = [row for target in ROUTED for row in rows(units, target, progress, pool)]
+    return _sorted([{**row, "cycles": cycles[str(row["unit"])]} for row in found])
 
 
 def cells(
