@@ -10,6 +10,7 @@ import pytest
 from halfulp.boards.targets import FAMILIES
 from halfulp.fpga.report import records
 from halfulp.fpga.report.records import (
+    BLOCK_DOTS,
     BLOCKS,
     CELLS,
     DEVICES,
@@ -49,6 +50,7 @@ def test_records_cover_all_requests():
     assert {str(unit.with_build(dsp=False)) for unit in BLOCKS} <= named
     wanted = {(str(unit), target.name) for unit in UNITS for target in DEVICES}
     assert {unit.spec.form.unit for unit in UNITS} == set(CATALOGUE)
+    assert list(recorded("block-dots")["unit"]) == sorted(map(str, BLOCK_DOTS)), RUN
     assert {target.family for target in DEVICES} == set(FAMILIES.values())
     assert set(zip(catalogue["unit"], catalogue["target"], strict=True)) == wanted, RUN
     tools = recorded("tools")
