@@ -256,6 +256,14 @@ def _few(unit: Any) -> Coverage:
     return covered(unit, {name: column[::37] for name, column in everything(unit).items()})
 
 
+@pytest.mark.parametrize("text", ["sqrt e3m2.sr2@lfsr4", "div e2m1/e2m1.port_sr2@lfsr4", "rint e3m2.port_sr2@lfsr4"])
+def test_coverage_counts_functions_with_an_own_source(text: str) -> None:
+    unit = component(text)
+    coverage = covered(unit, everything(unit))
+    groups = [name for name in coverage.groups if name.endswith("random words")]
+    assert sum(int(coverage.counts[name].sum()) for name in groups) > 0
+
+
 def test_enumerated_quotients_keep_digits_below_their_last_bit() -> None:
     (stage,) = Model(made("div", "e2m1")).stages
     values = reach._values(stage.terms[0])

@@ -333,7 +333,7 @@ class Model:
                 return [Stage("first part", (self._operand("a"),), part, leading, spec.saturate)]
             case "join" if spec.a.parts == 2:
                 return [Stage("", (self._operand("a0"), self._operand("a1")), spec.o, **how)]
-        term = functions.term_of(replace(spec, rounding=rounding), self.widths)
+        term = functions.term_of(replace(spec.without_source, rounding=rounding), self.widths)
         return [] if term is None else [Stage("", (term,), spec.o, **how)]
 
     def _mac(self, how: dict[str, Any]) -> list[Stage]:
