@@ -32,7 +32,7 @@ MODES = ("port_ro_sr2", "rh")
 
 SMALL = (
     *(name for name, fmt in NAMED.items() if fmt.width <= 8 and name != "e8m0fnu"),
-    *("e3m2-ftz", "e3m2fn-ftz", "e3m1-finite", "e5m0fn", "e2m3", "posit6e0", "posit6e1", "posit5e4", "posit7e3"),
+    *("e3m2-ftz", "e3m2fn-ftz", "e3m1-finite", "e5m0fn", "e2m3", "posit6e0", "posit6e1", "posit7e4", "posit7e3"),
     *("fxp4.1", "fxp1.5-wrap", "fxp-2.7", "ufxp8.-3", "ufxp0.5-wrap", "int1", "uint3"),
 )
 """All named formats of at most 8 bits that a division accepts, and narrow ones with other properties."""
