@@ -79,7 +79,7 @@ PORTS: tuple[Implementation, ...] = tuple(short(unit, "fp16", rounding="port") f
 
 DIVISIONS: tuple[Implementation, ...] = tuple(
     short(unit, fmt, iterations=bits)
-    for unit, fmt, structures in (("div", "fp16", (0, 1, 4)), ("sqrt", "fp16", (0, 1, 4)), ("div", "fp32", (1, 4)))
+    for unit, fmt, structures in (("div", "fp16", (0, 1, 4)), ("sqrt", "fp16", (0, 1, 4)), ("div", "fp32", (0, 1, 4)))
     for bits in structures
 )
 """Quotients and roots with all rows laid out, and with 1 and 4 bits a cycle."""
@@ -94,7 +94,7 @@ BLOCK_DOTS: tuple[Implementation, ...] = tuple(
 )
 """Dot products of blocks of accelerators, with and without DSP blocks where these have an effect."""
 
-CELLS: tuple[Implementation, ...] = (*SMALL, *FAST)
+CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
 
 _MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
