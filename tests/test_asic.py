@@ -29,6 +29,11 @@ from halfulp.sim.reference import reference
 
 CELLS = Path(__file__).with_name("cells.lib")
 
+needs_opensta = pytest.mark.skipif(
+    shutil.which("sta") is None and os.environ.get("CI") != "true", reason="OpenSTA is not installed"
+)
+"""Mark of tests with OpenSTA, which users need not have; `.ci/setup` installs it, so that they must run there."""
+
 
 @pytest.fixture(scope="module")
 def library():
@@ -151,7 +156,7 @@ def test_delay_targets_trade_area_for_delay(library):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("sta") is None and os.environ.get("CI") != "true", reason="OpenSTA is not installed")
+@needs_opensta
 def test_opensta_adds_times_of_flip_flops(library):
     """A flip-flop has a setup time of 0.05 ns, and takes at least 0.09 ns from its clock to its output."""
     ((cost,),) = measure_cells([short("mul", "e5m2", pipeline=2)], library)
@@ -265,7 +270,7 @@ def test_leakage_follows_states(groups, leakage, library):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("sta") is None and os.environ.get("CI") != "true", reason="OpenSTA is not installed")
+@needs_opensta
 def test_energy_is_that_of_opensta(library, tmp_path):
     """OpenSTA 2.0.17 adds the energies of a rise and of a fall for each transition; later versions take the mean."""
     netlist = Netlist(chain("INVX1", "INVX1", "INVX1"), library)

@@ -248,7 +248,7 @@ class Netlist:
         before = {place: [driver[net] for net in node.inputs if net in driver] for place, node in enumerate(gates)}
         self.gates = [gates[place] for place in TopologicalSorter(before).static_order()]
 
-    def run(self, stimulus: Stimulus) -> tuple["Waves", dict[str, list[list[int]]]]:
+    def run(self, stimulus: Stimulus) -> tuple[Waves, dict[str, list[list[int]]]]:
         """Simulate runs side by side, all after a reset; return the values of the nets and the codes of the outputs.
 
         The values are those of the cycles of the stimulus, without the reset.
@@ -306,7 +306,7 @@ class Netlist:
 
         return (of("next_state") & (of("clear") ^ mask)) | of("preset")
 
-    def energy(self, waves: "Waves", load: float) -> float:
+    def energy(self, waves: Waves, load: float) -> float:
         """Return the dynamic energy in joule of all transitions: of nets that cells drive, and inside the cells.
 
         Parameters
@@ -353,7 +353,7 @@ class Netlist:
         return fmean(found) if found else 0.0
 
     def _inside(
-        self, tables: Tables, node: Node, pin: str, waves: "Waves", load: float, slew: Mapping[str, float]
+        self, tables: Tables, node: Node, pin: str, waves: Waves, load: float, slew: Mapping[str, float]
     ) -> float:
         """Return the internal energy of all transitions of a pin, in the unit of the library.
 
@@ -365,7 +365,7 @@ class Netlist:
         output = pin in node.cell.functions
         energy = 0.0
         # Groups of different supplies add up.
-        for supply in {group.values.get("related_pg_pin", "") for group in groups}:
+        for supply in dict.fromkeys(group.values.get("related_pg_pin", "") for group in groups):
             own = [group for group in groups if group.values.get("related_pg_pin", "") == supply]
             for edge, transitions in waves.edges(node.nets[pin]).items():
                 causes = [transitions & waves.cause(node, group) for group in own]
@@ -375,7 +375,7 @@ class Netlist:
                     energy += count * sum(tables.at(group, names, load / self.library.farad, slew))
         return energy
 
-    def leakage(self, waves: "Waves") -> float | None:
+    def leakage(self, waves: Waves) -> float | None:
         """Return the mean of the leakage powers of all cells in watt; None if the library has none.
 
         A cell has the power of the group ``leakage_power`` whose condition ``when`` holds, for clocks that are low. If
@@ -391,7 +391,7 @@ class Netlist:
         nodes = (*self.registers, *self.gates)
         return sum(self._leakage(node, waves, default) for node in nodes) * self.library.watt
 
-    def _leakage(self, node: Node, waves: "Waves", default: float) -> float:
+    def _leakage(self, node: Node, waves: Waves, default: float) -> float:
         groups = list(node.cell.group.of("leakage_power"))
         plain = [group.number("value") for group in groups if "when" not in group.values]
         count = waves.runs * waves.cycles
