@@ -35,9 +35,14 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
     codes = range(1 << fmt.width)
 
     def parts(code: int) -> tuple[int, int]:
-        """Return the exponent minus ``emin``, and the significand with its leading one at the top."""
+        """Return the exponent minus ``emin``, and the significand with its leading one at the top.
+
+        Infinities have a leading one like those of floats: zero divided by it is zero, as the result of ``x / inf`` must be.
+        """
         value = fmt.decode(code)
-        if not isinstance(value, Fraction) or value == 0:
+        if not isinstance(value, Fraction):
+            return 0, 1 << (fmt.precision - 1)
+        if value == 0:
             return 0, 0
         exponent = floor_log2(abs(value))
         return exponent - emin, int(abs(value) / Fraction(2) ** (exponent - fmt.precision + 1))
