@@ -7,6 +7,7 @@ HALFULP_ORACLE_COUNT=1000000 sets the number of vectors per unit and format, whe
 import functools
 import math
 import os
+import random
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -121,6 +122,54 @@ def test_mixed_formats_match_exact_and_rtl(texts, saturate):
     for spec in found:
         check_exact(spec, most_bits=10, count=1 << 11)
     check_rtl(found, most_bits=15)
+
+
+OPERANDS = {
+    3: ("e2m0fn", "e2m0-finite", "int3", "uint3", "posit3e0", "fxp1.2", "takum3"),
+    4: (
+        "e2m1",
+        "e2m1fn",
+        "e3m0fnuz",
+        "nf4",
+        "posit4",
+        "e2m1-ftz",
+        "fxp2.2",
+        "ufxp-2.6",
+        "int4-wrap",
+        "takum4",
+        "posit4e1",
+    ),
+    5: ("e2m2-ftz", "e3m1fnuz-ftz", "e2m2fn", "posit5e1", "takum5", "fxp-2.7", "ufxp8.-3", "fxp7.-2-wrap", "e2m2b-5"),
+    6: ("e3m2b9", "e2m3fnuz", "posit6e2", "fxp3.3", "ufxp0.6-wrap", "e3m2fn", "e4m1-finite", "takum6", "e5m0fn"),
+}
+"""Formats of operands by width."""
+
+RESULTS = (*sum(OPERANDS.values(), ()), "fp16", "posit9e3", "fxp9.7", "e11m0fn", "posit12e4", "takum12", "e3m4b9fn")
+
+
+def drawn(seed, count):
+    """Return quotients and roots in formats, roundings and flags at random, whose operands have one width."""
+    rng = random.Random(seed)
+    operands = rng.choice(list(OPERANDS.values()))
+    stochastic = rng.choice(("sr1", "sr3", "port_ro_sr2"))
+    found = []
+    for _ in range(count):
+        a, b, o = rng.choice(operands), rng.choice(operands), rng.choice((*operands, *RESULTS))
+        text = rng.choice((f"div {a}/{b}={o}", *(f"{name} {a}>{o}" for name in ("reciprocal", "sqrt", "rsqrt"))))
+        mode = rng.choice(("rn", "ra", "rh", "rz", "ru", "rd", "ro", "port", stochastic))
+        spec = UnitSpec.parse(f"{text}.{mode}{rng.choice(('', '.sat'))}")
+        has_flags = all(fmt.has_flags for fmt in (*spec.operands.values(), spec.o))
+        found.append(replace(spec, flags=rng.choice((False, "after", "before"))) if has_flags else spec)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(16))
+def test_random_units_match_exact_and_rtl(seed):
+    specs = drawn(seed, 24)
+    for spec in specs:
+        assert check_exact(spec, most_bits=10, count=1 << 9) >= 1 << spec.a.width
+    assert check_rtl(specs, most_bits=13, count=1 << 13) >= len(specs) << specs[0].a.width
 
 
 @pytest.mark.slow
