@@ -37,7 +37,7 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
     def parts(code: int) -> tuple[int, int]:
         """Return the exponent minus ``emin``, and the significand with its leading one at the top.
 
-        Infinities have a leading one like those of floats: zero divided by it is zero, as the result of ``x / inf`` must be.
+        Infinities have a leading one like those of floats, because zero divided by one is the result of ``x / inf``.
         """
         value = fmt.decode(code)
         if not isinstance(value, Fraction):

@@ -32,8 +32,12 @@ class Rows:
         """Return a value of the operands that is needed in or after the steps."""
         return wire(m, value, name)
 
-    def run(self, m: Module, start: State, row: Callable[[Module, State, int], State]) -> State:
-        """Return the state after all steps; ``row(m, state, place)`` returns the state after one step."""
+    def run(self, m: Module, start: State, row: Callable[[Module, State, int], State], *, grows: bool = True) -> State:
+        """Return the state after all steps.
+
+        ``row(m, state, place)`` returns the state after one step; its values are wider than those before if it
+        ``grows``.
+        """
         for place in range(self.count):
             start = row(m, start, place)
         return start
@@ -89,11 +93,11 @@ class Iterated(Rows):
             m.d.sync += register.eq(value)
         return register
 
-    def run(self, m: Module, start: State, row: Callable[[Module, State, int], State]) -> State:
+    def run(self, m: Module, start: State, row: Callable[[Module, State, int], State], *, grows: bool = True) -> State:
         """Return the registers of the state."""
-        # Values grow from step to step; those after the last one decide the widths of the registers. The module is not
-        # part of the design; the comment in the first line of this file turns off Amaranth's warning about it.
-        end: Any = super().run(Module(), start, row)
+        # Values after the last step decide the widths of registers that grow. The module is not part of the design; the
+        # comment in the first line of this file turns off Amaranth's warning about it.
+        end: Any = super().run(Module(), start, row) if grows else start
         widths = [max(len(first), len(last)) for first, last in zip(start, end, strict=True)]
         names: Any = type(start)
         state: State = names(*(Signal(width, name=name) for name, width in zip(names._fields, widths, strict=True)))

@@ -15,6 +15,7 @@ from halfulp import golden
 from halfulp.hdl.formats import Float, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import Build, UnitSpec
+from halfulp.hdl.specs.build import MAX_ITERATIONS
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import sampled
@@ -63,7 +64,7 @@ class Bundle(Unit):
             },
             name=f"bundle_{widest.name}",
             build=Build(iterations=widest.build.iterations),
-            iterates=True,
+            steps=MAX_ITERATIONS,
         )
 
     def _latency_of(self, stages):

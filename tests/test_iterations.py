@@ -1,4 +1,4 @@
-"""Iterative forms of divisions and roots: results, handshake, and builds that are refused."""
+"""Iterative forms of divisions, roots and quantisation: results, handshake, and builds that are refused."""
 
 import pytest
 from click.testing import CliRunner
@@ -8,7 +8,7 @@ from halfulp.hdl.rows import Iterated
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.sim.bench import run
 from halfulp.sim.implementation import implementations
-from halfulp.units import Div, Mul, Remainder
+from halfulp.units import BlockQuantize, Div, Mul, Remainder
 from halfulp.units.catalogue import component
 
 UNITS = ("div {0}/{0}", "reciprocal {0}", "sqrt {0}", "rsqrt {0}", "remainder {0},{0}")
@@ -37,11 +37,22 @@ def test_iterative_units_have_bits_of_golden_model(text, fmt, iterations):
     assert result.checks
 
 
-class Forgetful(Iterated):
-    """Rows that do not hold the values of operands."""
-
-    def held(self, m, value, name):
-        return value
+@pytest.mark.parametrize(
+    ("text", "iterations"),
+    [
+        ("bf16>block(e2m1,5,e4m3fn,nearest).sr4@lfsr16", 2),
+        pytest.param("fp32>block(e4m3fn,8,e8m0fnu,floor).sr7", 1, marks=pytest.mark.slow),
+        pytest.param("fp16>block(e2m3,3,e8m0fnu,even).ro", 3, marks=pytest.mark.slow),
+        pytest.param("e5m2>block(int8,4,e5m0,ceil).rn", 3, marks=pytest.mark.slow),
+        pytest.param("fp32>mxfp8_e4m3.sr6@lfsr16", 4, marks=pytest.mark.slow),
+    ],
+)
+def test_iterative_quantisation_has_bits_of_golden_model(text, iterations):
+    unit = iterated(f"blockquantize {text}", iterations)
+    assert unit.latency == 1 + -(-unit.spec.o.length // iterations)
+    result = run(unit, limit=1 << 11)
+    assert result.failed == 0
+    assert result.checks
 
 
 @pytest.mark.slow
@@ -51,14 +62,17 @@ def test_iterative_units_have_flags_of_golden_model(text):
 
 
 @pytest.mark.slow
-def test_bench_detects_operands_that_are_not_held(monkeypatch):
-    formats = dict.fromkeys("abo", "e5m2")
-    monkeypatch.setattr("halfulp.units.endless.Iterated", Forgetful)
+@pytest.mark.parametrize(
+    ("unit", "options"),
+    [(Div, dict.fromkeys("abo", "e5m2")), (BlockQuantize, {"a": "e5m2", "o": "block(e2m1,4,e8m0fnu,floor)"})],
+)
+def test_bench_detects_operands_that_are_not_held(unit, options, monkeypatch):
+    monkeypatch.setattr(Iterated, "held", lambda rows, m, value, name: value)
 
-    class Own(Div):
+    class Own(unit):
         """Class of the user, whose Verilog is not cached."""
 
-    assert run(Own(**formats, build=Build(iterations=1)), limit=256).failed
+    assert run(Own(**options, build=Build(iterations=1)), limit=256).failed
 
 
 @pytest.mark.parametrize(
@@ -67,7 +81,8 @@ def test_bench_detects_operands_that_are_not_held(monkeypatch):
         (Mul, {"iterations": 1}, "no effect"),
         (Div, {"iterations": 2, "pipeline": 3}, "either"),
         (Div, {"iterations": 2, "clock": 100}, "either"),
-        (Div, {"iterations": 9}, "9"),
+        (Div, {"iterations": 6}, "only 5 in all"),
+        (Div, {"iterations": 65}, "64"),
     ],
 )
 def test_build_refuses_iterations(unit, build, words):

@@ -26,6 +26,7 @@ from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, pack_with_flags, signalling, truncate, unpack
 from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.round import chosen_by
+from halfulp.hdl.rows import cycles_of
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE, SPEED
 from halfulp.hdl.specs.unit import FLAGS
@@ -91,8 +92,8 @@ class Unit(wiring.Component):
         Default of ``build.structure``; None if the unit has only one structure.
     goals : bool
         The unit has structures for speed.
-    iterates : bool
-        The unit has an iterative form.
+    steps : int
+        Number of equal steps that an iterative form makes; 0 if the unit has no such form.
 
     Members
     -------
@@ -159,12 +160,15 @@ class Unit(wiring.Component):
         sums: Sequence[eager.Sum] = (),
         structure: str | None = None,
         goals: bool = False,
-        iterates: bool = False,
+        steps: int = 0,
     ) -> None:
         name = spec.name if name is None else name
         self.spec, self.saturate = spec, spec.saturate
-        effects = {"dsp": multiplies, "structure": structure is not None, "goal": goals, "iterations": iterates}
+        effects = {"dsp": multiplies, "structure": structure is not None, "goal": goals, "iterations": steps > 0}
         self.build = check_build(build, name, effects, sums=sums, structure=structure)
+        if self.build.iterations > steps:
+            raise ValueError(f"iterations of {name} are {self.build.iterations} in a cycle; it has only {steps} in all")
+        self._steps = steps
         self.stochastic = self.build.stochastic or LAZY
         if spec.flags and self.stochastic == EAGER:
             raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
@@ -262,6 +266,9 @@ class Unit(wiring.Component):
         return accepts & self.ready if self.build.iterations else accepts
 
     def _latency_of(self, stages: int) -> int:
+        if self.build.iterations:
+            # The cycle after the operands is the first one of the steps.
+            return 1 + cycles_of(self._steps, self.build.iterations)
         return stages + (1 if self.stateful else 0)
 
     @property

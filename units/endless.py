@@ -9,8 +9,7 @@ from amaranth.hdl import Module, Value
 from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.rows import Iterated, Rows, cycles_of
-from halfulp.hdl.specs import UnitSpec
+from halfulp.hdl.rows import Iterated, Rows
 
 from .base import Arithmetic, Computed, Unary
 
@@ -21,13 +20,8 @@ class Endless(Arithmetic):
     Subclasses implement the recurrence in ``recur``.
     """
 
-    def __init__(self, spec: UnitSpec, **more: Any) -> None:
-        super().__init__(spec, iterates=True, **more)
-
-    def _latency_of(self, stages: int) -> int:
-        iterations = self.build.iterations
-        # The cycle after the operands is the first one of the rows.
-        return 1 + cycles_of(self.spec.digits, iterations) if iterations else super()._latency_of(stages)
+    def __init__(self, spec: Any, **more: Any) -> None:
+        super().__init__(spec, steps=spec.digits, **more)
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the result of the recurrence, with bits below the rounding position merged into sticky."""

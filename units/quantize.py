@@ -1,21 +1,33 @@
 """Conversions between numbers and blocks with a shared scale."""
 
 from dataclasses import replace
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
-from amaranth.hdl import Const, Module, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from halfulp.hdl import block
 from halfulp.hdl.formats import Block, Format
 from halfulp.hdl.number import as_raw, multiply, pack, truncate, unpack
+from halfulp.hdl.rows import Iterated, Rows
 from halfulp.hdl.specs import BlockDequantizeSpec, BlockQuantizeSpec, Build
-from halfulp.hdl.wire import wire
+from halfulp.hdl.wire import word_at
 
 from .base import Options, Unit, numbered
 
 
+class Elements(NamedTuple):
+    """State of a quantisation between two elements; the last element is in the lowest bits of ``elements``.
+
+    ``numbers`` and ``words`` are the operands and random words of the elements that follow.
+    """
+
+    numbers: Value
+    words: Value
+    elements: Value
+
+
 class BlockQuantize(Unit):
-    """Conversion of numbers to a block, with a scale from the largest magnitude; one block per cycle.
+    """Conversion of numbers to a block, with a scale from the largest magnitude.
 
     Formula
     -------
@@ -26,7 +38,8 @@ class BlockQuantize(Unit):
     a, o
         Fields of `BlockQuantizeSpec`; formats and roundings may be texts.
     build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
+        Register stages or iterations; changes ``latency`` and no result bit. ``iterations=n`` rounds n elements in a
+        cycle, in the cycles after the one that finds the scale.
     **options
         Rounding and random source; see `Options`. ``saturate`` must be false, because elements saturate in any case.
 
@@ -42,7 +55,7 @@ class BlockQuantize(Unit):
 
     Latency
     -------
-    ``stages`` cycles.
+    ``stages`` cycles, one block per cycle; with ``build.iterations``, one cycle and those of the iterations per block.
 
     Source
     ------
@@ -59,6 +72,7 @@ class BlockQuantize(Unit):
             inputs=dict.fromkeys(numbered("a", length), spec.a),
             outputs=dict.fromkeys(numbered("o", length), spec.o.element) | {"o_scale": spec.o.scale},
             build=build,
+            steps=length,
         )
         self.a, self.o = ([getattr(self, port) for port in numbered(name, length)] for name in "ao")
 
@@ -70,10 +84,15 @@ class BlockQuantize(Unit):
     def logic(self, m: Module) -> None:
         spec, result = self.spec, self.spec.o
         numbers = [as_raw(m, unpack(m, a.as_value(), spec.a, f"a{i}"), f"a{i}") for i, a in enumerate(self.a)]
-        largest, special = block.largest(m, numbers)
+        largest, any_special = block.largest(m, numbers)
         element_code, scale_code = result.nan_codes
+        rows = Rows(result.length)
+        if self.build.iterations:
+            rows = Iterated(result.length, self.build.iterations, m, self.valid, self.en)
+            m.d.comb += self.ready.eq(rows.ready)
         scale = block.scale_code(m, largest, result)
-        scale = wire(m, Mux(special, scale_code, scale)[: result.scale.width], "scale")
+        scale = rows.held(m, Mux(any_special, scale_code, scale)[: result.scale.width], "scale")
+        special = rows.held(m, any_special, "special")
         m.d.comb += self.o_scale.as_value().eq(scale)
         divisor = block.divisor(m, scale, result.scale)
         of_scale = {"exponent": divisor.exponent}
@@ -89,12 +108,26 @@ class BlockQuantize(Unit):
             )
             return {"o": Mux(special, Const(element_code, result.element.width), code)[: result.element.width]}
 
-        for index, a in enumerate(self.a):
-            word = self.word(m, f"random{index}")
-            operands = {"a": a.as_value(), "special": special} | of_scale
-            operands |= {} if word is None else {"random": word}
-            found = self.part(m, f"lane{index}", "lane", lane, **operands)
-            m.d.comb += self.o[index].as_value().eq(found["o"])
+        def row(m: Module, state: Elements, place: int) -> Elements:
+            operands = {"a": state.numbers[: spec.a.width], "special": special} | of_scale
+            operands |= {"random": state.words[: spec.rounding.bits]} if spec.rounding.bits else {}
+            found = self.part(m, f"lane{place}", "lane", lane, **operands)["o"]
+            return Elements(
+                state.numbers.shift_right(spec.a.width),
+                state.words.shift_right(spec.rounding.bits),
+                Cat(found, state.elements)[: len(state.elements)],
+            )
+
+        words = [self.word(m, f"random{index}") for index in range(result.length)]
+        start = Elements(
+            Cat(*(a.as_value() for a in self.a)),
+            Cat(*(word for word in words if word is not None)),
+            # The last cycle of an iterative form may have steps after the last element.
+            Const(0, rows.count * result.element.width),
+        )
+        elements = rows.run(m, start, row, grows=False).elements
+        for index, o in enumerate(self.o):
+            m.d.comb += o.as_value().eq(word_at(elements, rows.count - 1 - index, result.element.width))
 
 
 class BlockDequantize(Unit):

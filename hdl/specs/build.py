@@ -9,8 +9,8 @@ from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 MAX_PIPELINE = 64
 """Maximum number of register stages."""
 
-MAX_ITERATIONS = 8
-"""Maximum number of bits that an iterative form computes in a cycle."""
+MAX_ITERATIONS = 64
+"""Maximum number of steps that an iterative form makes in a cycle."""
 
 LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 """Structures of stochastic rounding in a floating-point adder."""
@@ -30,7 +30,7 @@ _NEEDS = {
     "structure": "piecewise-linear functions have structures",
     "goal": "sums and products of floats have structures for speed, except mul of few bits and sequential dot",
     "reset_less": "units with register stages have data registers",
-    "iterations": "quotients, remainders and roots are made of digit recurrences",
+    "iterations": "quotients, remainders, roots and quantisation of blocks are made of equal steps",
     "target": "register stages are placed by its delays; add pipeline or clock",
 }
 
@@ -74,10 +74,10 @@ class Build:
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
         from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.
     iterations : int
-        Iterations of a digit recurrence in a cycle, 1 to 8, each of which gives one bit: 1 is radix 2, 2 is radix 4.
-        The unit then has that many rows of adders, with registers, and the ports ``valid`` and ``ready``: it accepts
-        operands only every ``latency`` cycles. 0 lays all rows out. For ``div``, ``reciprocal``, ``sqrt``, ``rsqrt``
-        and ``remainder``, without ``pipeline`` and ``clock``.
+        Equal steps in a cycle, 1 to 64. The unit then has hardware for that many steps, with registers, and the ports
+        ``valid`` and ``ready``: it accepts operands only every ``latency`` cycles. 0 lays all steps out. In ``div``,
+        ``reciprocal``, ``sqrt``, ``rsqrt`` and ``remainder``, a step gives one bit: 1 is radix 2, 2 is radix 4. In
+        ``blockquantize``, it gives one element. Not with ``pipeline`` and ``clock``.
 
     Raises
     ------
