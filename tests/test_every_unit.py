@@ -121,9 +121,11 @@ OF_SUMS = MANY if EXHAUSTIVE else {"most_bits": 9, "count": 1 << 9}
     units_in([*WIDE, lambda: Takum(16), lambda: Takum(32)], [*(f"{name}8" for name in NAMES), "takum16", "takum32"]),
 )
 def test_rtl_in_all_modes_matches_golden(make, name):
-    for spec in specs(make(), name):
-        same = [rounded(spec, mode) for mode in MODES]
+    for place, spec in enumerate(specs(make(), name)):
         is_exact = getattr(spec, "order", "exact") == "exact" and getattr(spec, "quire", None) is not None
+        # Modes take turns in exact sums, whose hundreds of bits take minutes to compile.
+        modes = MODES[(place + len(name)) % 3 :: 3] if is_exact and not EXHAUSTIVE else MODES
+        same = [rounded(spec, mode) for mode in modes]
         checks, failed = rtl_mismatches(dict(zip(same, same, strict=True)), **(OF_SUMS if is_exact else MANY))
         assert not failed
         assert checks
