@@ -30,12 +30,7 @@ _UNIT_OPTIONS = (
     click.option("--flags", flag_value="after", default=None, help="output exception flags"),
     click.option("--flags-before", "flags", flag_value="before", default=None, help="flags, tiny before rounding"),
     click.option("--pipeline", metavar="N", type=click.IntRange(0), help="number of register stages; default: 0"),
-    click.option(
-        "--iterations",
-        metavar="N",
-        type=click.IntRange(0),
-        help="steps a cycle of iterative units: bits of div, elements of blockquantize",
-    ),
+    click.option("--iterations", metavar="N", type=click.IntRange(0), help="steps in a cycle of an iterative unit"),
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
     click.option("--b", metavar="FMT", help="format of the second operand; default: like the first"),
     click.option("--c", metavar="FMT", help="format of the third operand (fma) or addend (dot)"),
