@@ -218,8 +218,8 @@ def check(*arrays, products=PRODUCTS, seed=1):
                     assert passed.cycles[f"c{number}"] == made.cycles(*sizes), where
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("makes", [*(SOME[start::6] for start in range(6)), *([make] for make in ALL if EXHAUSTIVE)])
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("makes", [*(SOME[start::12] for start in range(12)), *([make] for make in ALL if EXHAUSTIVE)])
 def test_arrays_match_golden_products(makes):
     check(*(make() for make in makes))
 
