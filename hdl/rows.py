@@ -100,12 +100,17 @@ class Iterated(Rows):
         end: Any = super().run(Module(), start, row) if grows else start
         widths = [max(len(first), len(last)) for first, last in zip(start, end, strict=True)]
         names: Any = type(start)
-        state: State = names(*(Signal(width, name=name) for name, width in zip(names._fields, widths, strict=True)))
+        registers = (
+            Signal(width, name=name) if width else Const(0, 0)
+            for name, width in zip(names._fields, widths, strict=True)
+        )
+        state: State = names(*registers)
         after = state
         for place in range(self._width):
             after = row(m, after, place)
         for register, first, later in zip(state, start, after, strict=True):
-            assert isinstance(register, Signal)
+            if not isinstance(register, Signal):
+                continue
             with m.If(self._accepts):
                 m.d.sync += register.eq(first)
             with m.Elif(self._steps):

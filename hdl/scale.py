@@ -31,6 +31,8 @@ def pack(m: Module, x: Truncated, o: Scale, rounding: Rounding, saturating: bool
     rounded = wire(m, x.field + wire(m, up, "round_up"), "rounded")
     over = wire(m, rounded > o.max_code, "overflow")
     stays_finite = to_largest(rounding, NEVER, saturating)
-    code = Mux(over, Mux(stays_finite, o.max_code, o.nan_code), Mux(x.field < 0, 0, rounded))
+    # The field is unsigned if no number is below the smallest one.
+    code = Mux(x.field < 0, 0, rounded) if x.field.shape().signed else rounded
+    code = Mux(over, Mux(stays_finite, o.max_code, o.nan_code), code)
     nan = wire(m, x.nan | x.inf | x.zero | x.sign, "not_positive")
     return Mux(nan, o.nan_code, code)[: o.width]

@@ -348,9 +348,11 @@ def test_package_of_each_kind_passes_in_icarus(text: str, pipeline: int, tmp_pat
 
 @pytest.mark.slow
 @needs_icarus
-@pytest.mark.parametrize("text", ["div e5m2/e5m2", "sqrt e5m2.port flags"])
+@pytest.mark.parametrize(
+    "text", ["div e5m2/e5m2", "sqrt e5m2.port flags", "blockquantize e5m2>block(e2m1fn,3,e8m0fnu,floor)"]
+)
 def test_package_of_iterative_unit_passes_in_icarus(text: str, tmp_path: Path) -> None:
-    """The unit holds its result and is not ready while it divides."""
+    """The unit holds its result and is not ready while it computes."""
     write(tmp_path, texts := package((text,), build=Build(iterations=2), **CONTROLS))
     assert valid(texts)
     described = json.loads(texts["manifest.json"])["units"][0]
