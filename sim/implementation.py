@@ -185,8 +185,8 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
         own = {name: value for name, value in options.items() if FIELDS.get(name) in _names(cls)}
         if issubclass(cls, AccumulatorSpec) and "acc" in _names(cls) and own.get("acc") != "exact":
             own |= {"to": None, "carry": None}
-        if "o" in cls.COMPOUND:
-            # One format for the results of all units is no compound one.
+        if "o" in (*cls.COMPOUND, *cls.BLOCKS):
+            # One format for the results of all units is neither a compound one nor a block.
             own |= {"to": None}
         found.append(_built(unit, fmt, own, {name: options.get(name) for name in BUILD}))
     return found

@@ -131,7 +131,7 @@ def _results(formats: list[str]) -> list[str]:
 
 def _pure(cls: type[UnitSpec], operand: str, result: str) -> dict[str, str]:
     """Return the short form's options for one family; only conversions and blocks need a result format."""
-    if "o" in getattr(cls, "BLOCKS", ()):
+    if "o" in cls.BLOCKS:
         return {"fmt": operand, "to": FORMATS["block"][-1]}
     return {"fmt": operand} | ({"to": result} if cls is CATALOGUE["convert"].spec else {})
 
@@ -145,7 +145,7 @@ def _mixture(cls: type[UnitSpec], formats: Iterable[str]) -> dict[str, str]:
 
 def _mixed_parts(cls: type[UnitSpec]) -> list[str]:
     """Return the parts of a unit that may have formats of several families."""
-    if "o" in getattr(cls, "BLOCKS", ()):
+    if "o" in cls.BLOCKS:
         return []
     parts = [part for part in cls.form.parts if part in ("a", "b", "c", "acc", "o") and part not in cls.INTEGERS]
     return [part for part in parts if part != "o" or "acc" not in parts]

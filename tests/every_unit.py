@@ -40,7 +40,7 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
     if not cls.takes(fmt, None) or ("function" in cls.form.parts and fmt.width > 16):
         return []
     given = {part: fmt for part in cls.form.parts if part not in ("function", "product", *cls.INTEGERS)}
-    given |= dict.fromkeys(getattr(cls, "BLOCKS", ()), BLOCK)
+    given |= dict.fromkeys(cls.BLOCKS, BLOCK)
     if "acc" in given:
         given["acc"] = given["o"] = fmt if fmt.decode(0) == 0 else fmt.default_accumulator()
     spec = cls.filled(**{"a": fmt, **given, **({"k": 2} if cls.form.count else {})})

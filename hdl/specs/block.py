@@ -24,7 +24,6 @@ class BlockSpec(UnitSpec):
     NO_FLAGS = "IEEE 754 defines none for blocks with a shared scale"
 
     BLOCKS: ClassVar[tuple[str, ...]] = ("a",)
-    """Fields that are blocks."""
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:

@@ -69,6 +69,8 @@ class UnitSpec:
     SUMMARY: ClassVar[str] = ""
     COMPOUND: ClassVar[tuple[str, ...]] = ()
     """Fields that may have a compound format."""
+    BLOCKS: ClassVar[tuple[str, ...]] = ()
+    """Fields that are blocks."""
     SCALES: ClassVar[bool] = False
     """True if operand and result may be scales of blocks."""
     PORT: ClassVar[bool] = True
