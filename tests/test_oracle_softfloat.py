@@ -23,6 +23,7 @@ from halfulp.sim.toolchain import compiler, compiler_version
 from halfulp.sim.vectors import make
 from halfulp.tools.cache import cached
 from tests.short_form import build
+from tests.test_exhaustive import EXHAUSTIVE
 
 COUNT = 1 << 17
 """Vectors per operation, format and mode."""
@@ -241,8 +242,10 @@ def test_some_flags_match_softfloat(operation, fmt, rounding, tininess):
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_flags_match_softfloat(operation, fmt, rounding, tininess):
-    count, wrong = flag_differences(operation, fmt, rounding, tininess, FLAG_COUNT)
-    assert count >= (1 << 16 if operation in ("sqrt", "rint") and fmt == FP16 else FLAG_COUNT)
+    # A remainder of fp64 has up to 2,098 rows.
+    most = FLAG_COUNT // 10 if operation == "remainder" and fmt == FP64 and not EXHAUSTIVE else FLAG_COUNT
+    count, wrong = flag_differences(operation, fmt, rounding, tininess, most)
+    assert count >= (1 << 16 if operation in ("sqrt", "rint") and fmt == FP16 else most)
     assert wrong == []
 
 
