@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pyosys import libyosys
-
 _BEFORE = "strash; &get -n; &fraig -x; &put; scorr; dc2; strash"
 _AFTER = "upsize {D}; dnsize {D}; stime -p"
 
@@ -58,6 +56,9 @@ class Job:
 
     def run(self) -> None:
         """Synthesise ``design.v``; on an error Yosys prints it and exits."""
+        # Code that torch compiles in a process with this library gives wrong results.
+        from pyosys import libyosys
+
         design = libyosys.Design()
 
         def run(command: str) -> None:
