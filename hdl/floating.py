@@ -398,7 +398,10 @@ def _flags(
 
 def _is_below(x: Truncated) -> Value:
     """Return True if a truncated number is below the smallest normal one, in a format without subnormals."""
-    return ~x.exponent_reaches(1) if x.anticipated else x.field < 0
+    if x.anticipated:
+        return ~x.exponent_reaches(1)
+    # The field is unsigned if no number is below the smallest one.
+    return x.field < 0 if x.field.shape().signed else NEVER
 
 
 def _reaches(x: Truncated, o: Float, code: int) -> Value:
