@@ -37,7 +37,7 @@ Keep records of the project:
 
 Develop:
   make test      Run the tests, in at most 8 minutes on two cores; ARGS="-k mac" goes to pytest.
-  make test-all  Run every test, in half an hour; HALFULP_EXHAUSTIVE=1 takes all inputs, for hours.
+  make test-all  Run every test, in about three hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
   make docs      Build the documentation in build/docs.
   make package   Build the sdist and the wheel, and check the wheel in an empty environment.
