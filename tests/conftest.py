@@ -13,6 +13,7 @@ from halfulp.cli import main
 from halfulp.hdl.formats import Format
 from halfulp.sim.signoff import MIXED
 from halfulp.tools.paths import build_root
+from tests.settings import EXHAUSTIVE
 
 # A worker has one processor. torch would start a thread per processor, and these would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,11 +26,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the skipped cases of sampled tests as slow, and run regressions before all other tests."""
     seen: Counter[str] = Counter()
+    left_out = set()
     for item in items:
         function = item.nodeid.partition("[")[0]
-        if (sampled := item.get_closest_marker("sampled")) and seen[function] % sampled.args[0]:
-            item.add_marker(pytest.mark.slow)
+        if sampled := item.get_closest_marker("sampled"):
+            fast, slow = (*sampled.args, 1)[:2]
+            if seen[function] % fast:
+                item.add_marker(pytest.mark.slow)
+                if seen[function] % slow and not EXHAUSTIVE:
+                    left_out.add(item)
         seen[function] += 1
+    items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.path.name != "test_regressions.py")
 
 

@@ -1,7 +1,6 @@
 """Line segments: hardware, golden model and oracle agree on every input, and tables are consistent."""
 
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.sweep import sweep
 from halfulp.units import PiecewiseLinear
 from halfulp.units.stream import Streamed
+from tests.settings import EXHAUSTIVE
 
 F = Fraction
 
@@ -57,8 +57,6 @@ POLES: dict[str, dict[str, Any]] = {
     "log2": {"zero": "-inf", "minus_zero": "-inf", "negative": "nan", "inf": "inf", "minus_inf": "nan"},
 }
 
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
-"""By default formats, roundings and structures alternate so that each is tested; here all combinations are."""
 
 ROUNDINGS = (*ROUNDING_MODES, "sr3")
 

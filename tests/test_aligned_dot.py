@@ -2,7 +2,6 @@
 
 import functools
 import math
-import os
 import random
 from fractions import Fraction
 
@@ -18,6 +17,7 @@ from halfulp.sim.model import CompiledModel
 from halfulp.sim.reference import reference
 from halfulp.units.catalogue import component
 from tests.every_unit import rounded, rtl_mismatches, vectors
+from tests.settings import EXHAUSTIVE
 from tests.test_exhaustive import Bundle
 
 FORMATS = {
@@ -173,7 +173,7 @@ CASES = (
     ("bf16", "e2m1fn", "e5m2", "e4m3fn"),
 )
 
-COUNT = 9_000 if os.environ.get("HALFULP_EXHAUSTIVE") == "1" else 200
+COUNT = 9_000 if EXHAUSTIVE else 200
 """Cases per test; with 9,000 all tests together have more than 10^7."""
 
 

@@ -4,7 +4,6 @@ Tables of ml_dtypes have the elements and scales, so that the model shares only 
 """
 
 import itertools
-import os
 from fractions import Fraction
 
 import ml_dtypes
@@ -18,8 +17,9 @@ from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import sampled
 from halfulp.units import BlockDequantize, BlockDot, BlockQuantize
+from tests.settings import EXHAUSTIVE
 
-COUNT = 10**6 if os.environ.get("HALFULP_EXHAUSTIVE") else 1 << 14
+COUNT = 10**6 if EXHAUSTIVE else 1 << 14
 """Blocks of each format."""
 
 CHUNK = 1 << 14

@@ -362,4 +362,4 @@ def test_bench_catches_misaligned_random_word(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(eager, "_discarded", lambda significand, first, count: right(significand, first - 1, count))
     unit = WordOnePlaceLow(a=E5M2, b=E5M2, acc=E6M5, rounding="sr10", build=Build(stochastic="eager"))
     # Only one word in many gives a wrong result.
-    check_causes(run(unit, limit=4 * VECTORS), lambda codes, expected, got: abs(expected - got) <= 1)
+    check_causes(run(unit, limit=4 * VECTORS), lambda codes, expected, got: abs(expected - got) <= 2)

@@ -281,6 +281,7 @@ UNITS += ["partmac e2m1fnx2*e3m2fnx2+posit8"]
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("text", UNITS)
 def test_unit_matches_golden_and_exact_in_all_modes(text):
     spec = UnitSpec.parse(text)

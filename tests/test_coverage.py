@@ -1,7 +1,6 @@
 """Coverage: bins match their names, proofs match enumeration, and missing vectors leave bins open."""
 
 import functools
-import os
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -31,9 +30,8 @@ from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
 from halfulp.units.catalogue import CATALOGUE, component
+from tests.settings import EXHAUSTIVE
 from tests.short_form import build
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 FORMATS = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
 MODES = (*ROUNDING_MODES, "sr1", "sr4")

@@ -22,7 +22,7 @@ from halfulp.tools.cache import FOLDER, Entry
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, check_private
 from halfulp.tools.processes import Command, run_all
-from tests.test_exhaustive import EXHAUSTIVE
+from tests.settings import EXHAUSTIVE
 
 PROBES = {
     "fits": "from halfulp.unit import unit; print(unit('pwl silu(fxp4.6) pieces=4').table.text)",
@@ -96,6 +96,7 @@ def test_damaged_entries_are_found(kind: str, own_build: Path, capsys: pytest.Ca
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("kind", PROBES)
 def test_damage_campaign_of_cache_finds_no_wrong_result(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ from halfulp.golden.nn import Policy
 from halfulp.golden.program import compiled
 from halfulp.golden.program.chains import GraphChain
 from halfulp.golden.program.graph import KEY
+from tests.settings import EXHAUSTIVE
 from tests.test_emulate_models import MODELS
 
 POLICY = Policy.parse(
@@ -282,9 +283,10 @@ NOISES = [
     [
         pytest.param(name, policy, marks=[pytest.mark.slow] * ((name, place) != ("functional", 0)))
         # Under torch.compile, Mamba runs another algorithm for its scan.
-        for name in [*STOCHASTIC, *PROGRAMS]
+        for turn, name in enumerate([*STOCHASTIC, *PROGRAMS])
         if name != "mamba"
         for place, policy in enumerate(NOISES)
+        if EXHAUSTIVE or place == turn % len(NOISES)
     ],
 )
 def test_compiled_program_has_the_random_words_of_the_context(name, policy):

@@ -15,8 +15,8 @@ from halfulp.hdl.formats import Codebook, Rounding, Takum, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.sim.reference import reference
 from tests.every_unit import MODES, built, exact_mismatches, rounded, rtl_mismatches, specs, vectors
+from tests.settings import EXHAUSTIVE
 from tests.test_codebook import BUILT_IN, as_codebook
-from tests.test_exhaustive import EXHAUSTIVE
 
 
 @functools.cache
@@ -80,6 +80,7 @@ def units_in(makes, names):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize(("make", "name"), units_in(WIDE, NAMES))
 def test_golden_with_8_bits_matches_exact_in_all_modes(make, name):
     for spec in specs(make(), name):
@@ -116,6 +117,7 @@ OF_SUMS = MANY if EXHAUSTIVE else {"most_bits": 9, "count": 1 << 9}
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize(
     ("make", "name"),
     units_in([*WIDE, lambda: Takum(16), lambda: Takum(32)], [*(f"{name}8" for name in NAMES), "takum16", "takum32"]),
@@ -167,6 +169,7 @@ def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("text", BUILT_IN)
 def test_rtl_codebooks_match_built_in_formats_in_all_modes(text, name):

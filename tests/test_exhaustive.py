@@ -4,8 +4,6 @@ Wide posits have fifty thousand directed and random vectors. By default the test
 rounding modes each in turn. HALFULP_EXHAUSTIVE=1 takes all, in most of an hour.
 """
 
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -20,9 +18,8 @@ from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import sampled
 from halfulp.units import Unit
+from tests.settings import EXHAUSTIVE
 from tests.short_form import build
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 MODES = (*ROUNDING_MODES, "sr3")
 

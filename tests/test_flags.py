@@ -17,7 +17,7 @@ from halfulp.sim.reference import reference
 from halfulp.units import Add, Mul
 from halfulp.units.catalogue import component
 from tests.every_unit import MODES, exact_mismatches, rtl_mismatches
-from tests.test_exhaustive import EXHAUSTIVE
+from tests.settings import EXHAUSTIVE
 
 NV, DZ, OF, UF, NX = 16, 8, 4, 2, 1
 

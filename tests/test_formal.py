@@ -1,7 +1,6 @@
 """Proofs: each kind of claim holds for a small unit, and a mutant of it is refuted with a witness."""
 
 import json
-import os
 import shlex
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from halfulp.tools.errors import ToolError
 from halfulp.units.base import Unit
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.stream import Streamed
+from tests.settings import EXHAUSTIVE
 from tests.short_form import asked
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -198,7 +198,7 @@ CASES: list[tuple[str, str, Patch]] = [
 ]
 """One case of each kind of claim; more with HALFULP_EXHAUSTIVE=1."""
 
-if os.environ.get("HALFULP_EXHAUSTIVE") == "1":
+if EXHAUSTIVE:
     CASES += [
         ("valid", "mul posit5", packed(lambda o, r, code: Mux(code == 1, 0, code))),
         ("valid", "add fxp2.2", packed(lambda o, r, code: code ^ (1 << o.width - 1))),
@@ -214,7 +214,7 @@ def found(kind: str, words: str) -> claims_module.Finding:
     return finding
 
 
-@pytest.mark.sampled(42)
+@pytest.mark.sampled(42, 3)
 @pytest.mark.parametrize("text", CATALOGUE_TEXTS)
 def test_claims_about_catalogue_units_are_not_refuted(text: str) -> None:
     findings = list(examine(claims(text), limit=20))

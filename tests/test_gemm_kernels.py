@@ -25,11 +25,11 @@ from halfulp.golden.philox import philox, philox_words
 from halfulp.hdl.formats import FP32, FP64, Fixed, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec
+from tests.settings import EXHAUSTIVE
 
 gemm_module = importlib.import_module("halfulp.golden.gemm")
 
 
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 PRODUCTS = 10_000_000 if EXHAUSTIVE else 30_000
 
 LISTED = [

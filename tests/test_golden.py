@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import os
 import random
 import re
 import sys
@@ -42,6 +41,7 @@ from halfulp.hdl.formats import (
 )
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec, SumSpec
+from tests.settings import EXHAUSTIVE
 
 MODES = [Rounding.parse(text) for text in (*ROUNDING_MODES, "sr1", "sr3")]
 
@@ -95,7 +95,7 @@ def every(formats, rounding, subtract=False):
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_floats(name, fmt):
     # By default half of the modes for each format, in turn.
-    modes = MODES if os.environ.get("HALFULP_EXHAUSTIVE") == "1" else MODES[TOYS.index(fmt) % 2 :: 2]
+    modes = MODES if EXHAUSTIVE else MODES[TOYS.index(fmt) % 2 :: 2]
     for rounding, saturate in itertools.product(modes, (False, True)):
         columns, words = every([fmt, fmt], rounding, subtract=name == "add")
         count, wrong = differences(name, columns, words, a=fmt, b=fmt, o=fmt, rounding=rounding, saturate=saturate)

@@ -106,7 +106,7 @@ def agrees(text: str, stages: int, likely: float, **build: Any) -> bool:
     return simulated(component, inputs) == of_each(component, steps).tolist()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(12, 3)
 @pytest.mark.parametrize("likely", [1.0, 0.5])
 @pytest.mark.parametrize("stages", [0, 1, 3, 6])
 @pytest.mark.parametrize("text", TEXTS)

@@ -1,7 +1,6 @@
 """Kernel around a systolic array, on the memories of cocotbext-axi, byte by byte."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from halfulp.hdl.specs import Build
 from halfulp.sim.build import component_design, models
 from halfulp.sim.simulate import Simulation
 from halfulp.units.systolic import Chain, Grid
+from tests.settings import EXHAUSTIVE
 from tests.test_systolic import expected, operands
 
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 RUNS = 40 if EXHAUSTIVE else 10
 BIGGEST = 40 if EXHAUSTIVE else 14
 PATIENCE = 500_000 if EXHAUSTIVE else 20_000

@@ -1,7 +1,6 @@
 """Timing model of a kernel against the simulated kernel on the memories of cocotbext-axi."""
 
 import json
-import os
 import random
 from fractions import Fraction
 
@@ -14,8 +13,6 @@ from halfulp.fpga.match.performance import cycles_of
 from halfulp.hdl.specs import Build, MacSpec, Tiling, parse_cell
 from halfulp.units.systolic import Chain, Grid
 from tests.test_kernel import BLOCKS, KERNELS, simulate
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 RAM = Memory(read=2, write=2)
 """Memory timing of the bench."""

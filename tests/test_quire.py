@@ -1,6 +1,5 @@
 """Long sums in the RTL's quire: each reading is the exact sum, rounded once."""
 
-import os
 import random
 from fractions import Fraction
 
@@ -12,9 +11,9 @@ from halfulp.hdl.specs import Quire, ValueRange
 from halfulp.sim.model import CompiledModel
 from halfulp.units import Accumulate, Dot, Mac
 from halfulp.units import Quire as QuireUnit
+from tests.settings import EXHAUSTIVE
 
 TERMS = 1000
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 
 def run(unit, steps):

@@ -16,7 +16,7 @@ from halfulp.sim.bench import run
 from halfulp.sim.reference import reference
 from halfulp.units import Div, Mul
 from tests.every_unit import built, exact_mismatches, rtl_mismatches, specs
-from tests.test_exhaustive import EXHAUSTIVE
+from tests.settings import EXHAUSTIVE
 
 CHOICES = ("rn", "rz", "rd", "ru", "ra", "ro", "sr3", "ra")
 """Modes of `port_ro_sr3` by code; those up to ``ra`` are the rounding modes of RISC-V."""

@@ -1,7 +1,6 @@
 """Layers with products on a Verilated kernel."""
 
 import itertools
-import os
 
 import pytest
 import torch
@@ -12,8 +11,7 @@ from halfulp.golden import nn
 from halfulp.golden.nn import product
 from halfulp.golden.train import data, networks
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+from tests.settings import EXHAUSTIVE
 
 PLAIN = "e5m2*e5m2+e6m5.rn, bias=e5m2.rn"
 NOISY = "e5m2*e5m2+e6m5.sr10@lfsr16, bias=e5m2.rn"

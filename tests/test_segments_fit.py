@@ -1,7 +1,6 @@
 """Functions as line segments: fits are optimal, errors are exact, and impossible requests are refused."""
 
 import math
-import os
 import pickle
 from fractions import Fraction
 from itertools import pairwise, product
@@ -21,8 +20,7 @@ from halfulp.hdl.fit.store import segments_of
 from halfulp.hdl.formats import RN, Codebook, Fixed, Posit, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs.pieces import Piece
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+from tests.settings import EXHAUSTIVE
 
 # Rounding -----------------------------------------------------------------------------------------------------------
 

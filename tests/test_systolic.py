@@ -1,7 +1,6 @@
 """Systolic arrays in RTL against the golden model, exact in bits and cycles."""
 
 import itertools
-import os
 import sys
 from functools import partial
 
@@ -22,8 +21,7 @@ from halfulp.hdl.specs import BlockMacSpec, Build, MacSpec, Tiling
 from halfulp.sim.model import CompiledModel, pack, unpack
 from halfulp.sim.systolic import Product
 from halfulp.units.systolic import Chain, Grid, array
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+from tests.settings import EXHAUSTIVE
 
 PRODUCTS = 40 if EXHAUSTIVE else 10
 """Products per array, with sizes from 1 to 20; every second one has stalls."""

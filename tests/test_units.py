@@ -596,7 +596,7 @@ def sample(name, *formats):
     return next((fmt for fmt in (*formats, "fxp4.4") if row.spec.takes(parse(fmt), None)), BLOCK)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(10, 5)
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_stream_gives_every_result_once_in_order(name, pipeline):

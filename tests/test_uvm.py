@@ -1,6 +1,5 @@
 """Environment in pyuvm: it passes for correct units and detects planted mistakes."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -28,9 +27,8 @@ from halfulp.sim.uvm.tile import TileReference, TileScoreboard, ports_of
 from halfulp.tools.imports import module_of
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Grid
+from tests.settings import EXHAUSTIVE
 from tests.short_form import BLOCK, build
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 OVERRIDES = Path(__file__).with_name("uvm_overrides.py")
 EXAMPLE = Path(__file__).parent.parent / "examples" / "dot_product.py"

@@ -1,7 +1,6 @@
 """Kernels at compiled speed on a slow memory with stalls: bits, cycles, and the rules of AXI4."""
 
 import functools
-import os
 import re
 import time
 
@@ -19,8 +18,7 @@ from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import component
 from halfulp.units.systolic import Chain
 from halfulp.units.verilog import emit
-
-EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+from tests.settings import EXHAUSTIVE
 
 MADE = [
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=2, depth=8)),

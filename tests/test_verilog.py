@@ -244,7 +244,7 @@ def lint(path: Path, top: str) -> None:
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.sampled(28)
+@pytest.mark.sampled(28, 4)
 @pytest.mark.parametrize("unit", VERILOG, ids=lambda unit: unit.name)
 def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
     """As Verilog 2005, and inside the stream wrapper of the unit."""
