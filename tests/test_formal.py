@@ -298,7 +298,7 @@ def test_proof_timeout_is_reported_and_retried() -> None:
     claim = Claim("commutes", asked("mul fp16"))
     began = time.monotonic()
     (finding,) = examine([claim], limit=0.2)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert (finding.verdict.status, finding.verdict.witness) == (UNFINISHED, None)
     question = claim.miter().question(f"{claim.kind} {claim.unit}")
     assert question.known(0.2) == finding.verdict
