@@ -186,6 +186,7 @@ def tensors(columns):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_quantized_blocks_match_integers(name):
     unit = BlockQuantize(a="fp32", o=name)
@@ -215,6 +216,7 @@ def test_dequantized_blocks_match_binary64(name):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_block_dots_match_integers(name):
     length = BLOCKS[name].length

@@ -69,6 +69,7 @@ def test_golden_of_toy_blocks_matches_exact(text):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("text", OCP)
 def test_rtl_of_blocks_matches_golden(text):
     spec = UnitSpec.parse(text)

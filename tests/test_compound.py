@@ -148,7 +148,7 @@ def test_products_of_parts_are_in_ascending_significance():
     assert MacSpec.parse("bf16*bf16+fp32").pairs == ((0, 0),)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, 3)
 @pytest.mark.parametrize(
     ("text", "kernel"),
     [
@@ -281,7 +281,7 @@ UNITS += ["partmac e2m1fnx2*e3m2fnx2+posit8"]
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3, 3)
+@pytest.mark.sampled(7, 7)
 @pytest.mark.parametrize("text", UNITS)
 def test_unit_matches_golden_and_exact_in_all_modes(text):
     spec = UnitSpec.parse(text)

@@ -319,6 +319,7 @@ def test_large_package_benches_pass_in_both_simulators(simulator: str, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4, 4)
 @needs_icarus
 @pytest.mark.parametrize(
     "text",

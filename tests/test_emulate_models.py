@@ -226,7 +226,7 @@ def _step(model: nn.Module, loss: Callable[[nn.Module], torch.Tensor], optimizer
     return found.detach()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, 2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in MODELS]
 )

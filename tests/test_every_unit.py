@@ -80,7 +80,7 @@ def units_in(makes, names):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3, 3)
+@pytest.mark.sampled(13, 13)
 @pytest.mark.parametrize(("make", "name"), units_in(WIDE, NAMES))
 def test_golden_with_8_bits_matches_exact_in_all_modes(make, name):
     for spec in specs(make(), name):
@@ -117,7 +117,7 @@ OF_SUMS = MANY if EXHAUSTIVE else {"most_bits": 9, "count": 1 << 9}
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3, 3)
+@pytest.mark.sampled(43, 43)
 @pytest.mark.parametrize(
     ("make", "name"),
     units_in([*WIDE, lambda: Takum(16), lambda: Takum(32)], [*(f"{name}8" for name in NAMES), "takum16", "takum32"]),
@@ -169,7 +169,7 @@ def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3, 3)
+@pytest.mark.sampled(13, 13)
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("text", BUILT_IN)
 def test_rtl_codebooks_match_built_in_formats_in_all_modes(text, name):
@@ -184,7 +184,7 @@ FOUR_BITS = ("fxp2.2", "fxp1.3-wrap", "ufxp2.2", "e2m1fn", "e2m1-ftz", "posit4",
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(len(UNITS))
+@pytest.mark.sampled(len(UNITS), 7)
 @pytest.mark.parametrize("name", [name for name, spec in UNITS.items() if spec.takes(parse("fxp2.2"), Rounding("rh"))])
 def test_rh_of_all_families_matches_golden_and_exact(name):
     formats = [*map(parse, FOUR_BITS), *(make(4) for make in OWN)]

@@ -146,7 +146,7 @@ TWO_OPERANDS = [
 ]
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(20, 5)
 @pytest.mark.parametrize(("turn", "name", "fmt"), [(turn, *case) for turn, case in enumerate(TWO_OPERANDS)])
 def test_two_operand_units_match_golden(turn, name, fmt):
     modes = some_of(MODES, turn)
@@ -175,7 +175,7 @@ def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
     assert checks >= len(MODES) * 2 ** parse(fmt).width
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(20, 2)
 @pytest.mark.parametrize(("turn", "fmt"), list(enumerate(every(3, [*TOYS, *map(parse, TOY_FAMILIES)]))), ids=str)
 def test_fma_matches_golden_on_toy_formats(turn, fmt):
     modes = some_of(MODES, turn)
@@ -191,6 +191,7 @@ WIDE_POSITS = ("posit16", "posit16e1", "posit32")
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("fmt", every(2, WIDE_POSITS))
 @pytest.mark.parametrize(
     ("name", "targets"),
@@ -254,6 +255,7 @@ MIXED = [
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize(
     ("turn", "name", "fmt", "options"), every(2, [(turn, *case) for turn, case in enumerate(MIXED)])
 )
@@ -315,7 +317,7 @@ FAST = [
 ]
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(18, 3)
 @pytest.mark.parametrize(("turn", "name", "fmt", "options"), [(turn, *case) for turn, case in enumerate(FAST)])
 def test_structures_for_speed_match_golden(turn, name, fmt, options):
     checks, failed = mismatches(name, fmt, modes=some_of(MODES, turn), goal="speed", **options)
@@ -324,6 +326,7 @@ def test_structures_for_speed_match_golden(turn, name, fmt, options):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize(
     ("name", "fmt"), [(name, fmt) for fmt in ("fp16", "bf16", "fp32") for name in ("mul", "add", "fma")]
 )

@@ -100,6 +100,7 @@ def cases():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(5, 5)
 @pytest.mark.parametrize(("fmt", "rounding", "flags"), cases())
 def test_flags_match_in_all_formats_and_modes(fmt, rounding, flags):
     texts = [text for text in TEXTS if "sqrt" not in text or fmt != "fxp2.3"]
@@ -108,6 +109,7 @@ def test_flags_match_in_all_formats_and_modes(fmt, rounding, flags):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -128,6 +130,7 @@ def test_bench_tests_flags(text):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("build", [{"goal": "speed"}, {"dsp": True}, {"pipeline": 3}], ids=str)
 @pytest.mark.parametrize(
     "text",

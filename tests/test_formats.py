@@ -479,7 +479,7 @@ def around(fmt):
     return [*marks, *((x + y) / 2 for x, y in itertools.pairwise(marks)), 2 * finer.largest]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, 3)
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
 def test_encode_rounds_posits_between_neighbours(fmt):
     """The posit of one more bit between two neighbours decides which is nearest (2022, 4.1)."""
@@ -722,7 +722,7 @@ def check_accepted(span, numbers, inf, nan):
     return grants, refusals
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(12, 3)
 @pytest.mark.parametrize("a", MIXED, ids=str)
 def test_exact_across_families_is_accepted_if_result_holds(a):
     counts = []

@@ -178,7 +178,7 @@ def compare(text, products, seed=0):
     return given
 
 
-@pytest.mark.sampled(21)
+@pytest.mark.sampled(21, 3)
 @pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
 def test_kernels_match_tensors(text):
     given = compare(text, PRODUCTS)
@@ -822,6 +822,7 @@ TARGETS = [
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[4:5] + TARGETS[9:11])
 @pytest.mark.parametrize("source", [torch.float32, torch.float64])
 def test_encode_kernel_matches_tensors(target, source):

@@ -26,6 +26,7 @@ def test_iterative_root_has_bits_of_golden_model_in_streams_and_stalls():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(17, 17)
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 @pytest.mark.parametrize("fmt", ["e5m2", "e4m3fn", "posit8", "takum8", "fxp4.4", "fp16"])
 @pytest.mark.parametrize("text", UNITS)

@@ -364,6 +364,7 @@ def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, mon
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize(
     "words",
     [

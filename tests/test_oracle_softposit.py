@@ -575,7 +575,7 @@ def compare_quires(kind, sum_up=by_format):
     return len(rows), *classify(ours, theirs, departures)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(12, 3)
 @every_type
 @pytest.mark.parametrize("sum_up", [by_format, by_golden_quire, by_golden_dot])
 def test_sums_match_softposit(sum_up, kind, oracle):

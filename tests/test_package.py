@@ -292,6 +292,7 @@ def test_golden_model_needs_golden_extra_only():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize(
     ("extra", "words"),
     [

@@ -285,6 +285,7 @@ def test_gallery_shows_every_command_that_plots():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("name", gallery().PLOTS)
 def test_command_of_gallery_draws_its_plot(name, tmp_path):
     gallery().draw(gallery().PLOTS[name][0], tmp_path)

@@ -53,6 +53,7 @@ def test_product_of_short_factors_is_exact(x_signed, y_signed):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(5, 5)
 @pytest.mark.parametrize("x_signed", [False, True])
 @pytest.mark.parametrize("y_signed", [False, True])
 @pytest.mark.parametrize("widths", [(8, 8), (16, 16), (13, 9), (9, 16), (17, 5), (24, 24), (60, 33)])

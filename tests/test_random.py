@@ -261,6 +261,7 @@ def test_shared_source_gives_lanes_different_words():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize(
     ("rounding", "source", "stochastic"),
     [

@@ -132,6 +132,7 @@ def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("name", REPORTS)
 def test_whole_quick_report_runs(name, tmp_path, halfulp):
     code, _, err = halfulp("report", name, "--quick", "-o", tmp_path)

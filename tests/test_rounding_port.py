@@ -101,6 +101,7 @@ def test_golden_matches_exact_and_rtl():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("text", [*FORMATS, book], ids=lambda text: text if isinstance(text, str) else "codebook")
 def test_every_unit_matches_exact_and_its_rtl(text):
     fmt = parse(text) if isinstance(text, str) else text()
@@ -132,6 +133,7 @@ def cases():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(11, 11)
 @pytest.mark.parametrize(("name", "text", "rounding"), cases())
 def test_rtl_matches_golden_in_larger_formats(name, text, rounding):
     found = with_port(parse(text), name, rounding)

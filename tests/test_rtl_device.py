@@ -42,7 +42,7 @@ def backward(layer, x):
     return [y.detach(), x.grad, *(parameter.grad for parameter in layer.parameters())]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, 2)
 @pytest.mark.parametrize(
     ("make", "shape"),
     [

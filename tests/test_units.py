@@ -495,7 +495,7 @@ class Scaled(wiring.Component):
         return m
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize("pipeline", [0, 1, 3, 9])
 @pytest.mark.parametrize(
     ("a", "b", "o", "order"),
