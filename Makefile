@@ -37,7 +37,7 @@ Keep records of the project:
 
 Develop:
   make test      Run the tests, in at most 8 minutes on two cores; ARGS="-k mac" goes to pytest.
-  make test-all  Run every test, in about three hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
+  make test-all  Run slow tests too, in an hour and a half; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
   make docs      Build the documentation in build/docs.
   make package   Build the sdist and the wheel, and check the wheel in an empty environment.
@@ -89,9 +89,9 @@ endef
 values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUCT ROUND PIPELINE SEED VECTORS B C TO K \
 	ORDER SPARSITY CARRY TANH SIGMOID DERIVATIVE FN PIECES ERROR BREAKPOINTS SLOPES TERMS STRUCTURE LANES SHARING \
 	STOCHASTIC RANDOM RANDOM_SEED ROUNDS TARGET LIBERTY DELAYS FLOW CLOCK SCHEDULER OUT BOARD MODEL N M CORES DEPTH ROWS VECTOR \
-	SEQUENCE TEST AS WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS
+	SEQUENCE TEST AS WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS GOAL ITERATIONS INTERLEAVE EXPLORE
 flags := SATURATE WAVE RESTART RESUME STATIC DSP ROUTE INFERENCE STREAM SAVE CODE RESET_LESS \
-	EMULATE PACKAGE POWER
+	EMULATE PACKAGE POWER FLAGS FLAGS_BEFORE MEASURE
 others := OUT:-o FLIPS:--bit-flips STUCK:--stuck-at $(if $(filter mutate,$(MAKECMDGOALS)),N:--mutants)
 # Settings that are 0 or 1 and have a --no- option.
 parts := INCREMENT DSP

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ from amaranth.sim import Simulator
 from pyuvm import uvm_factory
 
 from halfulp import golden
+from halfulp.cli import cli
 from halfulp.fpga.report import papers
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
 from halfulp.sim.implementation import short
@@ -163,6 +165,18 @@ def test_targets_of_ci_have_recipes():
     assert targets == ["lint", "test", "package"]
     makefile = (ROOT / "Makefile").read_text()
     assert [name for name in targets if not re.search(rf"^{name}:.*\n\t", makefile, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("command", ["sim", "synth", "emit", "uvm", "vectors", "tile"])
+def test_options_of_a_command_are_settings_of_make(command):
+    # Their settings are OUT=folder and INCREMENT=0.
+    others = {"--output", "--increment", "--no-increment"}
+    program = cli.get_command(click.Context(cli), command)
+    options = {max(option.opts, key=len) for option in program.params if isinstance(option, click.Option)} - others
+    settings = [option.removeprefix("--").replace("-", "_").upper() + "=1" for option in sorted(options)]
+    answer = subprocess.run(["make", "-n", command, *settings], cwd=ROOT, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert [option for option in options if f"{option} " not in answer.stdout] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "design.md"])

@@ -13,6 +13,7 @@ from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Compound, Format, Rounding, parse
+from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
 from halfulp.hdl.specs.mac import part_of
@@ -27,7 +28,7 @@ DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.b
 _BLANKS = re.compile(r"\s*([.:@=>])\s*")
 
 _ROUNDED = re.compile(
-    r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rh|rz|ru|rd|ro|exact|sr[0-9]+)(?:@(?P<source>[a-z]+[0-9]+))?"
+    rf"(?:(?P<fmt>.+)\.)?(?P<rounding>{'|'.join(MODES)}|exact|sr[0-9]+)(?:@(?P<source>[a-z]+[0-9]+))?"
 )
 
 

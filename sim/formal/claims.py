@@ -45,7 +45,7 @@ class Kind(NamedTuple):
 KINDS = {
     "commutes": Kind("a and b are interchangeable", properties.commutes),
     "monotone": Kind("rounding preserves the order of numbers", properties.monotone),
-    "rz below rn": Kind("rounding toward zero gives no larger result than to nearest", properties.toward_zero),
+    "rz below rn": Kind("rounding toward zero gives no larger magnitude than to nearest", properties.toward_zero),
     "valid": Kind("results are valid codes", properties.valid),
     "symmetric": Kind("negated operands give the negated result", properties.symmetric),
     "lazy is eager": Kind(
