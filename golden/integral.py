@@ -110,5 +110,5 @@ def exponent_of(number: Raw, spec: LogbSpec) -> Raw:
         zero=zero,
         invalid=number.invalid,
         # In fixed point the exponent of a zero is invalid, because it does not hold infinities.
-        by_zero=number.zero & isinstance(spec.o, Float),
+        by_zero=number.zero & ~number.nan & isinstance(spec.o, Float),
     )

@@ -53,5 +53,5 @@ class LogB(Unary):
         exponent: Number = exponent_of(m, x)
         if self.spec.flags and isinstance(self.spec.o, Float):
             # In fixed point the exponents of zero, infinity and NaN are invalid, because it does not hold them.
-            exponent = replace(as_raw(m, exponent, "logarithm"), invalid=x.invalid, by_zero=x.zero)
+            exponent = replace(as_raw(m, exponent, "logarithm"), invalid=x.invalid, by_zero=x.zero & ~x.nan)
         return exponent, random
