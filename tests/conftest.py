@@ -23,10 +23,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the skipped cases of sampled tests as slow, and run regressions before all other tests."""
     seen: Counter[str] = Counter()
-    left_out = set()
+    left_out = []
     for item in items:
         function = item.nodeid.partition("[")[0]
         if sampled := item.get_closest_marker("sampled"):
@@ -34,9 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[function] % fast:
                 item.add_marker(pytest.mark.slow)
                 if seen[function] % slow and not EXHAUSTIVE:
-                    left_out.add(item)
+                    left_out.append(item)
         seen[function] += 1
-    items[:] = [item for item in items if item not in left_out]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        others = set(items).difference(left_out)
+        items[:] = [item for item in items if item in others]
     items.sort(key=lambda item: item.path.name != "test_regressions.py")
 
 
