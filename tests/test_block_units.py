@@ -13,6 +13,7 @@ from halfulp.sim.vectors import sampled
 from halfulp.units import BlockDequantize, BlockDot, BlockMac, BlockQuantize
 from halfulp.units.catalogue import component
 from tests.every_unit import exact_mismatches, rtl_mismatches
+from tests.settings import EXHAUSTIVE
 
 TOY = "block(e2m1fn,2,e2m0fnu,floor)"
 SCALED = "block(e3m2,2,e5m2,nearest)*block(fxp2.2,2,e4m3fnuz,nearest)"
@@ -31,6 +32,21 @@ TOYS = (
     f"blockdot1 {SCALED}+e4m3.rn",
 )
 """Units whose inputs are all tested, or many of them."""
+
+_SMALL = "block(e2m0fn,2,e2m0fnu,floor)*block(fxp1.1,2,e2m0fnu,floor)+e2m0fn"
+_LONG = "block(fxp1.1,4,e2m0fnu,floor)*block(ufxp0.1,4,e2m0fnu,floor)"
+
+EVERY = (
+    "blockquantize e4m2-finite>block(e2m1fn,2,e3m0fnu,even)",
+    "blockquantize fxp2.2>block(e2m0fn,4,e3m0fnu,floor)",
+    "blockquantize e2m1>block(fxp1.1,4,e2m2,nearest).ra",
+    f"blockdot2 {_SMALL}",
+    f"blockdot4 {_LONG}=e3m2.rd",
+    f"blockmac {_SMALL}.ro",
+    f"blockmac {_LONG}+e2m0fn.ru",
+    f"blockmac {_LONG}+e2m0fn.sr1 step=2",
+)
+"""Units whose inputs are all computed in fractions too: blocks of 2 and 4 elements."""
 
 OCP = (
     "blockdot8 mxfp8_e4m3*mxfp8_e5m2+fp32.rn",
@@ -69,11 +85,20 @@ def test_golden_of_toy_blocks_matches_exact(text):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("text", EVERY)
+def test_models_of_toy_blocks_agree_on_every_input(text):
+    spec = UnitSpec.parse(text)
+    for checks, failed in (exact_mismatches(spec, most_bits=20), rtl_mismatches({spec: spec}, most_bits=20)):
+        assert not failed
+        assert checks >= 1 << 13
+
+
+@pytest.mark.slow
 @pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("text", OCP)
 def test_rtl_of_blocks_matches_golden(text):
     spec = UnitSpec.parse(text)
-    checks, failed = rtl_mismatches({spec: spec}, most_bits=4, count=1 << 15)
+    checks, failed = rtl_mismatches({spec: spec}, most_bits=4, count=10**6 if EXHAUSTIVE else 1 << 15)
     assert not failed
     assert checks
 
