@@ -98,9 +98,9 @@ def fits_table(x: Raw, y: Raw) -> bool:
     return x.leading == y.leading == "one" and min(lengths) > 1 and sum(lengths) - 2 <= INPUTS
 
 
-def of_fractions(m: Module, x: Value, y: Value) -> Value:
+def of_fractions(m: Module, x: Raw, y: Raw) -> Value:
     """Return the product of two significands whose first bits are ones, from a table of the other bits."""
-    a, b = x[:-1], y[:-1]
+    a, b = (r.significand[:-1] if r.fraction is None else r.fraction for r in (x, y))
     codes = [(code % (1 << len(a)), code >> len(a)) for code in range(1 << (len(a) + len(b)))]
     products = [((1 << len(a)) + of_a) * ((1 << len(b)) + of_b) for of_a, of_b in codes]
     return wire(m, lookup(Cat(a, b), products), "product_significand")
@@ -110,7 +110,7 @@ def _of_fractions(m: Module, x: Raw, y: Raw) -> Magnitude:
     """Return exponent and significand of a product from `of_fractions`; that of a zero is not zero."""
     return Magnitude(
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
-        significand=of_fractions(m, x.significand, y.significand),
+        significand=of_fractions(m, x, y),
         base=x.base + y.base + 1,
         emin=x.emin + y.emin + 1,
         emax=x.emax + y.emax + 1,

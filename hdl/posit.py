@@ -5,16 +5,18 @@ of exponent and fraction. Packing writes the regime with an arithmetic shift tha
 So, IEEE Access 7, 2019.)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from amaranth.hdl import Cat, Const, Module, Value
 
 from .formats import Posit, Rounding
 from .formats.base import floor_log2
 from .formats.tapered import Tapered
+from .multiply import INPUTS
 from .raw import Raw, leading_zeros_of
 from .round import round_up
-from .wire import NEVER, extended, leading_zeros, saturate, shift_left, shift_right_sticky, wire
+from .wire import NEVER, extended, leading_zeros, lookup, saturate, shift_left, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
@@ -29,7 +31,17 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
     # A power of two as offset replaces the sign bit of the scale and makes the exponent nonnegative.
     scale = Cat(tail[len(tail) - fmt.es :], count ^ (~first).replicate(len(count)), first)
-    return as_raw(m, bits[-1], none, scale, tail[: len(tail) - fmt.es], -(1 << (len(scale) - 1)), fmt, name)
+    x = as_raw(m, bits[-1], none, scale, tail[: len(tail) - fmt.es], -(1 << (len(scale) - 1)), fmt, name)
+    # A LUT more than its inputs, joined by a multiplexer, makes a function of one input more.
+    if len(body) <= INPUTS + 1 and 0 < fmt.fraction_bits <= INPUTS // 2:
+        return replace(x, fraction=wire(m, lookup(body, _fractions(fmt))[: fmt.fraction_bits], f"{name}_fraction"))
+    return x
+
+
+def _fractions(fmt: Posit) -> list[int]:
+    """Return the fractions of the magnitudes of all codes; that of zero is 0."""
+    numbers = [fmt.decode(code) for code in range(1, 1 << (fmt.width - 1))]
+    return [0, *(int((number / Fraction(2) ** floor_log2(number) - 1) * (1 << fmt.fraction_bits)) for number in numbers)]
 
 
 def magnitude_of(bits: Value) -> Value:

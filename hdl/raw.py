@@ -39,6 +39,9 @@ class Raw:
         True if zero has the exponent ``emin`` or less, false if any.
     zero_emax : int, optional
         Upper bound on ``exponent + base`` of a zero whose significand is not zero.
+    fraction : Value, optional
+        Bits of the significand below the first, from a table of the code. A product that reads no other bits of the
+        significand takes fewer LUTs with it.
     tail : int
         Number of low significand bits that are zero if there are three or more leading zeros.
     up : Value, optional
@@ -76,6 +79,7 @@ class Raw:
     leading: str
     zero_at_floor: bool
     zero_emax: int | None = field(default=None, kw_only=True)
+    fraction: Value | None = field(default=None, kw_only=True)
     tail: int = field(default=0, kw_only=True)
     up: Value | None = field(default=None, kw_only=True)
     most_zeros: int | None = field(default=None, kw_only=True)

@@ -115,7 +115,7 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, any_zero: bool = False, fl
     """
     more = {}
     if any_zero and not dsp and fits_table(x, y):
-        significand = of_fractions(m, x.significand, y.significand)
+        significand = of_fractions(m, x, y)
         more["absent"] = wire(m, x.zero | y.zero, "product_zero")
     else:
         whole = product(m, x.significand, y.significand, "partial", dsp=dsp)
