@@ -31,7 +31,7 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
     # A power of two as offset replaces the sign bit of the scale and makes the exponent nonnegative.
     scale = Cat(tail[len(tail) - fmt.es :], count ^ (~first).replicate(len(count)), first)
-    x = as_raw(m, bits[-1], none, scale, tail[: len(tail) - fmt.es], -(1 << (len(scale) - 1)), fmt, name)
+    x = as_raw(m, bits[-1], body, none, scale, tail[: len(tail) - fmt.es], -(1 << (len(scale) - 1)), fmt, name)
     # A LUT more than its inputs, joined by a multiplexer, makes a function of one input more.
     if len(body) <= INPUTS + 1 and 0 < fmt.fraction_bits <= INPUTS // 2:
         return replace(x, fraction=wire(m, lookup(body, _fractions(fmt))[: fmt.fraction_bits], f"{name}_fraction"))
@@ -41,7 +41,10 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
 def _fractions(fmt: Posit) -> list[int]:
     """Return the fractions of the magnitudes of all codes; that of zero is 0."""
     numbers = [fmt.decode(code) for code in range(1, 1 << (fmt.width - 1))]
-    return [0, *(int((number / Fraction(2) ** floor_log2(number) - 1) * (1 << fmt.fraction_bits)) for number in numbers)]
+    return [
+        0,
+        *(int((number / Fraction(2) ** floor_log2(number) - 1) * (1 << fmt.fraction_bits)) for number in numbers),
+    ]
 
 
 def magnitude_of(bits: Value) -> Value:
@@ -50,9 +53,20 @@ def magnitude_of(bits: Value) -> Value:
 
 
 def as_raw(
-    m: Module, sign: Value, none: Value, exponent: Value, fraction: Value, base: int, fmt: Tapered, name: str
+    m: Module,
+    sign: Value,
+    body: Value,
+    none: Value,
+    exponent: Value,
+    fraction: Value,
+    base: int,
+    fmt: Tapered,
+    name: str,
 ) -> Raw:
-    """Combine the parts of a code to a raw number; ``none`` is true for zero and NaR, which have no other part."""
+    """Combine the parts of a code to a raw number.
+
+    ``body`` is the code of the magnitude, and ``none`` is true for zero and NaR, which have no exponent or fraction.
+    """
     return Raw(
         sign=sign,
         exponent=wire(m, exponent, f"{name}_exponent"),
@@ -64,6 +78,7 @@ def as_raw(
         emax=floor_log2(fmt.largest),
         leading="one",
         zero_at_floor=True,
+        magnitude=(fmt, body),
     )
 
 

@@ -4,13 +4,18 @@ Units unpack codes to raw numbers, compute a raw result and pack it. Properties 
 ranges and possible leading zeros, are plain integers, so that later stages omit hardware for impossible cases.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Rounding
+from .formats.tapered import Tapered
 from .round import cancelled_sign
 from .wire import NEVER, leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
+
+SHORT = 8
+"""Maximum width of posits and takums whose magnitudes are compared after unpacking, which then takes fewer LUTs."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,8 @@ class Raw:
     fraction : Value, optional
         Bits of the significand below the first, from a table of the code. A product that reads no other bits of the
         significand takes fewer LUTs with it.
+    magnitude : tuple of (Tapered, Value), optional
+        Format, and code of the magnitude in it: the codes of two numbers of a format have the order of the magnitudes.
     tail : int
         Number of low significand bits that are zero if there are three or more leading zeros.
     up : Value, optional
@@ -80,6 +87,7 @@ class Raw:
     zero_at_floor: bool
     zero_emax: int | None = field(default=None, kw_only=True)
     fraction: Value | None = field(default=None, kw_only=True)
+    magnitude: tuple[Tapered, Value] | None = field(default=None, kw_only=True)
     tail: int = field(default=0, kw_only=True)
     up: Value | None = field(default=None, kw_only=True)
     most_zeros: int | None = field(default=None, kw_only=True)
@@ -174,15 +182,6 @@ def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
     width = max(len(x.significand), len(y.significand))
     exponents = [wire(m, r.exponent + (r.base - base), f"{n}_aligned_exponent") for r, n in ((x, "x"), (y, "y"))]
     significands = [Cat(Const(0, width - len(r.significand)), r.significand) for r in (x, y)]
-    if by_exponent:
-        x_less = exponents[0] < exponents[1]
-    else:
-        x_less = Cat(significands[0], exponents[0]) < Cat(significands[1], exponents[1])
-    # A zero can have a larger exponent than the other number but must not count as the larger magnitude.
-    if not (x.zero_at_floor and x.emin <= y.emin):
-        x_less = x_less | x.zero
-    if not (y.zero_at_floor and y.emin <= x.emin) and not by_exponent:
-        x_less = x_less & ~y.zero
     return Ordered(
         x=x,
         y=y,
@@ -191,8 +190,24 @@ def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
         y_exponent=exponents[1],
         x_significand=significands[0],
         y_significand=significands[1],
-        x_less=wire(m, x_less, "x_less"),
+        x_less=wire(m, _is_less(x, y, exponents, significands, by_exponent), "x_less"),
     )
+
+
+def _is_less(x: Raw, y: Raw, exponents: Sequence[Value], significands: Sequence[Value], by_exponent: bool) -> Value:
+    """Return True if the magnitude of x, or with ``by_exponent`` its exponent, is less than that of y."""
+    if x.magnitude and y.magnitude and x.magnitude[0] == y.magnitude[0] and x.magnitude[0].width > SHORT:
+        return x.magnitude[1] < y.magnitude[1]
+    if by_exponent:
+        less = exponents[0] < exponents[1]
+    else:
+        less = Cat(significands[0], exponents[0]) < Cat(significands[1], exponents[1])
+    # A zero can have a larger exponent than the other number but must not count as the larger magnitude.
+    if not (x.zero_at_floor and x.emin <= y.emin):
+        less = less | x.zero
+    if not (y.zero_at_floor and y.emin <= x.emin) and not by_exponent:
+        less = less & ~y.zero
+    return less
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
     characteristic = (shifted[MAX_REGIME + len(tail) :] - 1)[:8] ^ down.replicate(8)
     fraction = shifted[MAX_REGIME : MAX_REGIME + len(tail)] ^ down.replicate(len(tail))
     fraction = fraction[len(tail) - fmt.fraction_bits :]
-    return as_raw(m, bits[-1], none, Cat(characteristic, ~down), fraction, BASE, fmt, name)
+    return as_raw(m, bits[-1], body, none, Cat(characteristic, ~down), fraction, BASE, fmt, name)
 
 
 def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
