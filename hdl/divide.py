@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl._ast import Concat
 
 from .raw import Raw, normalise
 from .rows import Rows
@@ -73,7 +74,7 @@ def divide(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
 
     def row(m: Module, state: Quotient, place: int) -> Quotient:
         remainder = _divided(m, state.doubled, divisor, f"remainder_{place}")
-        return Quotient(Cat(NEVER, remainder), Cat(~remainder[-1], state.quotient))
+        return Quotient(Cat(NEVER, remainder), _appended(state.quotient, ~remainder[-1]))
 
     # The first bit of a quotient is zero if it is less than 1. It is more than 1/2.
     end = rows.run(m, Quotient(Cat(dividend, NEVER), Const(0, 0)), row)
@@ -158,7 +159,8 @@ def square_root(m: Module, x: Raw, rows: Rows) -> Raw:
 
     def row(m: Module, state: Root, place: int) -> Root:
         remainder = _rooted(m, state.remainder, state.unused[-2:], state.root, f"remainder_{place}")
-        return Root(remainder, Cat(Const(0, 2), state.unused[:-2]), Cat(~remainder[-1], state.root))
+        unused = wire(m, Cat(Const(0, 2), state.unused[:-2]), f"unused_{place}")
+        return Root(remainder, unused, _appended(state.root, ~remainder[-1]))
 
     end = rows.run(m, Root(Const(0, 1), radicand, Const(0, 0)), row)
     root = wire(m, end.root, "root")
@@ -196,7 +198,7 @@ def inverse_square_root(m: Module, x: Raw, rows: Rows) -> Raw:
         pair = Cat(~second[-1], state.first)
         remainder = _rooted(m, state.remainder, pair, state.root, f"remainder_{place}")
         first = _divided(m, Cat(NEVER, second), divisor, f"first_{place}")
-        return InverseRoot(Cat(NEVER, first), ~first[-1], remainder, Cat(~remainder[-1], state.root))
+        return InverseRoot(Cat(NEVER, first), ~first[-1], remainder, _appended(state.root, ~remainder[-1]))
 
     end = rows.run(m, InverseRoot(one, NEVER, Const(0, 1), Const(0, 0)), row)
     root = wire(m, end.root, "root")
@@ -236,6 +238,11 @@ def _with_even_exponent(m: Module, x: Raw) -> tuple[Raw, Value, int]:
     exponent = wire(m, x.exponent + odd_base, "even_or_odd_exponent")
     significand = Mux(exponent[0], Cat(NEVER, x.significand), Cat(x.significand, NEVER))
     return replace(x, significand=wire(m, significand, "even_significand")), exponent[1:], x.base - odd_base
+
+
+def _appended(bits: Value, last: Value) -> Value:
+    """Return bits with one more below them, in one concatenation: hundreds of nested ones exceed Python's stack."""
+    return Cat(last, *(bits.parts if isinstance(bits, Concat) else (bits,)))
 
 
 def _divided(m: Module, doubled: Value, divisor: Value, name: str) -> Value:

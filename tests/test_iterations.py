@@ -10,6 +10,7 @@ from halfulp.sim.bench import run
 from halfulp.sim.implementation import implementations
 from halfulp.units import BlockQuantize, Div, Mul, Remainder
 from halfulp.units.catalogue import component
+from halfulp.units.verilog import emit
 
 UNITS = ("div {0}/{0}", "reciprocal {0}", "sqrt {0}", "rsqrt {0}", "remainder {0},{0}")
 
@@ -117,3 +118,17 @@ def test_iterations_take_one_cycle_for_operands_and_one_for_each_digit_of_a_radi
     assert [iterated(text.format("fp16"), bits).latency for bits in (1, 2, 4)] == [
         1 + -(-unit.spec.digits // bits) for bits in (1, 2, 4)
     ]
+
+
+def test_roots_of_integers_have_half_as_many_digits():
+    assert [UnitSpec.parse(text).digits for text in ("sqrt uint32.rz", "sqrt int8.rz", "sqrt fp64>int8-wrap.rz")] == [
+        16,
+        4,
+        512,
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["div e10m1/e10m1=int2-wrap", "rsqrt e11m1>int2-wrap", "sqrt e11m2>int2-wrap"])
+def test_iterative_units_of_hundreds_of_digits_have_verilog(text):
+    assert "cycles_left" in emit(iterated(text, 8))

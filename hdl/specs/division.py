@@ -1,10 +1,12 @@
 """Descriptions of units whose exact results have endless digits: quotients and roots."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
 from halfulp.hdl.formats.base import Format, floor_log2
+from halfulp.hdl.formats.fixed import MAX_WIDTH
 from halfulp.hdl.formats.rounding import EXACT
 
 from .arithmetic import BinarySpec
@@ -83,8 +85,8 @@ class SqrtSpec(FunctionSpec, form="sqrt a[>o]", summary="square root of a"):
 
     @property
     def bound(self) -> Fraction:
-        """A number that is not less than the square root of the largest number."""
-        return max(self.a.largest, Fraction(1))
+        """A number that is hardly more than the square root of the largest number."""
+        return Fraction(math.isqrt(math.floor(self.a.largest * 4**MAX_WIDTH)) + 1, 2**MAX_WIDTH)
 
     @property
     def digits(self) -> int:
