@@ -433,6 +433,9 @@ def test_emit_rejects_controls(options: Any, kind: type[Exception], word: str) -
         (("mul e2m1fn*e2m1fn",), {"ports": {"clock": "c"}}, "'clock'"),
         (("mul e2m1fn*e2m1fn",) * 2, {}, "once"),
         (("mul e2m1fn*e2m1fn",), {"prefix": "1"}, "'1numbers'"),
+        (("mul e2m1fn*e2m1fn",), {"prefix": "a$"}, "variable"),
+        (("mac e2m1fn*e2m1fn+e3m2",), {"ports": {"clk": "unit"}}, "already has unit"),
+        (("mac e2m1fn*e2m1fn+e3m2",), {"ports": {"clk": "e3m2_t"}}, "already has e3m2_t"),
     ],
 )
 def test_package_rejects_names_and_controls_without_effect(texts: Any, options: Any, word: str) -> None:

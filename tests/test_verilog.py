@@ -197,6 +197,8 @@ def test_structures_for_speed_take_other_fields_of_a_build(text: str, options: d
     ("make", "kind", "word"),
     [
         (lambda: emit(Counter(), "1 bad;name"), ValueError, "1 bad;name"),
+        (lambda: emit(Counter(), "module"), ValueError, "reserved word"),
+        (lambda: emit(Counter(), ports={"clk": "reg"}), ValueError, "reserved word"),
         (lambda: emit(Counter(), 3), TypeError, "int"),  # type: ignore[arg-type]  # the wrong type
         (lambda: emit(3), TypeError, "int"),
         (lambda: emit(Counter(), reset="low"), ValueError, "sync-low"),

@@ -41,6 +41,29 @@ _CONTROLS = {
 }
 """Meaning of the control ports, which come first."""
 
+_KEYWORDS = """
+accept_on alias always always_comb always_ff always_latch and assert assign assume automatic before begin bind bins
+binsof bit break buf bufif0 bufif1 byte case casex casez cell chandle checker class clocking cmos config const constraint
+context continue cover covergroup coverpoint cross deassign default defparam design disable dist do edge else end
+endcase endchecker endclass endclocking endconfig endfunction endgenerate endgroup endinterface endmodule endpackage
+endprimitive endprogram endproperty endsequence endspecify endtable endtask enum event eventually expect export extends
+extern final first_match for force foreach forever fork forkjoin function generate genvar global highz0 highz1 if iff
+ifnone ignore_bins illegal_bins implements implies import incdir include initial inout input inside instance int integer
+interconnect interface intersect join join_any join_none large let liblist library local localparam logic longint
+macromodule matches medium modport module nand negedge nettype new nexttime nmos nor noshowcancelled not notif0 notif1
+null or output package packed parameter pmos posedge primitive priority program property protected pull0 pull1 pulldown
+pullup pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase randsequence rcmos real realtime ref reg
+reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1 s_always s_eventually s_nexttime s_until
+s_until_with scalared sequence shortint shortreal showcancelled signed small soft solve specify specparam static string
+strong strong0 strong1 struct super supply0 supply1 sync_accept_on sync_reject_on table tagged task this throughout time
+timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand trior trireg type typedef union unique unique0 unsigned
+until until_with untyped use uwire var vectored virtual void wait wait_order wand weak weak0 weak1 while wildcard wire
+with within wor xnor xor
+"""
+
+KEYWORDS = frozenset(_KEYWORDS.split())
+"""Reserved words of SystemVerilog (IEEE 1800-2017, annex B), with those of Verilog."""
+
 ROLES = ("clk", "rst", "en", "valid")
 """Control ports, by the names that they have by default if they are active high."""
 
@@ -265,7 +288,7 @@ def _awoken(declared: re.Match[str]) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return ``name`` if it is a valid name of a Verilog module.
+    """Return ``name`` if it is a valid name of a Verilog module or port.
 
     Raises
     ------
@@ -273,9 +296,11 @@ def check_name(name: object) -> str:
         If it is not a string, or Verilog does not allow it.
     """
     if not isinstance(name, str):
-        raise TypeError(f"the name of a module must be a string, not {type(name).__name__}")
+        raise TypeError(f"the name of a module or port must be a string, not {type(name).__name__}")
     if not re.fullmatch(r"[A-Za-z_][\w$]*", name, re.ASCII):
-        raise ValueError(f"invalid module name {name!r}: expected letters, digits, _ and $, a letter or _ first")
+        raise ValueError(f"invalid name {name!r}: expected letters, digits, _ and $, a letter or _ first")
+    if name in KEYWORDS:
+        raise ValueError(f"invalid name {name!r}: it is a reserved word of SystemVerilog; choose another name")
     return name
 
 

@@ -21,22 +21,10 @@ from halfulp.sim.reference import row_of
 from halfulp.sim.signals import agents
 from halfulp.tools.digests import version
 from halfulp.tools.progress import Progress, silent
-from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, emit, verilog_ports
+from halfulp.units.verilog import ASYNC, HIGH, KEYWORDS, LOW, ROLES, SYNC, check_name, emit, verilog_ports
 
 from .netlists import Netlists, share
 from .vectors import vectors
-
-_WORDS = """
-always and assign automatic begin bit buf case cell checker class clocking const constraint context cover cross default
-design disable do edge else end enum event export extends final for force fork function generate global if import
-include initial inout input inside int integer interface join let library local logic longint modport module new not
-null or output package packed parameter priority process program property pure rand real ref reg release repeat return
-sequence shortint signed solve static string struct super table tagged task this time type union unique unsigned use
-var virtual void wait while wire with xor
-"""
-
-KEYWORDS = frozenset(_WORDS.split())
-"""Keywords of SystemVerilog that are plain words."""
 
 _VHDL_WORDS = """
 abs access after alias all and architecture array assert attribute begin block body buffer bus case component
@@ -52,6 +40,9 @@ VHDL_KEYWORDS = frozenset(_VHDL_WORDS.split())
 
 ALIGNMENT = 8
 """Bits to which the fields of an AXI4-Stream payload are aligned."""
+
+TYPED_INSTANCE = "unit"
+"""Name of the unit in its typed wrapper."""
 
 WAIVERS = Path(inspect.getfile(emit)).with_name("verilator.vlt")
 """Warnings of Verilator about emitted Verilog that do not apply."""
@@ -484,6 +475,10 @@ class Package:
             If Yosys fails.
         """
         name = check_name(prefix + name)
+        if "$" in name:
+            raise ValueError(
+                f"invalid name {name!r} of a package: make and FuseSoC read a $ as the start of a variable"
+            )
         progress.total("Verilog", len(components))
         tops = [name if len(components) == 1 else check_name(prefix + one.name) for one in components]
         for top, one in zip(tops, components, strict=True):
@@ -500,6 +495,9 @@ class Package:
             texts[top] = text
             units.append(PackagedUnit(one, top, _ports(one, text, top, options), controls.reset.startswith(ASYNC)))
             progress.advance(1)
+            taken = {TYPED_INSTANCE, *units[-1].typedefs}
+            if both := taken.intersection(controls.ports.values()):
+                raise ValueError(f"{top}_typed already has {min(both)}; choose another name of the port")
         controls.check(sorted(seen))
         return cls(name, tuple(units), share(texts, f"{name}_shared"))
 
