@@ -193,7 +193,8 @@ def _lines(path: Path, ports: list[Port]) -> list[Codes]:
     names = " ".join(port.name for port in ports)
     with machine_errors(str(path)):
         try:
-            lines = path.read_text().splitlines()
+            # Editors of Windows begin a text with a mark of its byte order.
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError:
             raise ValueError(
                 f"{path.name} is not a text file; expected lines of codes in hexadecimal: {names}"
@@ -203,7 +204,10 @@ def _lines(path: Path, ports: list[Port]) -> list[Codes]:
         if not words:
             continue
         if len(words) != len(ports):
-            raise ValueError(f"{path.name}, line {number}: {len(words)} codes, but expected {len(ports)}: {names}")
+            raise ValueError(
+                f"{path.name}, line {number}: expected {len(ports)} codes separated by blanks, {names}; "
+                f"found {len(words)}"
+            )
         try:
             codes = [int(word, 16) for word in words]
         except ValueError:

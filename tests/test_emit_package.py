@@ -230,6 +230,36 @@ def make(folder: Path, *words: str) -> tuple[int, list[str]]:
     return answer.returncode, verdict.findall(answer.stdout + answer.stderr)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("test", "SIM=icarus"), "install iverilog"),
+        (("test", "SIM=verilator"), "install verilator or use SIM=icarus"),
+        (("lint",), "install verilator"),
+        (("cocotb",), "pip install cocotb"),
+        (("test", "SIM=modelsim"), "expected icarus or verilator"),
+    ],
+)
+def test_package_makefile_names_missing_tools(
+    small: dict[str, str], tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    write(tmp_path, small)
+    command = shutil.which("make")
+    assert command is not None
+    answer = subprocess.run(
+        [command, *words], cwd=tmp_path, capture_output=True, text=True, env={"PATH": str(tmp_path)}
+    )
+    assert answer.returncode == 2
+    assert message in answer.stdout + answer.stderr
+
+
+@pytest.mark.slow
+def test_package_benches_have_module_names_that_end_like_wrappers(tmp_path: Path) -> None:
+    write(tmp_path, files([component("mul e2m1fn*e2m1fn", Build())], "mul_typed"))
+    code, verdicts = make(tmp_path, "mul_typed_tb", "mul_typed_typed_tb", "SIM=verilator")
+    assert (code, verdicts) == (0, ["PASS mul_typed: 256 vectors"] * 2)
+
+
 needs_icarus = pytest.mark.skipif(
     shutil.which("iverilog") is None and os.environ.get("CI") != "true", reason="Icarus is not installed"
 )

@@ -119,11 +119,18 @@ def test_difference_is_counted_with_its_cause(halfulp, tmp_path: Path) -> None:
     assert csv.startswith("cause,wrong results,of\n")
 
 
+def test_results_from_windows_are_read(halfulp, tmp_path: Path) -> None:
+    path = tmp_path / "results.txt"
+    path.write_bytes("\ufeff00 00 00\r\n00 01 00\r\n".encode())
+    assert halfulp("check", MUL, "--results", path)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "has no vectors"),
-        ("00 00\n", "line 1: 2 codes, but expected 3: a b o"),
+        ("00 00\n", "line 1: expected 3 codes separated by blanks, a b o; found 2"),
+        ("00,00,00\n", "separated by blanks, a b o; found 1"),
         ("00 00 zz\n", "line 1: '00 00 zz' is not hexadecimal: a b o"),
         ("# comment\n00 40 00\n", "line 2: 40 does not fit the 6 bits of b"),
     ],
