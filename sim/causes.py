@@ -22,7 +22,7 @@ from halfulp.hdl.specs.unit import FLAGS
 
 from .fields import Grid
 from .implementation import Implementation
-from .ports import Codes, Columns, Ports
+from .ports import MODE, Codes, Columns, Ports
 from .reference import own_words, reference
 
 Mask = npt.NDArray[np.bool_]
@@ -168,9 +168,23 @@ class Suspects:
         own = self.spec.rounding
         for mode in MODES:
             if mode != own.mode:
-                others = {"sr": f"at random with {own.bits} bits", "exact": "exactly"}
-                asked = MODE_TEXT.get(own.mode) or others.get(own.mode, "as its port says")
-                yield self._of(f"it rounds {MODE_TEXT[mode]}, not {asked}", replace(self.spec, rounding=Rounding(mode)))
+                fault = f"it rounds {MODE_TEXT[mode]}, not {_in_words(own)}"
+                yield self._of(fault, replace(self.spec, rounding=Rounding(mode)))
+        # Two codes may also be exchanged, or reserved codes have another mode.
+        for code, asked in enumerate(own.choices):
+            for other in dict.fromkeys(own.choices):
+                if other != asked:
+                    fault = f"it rounds {_in_words(other)} for code {code} of its port, not {_in_words(asked)}"
+                    yield self._of_code(fault, code, own.choices.index(other))
+
+    def _of_code(self, fault: str, code: int, other: int) -> Suspect:
+        """Return the unit that takes one code of the mode for another one."""
+
+        def results(codes: Columns) -> Codes:
+            mode = np.where(codes[MODE] == code, other, codes[MODE]).astype(np.uint64)
+            return _results(self.spec, {**codes, MODE: mode})
+
+        return Suspect(fault, results)
 
     def _range(self) -> Iterator[Suspect]:
         if isinstance(self.o, Fixed):
@@ -300,7 +314,7 @@ class Suspects:
             second = ConvertSpec(a=fmt, o=o, rounding=rounding, saturate=self.spec.saturate)
 
             def results(codes: Columns, first: UnitSpec = first, second: UnitSpec = second) -> Codes:
-                return _results(second, {"a": _results(first, {"a": self._wide(codes)})})
+                return _results(second, {**codes, "a": _results(first, {**codes, "a": self._wide(codes)})})
 
             yield Suspect(f"it rounds twice, {text}", results)
 
@@ -321,6 +335,11 @@ def _results(spec: UnitSpec, codes: Columns) -> Codes:
     count = max(len(column) for column in codes.values())
     given = {name: codes[name] if name in codes else np.zeros(count, dtype=np.uint64) for name in unit.inputs}
     return next(iter(reference(unit, given).values()))
+
+
+def _in_words(rounding: Rounding) -> str:
+    others = {"sr": f"at random with {rounding.bits} bits", "exact": "exactly"}
+    return MODE_TEXT.get(rounding.mode) or others.get(rounding.mode, "as its port says")
 
 
 def _has_subnormals(fmt: Format) -> bool:

@@ -160,6 +160,33 @@ def test_wrong_mode_is_the_cause_in_every_family(text: str) -> None:
     assert [cause.fault.split(",")[0] for cause in found] == ["it rounds toward zero"]
 
 
+def test_exchanged_codes_of_port_are_the_causes() -> None:
+    unit = Implementation.parse("mul e4m3*e4m3.port").component()
+    table = Table.of(unit, seed=1, limit=2000)
+    mode = table.codes["mode"]
+    exchanged = changed(mode == 2, 3, changed(mode == 3, 2, mode))
+    got = reference(unit, {**table.codes, "mode": exchanged})
+    found = causes(unit, table.codes, table.results, got)
+    assert {cause.fault for cause in found} == {
+        "it rounds up for code 2 of its port, not down",
+        "it rounds down for code 3 of its port, not up",
+    }
+    assert sum(len(cause.at) for cause in found) == (got["o"] != table.results["o"]).sum() > 100
+
+
+def test_double_rounding_in_modes_of_port_is_the_cause() -> None:
+    first, second = (
+        Implementation.parse(text).component() for text in ("mul e4m3*e4m3=e11m5.port", "convert e11m5>e4m3.port")
+    )
+    unit = Implementation.parse("mul e4m3*e4m3.port").component()
+    table = Table.of(unit, seed=1, limit=4000)
+    long = reference(first, table.codes)["o"]
+    got = reference(second, {"a": long, "mode": table.codes["mode"]})
+    (cause,) = causes(unit, table.codes, table.results, got)
+    assert cause.fault == "it rounds twice, first to 6 bits"
+    assert len(cause.at) == (got["o"] != table.results["o"]).sum() > 50
+
+
 def test_other_outputs_are_named() -> None:
     unit = Implementation.parse("compare e5m2,e5m2").component()
     table = Table.of(unit, limit=1000)
