@@ -141,7 +141,8 @@ def vectors(
         layout = vector_files.layout_of(output, layout)
         if layout == "npz" and output is None:
             raise ValueError("a numpy archive needs a file; give one with -o")
-        table = vector_files.Table.of(implementation(unit, fmt, **options).component(), seed=seed, limit=count)
+        built = implementation(unit, fmt, **options).buildable.component()
+        table = vector_files.Table.of(built, seed=seed, limit=count)
     if output is None:
         click.echo(vector_files.LAYOUTS[layout][1](table), nl=False)
     else:
@@ -169,7 +170,7 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
     from . import checking
 
     with requests():
-        built = implementation(unit, fmt, **options).component()
+        built = implementation(unit, fmt, **options).buildable.component()
         found = checking.check(built, results)
     publish(checking.report(found), output and report_folder(output))
     for line in checking.examples(found):

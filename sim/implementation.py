@@ -86,6 +86,14 @@ class Implementation:
             raise ValueError(f"{what} needs a unit that accepts operands in every cycle; remove --iterations")
 
     @property
+    def buildable(self) -> Self:
+        """The same unit, with its default build if that is iterative and this one is not: other forms are refused."""
+        from halfulp.units.catalogue import CATALOGUE
+
+        default = CATALOGUE[self.spec.form.unit].unit.default_build(self.spec)
+        return self if self.build.iterations or not default.iterations else replace(self, build=default)
+
+    @property
     def without_stages(self) -> Self:
         """The same unit without register stages."""
         return replace(self, build=self.build.with_stages(0))
@@ -197,14 +205,10 @@ def _built(unit: str, fmt: str, own: dict[str, Any], build: dict[str, Any]) -> I
 
     A unit without a combinational form has its default build, without register stages.
     """
-    from halfulp.units.catalogue import CATALOGUE
-
     for name in STRUCTURES:
         if build[name] is not None:
             try:
                 short(unit, fmt, **own, **{name: build[name]}).component()
             except ValueError:
                 build[name] = None
-    found = short(unit, fmt, **own, **build)
-    default = CATALOGUE[unit].unit.default_build(found.spec)
-    return found if found.build.iterations or not default.iterations else replace(found, build=default)
+    return short(unit, fmt, **own, **build).buildable

@@ -4,7 +4,6 @@ import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import date
 from functools import cache, partial
 from itertools import cycle
@@ -160,7 +159,7 @@ def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementati
             asked = short(name, **given)
             if fmt.width == STOCHASTIC_WIDTH and CATALOGUE[name].spec.takes(fmt, stochastic):
                 asked = asked.with_spec(rounding=stochastic)
-            asked = replace(asked, build=CATALOGUE[name].unit.default_build(asked.spec))
+            asked = asked.buildable
             if _bits(asked) and _quire_width(asked) <= QUIRE_WIDTH:
                 found.append(asked)
     return found

@@ -2,27 +2,22 @@
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import click
 
 from halfulp.hdl.formats import parse
-from halfulp.hdl.specs import UNITS, Build, UnitSpec
+from halfulp.hdl.specs import UNITS, UnitSpec
 from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.options import unit_options
-from halfulp.units.catalogue import CATALOGUE
 
 BLOCK = "block(e2m1fn,2,e3m0fnu,floor)"
 """Small block, for units that take no numbers."""
 
 
 def build(unit: str, fmt: str, **options: Any) -> Any:
-    """Return the component for a unit's name, a format and options, with its default build if none is given."""
-    asked = short(unit, fmt, **options)
-    if asked.build == Build():
-        asked = replace(asked, build=CATALOGUE[unit].unit.default_build(asked.spec))
-    return asked.component()
+    """Return the component for a unit's name, a format and options, in a form that the unit has."""
+    return short(unit, fmt, **options).buildable.component()
 
 
 def defaults_of_others(texts: Iterable[str], fmt: str) -> list[str]:

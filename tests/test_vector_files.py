@@ -108,6 +108,12 @@ def test_words_of_random_source_follow_its_reset(halfulp, tmp_path: Path) -> Non
     assert halfulp("check", text, "--results", path)[0] == 1
 
 
+def test_units_without_combinational_form_have_vectors(halfulp, tmp_path: Path) -> None:
+    path = tmp_path / "remainder.txt"
+    assert halfulp("vectors", "remainder fp32,fp32", "--vectors", 20, "-o", path)[0] == 0
+    assert halfulp("check", "remainder fp32,fp32", "--results", path)[0] == 0
+
+
 def test_difference_is_counted_with_its_cause(halfulp, tmp_path: Path) -> None:
     path = tmp_path / "results.txt"
     halfulp("vectors", "mul fp16*fp16.ra", "--vectors", 2000, "-o", path)

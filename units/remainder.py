@@ -70,7 +70,7 @@ class Remainder(Endless):
         if spec.digits > MAX_ROWS and not build.iterations:
             raise ValueError(
                 f"remainder of {spec.a} and {spec.b} has {spec.digits} rows of subtractors, more than {MAX_ROWS}; "
-                "use the iterative form, such as iterations=1"
+                "use the iterative form, such as iterations=1, on the command line --iterations 1"
             )
         super().__init__(spec, build=build)
 

@@ -116,7 +116,10 @@ class Build:
         if self.clock is not None:
             self._check_clock(self.clock)
         if self.iterations and self.has_stages:
-            raise ValueError(f"a build has either iterations or register stages, not both {self}")
+            stages = f"pipeline {self.pipeline}" if self.pipeline else f"clock {self._mhz}"
+            raise ValueError(
+                f"a build has either iterations or register stages, not iterations {self.iterations} and {stages}"
+            )
         if self.target == self._default_target:
             object.__setattr__(self, "target", None)
 
