@@ -167,6 +167,11 @@ def test_package_has_costs_of_records() -> None:
     assert costs("'mul fp16*fp16.rn' --pipeline 1")["asic"] is None
 
 
+def test_types_of_similar_formats_differ() -> None:
+    declared = re.findall(r"^  \} (\w+);", package(("convert fxp8.-3>fxp8.3",))["rtl/numbers_pkg.sv"], re.M)
+    assert declared == ["rounding_t", "flags_t", "fxp8__3_t", "fxp8_3_t"]
+
+
 def test_package_units_share_modules_and_names_differ(small: dict[str, str]) -> None:
     names = [name for path, text in small.items() for name in re.findall(r"^module \\?([^\s(]+)", text, re.M)]
     assert len(names) == len(set(names))

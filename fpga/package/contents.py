@@ -222,7 +222,7 @@ def type_name(fmt: Format) -> str:
 
 def identifier(text: str) -> str:
     """Return a text as an identifier of SystemVerilog and C."""
-    found = re.sub(r"\W+", "_", text).strip("_")
+    found = re.sub(r"\W", "_", text).strip("_")
     return found if found[:1].isalpha() else f"f{found}"
 
 
