@@ -278,6 +278,12 @@ class Dataflow:
             return Operator(word, [read(bits, shape) for bits, shape in operands])
 
         rows = [bits for bits, _ in operands]
+        if word in ("<<", ">>") and not _unique(second):
+            # By a constant it is no logic.
+            places = sum((bit == ONE) << place for place, bit in enumerate(second))
+            if word == "<<":
+                return _extended([*[ZERO] * places, *first], first_shape, width)
+            return _extended(first, first_shape, width + places)[places:]
         if word == "~":
             added = self._logic([_unique([bit]) for bit in first], rows, build)
         elif word in _IDENTITIES:

@@ -7,12 +7,12 @@ from typing import Any
 
 import networkx
 import pytest
-from amaranth.hdl import Const, Fragment, Module, Signal, Value
+from amaranth.hdl import Const, Fragment, Module, Shape, Signal, Value
 from amaranth.hdl._ast import Assign, Concat, Operator, Slice, Switch, SwitchValue
 from amaranth.sim import Simulator
 
 from halfulp.hdl.delay import ECP5
-from halfulp.hdl.pipeline import Dataflow
+from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, SINK, STEP, Flow, Graph, Node
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
@@ -228,3 +228,25 @@ def test_sum_with_zero_has_no_delay() -> None:
     m.d.comb += o.eq(a + Const(0, 3))
     flow = Dataflow(m, outputs=[o], enable=Const(1, 1), latency=0, model=ECP5)
     assert flow.schedule()[1] == ECP5.register
+
+
+@pytest.mark.parametrize("word", ["<<", ">>"])
+@pytest.mark.parametrize("places", [0, 3, 7, 9])
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_shift_by_a_constant_is_wires(word: str, places: int, is_signed: bool) -> None:
+    a = Signal(Shape(8, is_signed))
+    shifted = Operator(word, [a, Const(places)])
+    o, m = Signal(shifted.shape()), Module()
+    m.d.comb += o.eq(shifted)
+    flow = Dataflow(m, outputs=[o], enable=Const(1, 1), latency=0, model=ECP5)
+    slots, delay = flow.schedule()
+    assert delay == ECP5.register
+
+    async def drive(context: Any) -> None:
+        for code in range(256):
+            context.set(a, code)
+            assert context.get(o) == context.get(shifted)
+
+    simulator = Simulator(Stages(flow, slots, enable=Const(1, 1)).m)
+    simulator.add_testbench(drive)
+    simulator.run()
