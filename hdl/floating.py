@@ -32,6 +32,7 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
         emax=fmt.emax,
         leading="floor" if fmt.subnormals and fmt.man else "one",
         zero_at_floor=True,
+        magnitude=(fmt, bits[:-1]),
     )
 
 

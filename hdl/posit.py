@@ -18,6 +18,9 @@ from .raw import Raw, leading_zeros_of
 from .round import round_up
 from .wire import NEVER, extended, leading_zeros, lookup, saturate, shift_left, shift_right_sticky, wire
 
+SHORT = 8
+"""Maximum width of posits and takums whose magnitudes are compared after unpacking, which then takes fewer LUTs."""
+
 
 def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     """Unpack a code to a raw number."""
@@ -78,7 +81,7 @@ def as_raw(
         emax=floor_log2(fmt.largest),
         leading="one",
         zero_at_floor=True,
-        magnitude=(fmt, body),
+        magnitude=(fmt, body) if fmt.width > SHORT else None,
     )
 
 

@@ -9,13 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .formats import Rounding
-from .formats.tapered import Tapered
+from .formats import Format, Rounding
 from .round import cancelled_sign
 from .wire import NEVER, leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
-
-SHORT = 8
-"""Maximum width of posits and takums whose magnitudes are compared after unpacking, which then takes fewer LUTs."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,9 @@ class Raw:
     fraction : Value, optional
         Bits of the significand below the first, from a table of the code. A product that reads no other bits of the
         significand takes fewer LUTs with it.
-    magnitude : tuple of (Tapered, Value), optional
-        Format, and code of the magnitude in it: the codes of two numbers of a format have the order of the magnitudes.
+    magnitude : tuple of (Format, Value), optional
+        Format, and code of the magnitude in it, which is ready before the exponent: the codes of two numbers of a format
+        have the order of the magnitudes. That of NaN, and that of a number that is read as zero, have no meaning.
     tail : int
         Number of low significand bits that are zero if there are three or more leading zeros.
     up : Value, optional
@@ -87,7 +84,7 @@ class Raw:
     zero_at_floor: bool
     zero_emax: int | None = field(default=None, kw_only=True)
     fraction: Value | None = field(default=None, kw_only=True)
-    magnitude: tuple[Tapered, Value] | None = field(default=None, kw_only=True)
+    magnitude: tuple[Format, Value] | None = field(default=None, kw_only=True)
     tail: int = field(default=0, kw_only=True)
     up: Value | None = field(default=None, kw_only=True)
     most_zeros: int | None = field(default=None, kw_only=True)
@@ -151,6 +148,7 @@ def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:
         emin=emin,
         leading="floor" if x.emin - most < floor else "one",
         zero_at_floor=False,
+        magnitude=None,
     )
 
 
@@ -196,7 +194,7 @@ def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
 
 def _is_less(x: Raw, y: Raw, exponents: Sequence[Value], significands: Sequence[Value], by_exponent: bool) -> Value:
     """Return True if the magnitude of x, or with ``by_exponent`` its exponent, is less than that of y."""
-    if x.magnitude and y.magnitude and x.magnitude[0] == y.magnitude[0] and x.magnitude[0].width > SHORT:
+    if x.magnitude and y.magnitude and x.magnitude[0] == y.magnitude[0]:
         return x.magnitude[1] < y.magnitude[1]
     if by_exponent:
         less = exponents[0] < exponents[1]
@@ -283,8 +281,8 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None, *, fas
         inf_sign=wire(m, Mux(x.inf, x.sign, y.sign), "inf_sign"),
         invalid=x.invalid | y.invalid | (x.inf & y.inf & subtract & ~x.nan & ~y.nan),
         base=o.base,
-        # Of floats ordered by exponent, y has the higher lowest exponent, also if it is zero.
-        emin=y.emin if fast and by_exponent else min(x.emin, y.emin),
+        # Of numbers ordered by exponent, y has the higher lowest exponent; a float that is zero has it, too.
+        emin=y.emin if by_exponent and (fast or y.leading == "floor") else min(x.emin, y.emin),
         emax=max(x.emax, y.emax),
         width=width,
         # A difference loses more than one place only if exponents differ by at most one, and then it is exact.

@@ -11,8 +11,11 @@ from amaranth.hdl import Const, Fragment, Module, Shape, Signal, Value
 from amaranth.hdl._ast import Assign, Concat, Operator, Slice, Switch, SwitchValue
 from amaranth.sim import Simulator
 
+from halfulp.hdl import floating
 from halfulp.hdl.delay import ECP5
+from halfulp.hdl.formats import parse
 from halfulp.hdl.pipeline import Dataflow, Stages
+from halfulp.hdl.raw import order
 from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, SINK, STEP, Flow, Graph, Node
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
@@ -250,3 +253,28 @@ def test_shift_by_a_constant_is_wires(word: str, places: int, is_signed: bool) -
     simulator = Simulator(Stages(flow, slots, enable=Const(1, 1)).m)
     simulator.add_testbench(drive)
     simulator.run()
+
+
+def test_codes_of_one_format_order_their_magnitudes() -> None:
+    delays = []
+    for texts in (("e4m3", "e4m3"), ("e4m3", "e4m3-ftz"), ("e4m3", "e5m3")):
+        m, less = Module(), Signal()
+        formats = [parse(text) for text in texts]
+        codes = [Signal(fmt.width, name=name) for fmt, name in zip(formats, "ab", strict=True)]
+        x, y = (floating.unpack(m, code, fmt, code.name) for code, fmt in zip(codes, formats, strict=True))
+        m.d.comb += less.eq(order(m, x, y).x_less)
+        delays.append(Dataflow(m, outputs=[less], enable=Const(1, 1), latency=0, model=ECP5).schedule()[1])
+    assert delays[0] + ECP5.level < min(delays[1:])
+
+
+@pytest.mark.parametrize("goal", ["area", "speed"])
+def test_sum_with_a_product_is_only_shifted_up(goal: str) -> None:
+    unit = Implementation.parse("fma e3m4*e3m4+e3m4", pipeline=2, goal=goal).component()
+    assert not any(operation.name.startswith("shifted_down") for operation in unit.dataflow(2).operations)
+
+
+@pytest.mark.parametrize(("build", "is_tree"), [({}, False), ({"pipeline": 1}, True), ({"goal": "speed"}, True)])
+def test_rows_of_a_product_with_stages_are_a_tree(build: dict[str, Any], is_tree: bool) -> None:
+    unit = Implementation.parse("fma fp16*fp16+fp16", **build).component()
+    names = {operation.name for operation in unit.dataflow(unit.stages).operations}
+    assert ("partial_product_from_0" in names) == is_tree

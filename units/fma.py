@@ -66,6 +66,8 @@ class Fma(Arithmetic):
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the product plus c, exact above the rounding position, with lower bits merged into sticky."""
         a, b, c = operands
-        product = multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"], fast=self.fast)
+        # Register stages of one chain of rows would be the slowest ones, and a tree needs few LUTs more.
+        in_tree = self.fast or self.build.has_stages
+        product = multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"], fast=in_tree)
         aligned = align(m, product, c, self.result, self.rounding, fast=self.fast)
         return add(m, aligned, self.result, self.rounding, random, self.stochastic, fast=self.fast)
