@@ -269,7 +269,7 @@ def test_codes_of_one_format_order_their_magnitudes() -> None:
 
 @pytest.mark.parametrize("goal", ["area", "speed"])
 def test_sum_with_a_product_is_only_shifted_up(goal: str) -> None:
-    unit = Implementation.parse("fma e3m4*e3m4+e3m4", pipeline=2, goal=goal).component()
+    unit = Implementation.parse("fma fp16*fp16+fp16", pipeline=2, goal=goal).component()
     assert not any(operation.name.startswith("shifted_down") for operation in unit.dataflow(2).operations)
 
 

@@ -1,5 +1,6 @@
 """Comparison, minimum and maximum of two numbers."""
 
+from dataclasses import replace
 from typing import Unpack
 
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
@@ -115,7 +116,8 @@ class Compare(Unit):
 
     def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
         """Return the conditions a < b and a = b of two numbers that are not NaN."""
-        o = order(m, a, b)
+        # Equality needs significands and exponents in any case; a comparison of them shares its LUTs.
+        o = order(m, replace(a, magnitude=None), replace(b, magnitude=None))
         finite = ~a.inf & ~b.inf
         a_magnitude_less = ~a.inf & (b.inf | o.x_less)
         same_number = (o.x_significand == o.y_significand) & (o.x_exponent == o.y_exponent)

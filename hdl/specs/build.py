@@ -65,6 +65,7 @@ class Build:
     goal : str
         ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
         the product or the sum, rows of products are added in a tree, and a compound adder gives both signs of a sum.
+        An ``fma`` with ``pipeline`` or ``clock`` has the tree for both goals.
         For ``add``, ``fma``, ``mul``, and ``mac``, ``accumulate`` or arrays with a rounded sum and exact products, of
         floats. A ``mul`` has one structure if its product is a table (up to 4 significand bits without DSP blocks), and
         also if the product can be subnormal and one factor has at most 7 significand bits or DSP blocks are used.
