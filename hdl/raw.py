@@ -44,8 +44,8 @@ class Raw:
         Bits of the significand below the first, from a table of the code. A product that reads no other bits of the
         significand takes fewer LUTs with it.
     magnitude : tuple of (Format, Value), optional
-        Format, and code of the magnitude in it, which is ready before the exponent. Codes of two numbers of a format have
-        the order of the magnitudes; those of NaN and of numbers that are read as zero have no meaning.
+        Format, and code of the magnitude in it, which is ready before the exponent. Codes of two numbers of a format
+        have the order of the magnitudes; those of NaN and of numbers that are read as zero have no meaning.
     tail : int
         Number of low significand bits that are zero if there are three or more leading zeros.
     up : Value, optional
