@@ -9,7 +9,7 @@ from . import tree
 from .formats import Float
 from .raw import Raw
 from .specs.dot import Alignment
-from .wire import NEVER, never, shift_down, wire
+from .wire import NEVER, never, shift_down, shift_up_by_words, wire
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,9 @@ class Term:
 
     Attributes
     ----------
-    sign, nan, inf, invalid : Value
+    sign, zero, nan, inf, invalid : Value
     exponent : Value
-        Unsigned.
-    present : Value
-        The exponent, or zero if the number is zero; the exponent of another number is more than zero.
+        Unsigned; more than zero if the number is not zero.
     significand : Value
         Unsigned, below 4 with the point above ``fraction`` bits.
     base : int
@@ -34,8 +32,8 @@ class Term:
 
     sign: Value
     exponent: Value
-    present: Value
     significand: Value
+    zero: Value
     nan: Value
     inf: Value
     base: int
@@ -56,43 +54,75 @@ class Term:
 def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, flags: bool) -> dict[str, Value]:
     """Return the values of a product of two unpacked floats as a term: its significand is not normalised."""
     values = tree.multiply(m, x, y, dsp=dsp, flags=flags)
-    zero = wire(m, x.zero | y.zero, "product_zero")
-    return values | {"present": wire(m, Mux(zero, 0, values["exponent"]), "product_present")}
+    # NaN overrides infinity; both have all ones as exponent.
+    inf = wire(m, x.inf | x.nan | y.inf | y.nan, "product_special")
+    return values | {"inf": inf, "zero": wire(m, x.zero | y.zero, "product_zero")}
 
 
-def single(m: Module, x: Raw) -> dict[str, Value]:
+def single(x: Raw) -> dict[str, Value]:
     """Return the values of an unpacked float as a term."""
-    present = wire(m, Mux(x.zero, 0, x.exponent), "start_present")
-    values = {"sign": x.sign, "exponent": x.exponent, "present": present, "significand": x.significand}
-    return values | {"nan": x.nan, "inf": x.inf, "invalid": x.invalid}
+    names = ("sign", "exponent", "significand", "zero", "nan", "inf", "invalid")
+    return {name: getattr(x, name) for name in names}
 
 
-def largest(m: Module, exponents: Sequence[Value], name: str) -> Value:
-    """Return the largest of unsigned numbers, in a tree of comparisons."""
-    if len(exponents) == 1:
-        return exponents[0]
-    half = len(exponents) // 2
-    x = largest(m, exponents[:half], f"{name}_low")
-    y = largest(m, exponents[half:], f"{name}_high")
+def largest(m: Module, terms: Sequence[Term], name: str) -> Value:
+    """Return the largest exponent of the terms that are not zero, or zero, in a tree of comparisons.
+
+    The first level orders two terms that may be zero; this needs fewer LUTs than to clear exponents of zeros.
+    """
+    x = terms[0]
+    if len(terms) == 1:
+        return wire(m, Mux(x.zero, 0, x.exponent), name)
+    if len(terms) == 2:
+        y = terms[1]
+        is_high = wire(m, x.zero | (~y.zero & (x.exponent < y.exponent)), f"{name}_is_high")
+        return wire(m, Mux(x.zero & y.zero, 0, Mux(is_high, y.exponent, x.exponent)), name)
+    half = len(terms) // 2
+    return larger(m, largest(m, terms[:half], f"{name}_low"), largest(m, terms[half:], f"{name}_high"), name)
+
+
+def larger(m: Module, x: Value, y: Value, name: str) -> Value:
+    """Return the larger of two unsigned numbers."""
     return wire(m, Mux(wire(m, x < y, f"{name}_is_high"), y, x), name)
 
 
 def place(
-    m: Module, alignment: Alignment, fraction: int, *, sign: Value, significand: Value, distance: Value
+    m: Module,
+    alignment: Alignment,
+    fraction: int,
+    *,
+    sign: Value,
+    significand: Value,
+    distance: Value,
+    is_second: bool,
 ) -> dict[str, Value]:
     """Shift a term down to the scale of the largest exponent and truncate it.
 
-    The ``integer`` of the result is a magnitude, or with ``floor`` a signed number.
+    The ``integer`` of the result is a magnitude, or with ``floor`` a signed number. ``is_second`` is that of
+    `tree.are_second`.
     """
-    bits, fill = fraction + alignment.INTEGER, NEVER
+    bits = fraction + alignment.INTEGER
     top = Cat(significand, Const(0, bits - len(significand)))
-    if alignment.floor:
-        # The shift of a negative number rounds it down.
-        top = wire(m, ((Cat(top, NEVER) ^ sign.replicate(bits + 1)) + sign)[: bits + 1], "signed_term")
-        fill = top[-1]
+    if not alignment.floor:
+        # With the bits in reverse order, the shift is one up, and the bits beyond the width are removed.
+        width, levels = alignment.fraction + alignment.INTEGER, _levels(bits, is_second)
+        shifted = shift_up_by_words(m, top[::-1], distance, width, levels, "placed")
+        return {"integer": wire(m, shifted[::-1], "placed")}
+    # The shift of a negative number rounds it down.
+    top = wire(m, ((Cat(top, NEVER) ^ sign.replicate(bits + 1)) + sign)[: bits + 1], "signed_term")
     below = alignment.fraction - fraction
-    placed = shift_down(m, Cat(Const(0, max(below, 0)), top), distance, "placed", fill)[max(-below, 0) :]
-    return {"integer": wire(m, placed.as_signed() if alignment.floor else placed, "placed")}
+    placed = shift_down(m, Cat(Const(0, max(below, 0)), top), distance, "placed", top[-1])[max(-below, 0) :]
+    return {"integer": wire(m, placed.as_signed(), "placed")}
+
+
+def _levels(length: int, is_second: bool) -> int:
+    """Return the number of bits of a shift distance that shift within a word.
+
+    A bit of the result is then one of three bits, or one of two in three quarters of the places of a second operand.
+    Three bits and their selects are one LUT of an FPGA, two bits and their selects merge into an adder.
+    """
+    shortest = -(-4 * (length - 1) // 5) if is_second else length // 2
+    return max(shortest - 1, 1).bit_length()
 
 
 def scale(m: Module, groups: Sequence[Sequence[Term]]) -> tuple[list[list[Value]], Value, int]:
@@ -104,10 +134,10 @@ def scale(m: Module, groups: Sequence[Sequence[Term]]) -> tuple[list[list[Value]
     tops = []
     for number, group in enumerate(groups):
         offset = group[0].base - base
-        top = largest(m, [term.present for term in group], f"largest{number}")
+        top = largest(m, group, f"largest{number}")
         # Without a number that is not zero, the largest exponent stays below all others.
         tops.append(wire(m, Mux(top.any(), top + offset, 0), f"offset_largest{number}") if offset else top)
-    top = largest(m, tops, "largest_exponent")
+    top = tops[0] if len(tops) == 1 else larger(m, *tops, "largest_exponent")
     highest = max(group[0].emax for group in groups)
     distances = []
     for number, group in enumerate(groups):
@@ -136,6 +166,7 @@ def summed(
             tree.Term(integer, NEVER if alignment.floor else term.sign, term.sign, term.nan, term.inf, term.invalid)
             for integer, term in zip(placed, terms, strict=True)
         ],
+        chained=not fast,
     )
     # The magnitude of a floor can be one more than that of the largest number of its width.
     largest_term = (1 << (alignment.fraction + alignment.INTEGER)) - (not alignment.floor)

@@ -111,8 +111,30 @@ def normal(m: Module, x: Raw) -> tuple[Value, Value, int]:
     return count, significand, x.emin if x.leading == "one" else x.quantum
 
 
+def _within_range(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Raw:
+    """Return a sum with only those places that decide its code; the exponent of its first bit is constant.
+
+    All magnitudes from the largest posit on have its code, and the OR of their places replaces them. Places below the
+    smallest posit, and below those that stochastic rounding takes there, are sticky.
+    """
+    assert x.complement is not None
+    significand, sticky, emax = x.significand, x.sticky, x.emax
+    if emax > o.max_scale:
+        upper = significand[o.max_scale - emax - 1 :]
+        any_upper = wire(m, (upper ^ x.complement.replicate(len(upper))).any(), "reaches_largest")
+        significand = Cat(significand[: -len(upper)], any_upper ^ x.complement)
+        emax = o.max_scale
+    below = len(significand) - (emax + o.max_scale + rounding.places + 1)
+    if below > 0:
+        significand, sticky = significand[below:], wire(m, sticky | significand[:below].any(), "below_smallest")
+    significand = wire(m, significand, "within_range")
+    return replace(x, significand=significand, sticky=sticky, base=x.base + emax - x.emax, emin=emax, emax=emax)
+
+
 def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     """Write a number as an unbounded code string and truncate it to the code's width."""
+    if x.leading == "any" and x.complement is not None and not len(x.exponent):
+        x = _within_range(m, x, o, rounding)
     count, significand, smallest = normal(m, x)
     width = max(x.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
     scale = x.exponent + x.base - count

@@ -16,10 +16,13 @@ from .product import product
 from .raw import Raw
 from .round import cancelled_sign
 from .specs import ValueRange
-from .wire import NEVER, extended, never, shift_up, wire
+from .wire import NEVER, extended, never, shift_up, shift_up_by_words, wire
 
 MIN_SELECTS = 3
 """Minimum number of decoded bits of a shift amount; multiplexers of fewer bits merge into the next adder anyway."""
+
+CHAIN = 4
+"""Terms that a chained sum adds one after the other. Longer chains lengthen the path by an adder for each term."""
 
 
 @dataclass(frozen=True)
@@ -152,23 +155,19 @@ def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, abs
     operand of an adder are one LUT of an FPGA.
     """
     levels = max(len(value) - 1, 1).bit_length()
-    word = 1 << levels
-    words = -(-width // word)
     if len(amount) - levels < MIN_SELECTS:
         kept = value & (~absent).replicate(len(value)) if absent is not NEVER else value
         return shift_up(m, kept, amount, width, name)
-    near = shift_up(m, value, amount[:levels], 2 * word, f"{name}_in_word")
-    first = [wire(m, (amount[levels:] == place) & ~absent, f"{name}_from_word_{place}") for place in range(words)]
-    found = [
-        (near[:word] & of.replicate(word)) | (near[word:] & below.replicate(word))
-        for of, below in zip(first, [NEVER, *first[:-1]], strict=True)
-    ]
-    return Cat(*found)[:width]
+    return shift_up_by_words(m, value, amount, width, levels, name, absent)
 
 
-def total(m: Module, terms: Sequence[Term]) -> Sum:
-    """Return the sum of terms. If the first one is not negated, the sum is not either."""
-    integer, negative = _tree(m, terms, "total")
+def total(m: Module, terms: Sequence[Term], *, chained: bool = False) -> Sum:
+    """Return the sum of terms. If the first one is not negated, the sum is not either.
+
+    With ``chained``, groups of up to `CHAIN` terms are added one after the other and not in a tree: more of them are
+    then the second operand of an adder.
+    """
+    integer, negative = _tree(m, terms, "total", chained)
     up = Cat(*(term.inf & ~term.sign for term in terms)).any()
     down = Cat(*(term.inf & term.sign for term in terms)).any()
     any_nan, any_invalid = (Cat(*(getattr(term, name) for term in terms)).any() for name in ("nan", "invalid"))
@@ -182,8 +181,26 @@ def total(m: Module, terms: Sequence[Term]) -> Sum:
     )
 
 
-def _tree(m: Module, terms: Sequence[Term], name: str) -> tuple[Value, Value]:
-    """Add terms in a balanced tree; return an integer, and the condition that the sum is its negative.
+def are_second(count: int, *, chained: bool) -> list[bool]:
+    """Return for each of ``count`` terms of `total` whether it is the second operand of an adder.
+
+    The last multiplexers of such a term merge into the LUTs of the adder. Its first operand also drives the carry chain
+    and has LUTs of its own.
+    """
+    if count == 1:
+        return [False]
+    half = _first_part(count, chained)
+    second = [True] if count - half == 1 else are_second(count - half, chained=chained)
+    return are_second(half, chained=chained) + second
+
+
+def _first_part(count: int, chained: bool) -> int:
+    """Return the number of terms in the first operand of a sum."""
+    return count - 1 if chained and count <= CHAIN else count // 2
+
+
+def _tree(m: Module, terms: Sequence[Term], name: str, chained: bool) -> tuple[Value, Value]:
+    """Add terms in a tree; return an integer, and the condition that the sum is its negative.
 
     Each adder negates its second operand relative to its first one: the inversion needs no LUTs beside those of the
     adder, and the increment is its carry-in. So no term is negated before.
@@ -191,10 +208,11 @@ def _tree(m: Module, terms: Sequence[Term], name: str) -> tuple[Value, Value]:
     if len(terms) == 1:
         integer = terms[0].integer
         return integer if integer.shape().signed else Cat(integer, Const(0, 1)).as_signed(), terms[0].negative
-    half = len(terms) // 2
-    x, x_negative = _tree(m, terms[:half], f"{name}_low")
-    y, y_negative = _tree(m, terms[half:], f"{name}_high")
-    width = max(len(x), len(y)) + 1
+    half = _first_part(len(terms), chained)
+    x, x_negative = _tree(m, terms[:half], f"{name}_low", chained)
+    y, y_negative = _tree(m, terms[half:], f"{name}_high", chained)
+    width = max(len(term.integer) + (not term.integer.shape().signed) for term in terms)
+    width += (len(terms) - 1).bit_length()
     if isinstance(x_negative, Const) and isinstance(y_negative, Const):
         return wire(m, (x + y)[:width].as_signed(), name), x_negative
     opposite = wire(m, x_negative ^ y_negative, f"{name}_opposite")

@@ -126,6 +126,25 @@ def shift_up(m: Module, value: Value, amount: Value, width: int, name: str) -> V
     return Cat(value, Const(0, max(width - len(value), 0)))
 
 
+def shift_up_by_words(
+    m: Module, value: Value, amount: Value, width: int, levels: int, name: str, absent: Value = NEVER
+) -> Value:
+    """Return the lowest ``width`` bits of ``value << amount``, or zero if ``absent``.
+
+    The lowest ``levels`` bits of the amount shift the value within words of ``2^levels`` bits. The other bits are
+    decoded to the number of the first word, which selects each bit among those at its place in a word.
+    """
+    word = 1 << levels
+    near = shift_up(m, value, amount[:levels], len(value) + word - 1, f"{name}_in_word")
+    first = [wire(m, (amount[levels:] == at) & ~absent, f"{name}_from_word_{at}") for at in range(-(-width // word))]
+    bits = []
+    for place in range(width):
+        number, lowest = divmod(place, word)
+        sources = range(lowest, min(len(near), place + 1), word)
+        bits.append(Cat(*(near[source] & first[number - source // word] for source in sources)).any())
+    return Cat(*bits)
+
+
 def narrow_first(levels: int) -> list[int]:
     """Return the steps of a shift, as powers of two, from narrow to wide."""
     return [1, 0, *range(2, levels)] if levels > 1 else [0] * levels

@@ -158,14 +158,17 @@ class Dot(Unit):
         ]
         groups = [[aligned.Term.of(spec.a, spec.b, **found) for found in products]]
         if spec.c is not None:
-            groups.append([aligned.Term.of(spec.c, **aligned.single(m, raw(m, start, spec.c, "start")))])
+            groups.append([aligned.Term.of(spec.c, **aligned.single(raw(m, start, spec.c, "start")))])
         distances, top, base = aligned.scale(m, groups)
+        second = tree.are_second(sum(map(len, groups)), chained=not self.fast)
         placed: list[Value] = []
-        for group, of_group, kind in zip(groups, distances, ("term", "start"), strict=False):
-            place = partial(aligned.place, alignment=alignment, fraction=group[0].fraction)
+        for group, of_group, name in zip(groups, distances, ("term", "start"), strict=False):
             for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
+                is_second = second[len(placed)] and not alignment.floor
+                place = partial(aligned.place, alignment=alignment, fraction=group[0].fraction, is_second=is_second)
+                kind = f"second_{name}" if is_second else name
                 operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
-                placed.append(self.part(m, f"{kind}{index}", kind, place, **operands)["integer"])
+                placed.append(self.part(m, f"{name}{index}", kind, place, **operands)["integer"])
         total = aligned.summed(m, groups, placed, top, base, alignment, fast=self.fast)
         return self.rounded_with_flags(m, total, random)
 
