@@ -75,7 +75,7 @@ def largest(m: Module, terms: Sequence[Term], name: str) -> Value:
         return wire(m, Mux(x.zero, 0, x.exponent), name)
     if len(terms) == 2:
         y = terms[1]
-        is_high = wire(m, x.zero | (~y.zero & (x.exponent < y.exponent)), f"{name}_is_high")
+        is_high = wire(m, Cat(x.exponent, ~x.zero) < Cat(y.exponent, ~y.zero), f"{name}_is_high")
         return wire(m, Mux(x.zero & y.zero, 0, Mux(is_high, y.exponent, x.exponent)), name)
     half = len(terms) // 2
     return larger(m, largest(m, terms[:half], f"{name}_low"), largest(m, terms[half:], f"{name}_high"), name)
@@ -137,7 +137,7 @@ def scale(m: Module, groups: Sequence[Sequence[Term]]) -> tuple[list[list[Value]
         top = largest(m, group, f"largest{number}")
         # Without a number that is not zero, the largest exponent stays below all others.
         tops.append(wire(m, Mux(top.any(), top + offset, 0), f"offset_largest{number}") if offset else top)
-    top = tops[0] if len(tops) == 1 else larger(m, *tops, "largest_exponent")
+    top = tops[0] if len(tops) == 1 else larger(m, tops[0], tops[1], "largest_exponent")
     highest = max(group[0].emax for group in groups)
     distances = []
     for number, group in enumerate(groups):
