@@ -73,6 +73,8 @@ from .remainder import remainder as remainder
 from .rsqrt import rsqrt as rsqrt
 from .scaleb import scaleb as scaleb
 from .sparsedot import sparsedot as sparsedot
+from .sparsemac import sparsemac as sparsemac
+from .sparsemac import sparsemac_sequence as sparsemac_sequence
 from .split import split as split
 from .sqrt import sqrt as sqrt
 from .stochastic import sru as sru

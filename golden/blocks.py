@@ -14,7 +14,6 @@ from halfulp.hdl.specs import (
     BlockDotSpec,
     BlockMacSpec,
     BlockQuantizeSpec,
-    Quire,
 )
 from halfulp.hdl.specs.block import terms_of
 from halfulp.hdl.specs.ranges import window_of
@@ -24,7 +23,7 @@ from .check import check_devices, codes_of, random_of
 from .codec import round_and_pack, rounded, unpack
 from .divide import divide
 from .exact import Blocks
-from .raw import ZERO_EXPONENT, Raw, multiply, order
+from .raw import Raw, multiply, normalised, order
 from .sequence import step, steps
 from .wide import Wide
 
@@ -209,14 +208,9 @@ def _term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Te
 
 def step_term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor) -> Raw:
     """Return terms of `blockmac` for codes whose last dimension has the elements of a step."""
-    return summed(spec, _terms(x, y, x_scale, y_scale, spec.a, spec.b))
-
-
-def summed(spec: BlockMacSpec, terms: Raw) -> Raw:
-    """Return the exact sums of terms along the last dimension."""
-    quire = Quire.of(terms_of(spec.a, spec.b, 1), None, max(spec.k.bit_length(), 1))
-    total = register.total(register.place(terms, quire.quantum, quire.width))
-    return normalised(register.as_raw(total, quire.quantum, register.cancelled_sign(terms.sign, spec.rounding)))
+    terms = _terms(x, y, x_scale, y_scale, spec.a, spec.b)
+    zero_sign = register.cancelled_sign(terms.sign, spec.rounding)
+    return register.summed(terms, terms_of(spec.a, spec.b, 1), spec.k, zero_sign)
 
 
 def _terms(x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor, a: Block, b: Block) -> Raw:
@@ -335,13 +329,6 @@ def _constant(fmt: Format, like: Tensor) -> Raw:
         inf=never,
         zero=never,
     )
-
-
-def normalised(x: Raw) -> Raw:
-    """Return numbers without leading zeros."""
-    zeros = x.leading_zeros
-    significand = x.significand.shift_left(zeros.clamp(max=x.significand.width - 1))
-    return replace(x, exponent=torch.where(x.zero, ZERO_EXPONENT, x.exponent - zeros), significand=significand)
 
 
 __all__ = ["Blocks", "blockdequantize", "blockdot", "blockmac", "blockmac_sequence", "blockquantize"]

@@ -68,10 +68,10 @@ def dot(
     if spec.order == SEQUENTIAL:
         return _sequential(spec, products, base, random)
     total = _exact(spec, products, base) if spec.alignment is None else _aligned(spec, first, second, addends)
-    return rounded(spec, replace(total, invalid=_invalid(total, products, base)), random)
+    return rounded(spec, replace(total, invalid=invalid_sum(total, products, base)), random)
 
 
-def _invalid(total: Raw, products: Raw, base: Raw | None) -> Tensor | None:
+def invalid_sum(total: Raw, products: Raw, base: Raw | None) -> Tensor | None:
     """Return True where a term is invalid, or infinities of both signs are added and no NaN; None without flags."""
     if products.invalid is None:
         return None

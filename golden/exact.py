@@ -14,7 +14,15 @@ from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Float, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
+from halfulp.hdl.specs import (
+    AccumulatorSpec,
+    BlockMacSpec,
+    MacSpec,
+    PartMacSpec,
+    QuireSpec,
+    SparseMacSpec,
+    SumSpec,
+)
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.segments import Segments
@@ -342,9 +350,28 @@ def sparsedot(
     x: Sequence[int], y: Sequence[int], index: Sequence[int], start: int = 0, /, *, sparsity: str, **parameters: Any
 ) -> Any:
     """Return the code of start plus the products of each y with one x of its group; other parameters as for `dot`."""
-    n, m = map(int, sparsity.split(":"))
-    chosen = [x[place // n * m + min(offset, m - 1)] for place, offset in enumerate(index)]
+    chosen = _selected(x, index, sparsity)
     return dot(chosen, y, start, **parameters)
+
+
+@_by_mode
+def sparsemac(
+    x: Sequence[int], y: Sequence[int], index: Sequence[int], start: int, /, *, random: int = 0, **parameters: Any
+) -> Any:
+    """Return the code of start plus the products of each y with one x of its group.
+
+    Parameters are those of `SparseMacSpec`.
+    """
+    spec = SparseMacSpec(**parameters)
+    pairs = zip(_selected(x, index, spec.sparsity), y, strict=True)
+    terms = [_product(_decode(p, spec.a), _decode(q, spec.b)) for p, q in pairs]
+    return _step(spec, functools.reduce(lambda p, q: _sum(p, q, spec.rounding), terms), start, random)
+
+
+def _selected(x: Sequence[int], index: Sequence[int], sparsity: str) -> list[int]:
+    """Return the x of each weight."""
+    n, m = map(int, sparsity.split(":"))
+    return [x[place // n * m + min(offset, m - 1)] for place, offset in enumerate(index)]
 
 
 @_by_mode

@@ -112,6 +112,13 @@ def invalid_of(x: Raw, y: Raw, of_numbers: Callable[[], Tensor]) -> Tensor | Non
     return x.invalid | y.invalid | (of_numbers() & ~x.nan & ~y.nan)
 
 
+def normalised(x: Raw) -> Raw:
+    """Return numbers without leading zeros."""
+    zeros = x.leading_zeros
+    significand = x.significand.shift_left(zeros.clamp(max=x.significand.width - 1))
+    return replace(x, exponent=torch.where(x.zero, ZERO_EXPONENT, x.exponent - zeros), significand=significand)
+
+
 def scaled(x: Raw, fmt: Format) -> Raw:
     """Add the exponent before normalisation to operands of a floating-point format."""
     assert isinstance(fmt, Float)

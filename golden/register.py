@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RD, Rounding
-from halfulp.hdl.specs import Quire
+from halfulp.hdl.specs import Quire, ValueRange
 from halfulp.hdl.specs.dot import Alignment
 
-from .raw import Raw
+from .raw import Raw, normalised
 from .wide import DIGIT, DIGIT_MASK, carry, from_digits
 
 
@@ -126,6 +126,15 @@ def as_raw(x: Register, quantum: int | Tensor, zero_sign: Tensor | None = None) 
         inf=x.inf,
         zero=zero,
     )
+
+
+def summed(terms: Raw, numbers: ValueRange, count: int, zero_sign: Tensor) -> Raw:
+    """Return the exact sums of ``count`` terms along the last dimension, without leading zeros.
+
+    ``numbers`` is the range of a term, and ``zero_sign`` the sign of a sum of zero.
+    """
+    quire = Quire.of(numbers, None, max(count.bit_length(), 1))
+    return normalised(as_raw(total(place(terms, quire.quantum, quire.width)), quire.quantum, zero_sign))
 
 
 def cancelled_sign(signs: Tensor, rounding: Rounding) -> Tensor:

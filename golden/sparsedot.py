@@ -7,6 +7,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import SparseDotSpec
+from halfulp.hdl.specs.sparse import Sparse
 
 from .check import check_devices, codes_of
 from .dot import dot
@@ -41,20 +42,34 @@ def sparsedot(
     a, b, **parameters
         As for `dot`.
     """
-    for name, given in (("x", x), ("y", y), ("index", index)):
-        if not isinstance(given, Tensor):
-            raise TypeError(f"{name} must be a tensor, not {type(given).__name__}")
+    check_tensors(x=x, y=y, index=index)
     k = y.shape[-1] if y.dim() else 0
     fields = {name: given for name, given in parameters.items() if name not in ("mode", "random")}
     spec = SparseDotSpec.of(k=k, a=a, b=b, sparsity=sparsity, **fields)
+    return dot(selected(spec, x, y, index), y, start, a=a, b=b, **parameters)
+
+
+def check_tensors(**given: object) -> None:
+    """Check that operands are tensors on one device; TypeError or ValueError otherwise."""
+    for name, one in given.items():
+        if not isinstance(one, Tensor):
+            raise TypeError(f"{name} must be a tensor, not {type(one).__name__}")
+    check_devices(**given)
+
+
+def selected(spec: Sparse, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+    """Return the activation of each weight along the last dimension; ValueError if shapes do not match."""
     shape = (*y.shape[:-1], spec.activations)
     if index.shape != y.shape or x.shape != shape:
         raise ValueError(
             f"x has shape {tuple(x.shape)} and index {tuple(index.shape)}; with this y they must have "
             f"{shape} and {tuple(y.shape)}"
         )
-    check_devices(x=x, y=y, index=index)
+    return torch.take_along_dim(x, places_of(spec, codes_of("index", index, spec.index_bits)), -1)
+
+
+def places_of(spec: Sparse, index: Tensor) -> Tensor:
+    """Return the places of the activations of a step, from the indices of its weights along the last dimension."""
     n, m = spec.group
-    groups = torch.arange(k, device=x.device) // n
-    places = groups * m + codes_of("index", index, spec.index_bits).clamp(max=m - 1)
-    return dot(torch.take_along_dim(x, places, -1), y, start, a=a, b=b, **parameters)
+    groups = torch.arange(index.shape[-1], device=index.device) // n
+    return groups * m + index.clamp(max=m - 1)

@@ -14,7 +14,7 @@ from .implementation import DEFAULT_FORMAT
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNIT_OPTIONS = (
-    click.option("--acc", metavar="FMT", help="accumulator format, or exact (mac, accumulate)"),
+    click.option("--acc", metavar="FMT", help="accumulator format, or exact (mac, accumulate, sparsemac)"),
     click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); default: exact"),
     click.option("--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact srN port; default: rn"),
     click.option("--lanes", metavar="N", type=int, help="parallel lanes (sru); default: 1"),
@@ -37,7 +37,7 @@ _UNIT_OPTIONS = (
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="number of products (dot, sparsedot); default: 4"),
     click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc or .floor"),
-    click.option("--sparsity", metavar="N:M", help="kept weights (sparsedot); default: 2:4"),
+    click.option("--sparsity", metavar="N:M", help="stored weights (sparsedot, sparsemac); default: 2:4"),
     click.option("--fn", metavar="NAME", help="function or .segments file (pwl); default: tanh"),
     click.option("--pieces", metavar="N", type=int, help="number of line segments (pwl); default: 8"),
     click.option("--error", metavar="ULP", type=float, help="maximum error in ulp, with the fewest pieces (pwl)"),

@@ -53,7 +53,7 @@ FORMATS = {
 Only `convert` takes scales of blocks; tests/test_scale.py sweeps it.
 """
 
-ONLY = {"sparsedot": ("float",), "blockquantize": ("float",)}
+ONLY = {"sparsedot": ("float",), "sparsemac": ("float",), "blockquantize": ("float",)}
 """Families of units whose arithmetic in other families is that of another unit: of ``dot``, and of ``convert``."""
 
 _FAMILIES: tuple[Any, ...] = (*FAMILIES, Block)

@@ -50,6 +50,7 @@ TEXTS = (
     "dot3 {0}*{0}=fxp3.2",
     "dot2 {0}*{0}+{0} order=sequential",
     "sparsedot2 {0}*{0}+{0} sparsity=1:2",
+    "sparsemac {0}*{0}+{0} sparsity=1:2 step=2",
 )
 """Units whose operands have one format, because they share the inputs of a test."""
 

@@ -28,6 +28,7 @@ from .rint import Round as Round
 from .rsqrt import Rsqrt as Rsqrt
 from .scaleb import ScaleB as ScaleB
 from .sparsedot import SparseDot as SparseDot
+from .sparsemac import SparseMac as SparseMac
 from .split import Split as Split
 from .sqrt import Sqrt as Sqrt
 from .stochastic import StochasticRounder as StochasticRounder

@@ -12,7 +12,7 @@ from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire, SumSpec
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, modulo_counter, wire
 
@@ -30,12 +30,15 @@ TURN = "turn"
 
 
 def sums(spec: AccumulatorSpec) -> list[Sum]:
-    """Return the sums of numbers that an accumulator rounds in each step; none if it is exact, or adds blocks."""
-    if not isinstance(spec.acc, Format) or not isinstance(spec.a, Format):
+    """Return the sums of two numbers that an accumulator rounds in each step; none if it is exact, or adds a sum."""
+    if not isinstance(spec.acc, Format):
         return []
-    factors: tuple[Format, ...] = (spec.a,)
     if isinstance(spec, MacSpec):
         factors = (part_of(spec.a), part_of(spec.b)) if spec.product is None else (spec.product,)
+    elif isinstance(spec, SumSpec):
+        factors = (spec.a,)
+    else:
+        return []
     return [Sum((factors, (spec.acc,)), spec.acc, spec.rounding)]
 
 

@@ -38,7 +38,7 @@ class Row:
 
 _UNITS: list[type[Unit]] = [units.Mul, units.Add, units.Fma, units.Mac, units.Accumulate, units.Quire]
 _UNITS += [units.Dot, units.SparseDot, units.StochasticRounder, units.Convert, units.PiecewiseLinear]
-_UNITS += [units.Compare, units.Split, units.Join, units.PartMac]
+_UNITS += [units.Compare, units.Split, units.Join, units.PartMac, units.SparseMac]
 _UNITS += [units.BlockQuantize, units.BlockDequantize, units.BlockDot, units.BlockMac]
 _UNITS += [units.Div, units.Reciprocal, units.Sqrt, units.Rsqrt]
 _UNITS += [units.Round, units.LogB, units.ScaleB, units.Classify, units.Remainder]

@@ -1,5 +1,6 @@
 """Dot products of k pairs."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -118,15 +119,7 @@ class Dot(Unit):
         """Add all products exactly on one fixed-point scale, then round once."""
         spec, quantum = self.spec, self.spec.quire.quantum
         random = self.word(m)
-
-        def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
-            flags = bool(spec.flags)
-            return tree.of_product(m, *self._pair(m, a, b), quantum, spec.terms, dsp=self.build.dsp, flags=flags)
-
-        terms = [
-            tree.Term(**self.part(m, f"term{index}", "term", product, a=a, b=b))
-            for index, (a, b) in enumerate(self.factors(m))
-        ]
+        terms = product_terms(self, m, self.factors(m), quantum, spec.terms)
         if spec.c is not None:
             c = self.number_of(m, start, spec.c, "start")
             terms.append(tree.Term(**tree.of_number(m, c, quantum, ValueRange.of(spec.c))))
@@ -198,6 +191,24 @@ class Dot(Unit):
             # From the second step on, the base has the result format.
             code, fmt = found["o"], spec.o
         return code, flags
+
+
+def product_terms(
+    unit: Any, m: Module, factors: Sequence[tuple[Value, Value]], quantum: int, products: ValueRange
+) -> list[tree.Term]:
+    """Return the products of codes of ``a`` and ``b`` of a unit as terms in units of ``2^quantum``.
+
+    ``products`` is the range of them all.
+    """
+    spec = unit.spec
+
+    def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
+        pair = unit.number_of(m, a, spec.a, "a"), unit.number_of(m, b, spec.b, "b")
+        return tree.of_product(m, *pair, quantum, products, dsp=unit.build.dsp, flags=bool(spec.flags))
+
+    return [
+        tree.Term(**unit.part(m, f"term{index}", "term", product, a=a, b=b)) for index, (a, b) in enumerate(factors)
+    ]
 
 
 def _sums(spec: DotSpec) -> list[Sum]:

@@ -70,23 +70,32 @@ class SparseDot(Dot):
         **options: Unpack[Options],
     ) -> None:
         spec = SparseDotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, sparsity=sparsity, **options)
-        activations = numbered("a", spec.activations)
-        choices = {
-            f"i{index}": Choice(f"a{index}", tuple(activations[place] for place in spec.places(index)))
-            for index in range(k)
-        }
-        vectors: dict[str, dict[str, Any]] = {
-            "a": dict.fromkeys(activations, spec.a),
-            "b": dict.fromkeys(numbered("b", k), spec.b),
-            "i": choices,
-        }
-        self._of_vectors(spec, vectors, build)
+        self._of_vectors(spec, vectors_of(spec), build)
 
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the selected activation and the weight of each product."""
-        found = []
-        for index, (b, at) in enumerate(zip(self.b, self.i, strict=True)):
-            choices = [self.a[place].as_value() for place in self.spec.places(index)]
-            choices += choices[-1:] * ((1 << len(at)) - len(choices))
-            found.append((wire(m, Array(choices)[at], f"selected{index}"), b.as_value()))
-        return found
+        return selected_factors(self, m)
+
+
+def vectors_of(spec: Any) -> dict[str, dict[str, Any]]:
+    """Return the ports of activations, weights and indices, by vector, of a description with structured sparsity."""
+    activations = numbered("a", spec.activations)
+    return {
+        "a": dict.fromkeys(activations, spec.a),
+        "b": dict.fromkeys(numbered("b", spec.k), spec.b),
+        "i": {
+            f"i{index}": Choice(f"a{index}", tuple(activations[place] for place in spec.places(index)))
+            for index in range(spec.k)
+        },
+    }
+
+
+def selected_factors(unit: Any, m: Module) -> list[tuple[Value, Value]]:
+    """Return the selected activation and the weight of each product, from the vectors ``a``, ``b`` and ``i``."""
+    found = []
+    for index, (b, at) in enumerate(zip(unit.b, unit.i, strict=True)):
+        place = Value.cast(at)
+        choices = [unit.a[number].as_value() for number in unit.spec.places(index)]
+        choices += choices[-1:] * ((1 << len(place)) - len(choices))
+        found.append((wire(m, Array(choices)[place], f"selected{index}"), b.as_value()))
+    return found

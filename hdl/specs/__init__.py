@@ -20,6 +20,7 @@ from .quire import Quire
 from .ranges import ValueRange
 from .rounder import RounderSpec
 from .sparsedot import SparseDotSpec
+from .sparsemac import SparseMacSpec
 from .tiling import Tiling
 from .unit import UNITS, UnitSpec
 
@@ -31,6 +32,7 @@ __all__ += [
     "RounderSpec",
     "RsqrtSpec",
     "SparseDotSpec",
+    "SparseMacSpec",
     "SplitSpec",
     "SqrtSpec",
     "SumSpec",

@@ -16,7 +16,7 @@ def parse_cell(text: str | UnitSpec) -> Any:
     """
     spec: Any = UnitSpec.parse(text)
     if not spec.entries:
-        raise ValueError(f"an array takes multiply-accumulates of numbers or blocks, mac or blockmac, not {spec.text}")
+        raise ValueError(f"an array takes multiply-accumulates: mac, blockmac or sparsemac, not {spec.text}")
     spec.check_one_sum()
     if isinstance(spec, MacSpec):
         spec.check_one_step()

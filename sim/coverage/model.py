@@ -17,6 +17,7 @@ from halfulp.golden.blocks import step_term
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
+from halfulp.golden.sparsemac import sum_of
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange
 from halfulp.hdl.specs.block import factors_of
@@ -184,7 +185,7 @@ class Model:
     @property
     def _factors(self) -> tuple[tuple[str, ...], ...]:
         """Pairs of ports that are multiplied."""
-        if self._is_dot:
+        if self._is_dot or self.kind == "sparsemac":
             return tuple((f"a{index}", f"b{index}") for index in range(self.unit.k))
         return (("a", "b"),) if self.kind in ("mul", "fma", "mac", "quire") else ()
 
@@ -267,6 +268,18 @@ class Model:
 
         return Term({name: self.widths[name] for name in names}, make, spec.terms, False)
 
+    def _sparse_step(self, rounding: Rounding) -> Term:
+        """Return the term of a step with structured sparsity: the sum of the products of selected activations."""
+        # A sum has no exception flags before its rounding.
+        spec = replace(self.unit.spec.without_source, rounding=rounding, flags=False)
+        names = [list(ports) for ports in zip(*self._factors, strict=True)]
+
+        def make(codes: Tensors) -> Raw:
+            return sum_of(spec, *(stacked(codes, ports) for ports in names))
+
+        fixed = all(fmt.spacing == "uniform" for fmt in spec.operands.values())
+        return Term({port: self.widths[port] for ports in names for port in ports}, make, spec.terms, fixed)
+
     def _scaled(self, ports: tuple[str, ...], codes: Tensors) -> Raw:
         """Return a term of an aligned sum: an operand or a product of two."""
         formats = [self.formats[port] for port in ports]
@@ -322,10 +335,9 @@ class Model:
                 return [Stage("", terms, spec.o, quire=spec.quire, **how)]
             case "mac":
                 return self._mac(how)
-            case "blockmac":
-                return [
-                    Stage("", (self._block_step(), self._operand("c")), spec.o, quire=spec.quire, sums=spec.sums, **how)
-                ]
+            case "blockmac" | "sparsemac":
+                term = self._block_step() if self.kind == "blockmac" else self._sparse_step(rounding)
+                return [Stage("", (term, self._operand("c")), spec.o, quire=spec.quire, sums=spec.sums, **how)]
             case _ if self._is_dot:
                 return self._dot(how)
             case "split":

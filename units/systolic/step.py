@@ -8,14 +8,15 @@ from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 from halfulp.hdl import quire
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, add, align, unpack
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec, SparseMacSpec
 from halfulp.hdl.wire import wire
 from halfulp.units.accumulating import has_goals, sums
 from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
 from halfulp.units.mac import Mac
+from halfulp.units.sparsemac import SparseMac
 
-UNITS: dict[type[AccumulatorSpec], Any] = {MacSpec: Mac, BlockMacSpec: BlockMac}
+UNITS: dict[type[AccumulatorSpec], Any] = {MacSpec: Mac, BlockMacSpec: BlockMac, SparseMacSpec: SparseMac}
 """Units of the multiply-accumulates of arrays by the class of their description."""
 
 
@@ -24,7 +25,7 @@ class Step(Unit):
 
     Parameters
     ----------
-    spec : MacSpec or BlockMacSpec
+    spec : MacSpec, BlockMacSpec or SparseMacSpec
         Multiply-accumulate; a stochastic rounding needs a random source.
     build : Build
         Register stages and structure; `lag` of the stages precede the input ``held``.
@@ -63,7 +64,7 @@ class Step(Unit):
             sums=sums(spec),
             goals=has_goals(spec),
         )
-        for name in spec.entries:
+        for name in ("a", "b", "i"):
             if vector := [getattr(self, port) for port in operands if re.fullmatch(rf"{name}\d+", port)]:
                 setattr(self, name, vector)
 

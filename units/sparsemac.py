@@ -1,0 +1,102 @@
+"""Multiply-accumulate with structured sparsity."""
+
+from typing import Literal, Unpack
+
+from amaranth.hdl import Const, Module
+
+from halfulp.hdl import tree
+from halfulp.hdl.formats import Format
+from halfulp.hdl.number import multiply
+from halfulp.hdl.specs import Build, SparseMacSpec
+from halfulp.hdl.specs.quire import CARRY_BITS
+
+from .accumulating import Accumulating, Term
+from .base import Options
+from .dot import product_terms
+from .sparsedot import selected_factors, vectors_of
+
+
+class SparseMac(Accumulating):
+    """Multiply-accumulate of N weights of each M activations, selected by indices, with all or some groups in a step.
+
+    Formula
+    -------
+    ``acc = round(start + a[i0] * b0 + a[i1] * b1 + ...)``, where ``a[ij]`` is activation ``M * (j // N) + ij``, and
+    ``start`` is ``c`` if ``load`` is set, +0 if ``clear`` is set, and ``acc`` otherwise. ``o = acc``; if the
+    accumulator is exact, ``o = round(acc)``.
+
+    Parameters
+    ----------
+    a, b, acc, o, carry, interleave, sparsity, step
+        Fields of `SparseMacSpec`; formats and roundings may be texts.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source, saturation and flags; see `Options`.
+
+    Members
+    -------
+    a0, a1, ... : In(a)
+        Activations of a step, M for each group. Also as the list ``a``.
+    b0, b1, ... : In(b)
+        Weights, N for each group. Also as the list ``b``.
+    i0, i1, ... : In(unsigned(spec.index_bits))
+        Index of each weight in its group, as in `SparseDot`. Also as the list ``i``.
+    c, load, clear, o, flags
+        Start value, start of a sum, and results; see `Accumulating`.
+
+    Latency
+    -------
+    ``stages + 1`` cycles from operands to result; one step per cycle.
+
+    Source
+    ------
+    Storage of N:M weights: Mishra et al., 2021.
+    """
+
+    SPEC = SparseMacSpec
+
+    def __init__(
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        acc: Format | Literal["exact"] | str,
+        o: Format | str | None = None,
+        carry: int = CARRY_BITS,
+        interleave: int = 1,
+        sparsity: str = "2:4",
+        step: int = 0,
+        build: Build = Build(),
+        **options: Unpack[Options],
+    ) -> None:
+        spec = SparseMacSpec.of(
+            a=a, b=b, acc=acc, o=o, carry=carry, interleave=interleave, sparsity=sparsity, step=step, **options
+        )
+        vectors = vectors_of(spec)
+        operands = {port: shape for ports in vectors.values() for port, shape in ports.items()}
+        super().__init__(spec, operands=operands, build=build, multiplies=True)
+        self.k, self._vectors = spec.k, [list(ports) for ports in vectors.values()]
+        self.a, self.b, self.i = ([getattr(self, port) for port in ports] for ports in self._vectors)
+
+    @property
+    def arguments(self) -> list[str | list[str]]:
+        """Operands in the order of the golden function: the vectors, then the others."""
+        return [*self._vectors, *(name for name in self.inputs if not any(name in ports for ports in self._vectors))]
+
+    def term(self, m: Module) -> Term:
+        """Return the exact sum of the products of a step."""
+        spec, factors = self.spec, selected_factors(self, m)
+        if len(factors) == 1:
+            a, b = (
+                self.number_of(m, code, spec.operands[name], name) for code, name in zip(*factors, "ab", strict=True)
+            )
+            return multiply(m, a, b, dsp=self.build.dsp, to=None if spec.quire else spec.o, fast=self.fast), None
+        products, quantum = spec.products, spec.products.quantum
+        terms = product_terms(self, m, factors, quantum, products)
+        zero_sign = tree.sign_of_zero([term.sign for term in terms], self.rounding, from_zero=False)
+        found = tree.total(m, terms)
+        if isinstance(found.negative, Const):
+            return tree.as_fixed(m, found, quantum, zero_sign), None
+        total = tree.as_raw(m, found, quantum, tree.bits_of(spec.terms, quantum), zero_sign, fast=self.fast)
+        return tree.without_complement(m, total), None
