@@ -72,6 +72,8 @@ from .reciprocal import reciprocal as reciprocal
 from .remainder import remainder as remainder
 from .rsqrt import rsqrt as rsqrt
 from .scaleb import scaleb as scaleb
+from .sparse import SparseTensor as SparseTensor
+from .sparse import compress as compress
 from .sparsedot import sparsedot as sparsedot
 from .sparsemac import sparsemac as sparsemac
 from .sparsemac import sparsemac_sequence as sparsemac_sequence

@@ -1,5 +1,6 @@
 """Matrix products of blocks: steps of a block multiply-accumulate for each element of the result."""
 
+import ctypes
 import functools
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Block, Float, Format, Rounding
 from halfulp.hdl.formats.catalogue import is_block_text
-from halfulp.hdl.specs import BlockMacSpec
+from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec
 
 from . import kernels
 from .blocks import step_term
@@ -76,34 +77,39 @@ def in_kernel(
     words: kernels.Words,
 ) -> Tensor | None:
     """Compute the product in a compiled kernel; None if there is none for it."""
-    k = a.elements.shape[-1]
-    if a.elements.device.type != "cpu" or not k or not torch.Size(shape).numel():
-        return None
-    library = fold.library_of(spec, words, _is_single(spec), torch.Size(shape).numel() * k)
+    library = library_of(spec, words, a.elements, shape)
     if library is None:
         return None
-    sides, places = [], []
-    for x, block, dim in ((a, spec.a, -1), (b, spec.b, -2)):
-        batch = shape[:-2]
-        own = x.elements.shape[:-2]
-        count = torch.arange(torch.Size(own).numel()).reshape(own).expand(batch).reshape(-1)
-        places.append(count.clone())
-        side = _side(x, block, dim, spec)
-        if side is None:
-            return None
-        sides.append(side)
-    return fold.gemm(spec, sides[0], sides[1], (places[0], places[1]), start, shape, words, library)
+    sides = [_side(x, block, dim, spec) for x, block, dim in ((a, spec.a, -1), (b, spec.b, -2))]
+    if sides[0] is None or sides[1] is None:
+        return None
+    places = places_of_batches(shape, a.elements, b.elements)
+    return fold.gemm(spec, sides[0], sides[1], places, start, shape, words, library)
+
+
+def library_of(
+    spec: BlockMacSpec | SparseMacSpec, words: kernels.Words, a: Tensor, shape: tuple[int, ...]
+) -> ctypes.CDLL | None:
+    """Return the compiled kernel of a product with the first operand ``a``; None if there is none for it."""
+    count = torch.Size(shape).numel() * spec.steps(a.shape[-1]) * spec.k
+    return fold.library_of(spec, words, is_single(spec), count) if count and a.device.type == "cpu" else None
+
+
+def places_of_batches(shape: tuple[int, ...], *operands: Tensor) -> tuple[Tensor, ...]:
+    """Return the batch of each operand for each batch of the result, both in row-major order."""
+    batches = [x.shape[:-2] for x in operands]
+    counts = [torch.arange(own.numel()).reshape(own).expand(shape[:-2]).reshape(-1) for own in batches]
+    return tuple(count.clone() for count in counts)
 
 
 def _side(x: BlockTensor, block: Block, dim: int, spec: BlockMacSpec) -> fold.Side | None:
     """Decode an operand; None if a scale is infinite."""
     elements, scale = (one.reshape(-1, *one.shape[-2:]) for one in (x.elements, x.scale))
-    step, single = spec.k, _is_single(spec)
-    numbers, low, top = _tables(block.element, torch.float32 if single else torch.float64)
+    step = spec.k
     codes = in_blocks(elements, dim, block.length, block.element.encode(0)).flatten(-2).unflatten(-1, (-1, step))
     factor = decoded(scale, block.scale, torch.float64).movedim(dim, -1)
     factor = factor.repeat_interleave(block.length // step, -1)
-    found = numbers[codes]
+    found, lowest, highest = numbers_of(spec, block.element, codes)
     if isinstance(block.scale, Float):
         if bool(factor.isinf().any()):
             return None
@@ -114,12 +120,18 @@ def _side(x: BlockTensor, block: Block, dim: int, spec: BlockMacSpec) -> fold.Si
             found = found * usual.unsqueeze(-1)
         factor = torch.where(factor == 0, 1.0, factor.abs())
     exponent = torch.where(factor.isnan(), 1, torch.frexp(factor)[1]).to(torch.int32)
-    if _is_exact(spec):
+    return fold.Side(found, factor, lowest + exponent - block.scale.precision, highest + exponent)
+
+
+def numbers_of(spec: BlockMacSpec | SparseMacSpec, fmt: Format, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the elements of steps as real numbers, and exponents that bound those of each step; see `fold.Side`."""
+    numbers, low, top = _tables(fmt, torch.float32 if is_single(spec) else torch.float64)
+    if is_exact(spec):
         # No check of single elements is necessary.
-        lowest, highest = torch.full_like(exponent, int(low.min())), torch.full_like(exponent, int(top.max()))
+        lowest, highest = (torch.full(codes.shape[:-1], int(end), dtype=torch.int32) for end in (low.min(), top.max()))
     else:
         lowest, highest = low[codes].amin(-1).clamp(max=0), top[codes].amax(-1).clamp(min=0)
-    return fold.Side(found, factor, lowest + exponent - block.scale.precision, highest + exponent)
+    return numbers[codes], lowest, highest
 
 
 @functools.lru_cache(maxsize=64)
@@ -137,20 +149,21 @@ def _tables(fmt: Format, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @functools.lru_cache(maxsize=256)
-def _span(spec: BlockMacSpec) -> int:
+def _span(spec: BlockMacSpec | SparseMacSpec) -> int:
     """Return the bits of the exact dot products of a step."""
-    (_, low_a, top_a), (_, low_b, top_b) = (_tables(block.element, torch.float64) for block in (spec.a, spec.b))
+    (_, low_a, top_a), (_, low_b, top_b) = (_tables(fmt, torch.float64) for fmt in fold.elements_of(spec))
     return int(top_a.max() + top_b.max() - low_a.min() - low_b.min()) + (spec.k - 1).bit_length()
 
 
-def _is_single(spec: BlockMacSpec) -> bool:
+def is_single(spec: BlockMacSpec | SparseMacSpec) -> bool:
     """Return True if binary32 holds every dot product of a step, and all elements."""
     return _span(spec) <= 24
 
 
-def _is_exact(spec: BlockMacSpec) -> bool:
+def is_exact(spec: BlockMacSpec | SparseMacSpec) -> bool:
     """Return True if binary64 holds every dot product of a step times the scales."""
-    return _span(spec) + spec.a.scale.precision + spec.b.scale.precision <= 53
+    scales = spec.a.scale.precision + spec.b.scale.precision if isinstance(spec, BlockMacSpec) else 0
+    return _span(spec) + scales <= 53
 
 
 def with_tensor_scales(codes: Tensor, spec: BlockMacSpec, a: BlockTensor, b: BlockTensor) -> Tensor:

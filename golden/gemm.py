@@ -12,9 +12,9 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source, Stream
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, Tiling
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, SparseMacSpec, Tiling, UnitSpec
 
-from . import blockgemm, kernels, slices
+from . import blockgemm, kernels, slices, sparse
 from .check import check_devices, check_int, codes_of, random_of
 from .codec import unpack
 from .entries import Operand, elements_of, matrices_of, rows_of
@@ -31,6 +31,12 @@ from .values import decoded, encode, encoded
 BLOCK = 32
 """Number of steps whose random words are computed at once, which limits their memory."""
 
+OTHER_OPERANDS: dict[type, str] = {
+    BlockTensor: "a product of blocks is mxfp4*mxfp4+fp32",
+    sparse.SparseTensor: "a product with structured sparsity is sparsemac e4m3fn*e4m3fn+fp32",
+}
+"""Types of operands that products of numbers do not take, with the end of the error."""
+
 WORDS = 1 << 22
 """Largest number of random words in memory for a tiled product; a single tile may need more."""
 
@@ -38,8 +44,8 @@ WORDS = 1 << 22
 @uncompiled
 def gemm(
     a: Tensor | BlockTensor,
-    b: Tensor | BlockTensor,
-    mac: MacSpec | BlockMacSpec | str,
+    b: Tensor | BlockTensor | sparse.SparseTensor,
+    mac: MacSpec | BlockMacSpec | SparseMacSpec | str,
     *,
     start: Tensor | None = None,
     seed: Seeds | None = None,
@@ -58,9 +64,11 @@ def gemm(
     a, b : Tensor
         Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or real
         numbers, which are encoded first. For blocks: `BlockTensor` along k, as `quantize_blocks` returns it, of ``a``
-        with ``dim=-1`` and of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale.
-    mac : MacSpec, BlockMacSpec or str
-        Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16`` or ``mxfp8_e4m3*mxfp8_e4m3+fp32.rn``.
+        with ``dim=-1`` and of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale. With
+        structured sparsity ``b`` is a `SparseTensor` along k, as `compress` returns it with ``dim=-2``.
+    mac : MacSpec, BlockMacSpec, SparseMacSpec or str
+        Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``mxfp8_e4m3*mxfp8_e4m3+fp32.rn`` or
+        ``sparsemac e4m3fn*e4m3fn+fp32.rn sparsity=2:4``.
     start : Tensor, optional
         Initial sums as codes in the result format, of a shape that broadcasts to (..., n, m); default: +0.
     seed : int, sequence of int, or Tensor, optional
@@ -102,6 +110,9 @@ def gemm(
     tensors multiply the finished sum, which is then rounded once more, to nearest, ties to even. A compiled kernel
     computes sums in floats and posits, with exact dot products of steps in binary32 or binary64; torch computes others.
 
+    A product with structured sparsity takes a step for each group of weights, or as `SparseMacSpec` has them, padded
+    with zeros; k counts these steps, as for blocks. Kernels are those of blocks.
+
     A product of compound numbers takes a step for each pair of their parts, in the order of `MacSpec.pairs`. In the
     shapes of random words, in ``step`` and in a ``tiling``, k counts these steps.
 
@@ -127,34 +138,26 @@ def gemm(
     given random words only.
     """
     rounding = Rounding.parse(operand_rounding)
-    if blockgemm.is_block_mac(mac):
-        of_blocks = BlockMacSpec.parse(mac)
-        of_blocks.check_one_sum()
+    if isinstance(by_steps := UnitSpec.parse(cast("UnitSpec | str", mac)), BlockMacSpec | SparseMacSpec):
+        by_steps.check_one_sum()
         if random_product is not None:
-            raise ValueError("random_product has no effect on products of blocks; omit it")
-        x = blockgemm.operand("a", a, of_blocks.a, -1, rounding, operand_saturate)
-        y = blockgemm.operand("b", b, of_blocks.b, -2, rounding, operand_saturate)
-        check_devices(a=x.elements, b=y.elements, start=start, seed=seed, random=random)
-        shape = _shape(x.elements, y.elements)
-        begin = None if start is None else _broadcast("start", codes_of("start", start, of_blocks.o.width), shape)
+            raise ValueError(f"random_product has no effect on {by_steps}, which rounds no product; omit it")
+        x, y, shape = _operands(by_steps, a, b, rounding, operand_saturate)
+        first = elements_of(x)
+        check_devices(a=first, b=elements_of(y), start=start, seed=seed, random=random)
+        begin = None if start is None else _broadcast("start", codes_of("start", start, by_steps.o.width), shape)
         if tiling is not None:
-            return _tiled(x, y, of_blocks, begin, tiling, _check_tiling(of_blocks, tiling, seed, source, random), step)
-        steps = of_blocks.steps(x.elements.shape[-1])
-        words = _words(of_blocks, shape, steps, seed, random, None, source, step, x.elements.device)
-        return computed_blocks(of_blocks, x, y, begin, shape, words)
-    spec = MacSpec.parse(cast("MacSpec | str", mac))
+            state = _check_tiling(by_steps, tiling, seed, source, random)
+            return _tiled(x, y, by_steps, begin, tiling, state, step, shape)
+        count = by_steps.steps(first.shape[-1])
+        words = _words(by_steps, shape, count, seed, random, None, source, step, first.device)
+        return computed_by_steps(by_steps, x, y, begin, shape, words)
+    spec = MacSpec.parse(by_steps)
     spec.check_one_sum()
-    if isinstance(a, BlockTensor) or isinstance(b, BlockTensor):
-        name = "a" if isinstance(a, BlockTensor) else "b"
-        raise TypeError(f"{name} is a BlockTensor, but {spec} takes codes; a product of blocks is mxfp4*mxfp4+fp32")
-    if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
-        if rounding.bits:
-            raise ValueError(f"operand_rounding must not be stochastic, as {rounding} is; round operands with encode()")
-        a = encode(a, spec.a, rounding, saturate=operand_saturate)
-        b = encode(b, spec.b, rounding, saturate=operand_saturate)
-    elif rounding != RN or operand_saturate:
-        name = "operand_saturate" if rounding == RN else "operand_rounding"
-        raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
+    for name, given in (("a", a), ("b", b)):
+        if not isinstance(given, Tensor) and (other := OTHER_OPERANDS.get(type(given))):
+            raise TypeError(f"{name} is a {type(given).__name__}, but {spec} takes codes; {other}")
+    a, b = _encoded([a, b], [spec.a, spec.b], rounding, operand_saturate)
     check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape = _shape(a, b)
@@ -163,7 +166,7 @@ def gemm(
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
     if tiling is not None:
         first = _check_tiling(spec, tiling, seed, source, random, random_product)
-        return _tiled(a, b, spec, begin, tiling, first, step)
+        return _tiled(a, b, spec, begin, tiling, first, step, shape)
     words = _words(spec, shape, k, seed, random, random_product, source, step, a.device)
     return computed(spec, a, b, begin, shape, words)
 
@@ -192,7 +195,7 @@ def _words(
             raise ValueError(f"seed has no effect, because {spec} has no source of random words, such as @lfsr16")
         given = (
             _given("random", random, spec.rounding, (*shape, k)),
-            None if isinstance(spec, BlockMacSpec) else _given_product(spec, random_product, (*shape, k)),
+            _given_product(spec, random_product, (*shape, k)) if isinstance(spec, MacSpec) else None,
         )
         return kernels.Words(given=given)
     for name, column in (("random", random), ("random_product", random_product)):
@@ -202,21 +205,52 @@ def _words(
     return kernels.Words(states=split_states(spec, spec.random, states))
 
 
-def computed_blocks(
-    spec: BlockMacSpec,
-    a: BlockTensor,
-    b: BlockTensor,
+def _operands(
+    spec: BlockMacSpec | SparseMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool
+) -> tuple[Operand, Operand, tuple[int, ...]]:
+    """Return the checked operands of a product in steps of several products, and its shape."""
+    if isinstance(spec, BlockMacSpec):
+        x, y = (
+            blockgemm.operand(name, one, block, dim, rounding, saturate)
+            for name, one, block, dim in (("a", a, spec.a, -1), ("b", b, spec.b, -2))
+        )
+        return x, y, _shape(x.elements, y.elements)
+    (a,) = _encoded([a], [spec.a], rounding, saturate)
+    a = codes_of("a", a, spec.a.width)
+    b = sparse.check_weights(b, spec, a.shape[-1] if a.dim() else 0)
+    return a, b, _shape(a, b.values, stored=True)
+
+
+def _encoded(operands: list[Any], formats: list[Format], rounding: Rounding, saturate: bool) -> list[Any]:
+    """Encode operands that are real numbers; ValueError if a rounding or saturation has no effect."""
+    if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in operands):
+        if rounding.bits:
+            raise ValueError(f"operand_rounding must not be stochastic, as {rounding} is; round operands with encode()")
+        return [encode(x, fmt, rounding, saturate=saturate) for x, fmt in zip(operands, formats, strict=True)]
+    if rounding != RN or saturate:
+        name = "operand_saturate" if rounding == RN else "operand_rounding"
+        raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
+    return operands
+
+
+def computed_by_steps(
+    spec: BlockMacSpec | SparseMacSpec,
+    a: Operand,
+    b: Operand,
     start: Tensor | None,
     shape: tuple[int, ...],
     words: kernels.Words,
 ) -> Tensor:
-    """Compute products of blocks as `computed`; codes are int64."""
-    found = blockgemm.in_kernel(spec, a, b, start, shape, words)
+    """Compute products in steps of several products as `computed`; codes are int64."""
+    operands: Any = blockgemm if isinstance(spec, BlockMacSpec) else sparse
+    found: Tensor | None = operands.in_kernel(spec, a, b, start, shape, words)
     if found is None:
-        steps = blockgemm.Steps(spec, a, b)
-        count = spec.steps(a.elements.shape[-1])
-        found = _accumulated(spec, lambda step, _: steps.term(step), count, start, shape, words, a.elements.device)
-    return blockgemm.with_tensor_scales(found, spec, a, b)
+        steps, first = operands.Steps(spec, a, b), elements_of(a)
+        count = spec.steps(first.shape[-1])
+        found = _accumulated(spec, lambda step, _: steps.term(step), count, start, shape, words, first.device)
+    if isinstance(spec, BlockMacSpec):
+        return blockgemm.with_tensor_scales(found, spec, a, b)
+    return found
 
 
 def computed(
@@ -302,15 +336,16 @@ def _accumulated(
 def _tiled(
     a: Operand,
     b: Operand,
-    spec: MacSpec | BlockMacSpec,
+    spec: MacSpec | BlockMacSpec | SparseMacSpec,
     start: Tensor | None,
     tiling: Tiling,
     seed: int,
     step: int,
+    shape: tuple[int, ...],
 ) -> Tensor:
     """Compute the product tile by tile, with the random words of an array's sources."""
     check_int("step", step, 0, (1 << 32) - 1)
-    shape, device = _shape(elements_of(a), elements_of(b)), elements_of(a).device
+    device = elements_of(a).device
     *batch, n, m = shape
     k = spec.steps(elements_of(a).shape[-1])
     given = replace(spec, random=None, seed=1)
@@ -375,9 +410,12 @@ def _check_tiling(spec: AccumulatorSpec, tiling: object, seed: Seeds | None, sou
     return spec.random.check_seed(first)
 
 
-def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    """Return the shape of a matrix product; ValueError if the operands do not match."""
-    if min(a.dim(), b.dim()) >= 2 and a.shape[-1] == b.shape[-2]:
+def _shape(a: Tensor, b: Tensor, *, stored: bool = False) -> tuple[int, ...]:
+    """Return the shape of a matrix product; ValueError if the operands do not match.
+
+    With ``stored``, ``b`` has some of its rows only, which are checked already.
+    """
+    if min(a.dim(), b.dim()) >= 2 and (stored or a.shape[-1] == b.shape[-2]):
         try:
             return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         except RuntimeError:
@@ -410,8 +448,7 @@ def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int
     return None if words is None else _broadcast(name, words, shape)
 
 
-def _given_product(spec: AccumulatorSpec, words: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    assert isinstance(spec, MacSpec)
+def _given_product(spec: MacSpec, words: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
     return _given("random_product", words, spec.product_rounding, shape)
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import BlockMacSpec, MacSpec, ValueRange
+from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, ValueRange
 
 from .text import boolean
 
@@ -150,7 +150,7 @@ def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -
     need(least >= places or (exact and least >= {"rn": 1}.get(rounding.mode, places)) or rounding == EXACT)
 
 
-def float_text(spec: MacSpec | BlockMacSpec, lane: Lane, fma: bool) -> str:
+def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bool) -> str:
     """Return the C++ members that floats.h needs; raise `Refused` if the lane is not proved exact.
 
     A sum is computed in one of two ways.
@@ -183,12 +183,12 @@ def float_text(spec: MacSpec | BlockMacSpec, lane: Lane, fma: bool) -> str:
 
     If the formats alone do not prove that products are exact, the kernel checks the last places and the magnitudes of
     the operands. Of blocks the product is that of a dot product, which has no scale, and of the scales of both blocks;
-    the kernel checks every term.
+    with structured sparsity it is a dot product. The kernel checks every term.
     """
     need(spec.quire is None and not isinstance(spec.o, Fixed))
     of_sum = rounder(spec.o, spec.rounding, spec.saturate, lane)
     factors, product, product_format, of_product = None, spec.terms, None, None
-    if not isinstance(spec, BlockMacSpec):
+    if isinstance(spec, MacSpec):
         factors, product_format = (ValueRange.of(spec.a), ValueRange.of(spec.b)), spec.product
         need(max(factor.precision for factor in factors) <= lane.precision)
         product = factors[0] * factors[1]

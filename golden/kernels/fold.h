@@ -15,10 +15,12 @@ struct Dots {
     const double *left_scale, *right_scale;              // (batch, row, step), (batch, panel, step, column)
     const std::int32_t *left_low, *left_top, *right_low, *right_top;  // (batch, row, step), (batch, panel, step)
     const i64 *left_of, *right_of;                       // batch of each operand for each batch of the result
+    const std::int32_t* places;                          // as right, with SELECTS: place in the step of left
 };
 
-// S has the members of a specification of FloatSteps but a and b, and LENGTH, the products of a dot product, ROUNDING,
-// SATURATE, A_QUANTUM and B_QUANTUM. T is the type of elements and dot products.
+// S has the members of a specification of FloatSteps but a and b, and LENGTH, the products of a dot product, LEFT, the
+// elements of a in a step, SELECTS, true if each product selects one of them, ROUNDING, SATURATE, A_QUANTUM and B_QUANTUM.
+// T is the type of elements and dot products.
 template <class S, class T>
 struct Folds {
     using P = FloatSteps<S, 64>;
@@ -78,7 +80,7 @@ private:
                     for (int part = 0; part < PARTS; ++part)
                         random[row][part].fill(&words[0][row][part], int(std::min<i64>(STEPS, steps - step)), ROWS * PARTS);
             VT dots[ROWS][VECTORS];
-            multiply(of_a, step, static_cast<const T*>(given.right) + (of_b * steps + step) * S::LENGTH * COLUMNS, dots);
+            multiply(of_a, step, (of_b * steps + step) * S::LENGTH * COLUMNS, dots);
             const double* scales = given.right_scale + (of_b * steps + step) * COLUMNS;
             for (int row = 0; row < ROWS; ++row) {
                 const i64 at = of_a[row] + step;
@@ -107,11 +109,11 @@ private:
     }
 
     // Dot products of a step. A sum of zeros is -0 if all of them are, or any rounded down, as in an exact sum.
-    void multiply(const i64 (&of_a)[ROWS], i64 step, const T* y, VT (&dots)[ROWS][VECTORS]) const {
-        const T* x[ROWS];
+    void multiply(const i64 (&of_a)[ROWS], i64 step, i64 at_b, VT (&dots)[ROWS][VECTORS]) const {
+        const T *x[ROWS], *y = static_cast<const T*>(given.right) + at_b;
         VT dot[ROWS][VECTORS];
         for (int row = 0; row < ROWS; ++row) {
-            x[row] = static_cast<const T*>(given.left) + (of_a[row] + step) * S::LENGTH;
+            x[row] = static_cast<const T*>(given.left) + (of_a[row] + step) * S::LEFT;
             for (int vector = 0; vector < VECTORS; ++vector) dot[row][vector] = all<VT>(T(S::ROUNDING.mode == RD ? 0.0 : -0.0));
         }
         for (int at = 0; at < S::LENGTH; ++at, y += COLUMNS) {
@@ -120,12 +122,22 @@ private:
             for (int vector = 0; vector < VECTORS; ++vector) right[vector] = load<VT>(y + vector * (COLUMNS / VECTORS));
 #pragma GCC unroll 4
             for (int row = 0; row < ROWS; ++row) {
-                const VT both = all<VT>(x[row][at]);
 #pragma GCC unroll 2
-                for (int vector = 0; vector < VECTORS; ++vector) dot[row][vector] += both * right[vector];
+                for (int vector = 0; vector < VECTORS; ++vector) {
+                    const i64 first = at_b + at * COLUMNS + vector * (COLUMNS / VECTORS);
+                    dot[row][vector] += factor(x[row], at, first) * right[vector];
+                }
             }
         }
         std::memcpy(dots, dot, sizeof dot);
+    }
+
+    // The elements of a that are factors of a vector of b; `first` is the first number of that vector.
+    VT factor(const T* x, int at, i64 first) const {
+        if constexpr (!S::SELECTS) return all<VT>(x[at]);
+        T found[COLUMNS / VECTORS];
+        for (int lane = 0; lane < COLUMNS / VECTORS; ++lane) found[lane] = x[given.places[first + lane]];
+        return load<VT>(found);
     }
 
     static constexpr double power(int exponent) {
@@ -136,14 +148,16 @@ private:
 
     // A step of one sum; `at_a` and `at_b` count steps of rows and panels.
     __attribute__((noinline)) double exactly(double sum, i64 at_a, i64 at_b, i64 column, u64 word) const {
-        const T* x = static_cast<const T*>(given.left) + at_a * S::LENGTH;
+        const T* x = static_cast<const T*>(given.left) + at_a * S::LEFT;
         const T* y = static_cast<const T*>(given.right) + at_b * S::LENGTH * COLUMNS + column;
         const double scale = given.left_scale[at_a] * given.right_scale[at_b * COLUMNS + column];
         const double up_a = power(-S::A_QUANTUM), up_b = power(-S::B_QUANTUM);
         __int128 total = 0;
         bool nan = scale != scale, plus = false, minus = false, any = false, every = true;
         for (i64 at = 0; at < S::LENGTH; ++at) {
-            const double p = double(x[at]), q = double(y[at * COLUMNS]), product = p * q;
+            i64 place = at;
+            if constexpr (S::SELECTS) place = given.places[(at_b * S::LENGTH + at) * COLUMNS + column];
+            const double p = double(x[place]), q = double(y[at * COLUMNS]), product = p * q;
             const bool negative = std::signbit(p) != std::signbit(q);
             any |= negative, every &= negative;
             if (product != product)

@@ -1,4 +1,4 @@
-"""Kernels that accumulate dot products of blocks."""
+"""Kernels that accumulate dot products: of blocks, and of weights and the activations at their indices."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Float, Format, Posit
-from halfulp.hdl.specs import BlockMacSpec, ValueRange
+from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec, ValueRange
 
 from . import build
 from .float_plan import BINARY64, Refused, float_text, need, top_of
@@ -31,12 +31,13 @@ class Dots(ctypes.Structure):
         ("single", I64),
         *((name, POINTER) for name in ("left", "right", "left_scale", "right_scale")),
         *((name, POINTER) for name in ("left_low", "left_top", "right_low", "right_top", "left_of", "right_of")),
+        ("places", POINTER),
     )
 
 
 @dataclass(frozen=True)
 class Side:
-    """Operand of a product of blocks, in batches.
+    """Operand of a product of blocks, or with structured sparsity, in batches.
 
     Attributes
     ----------
@@ -47,24 +48,37 @@ class Side:
     low, top : Tensor
         Exponents in int32 of the same shape: the numbers of a step, with their scale, are multiples of 2^low and below
         2^top.
+    places : Tensor, optional
+        Activation in the step of each weight with structured sparsity, in the shape of ``numbers``.
     """
 
     numbers: Tensor
     scale: Tensor
     low: Tensor
     top: Tensor
+    places: Tensor | None = None
+
+
+def elements_of(spec: BlockMacSpec | SparseMacSpec) -> tuple[Format, Format]:
+    """Return the formats of the factors of dot products."""
+    return (spec.a.element, spec.b.element) if isinstance(spec, BlockMacSpec) else (spec.a, spec.b)
 
 
 @functools.lru_cache(maxsize=1024)
-def source(spec: BlockMacSpec, counted: str | None, single: bool, fma: bool) -> str | None:
+def source(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, fma: bool) -> str | None:
     """Return the C++ source of the kernel of a description; None if lanes do not support it."""
     if spec.quire is not None or not isinstance(spec.o, Float | Posit) or not fits(spec.o):
         return None
-    scales = ValueRange.of(spec.a.scale) * ValueRange.of(spec.b.scale)
-    dots = (ValueRange.of(spec.a.element) * ValueRange.of(spec.b.element)).times(spec.k)
+    a, b = elements_of(spec)
+    dots, count, scale_bits = (ValueRange.of(a) * ValueRange.of(b)).times(spec.k), spec.k, 0
+    if isinstance(spec, BlockMacSpec):
+        scales = ValueRange.of(spec.a.scale) * ValueRange.of(spec.b.scale)
+        scale_bits = BITS if scales.inf else scales.precision
+    else:
+        count = spec.activations
     with contextlib.suppress(Refused):
-        need(dots.precision + scales.precision <= BITS and scales.precision <= 53 and not scales.inf)
-        need(all(_bits(block.element) <= 60 for block in (spec.a, spec.b)))
+        need(dots.precision + scale_bits <= BITS and scale_bits <= 53)
+        need(all(_bits(fmt) <= 60 for fmt in (a, b)))
         body, number = float_text(spec, BINARY64, fma), "float" if single else "double"
         return f"""#include "fold.h"
 {definitions(spec.o)}
@@ -74,8 +88,9 @@ static constexpr auto o = {format_text(spec.o)};
 using SumWords = {words_text(spec, counted, "random")};
 static constexpr Rounding ROUNDING{{{spec.rounding.mode.upper()}, {spec.rounding.bits}, {spec.rounding.places}}};
 static constexpr bool SATURATE = {boolean(spec.saturate)};
-static constexpr int LENGTH = {spec.k};
-static constexpr int A_QUANTUM = {spec.a.element.quantum}, B_QUANTUM = {spec.b.element.quantum};
+static constexpr int LENGTH = {spec.k}, LEFT = {count};
+static constexpr bool SELECTS = {boolean(isinstance(spec, SparseMacSpec))};
+static constexpr int A_QUANTUM = {a.quantum}, B_QUANTUM = {b.quantum};
 {body}
 }};
 }}  // namespace halfulp
@@ -96,16 +111,16 @@ def _bits(fmt: Format) -> int:
 
 
 def gemm(
-    spec: BlockMacSpec,
+    spec: BlockMacSpec | SparseMacSpec,
     a: Side,
     b: Side,
-    batches: tuple[Tensor, Tensor],
+    batches: tuple[Tensor, ...],
     start: Tensor | None,
     shape: tuple[int, ...],
     words: Words,
     library: ctypes.CDLL,
 ) -> Tensor:
-    """Multiply matrices of blocks; ``batches`` are those of the operands for each batch of the result."""
+    """Multiply matrices step by step; ``batches`` are those of the operands for each batch of the result."""
     n, m, steps = *shape[-2:], a.numbers.shape[2]
     found = torch.empty(shape, dtype=torch.int64)
     wide = library.halfulp_columns()
@@ -120,6 +135,7 @@ def gemm(
         low.amin(2),
         top.amax(2),
         *batches,
+        *([] if b.places is None else [_in_panels(b.places.to(torch.int32), wide).permute(0, 1, 3, 4, 2)]),
     )
     alive = [one.contiguous() for one in tensors]
     given = Dots(a.numbers.dtype == torch.float32, *(one.data_ptr() for one in alive))
@@ -138,7 +154,7 @@ def _in_panels(x: Tensor, wide: int) -> Tensor:
     return x.unflatten(1, (-1, wide))
 
 
-def library_of(spec: BlockMacSpec, words: Words, single: bool, macs: int) -> ctypes.CDLL | None:
+def library_of(spec: BlockMacSpec | SparseMacSpec, words: Words, single: bool, macs: int) -> ctypes.CDLL | None:
     """Return the compiled kernel; None if it does not exist or is not worth its compilation yet."""
     if build.level() == "torch":
         return None

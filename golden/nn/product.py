@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.entries import Operand
-from halfulp.golden.gemm import computed, computed_blocks, split_states
+from halfulp.golden.gemm import computed, computed_by_steps, split_states
 from halfulp.golden.kernels import Matrices, Patches, Words, gathered
 from halfulp.golden.parts import by_parts
 from halfulp.golden.quantize import BlockTensor
@@ -70,7 +70,7 @@ def product_of_blocks(
         return _device(device)(a, b, mac, start, key)
     shape = _shape(a.elements, b.elements)
     given = None if start is None else start.expand(shape)
-    return computed_blocks(mac, a, b, given, shape, _words(mac, shape, key, a.elements.device))
+    return computed_by_steps(mac, a, b, given, shape, _words(mac, shape, key, a.elements.device))
 
 
 def _device(name: str) -> Device:

@@ -1,0 +1,174 @@
+"""Matrices of weights with N:M structured sparsity, and their products with dense matrices."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Format, parse
+from halfulp.hdl.specs import SparseMacSpec
+from halfulp.hdl.specs.sparse import group_of
+
+from . import kernels
+from .blockgemm import library_of, numbers_of, places_of_batches
+from .check import check_devices, codes_of
+from .codec import unpack
+from .kernels import fold
+from .quantize import in_blocks
+from .raw import Raw
+from .sparsedot import places_of
+from .sparsemac import sum_of
+
+TABLE_BITS = 16
+"""Largest width of operands whose numbers are in tables, which the compiled kernel needs."""
+
+
+class SparseTensor(NamedTuple):
+    """Weights of which N of each M consecutive ones along a dimension are stored; the others are zero.
+
+    Attributes
+    ----------
+    values : Tensor
+        Codes of the stored weights: N for each group of M weights.
+    index : Tensor
+        Place of each stored weight in its group, 0 to M - 1, in the shape of ``values``.
+    """
+
+    values: Tensor
+    index: Tensor
+
+    @property
+    def mT(self) -> "SparseTensor":
+        """Tensor with exchanged last dimensions."""
+        return SparseTensor(self.values.mT, self.index.mT)
+
+
+def compress(x: Tensor, fmt: Format | str, sparsity: str = "2:4", *, dim: int = -1) -> SparseTensor:
+    """Store the weights of a tensor with N:M structured sparsity that are not zero.
+
+    Parameters
+    ----------
+    x : Tensor
+        Codes in the format ``fmt``. The last group of a line is padded with zeros.
+    fmt : Format or str
+    sparsity : str
+        ``N:M`` with 1 <= N < M <= 32: at most N weights of each group of M are not zero.
+    dim : int
+        Dimension along which groups run; -2 for the second operand of a matrix product.
+
+    Returns
+    -------
+    SparseTensor
+        N weights of each group in ascending order of their places; zeros fill groups with fewer.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``x`` holds values that are no codes, ``sparsity`` is invalid, or a group has more than N weights that are
+        not zero.
+    """
+    fmt = parse(fmt) if isinstance(fmt, str) else fmt
+    (n, m), codes = group_of(sparsity), codes_of("x", x, fmt.width)
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise TypeError(f"dim must be an int, not {type(dim).__name__}")
+    if not -codes.dim() <= dim < codes.dim():
+        raise ValueError(f"dim is {dim}, but x has {codes.dim()} dimensions")
+    groups = in_blocks(codes, dim, m, fmt.encode(0))
+    is_zero = unpack(groups, fmt).zero
+    if bool(((~is_zero).sum(-1) > n).any()):
+        most = int((~is_zero).sum(-1).max())
+        raise ValueError(
+            f"a group of {m} weights along dimension {dim} has {most} that are not zero, and sparsity {sparsity} "
+            f"stores {n}; prune the weights first, for example with halfulp.golden.nn.Sparsity({n}, {m}).mask"
+        )
+    index = is_zero.to(torch.int8).sort(stable=True).indices[..., :n].sort().values
+    values = groups.gather(-1, index)
+    return SparseTensor(*(part.flatten(-2).movedim(-1, dim) for part in (values, index)))
+
+
+def check_weights(x: object, spec: SparseMacSpec, k: int) -> SparseTensor:
+    """Return the second operand of a product with codes in int64.
+
+    Parameters
+    ----------
+    x : SparseTensor
+        Groups along the rows.
+    spec : SparseMacSpec
+    k : int
+        Products of a sum, zeros included.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``x`` is no `SparseTensor`, holds values that are no codes, or has a wrong shape.
+    """
+    if not isinstance(x, SparseTensor):
+        raise TypeError(f"b must be a SparseTensor, as compress() returns, for {spec}, not {type(x).__name__}")
+    values, index = codes_of("values of b", x.values, spec.b.width), codes_of("index of b", x.index, spec.index_bits)
+    check_devices(values=values, index=index)
+    n, m = spec.group
+    stored = -(-k // m) * n
+    if values.dim() < 2 or values.shape != index.shape or values.shape[-2] != stored:
+        raise ValueError(
+            f"b has values of shape {tuple(values.shape)} and indices of shape {tuple(index.shape)}; {k} products of a "
+            f"sum with sparsity {spec.sparsity} need {stored} rows in both"
+        )
+    return SparseTensor(values, index)
+
+
+def activations_by_step(spec: SparseMacSpec, a: Tensor) -> Tensor:
+    """Return codes of shape (..., row, step, activation) of a matrix of shape (..., row, k), padded with zeros."""
+    return in_blocks(a, -1, spec.activations, spec.a.encode(0))
+
+
+def weights_by_step(spec: SparseMacSpec, b: SparseTensor) -> SparseTensor:
+    """Return weights of shape (..., column, step, weight) of a matrix with groups along rows, padded with zeros."""
+    pads = spec.b.encode(0), 0
+    return SparseTensor(*(in_blocks(part, -2, spec.k, pad) for part, pad in zip(b, pads, strict=True)))
+
+
+class Steps:
+    """Operands of a product by step: activations of each row, and weights of each column with their places."""
+
+    def __init__(self, spec: SparseMacSpec, a: Tensor, b: SparseTensor) -> None:
+        self.spec = spec
+        self.x = activations_by_step(spec, a)
+        self.y, index = weights_by_step(spec, b)
+        self.places = places_of(spec, index)
+
+    def term(self, step: int) -> Raw:
+        """Return the terms of all sums in a step."""
+        x, y, places = (part[..., step, :] for part in (self.x, self.y, self.places))
+        batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        shape = (*batch, x.shape[-2], *y.shape[-2:])
+        chosen = x.unsqueeze(-2).expand(*shape[:-1], -1).gather(-1, places.unsqueeze(-3).expand(shape))
+        return sum_of(self.spec, chosen, y.unsqueeze(-3).expand(shape))
+
+
+def in_kernel(
+    spec: SparseMacSpec,
+    a: Tensor,
+    b: SparseTensor,
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: kernels.Words,
+) -> Tensor | None:
+    """Compute the product in a compiled kernel; None if there is none for it."""
+    if (
+        max(fmt.width for fmt in (spec.a, spec.b)) > TABLE_BITS
+        or (library := library_of(spec, words, a, shape)) is None
+    ):
+        return None
+    x = activations_by_step(spec, a.reshape(-1, *a.shape[-2:]))
+    y, index = weights_by_step(spec, SparseTensor(*(part.reshape(-1, *part.shape[-2:]) for part in b)))
+    left, right = _side(spec, spec.a, x), _side(spec, spec.b, y, places_of(spec, index))
+    places = places_of_batches(shape, a, b.values)
+    return fold.gemm(spec, left, right, places, start, shape, words, library)
+
+
+def _side(spec: SparseMacSpec, fmt: Format, codes: Tensor, places: Tensor | None = None) -> fold.Side:
+    numbers, low, top = numbers_of(spec, fmt, codes)
+    return fold.Side(numbers, torch.ones(low.shape, dtype=torch.float64), low, top, places)
+
+
+__all__ = ["SparseTensor", "compress"]
