@@ -17,8 +17,8 @@ class Product:
     Parameters
     ----------
     array : Array
-    a, b : Tensor or BlockTensor
-        Codes of shapes (n, k) and (k, m), without zero sizes, or blocks along k; see `entries`.
+    a, b : Tensor, BlockTensor or SparseTensor
+        Codes of shapes (n, k) and (k, m), without zero sizes, or blocks or groups of weights along k; see `entries`.
     filling : int
         Code for padding of tiles.
 

@@ -13,7 +13,7 @@ from halfulp import golden
 from halfulp.fpga.kernel.host import Card, Tile, drawn, from_memory, run, stride_of, to_memory
 from halfulp.fpga.kernel.layout import ARGUMENTS, CONTINUE, element_bytes
 from halfulp.golden.quantize import BlockTensor
-from halfulp.hdl.specs import BlockMacSpec, Tiling, parse_cell
+from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec, Tiling, parse_cell
 from halfulp.tools.errors import ToolError
 
 STOCHASTIC = Tile("gemm", 3, "e5m2*e5m2+e6m5.sr10@lfsr16:7", Tiling(2, 3, 4))
@@ -22,6 +22,7 @@ OTHERS = (
     Tile("gemm", 2, "posit8*posit8+exact=posit16.rn", Tiling(1, 2)),
     Tile("gemm", 10, "e5m2*e5m2+e6m5.sr3@plateau3", Tiling(3, 2, 2, 2)),
     Tile("gemm", 2, "mxfp8_e4m3*mxfp6_e2m3+fp32.rn step=8", Tiling(2, 2, 2)),
+    Tile("gemm", 2, "sparsemac e4m3fn*e5m2+bf16.sr4@lfsr16 sparsity=2:5 step=4", Tiling(2, 2, 2)),
 )
 
 
@@ -84,7 +85,7 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
         def __init__(self, device, uuid, name, access):
             assert uuid.startswith("uuid of ")
             assert access is Kernel.exclusive
-            self.name, self.steps = name, 0
+            self.name, self.words = name, 0
 
         def group_id(self, place):
             assert ARGUMENTS[place].port
@@ -95,13 +96,13 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
             assert all(type(given[argument.name]) is (Bo if argument.port else int) for argument in ARGUMENTS)
             n, k, m = (given[name] for name in "nkm")
             shapes = {"a": (n, k), "b": (k, m)}
-            read = self.blocks if isinstance(spec, BlockMacSpec) else self.matrix
+            read = {BlockMacSpec: self.blocks, SparseMacSpec: self.steps}.get(type(spec), self.matrix)
             a, b = (read(given, name, *shape) for name, shape in shapes.items())
             if not given["flags"] >> CONTINUE & 1:
-                self.steps = 0
-            words = {"tiling": tile.tiling, "step": self.steps} if spec.words else {}
+                self.words = 0
+            words = {"tiling": tile.tiling, "step": self.words} if spec.words else {}
             c = golden.gemm(a, b, spec, **words)
-            self.steps += tile.tiling.steps(n, k, m)
+            self.words += tile.tiling.steps(n, k, m)
             if flip:
                 c[-1, -1] ^= 1
             stride, size = given["c_stride"], element_bytes(spec.o.width)
@@ -117,6 +118,23 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
             lines = [given[name].there[row * stride : row * stride + columns * size] for row in range(rows)]
             codes = np.array([np.frombuffer(bytes(line), f"<u{size}") for line in lines]).astype(np.int64)
             return torch.from_numpy(codes)
+
+        def steps(self, given, name, rows, columns):
+            """Read packed activations, or weights and their indices, bit by bit."""
+            widths = [spec.a.width] * spec.activations if name == "a" else [spec.b.width, spec.index_bits]
+            widths = widths if name == "a" else [width for width in widths for _ in range(spec.k)]
+            size, stride = -(-sum(widths) // 8), given[f"{name}_stride"]
+            codes = torch.zeros(rows, columns, len(widths), dtype=torch.int64)
+            for row, column in itertools.product(range(rows), range(columns)):
+                at = row * stride + column * size
+                entry = int.from_bytes(given[name].there[at : at + size], "little")
+                for place, width in enumerate(widths):
+                    codes[row, column, place] = entry & (1 << width) - 1
+                    entry >>= width
+                assert entry == 0
+            if name == "a":
+                return codes.flatten(1)
+            return golden.SparseTensor(*(part.transpose(1, 2).flatten(0, 1) for part in codes.split(spec.k, -1)))
 
         def blocks(self, given, name, rows, columns):
             """Read packed elements and scales bit by bit."""

@@ -15,11 +15,13 @@ from amaranth.lib.wiring import In, Out
 from halfulp import golden
 from halfulp.golden.entries import entries
 from halfulp.golden.quantize import BlockTensor
+from halfulp.golden.sparse import SparseTensor
 from halfulp.hdl.formats import Fixed
 from halfulp.hdl.formats.source import Stream
-from halfulp.hdl.specs import BlockMacSpec, Build, MacSpec, Tiling
+from halfulp.hdl.specs import BlockMacSpec, Build, MacSpec, SparseMacSpec, Tiling
 from halfulp.sim.model import CompiledModel, pack, unpack
 from halfulp.sim.systolic import Product
+from halfulp.units import sparsemac
 from halfulp.units.systolic import Chain, Grid, array
 from tests.settings import EXHAUSTIVE
 
@@ -82,15 +84,30 @@ MORE_BLOCKS = [
     partial(Grid, mac=f"{SHORT}*{SHORT}+exact=fp16.rn step=1", n=2, m=1, depth=3, build=Build(pipeline=1)),
 ]
 
+SPARSE = [
+    partial(Chain, mac="sparsemac e4m3fn*e4m3fn+e6m5.sr10@lfsr16:3", n=2, m=2, depth=3, build=Build(pipeline=3)),
+    partial(Grid, mac="sparsemac int4*int4+int16.rn sparsity=1:3 step=2", n=2, m=3, depth=2, build=Build(pipeline=2)),
+]
+MORE_SPARSE = [
+    partial(Chain, mac="sparsemac e5m2*e4m3+fp32.rn sparsity=3:5", n=2, m=1, depth=2, rows=2, build=Build(pipeline=5)),
+    partial(Chain, mac="sparsemac posit8*posit8+exact=posit8.sr5@lfsr16 step=4", n=1, m=3, depth=2),
+    partial(Grid, mac="sparsemac e4m3fn*e4m3fn+bf16.sr8@plateau3 sparsity=1:2", n=2, m=2, build=Build(pipeline=4)),
+    partial(Grid, mac="sparsemac e2m1*e2m1+exact=fp16.rd sparsity=4:8", n=2, m=1, depth=3, build=Build(pipeline=1)),
+]
+
 
 def operands(rng, mac, n, k, m):
-    """Return codes of moderate numbers, or blocks of them, with some arbitrary codes."""
+    """Return codes of moderate numbers, blocks of them, or weights with any indices, with some arbitrary codes."""
 
     def codes(fmt, *shape):
         numbers = golden.encode(torch.from_numpy(rng.normal(size=shape) * (2 if isinstance(fmt, Fixed) else 1)), fmt)
         anything = torch.from_numpy(rng.integers(0, 1 << fmt.width, shape))
         return torch.where(torch.from_numpy(rng.random(shape) < 0.02), anything, numbers)
 
+    if isinstance(mac, SparseMacSpec):
+        stored = -(-k // mac.group[1]) * mac.group[0]
+        index = torch.from_numpy(rng.integers(0, 1 << mac.index_bits, (stored, m)))
+        return [codes(mac.a, n, k), SparseTensor(codes(mac.b, stored, m), index)]
     if not isinstance(mac, BlockMacSpec):
         return [codes(mac.a, n, k), codes(mac.b, k, m)]
     found = []
@@ -105,9 +122,9 @@ def operands(rng, mac, n, k, m):
 
 
 def expected(a, b, made, step):
-    """Return the product of two matrices by `golden.gemm`, or step by step by `golden.blockmac`."""
+    """Return the product of two matrices by `golden.gemm`, of blocks and sparse weights also step by step."""
     mac, tiling = made.mac, made.tiling
-    if not isinstance(mac, BlockMacSpec):
+    if isinstance(mac, MacSpec):
         return golden.gemm(a, b, mac, **({"tiling": tiling, "step": step} if mac.random else {}))
     x, y = entries(a, mac, "a"), entries(b, mac, "b")
     (n, k, _), m = x.shape, y.shape[1]
@@ -118,9 +135,11 @@ def expected(a, b, made, step):
     begins = torch.arange(n * m * k) % k == 0
     zeros = torch.zeros(n * m * k, dtype=torch.int64)
     own = {name: word.flatten() for name, word in words.items()}
-    sums = golden.blockmac_sequence(
-        x[:, :-1], y[:, :-1], x[:, -1], y[:, -1], zeros, torch.zeros_like(begins), begins, **own, **mac.parameters
-    )
+    if isinstance(mac, SparseMacSpec):
+        sequence, parts = golden.sparsemac_sequence, (x, *y.split(mac.k, -1))
+    else:
+        sequence, parts = golden.blockmac_sequence, (x[:, :-1], y[:, :-1], x[:, -1], y[:, -1])
+    sums = sequence(*parts, zeros, torch.zeros_like(begins), begins, **own, **mac.parameters)
     found = sums[k - 1 :: k].reshape(n, m)
     assert torch.equal(golden.gemm(a, b, mac, **({"tiling": tiling, "step": step} if mac.random else {})), found)
     return found
@@ -225,6 +244,26 @@ def test_arrays_match_golden_products(makes):
 @pytest.mark.parametrize("makes", [BLOCKS, *(pytest.param([make], marks=pytest.mark.slow) for make in MORE_BLOCKS)])
 def test_arrays_of_blocks_match_golden_sequences(makes):
     check(*(make() for make in makes), products=4)
+
+
+@pytest.mark.parametrize("makes", [SPARSE, *(pytest.param([make], marks=pytest.mark.slow) for make in MORE_SPARSE)])
+def test_arrays_of_sparse_weights_match_golden_sequences(makes):
+    check(*(make() for make in makes), products=4)
+
+
+@pytest.mark.slow
+def test_arrays_comparison_detects_wrong_index(monkeypatch):
+    """An element that takes the index of another weight gives other products."""
+    made = Chain(mac="sparsemac int4*int4+int16.rn", n=1, m=2)
+    found = sparsemac.selected_factors
+
+    def swapped(unit, m):
+        unit.i = unit.i[::-1]
+        return found(unit, m)
+
+    monkeypatch.setattr(sparsemac, "selected_factors", swapped)
+    with pytest.raises(AssertionError, match="product 0"):
+        check(made, products=1)
 
 
 @pytest.mark.slow

@@ -17,8 +17,9 @@ from torch import Tensor
 from halfulp import golden
 from halfulp.golden.entries import Operand, elements_of, entries, matrices_of, rows_of
 from halfulp.golden.quantize import BlockTensor
+from halfulp.golden.sparse import SparseTensor
 from halfulp.hdl.formats import Format
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Tiling, parse_cell
+from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, SparseMacSpec, Tiling, parse_cell
 from halfulp.tools import commands
 from halfulp.tools.errors import ToolError
 
@@ -105,7 +106,7 @@ def entries_to_memory(operand: Any, spec: AccumulatorSpec, name: str) -> tuple[b
 
     Parameters
     ----------
-    operand : Tensor or BlockTensor
+    operand : Tensor, BlockTensor or SparseTensor
         See `entries`.
     spec : AccumulatorSpec
     name : str
@@ -172,7 +173,7 @@ class Card:
         self._steps = [0] * tile.cores
 
     def product(self, a: Operand, b: Operand, *, go_on: bool = False) -> Tensor:
-        """Multiply matrices of codes of shapes (..., n, k) and (..., k, m), sizes 1 or more, or blocks along k.
+        """Multiply matrices of codes of shapes (..., n, k) and (..., k, m), sizes 1 or more; see `entries` for others.
 
         The cores share the rows of a product and the products of a batch; see `Tile.turns`. ``go_on`` continues the
         random words of the previous product; otherwise the sources start from their seeds.
@@ -246,12 +247,16 @@ def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor,
 
 
 def drawn(spec: AccumulatorSpec, n: int, k: int, m: int, random: torch.Generator) -> tuple[Operand, Operand]:
-    """Return matrices of random codes of shapes (n, k) and (k, m), or blocks of random codes along k."""
+    """Return matrices of random codes of shapes (n, k) and (k, m), or blocks or stored weights with such codes."""
 
     def codes(fmt: Format, *shape: int) -> Tensor:
         return torch.randint(1 << fmt.width, shape, generator=random)
 
     shapes, formats = {"a": (n, k), "b": (k, m)}, spec.operands
+    if isinstance(spec, SparseMacSpec):
+        stored = -(-k // spec.group[1]) * spec.group[0]
+        index = torch.randint(spec.group[1], (stored, m), generator=random)
+        return codes(spec.a, n, k), SparseTensor(codes(spec.b, stored, m), index)
     if not isinstance(spec, BlockMacSpec):
         return codes(formats["a"], *shapes["a"]), codes(formats["b"], *shapes["b"])
     blocks = -(-k // spec.a.length)

@@ -69,13 +69,15 @@ class Verilated:
         stall: float = 0.0,
         seed: int = 1,
     ) -> Tensor:
-        """Multiply matrices of codes of shapes (n, k) and (k, m), or blocks along k; the kernel reports a size of 0.
+        """Multiply matrices of codes of shapes (n, k) and (k, m), or blocks or groups along k; see `entries`.
+
+        The kernel reports a size of 0.
 
         ToolError if the kernel does not finish, reports an error, violates AXI4, or writes outside the result.
 
         Parameters
         ----------
-        a, b : Tensor or BlockTensor
+        a, b : Tensor, BlockTensor or SparseTensor
         go_on : bool
             Continue the random words of the previous product instead of starting from the seeds.
         read, write, stall, seed

@@ -28,10 +28,11 @@ class Array(wiring.Component):
 
     Parameters
     ----------
-    mac : MacSpec, BlockMacSpec or str
+    mac : MacSpec, BlockMacSpec, SparseMacSpec or str
         Step of each multiply-accumulate, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``. Stochastic rounding needs a
         source; multiply-accumulate i of n * m starts with seed i of ``source.seeds(n * m, state)``. An entry of a
-        matrix is what a step takes: a number, or the elements of a step of a block and their scale.
+        matrix is what a step takes: a number, the elements of a step of a block and their scale, or with structured
+        sparsity the activations of a step, and its weights and their indices.
     tiling : Tiling
     a_lanes : int
         Entries of ``a`` per transfer.

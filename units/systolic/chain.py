@@ -31,7 +31,7 @@ class Chain(Array):
 
     Parameters
     ----------
-    mac : MacSpec, BlockMacSpec or str
+    mac : MacSpec, BlockMacSpec, SparseMacSpec or str
         Step of each multiply-accumulate, with a source if it is stochastic; see `Array`.
     n : int
         Number of elements.

@@ -27,7 +27,7 @@ class Grid(Array):
 
     Parameters
     ----------
-    mac : MacSpec, BlockMacSpec or str
+    mac : MacSpec, BlockMacSpec, SparseMacSpec or str
         Step of each multiply-accumulate, with a source if it is stochastic; see `Array`.
     n, m : int
         Rows, and columns of multiply-accumulates.
