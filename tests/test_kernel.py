@@ -58,6 +58,16 @@ BLOCKS = [
     ),
 ]
 
+SPARSE = [
+    # Entries of 4 and 3 bytes: four activations, and two weights with indices of two bits.
+    lambda: Kernel(array=Chain(mac="sparsemac e4m3fn*e4m3fn+e6m5.sr5@lfsr16", n=2, m=3, depth=2), chunk=2),
+    lambda: Kernel(
+        array=Chain(mac="sparsemac int8*int4+int32.rn sparsity=1:3 step=2", n=2, m=2, depth=3, build=Build(pipeline=3)),
+        chunk=4,
+    ),
+    lambda: Kernel(array=Grid(mac="sparsemac e5m2*e5m2+fp16.rn step=8", n=2, m=4, build=Build(pipeline=2)), chunk=4),
+]
+
 
 class Matrix:
     """Matrix in memory, with the bytes around it."""
@@ -210,11 +220,23 @@ def test_kernel_multiplies_blocks_in_memory(number, tmp_path):
     assert simulate(kernel, job(kernel, number), tmp_path) == dict.fromkeys(TESTS, "")
 
 
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, len(SPARSE)))])
+def test_kernel_multiplies_sparse_weights_in_memory(number, tmp_path):
+    kernel = SPARSE[number]()
+    assert simulate(kernel, job(kernel, number), tmp_path) == dict.fromkeys(TESTS, "")
+
+
 @pytest.mark.parametrize(
     ("mac", "sizes"),
-    [("mxfp8_e4m3*mxfp8_e5m2+fp32.rn", (33, 33, 4)), ("mxfp4*mxfp6_e2m3+bf16.rn step=8", (5, 7, 2))],
+    [
+        ("mxfp8_e4m3*mxfp8_e5m2+fp32.rn", (33, 33, 4)),
+        ("mxfp4*mxfp6_e2m3+bf16.rn step=8", (5, 7, 2)),
+        ("sparsemac e4m3fn*e4m3fn+fp32.rn", (4, 3, 4)),
+        ("sparsemac e4m3fn*e4m3fn+fp32.rn step=8", (16, 10, 4)),
+        ("sparsemac fp16*int4+fp32.rn sparsity=1:16", (32, 1, 4)),
+    ],
 )
-def test_kernel_entries_of_blocks_have_no_gaps(mac, sizes):
+def test_kernel_entries_of_several_numbers_have_no_gaps(mac, sizes):
     assert Kernel(array=Chain(mac=mac, n=1, m=1)).bytes == sizes
 
 

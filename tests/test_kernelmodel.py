@@ -12,7 +12,7 @@ from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.performance import cycles_of
 from halfulp.hdl.specs import Build, MacSpec, Tiling, parse_cell
 from halfulp.units.systolic import Chain, Grid
-from tests.test_kernel import BLOCKS, KERNELS, simulate
+from tests.test_kernel import BLOCKS, KERNELS, SPARSE, simulate
 
 RAM = Memory(read=2, write=2)
 """Memory timing of the bench."""
@@ -28,9 +28,11 @@ MORE = (
     BLOCKS[-1],
     lambda: Kernel(array=Chain(mac="mxfp4*mxfp4+fp32.rn step=16", n=2, m=4, depth=3, rows=2), chunk=8),
     lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, build=Build(pipeline=2)), chunk=4),
+    lambda: Kernel(array=Chain(mac="sparsemac int4*int4+int16.rn", n=2, m=4, depth=3), chunk=8),
+    SPARSE[1],
 )
 """Additional cases of slow tests: the usual array with shapes four times as large, one with register stages, blocks
-whose entries lie in two beats, and vectors that arrive in parts."""
+whose entries lie in two beats, vectors that arrive in parts, and sparse weights."""
 
 
 def run_of(made, n, k, m):
@@ -77,9 +79,17 @@ def test_kernel_model_extrapolates_large_products():
         assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (core, n, k, m)
 
 
-@pytest.mark.parametrize("mac", ["mxfp8_e4m3*mxfp4+fp32.rn", "nvfp4*mxfp6_e2m3+fp32.rn step=4"])
+@pytest.mark.parametrize(
+    "mac",
+    [
+        "mxfp8_e4m3*mxfp4+fp32.rn",
+        "nvfp4*mxfp6_e2m3+fp32.rn step=4",
+        "sparsemac e4m3fn*e4m3fn+fp32.rn",
+        "sparsemac e4m3fn*e2m1fn+fp32.rn sparsity=1:5",
+    ],
+)
 def test_kernel_model_extrapolates_products_of_blocks(mac):
-    """Entries of 33, 17, 3 and 4 bytes; tiles begin anywhere in a beat."""
+    """Entries of 33, 17, 3 and 4, 5 and 1 bytes; tiles begin anywhere in a beat."""
     dice, mac = random.Random(6), parse_cell(mac.replace("nvfp4", "block(e2m1fn,32,e4m3fn,nearest)"))
     for _ in range(3):
         core = timing(mac, dice.choice([1, 2, 8]), dice.choice([1, 3, 4]), RAM, dice.choice([8, 32]))

@@ -7,7 +7,7 @@ from halfulp import golden
 from halfulp.golden.nn import Sparsity
 from halfulp.hdl.formats import parse
 from halfulp.hdl.shape import Choice
-from halfulp.hdl.specs import SparseMacSpec, UnitSpec
+from halfulp.hdl.specs import SparseMacSpec, UnitSpec, parse_cell
 from halfulp.sim.bench import run
 from halfulp.units import SparseMac
 from tests.every_unit import exact_mismatches, rtl_mismatches
@@ -112,6 +112,7 @@ def test_description_has_documented_defaults_and_entries():
     assert spec.entries["b"]["i3"] == parse("ufxp3.0")
     assert (spec.entry_bits("a"), spec.entry_bits("b")) == (80, 44)
     assert [spec.steps(k) for k in (0, 1, 10, 11)] == [0, 1, 1, 2]
+    assert parse_cell(spec.formula) == spec
     assert SparseMacSpec.filled(parse("e5m2")) == UnitSpec.parse("sparsemac e5m2*e5m2+e6m5.rn")
     unit = SparseMac.of(spec)
     assert isinstance(unit.inputs["i2"], Choice)

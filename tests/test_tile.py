@@ -77,8 +77,8 @@ def test_tile_of_board_without_platform_has_flow_only(tmp_path):
 
 
 @pytest.mark.slow
-def test_tile_takes_blocks(tmp_path):
-    mac = "mxfp8_e4m3*mxfp4+fp32.rn step=4"
+@pytest.mark.parametrize("mac", ["mxfp8_e4m3*mxfp4+fp32.rn step=4", "sparsemac e4m3fn*e4m3fn+bf16.rn sparsity=1:2"])
+def test_tile_takes_blocks_and_sparse_weights(mac, tmp_path):
     code, said = written("--mac", mac, "--n", 1, "--m", 1, "--depth", 2, "--board", "u55c", "-o", tmp_path / "out")
     assert (code, said.partition(" for ")[0]) == (0, f"1 x 1 x 1 multiply-accumulates of {mac}")
     assert runpy.run_path(str(tmp_path / "out" / "host.py"))["TILE"].spec == parse_cell(mac)

@@ -50,8 +50,8 @@ class Kernel(wiring.Component):
 
     Control registers (`layout`) hold the arguments of a run and start it. An element takes 1, 2, 4 or 8 bytes, the
     smallest size that holds its code in the low bits. Rows begin at multiples of that size, with the given strides.
-    Blocks have no gaps: the elements of a step are followed by the scale of their block, up to a whole byte, and k
-    counts steps (`layout.entry_bytes`). They may begin at any byte.
+    Entries of several numbers have no gaps: the elements of a step of a block are followed by its scale, and weights by
+    their indices, up to a whole byte, and k counts steps (`layout.entry_bytes`). They may begin at any byte.
     Result bits equal those of ``golden.gemm`` with the array's tiling for random words. A run starts its random
     sources from the seeds, or with flag `CONTINUE` from the end of the previous run. The kernel pads tiles on chip and
     writes nothing but ``c``.

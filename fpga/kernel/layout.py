@@ -94,8 +94,9 @@ def element_bytes(width: int) -> int:
 def entry_bytes(mac: Any, name: str) -> int:
     """Return the bytes of an entry of matrix ``a`` or ``b`` in memory.
 
-    A number has the bytes of `element_bytes`. A block, or a part of it that a step takes, has no gaps: its elements
-    from the low bits on, its scale above them, and zeros up to a whole byte.
+    A number has the bytes of `element_bytes`. The numbers that a step takes of a block or with structured sparsity have
+    no gaps: elements, activations or weights from the low bits on, the scale or the indices above them, and zeros up to
+    a whole byte.
 
     Raises
     ------

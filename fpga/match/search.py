@@ -56,7 +56,7 @@ class Option(Arrays):
 def published(board: Board, load: Workload, mac: AccumulatorSpec) -> tuple[list[Option], list[str]]:
     """Return the published arrays that fit a board, and notes; ValueError if none fits."""
     if not isinstance(mac, MacSpec):
-        raise ValueError(f"published arrays multiply numbers, not the blocks of {mac.formula}; use --model exact")
+        raise ValueError(f"published arrays add one product of numbers in a step, not {mac.formula}; use --model exact")
     bits = 8 * max(entry_bytes(mac, name) for name in ("a", "b"))
     luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
     found = [

@@ -59,6 +59,11 @@ class SparseMacSpec(
         return super().defaults(a) | {"acc": a.default_accumulator}
 
     @property
+    def formula(self) -> str:
+        """Text with the name of the unit; without it, arrays and commands read a `MacSpec`."""
+        return self.text
+
+    @property
     def products(self) -> ValueRange:
         """Range of the products."""
         return ValueRange.of(self.a) * ValueRange.of(self.b)
