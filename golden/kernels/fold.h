@@ -122,19 +122,20 @@ private:
             for (int vector = 0; vector < VECTORS; ++vector) right[vector] = load<VT>(y + vector * (COLUMNS / VECTORS));
 #pragma GCC unroll 4
             for (int row = 0; row < ROWS; ++row) {
+                const VT both = all<VT>(x[row][S::SELECTS ? 0 : at]);
 #pragma GCC unroll 2
-                for (int vector = 0; vector < VECTORS; ++vector) {
-                    const i64 first = at_b + at * COLUMNS + vector * (COLUMNS / VECTORS);
-                    dot[row][vector] += factor(x[row], at, first) * right[vector];
-                }
+                for (int vector = 0; vector < VECTORS; ++vector)
+                    if constexpr (S::SELECTS)
+                        dot[row][vector] += selected(x[row], at_b + at * COLUMNS + vector * (COLUMNS / VECTORS)) * right[vector];
+                    else
+                        dot[row][vector] += both * right[vector];
             }
         }
         std::memcpy(dots, dot, sizeof dot);
     }
 
     // The elements of a that are factors of a vector of b; `first` is the first number of that vector.
-    VT factor(const T* x, int at, i64 first) const {
-        if constexpr (!S::SELECTS) return all<VT>(x[at]);
+    VT selected(const T* x, i64 first) const {
         T found[COLUMNS / VECTORS];
         for (int lane = 0; lane < COLUMNS / VECTORS; ++lane) found[lane] = x[given.places[first + lane]];
         return load<VT>(found);

@@ -9,7 +9,7 @@ from typing import Any
 
 from halfulp.golden.blockgemm import is_block_mac
 from halfulp.golden.check import check_bool
-from halfulp.hdl.specs import BlockMacSpec, MacSpec
+from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update
 from .product import PRODUCTS
@@ -288,6 +288,11 @@ def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
 def _mac(given: object) -> Product | None:
     if given is None or given == FLOAT:
         return None
+    if isinstance(given, SparseMacSpec) or (isinstance(given, str) and given.split()[:1] == [SparseMacSpec.form.unit]):
+        raise ValueError(
+            "a policy has no sparsemac, whose weights are stored with indices for golden.gemm and arrays; give a mac, "
+            "and prune weights with weights=2:4"
+        )
     kind = BlockMacSpec if is_block_mac(given) else MacSpec
     spec: Product = kind.parse(given)  # type: ignore[arg-type]  # parse() checks
     spec.check_one_sum()
