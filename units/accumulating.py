@@ -2,23 +2,43 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 
-from halfulp.hdl import quire
+from halfulp.hdl import quire, tree
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire, SumSpec
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire, SumSpec, ValueRange
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, modulo_counter, wire
 
 from .base import Unit, flag_port, is_source
 
-Term = tuple[Number, Value | None]
+
+@dataclass(frozen=True)
+class Placed:
+    """Exact sum of products that is added to an accumulator on its own scale.
+
+    Attributes
+    ----------
+    found : tree.Sum
+        Sum in units of ``2^quantum``, which divides all numbers of the accumulator.
+    signs : list of Value
+        Signs of its terms.
+    quantum : int
+    """
+
+    found: tree.Sum
+    signs: list[Value]
+    quantum: int
+
+
+Term = tuple[Number | Placed, Value | None]
 """A number to add, and the exception flags of its rounding."""
 
 PIECE = 32
@@ -46,6 +66,23 @@ def has_goals(spec: AccumulatorSpec) -> bool:
     """Return True if an accumulator has structures for speed: those of a float sum that is rounded in each step."""
     formats = (*spec.operands.values(), spec.acc)
     return getattr(spec, "product", None) is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
+
+
+def add_term(
+    unit: Any, m: Module, term: Number | Placed, base: Number, random: Value | None
+) -> tuple[Number, Value | None]:
+    """Add a term to the number of a rounded accumulator. Also return the random word if it is not used yet."""
+    spec, rounding = unit.spec, unit.rounding
+    if not isinstance(term, Placed):
+        aligned = align(m, term, base, spec.o, rounding, fast=unit.fast)
+        return add(m, aligned, spec.o, rounding, random, unit.stochastic, fast=unit.fast)
+    found = term.found
+    flags = {"sign": found.inf_sign, "nan": found.nan, "inf": found.inf, "invalid": found.invalid}
+    start = tree.Term(**tree.of_number(m, base, term.quantum, ValueRange.of(spec.o)))
+    total = tree.total(m, [start, tree.Term(found.integer, found.negative, **flags)])
+    zero_sign = tree.sign_of_zero([start.sign, *term.signs], rounding, from_zero=False)
+    bits = tree.bits_of(spec.sums, term.quantum)
+    return tree.as_raw(m, total, term.quantum, bits, zero_sign, fast=unit.fast), random
 
 
 class Accumulating(Unit):
@@ -101,18 +138,18 @@ class Accumulating(Unit):
         if self.spec.quire is None:
             code = self._rounded(m, term, flags, random)
         else:
+            assert not isinstance(term, Placed)
             code = self._exact(m, term, random, self.spec.quire)
         m.d.comb += self.o.as_value().eq(code)
 
-    def _rounded(self, m: Module, term: Number, flags: Value | None, random: Value | None) -> Value:
+    def _rounded(self, m: Module, term: Number | Placed, flags: Value | None, random: Value | None) -> Value:
         """Add to the accumulator and round; the flags of the sum and those of the term are those of the step."""
         fmt = self.spec.o
         sums = _Sums(m, self)
         accumulator = sums.register(Signal(fmt.width, name="accumulator"))
         base = Signal(fmt.width)
         m.d.comb += base.eq(sums.start(self.c.as_value(), accumulator))
-        aligned = align(m, term, self.number_of(m, base, fmt, "base"), fmt, self.rounding, fast=self.fast)
-        total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic, fast=self.fast)
+        total, random = add_term(self, m, term, self.number_of(m, base, fmt, "base"), random)
         code, of_sum = self.rounded_with_flags(m, total, random)
         results = [(accumulator, code)]
         if of_sum is not None:

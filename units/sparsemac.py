@@ -5,12 +5,12 @@ from typing import Literal, Unpack
 from amaranth.hdl import Const, Module
 
 from halfulp.hdl import tree
-from halfulp.hdl.formats import Format
+from halfulp.hdl.formats import Fixed, Float, Format, Posit
 from halfulp.hdl.number import multiply
 from halfulp.hdl.specs import Build, SparseMacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating, Term
+from .accumulating import Accumulating, Placed, Term
 from .base import Options
 from .dot import product_terms
 from .sparsedot import selected_factors, vectors_of
@@ -92,11 +92,28 @@ class SparseMac(Accumulating):
                 self.number_of(m, code, spec.operands[name], name) for code, name in zip(*factors, "ab", strict=True)
             )
             return multiply(m, a, b, dsp=self.build.dsp, to=None if spec.quire else spec.o, fast=self.fast), None
-        products, quantum = spec.products, spec.products.quantum
-        terms = product_terms(self, m, factors, quantum, products)
-        zero_sign = tree.sign_of_zero([term.sign for term in terms], self.rounding, from_zero=False)
-        found = tree.total(m, terms)
+        placed, quantum = _is_placed(spec), spec.products.quantum
+        if placed:
+            quantum = min(quantum, spec.o.quantum)
+        terms = product_terms(self, m, factors, quantum, spec.products)
+        found, signs = tree.total(m, terms), [term.sign for term in terms]
+        if placed:
+            return Placed(found, signs, quantum), None
+        zero_sign = tree.sign_of_zero(signs, self.rounding, from_zero=False)
         if isinstance(found.negative, Const):
             return tree.as_fixed(m, found, quantum, zero_sign), None
         total = tree.as_raw(m, found, quantum, tree.bits_of(spec.terms, quantum), zero_sign, fast=self.fast)
         return tree.without_complement(m, total), None
+
+
+def _is_placed(spec: SparseMacSpec) -> bool:
+    """Return True if the accumulator is added on the scale of the products, which is then at most twice as long.
+
+    This takes one normalisation; otherwise the sum of the products has one of its own.
+    """
+    if spec.quire is not None or not isinstance(spec.o, Float | Posit):
+        return False
+    if isinstance(spec.a, Fixed) and isinstance(spec.b, Fixed):
+        return False
+    quantum = min(spec.products.quantum, spec.o.quantum)
+    return tree.bits_of(spec.sums, quantum) <= 2 * tree.bits_of(spec.terms, spec.products.quantum)

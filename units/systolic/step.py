@@ -7,10 +7,10 @@ from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
 from halfulp.hdl import quire
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.number import Number, add, align, unpack
+from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec, SparseMacSpec
 from halfulp.hdl.wire import wire
-from halfulp.units.accumulating import has_goals, sums
+from halfulp.units.accumulating import Placed, add_term, has_goals, sums
 from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
 from halfulp.units.mac import Mac
@@ -79,14 +79,11 @@ class Step(Unit):
         step = self._rounded if self.spec.quire is None else self._exact
         m.d.comb += self.o.eq(step(m, term, before, word))
 
-    def _rounded(self, m: Module, term: Number, before: Value, word: Value | None) -> Value:
-        fmt, rounding = self.spec.o, self.spec.rounding
-        base = unpack(m, before, fmt, "base")
-        aligned = align(m, term, base, fmt, rounding, fast=self.fast)
-        total, word = add(m, aligned, fmt, rounding, word, self.stochastic, fast=self.fast)
+    def _rounded(self, m: Module, term: Number | Placed, before: Value, word: Value | None) -> Value:
+        total, word = add_term(self, m, term, unpack(m, before, self.spec.o, "base"), word)
         return self.rounded(m, total, word)
 
-    def _exact(self, m: Module, term: Number, before: Value, word: Value | None) -> Value:
+    def _exact(self, m: Module, term: Any, before: Value, word: Value | None) -> Value:
         register = self.spec.quire
         assert register is not None
         placed = quire.place(m, term, register.quantum, "term")
