@@ -25,7 +25,7 @@ def rows_of(operand: Operand, rows: slice) -> Operand:
     if isinstance(operand, BlockTensor):
         return BlockTensor(operand.elements[rows], operand.scale[rows], operand.tensor)
     if isinstance(operand, SparseTensor):
-        return SparseTensor(operand.values[rows], operand.index[rows])
+        return SparseTensor(operand.values[rows], operand.indices[rows])
     return operand[rows]
 
 

@@ -43,8 +43,8 @@ WORDS = 1 << 22
 
 @uncompiled
 def gemm(
-    a: Tensor | BlockTensor,
-    b: Tensor | BlockTensor | sparse.SparseTensor,
+    a: Operand,
+    b: Operand,
     mac: MacSpec | BlockMacSpec | SparseMacSpec | str,
     *,
     start: Tensor | None = None,
@@ -143,32 +143,32 @@ def gemm(
         if random_product is not None:
             raise ValueError(f"random_product has no effect on {by_steps}, which rounds no product; omit it")
         x, y, shape = _operands(by_steps, a, b, rounding, operand_saturate)
-        first = elements_of(x)
-        check_devices(a=first, b=elements_of(y), start=start, seed=seed, random=random)
+        codes = elements_of(x)
+        check_devices(a=codes, b=elements_of(y), start=start, seed=seed, random=random)
         begin = None if start is None else _broadcast("start", codes_of("start", start, by_steps.o.width), shape)
         if tiling is not None:
             state = _check_tiling(by_steps, tiling, seed, source, random)
             return _tiled(x, y, by_steps, begin, tiling, state, step, shape)
-        count = by_steps.steps(first.shape[-1])
-        words = _words(by_steps, shape, count, seed, random, None, source, step, first.device)
+        count = by_steps.steps(codes.shape[-1])
+        words = _words(by_steps, shape, count, seed, random, None, source, step, codes.device)
         return computed_by_steps(by_steps, x, y, begin, shape, words)
     spec = MacSpec.parse(by_steps)
     spec.check_one_sum()
     for name, given in (("a", a), ("b", b)):
         if not isinstance(given, Tensor) and (other := OTHER_OPERANDS.get(type(given))):
             raise TypeError(f"{name} is a {type(given).__name__}, but {spec} takes codes; {other}")
-    a, b = _encoded([a, b], [spec.a, spec.b], rounding, operand_saturate)
-    check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
-    a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
-    shape = _shape(a, b)
-    spec, a, b = by_parts(spec, a, b)
-    k = a.shape[-1]
+    first, second = _encoded([a, b], [spec.a, spec.b], rounding, operand_saturate)
+    check_devices(a=first, b=second, start=start, seed=seed, random=random, random_product=random_product)
+    first, second = codes_of("a", first, spec.a.width), codes_of("b", second, spec.b.width)
+    shape = _shape(first, second)
+    spec, first, second = by_parts(spec, first, second)
+    k = first.shape[-1]
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
     if tiling is not None:
-        first = _check_tiling(spec, tiling, seed, source, random, random_product)
-        return _tiled(a, b, spec, begin, tiling, first, step, shape)
-    words = _words(spec, shape, k, seed, random, random_product, source, step, a.device)
-    return computed(spec, a, b, begin, shape, words)
+        state = _check_tiling(spec, tiling, seed, source, random, random_product)
+        return _tiled(first, second, spec, begin, tiling, state, step, shape)
+    words = _words(spec, shape, k, seed, random, random_product, source, step, first.device)
+    return computed(spec, first, second, begin, shape, words)
 
 
 def _words(
@@ -248,7 +248,7 @@ def computed_by_steps(
         steps, first = operands.Steps(spec, a, b), elements_of(a)
         count = spec.steps(first.shape[-1])
         found = _accumulated(spec, lambda step, _: steps.term(step), count, start, shape, words, first.device)
-    if isinstance(spec, BlockMacSpec):
+    if isinstance(a, BlockTensor) and isinstance(b, BlockTensor) and isinstance(spec, BlockMacSpec):
         return blockgemm.with_tensor_scales(found, spec, a, b)
     return found
 

@@ -30,17 +30,17 @@ class SparseTensor(NamedTuple):
     ----------
     values : Tensor
         Codes of the stored weights: N for each group of M weights.
-    index : Tensor
+    indices : Tensor
         Place of each stored weight in its group, 0 to M - 1, in the shape of ``values``.
     """
 
     values: Tensor
-    index: Tensor
+    indices: Tensor
 
     @property
     def mT(self) -> "SparseTensor":
         """Tensor with exchanged last dimensions."""
-        return SparseTensor(self.values.mT, self.index.mT)
+        return SparseTensor(self.values.mT, self.indices.mT)
 
 
 def compress(x: Tensor, fmt: Format | str, sparsity: str = "2:4", *, dim: int = -1) -> SparseTensor:
@@ -104,7 +104,10 @@ def check_weights(x: object, spec: SparseMacSpec, k: int) -> SparseTensor:
     """
     if not isinstance(x, SparseTensor):
         raise TypeError(f"b must be a SparseTensor, as compress() returns, for {spec}, not {type(x).__name__}")
-    values, index = codes_of("values of b", x.values, spec.b.width), codes_of("index of b", x.index, spec.index_bits)
+    values, index = (
+        codes_of("values of b", x.values, spec.b.width),
+        codes_of("indices of b", x.indices, spec.index_bits),
+    )
     check_devices(values=values, index=index)
     n, m = spec.group
     stored = -(-k // m) * n

@@ -68,7 +68,7 @@ def test_product_is_sequence_of_exact_steps(text):
     for i in range(n):
         x = a[i].tolist() + [spec.a.encode(0)] * pads[0]
         for j in range(m):
-            y, index = b.values[:, j].tolist() + [spec.b.encode(0)] * pads[1], b.index[:, j].tolist() + [0] * pads[1]
+            y, index = b.values[:, j].tolist() + [spec.b.encode(0)] * pads[1], b.indices[:, j].tolist() + [0] * pads[1]
             if spec.quire is not None:
                 codes = (torch.tensor(one).reshape(steps, -1) for one in (x, y, index))
                 load = torch.arange(steps) == 0
@@ -119,7 +119,7 @@ def test_product_of_compressed_weights_is_dense_product(n, m):
     w = torch.where(Sparsity(n, m).mask(w.double(), (0,)), w, 0)
     dense = golden.gemm(x & 255, w & 255, "int8*int8+int32")
     b = golden.compress(w & 255, "int8", f"{n}:{m}", dim=-2)
-    assert b.values.shape == b.index.shape == (-(-50 // m) * n, 7)
+    assert b.values.shape == b.indices.shape == (-(-50 // m) * n, 7)
     assert dense.equal(golden.gemm(x & 255, b, f"sparsemac int8*int8+int32 sparsity={n}:{m}"))
     assert dense.equal(golden.gemm(x.double(), b, f"sparsemac int8*int8+int32 sparsity={n}:{m}"))
 
@@ -132,7 +132,7 @@ def test_compress_stores_weights_in_ascending_order_of_places():
     assert golden.compress(codes[:, :6], "e4m3fn", "2:4").values.shape == (2, 4)
     turned = golden.compress(codes.T, "e4m3fn", dim=0)
     assert turned.mT.values.equal(values)
-    assert turned.mT.index.equal(index)
+    assert turned.mT.indices.equal(index)
 
 
 @pytest.mark.parametrize(

@@ -336,8 +336,8 @@ class Model:
             case "mac":
                 return self._mac(how)
             case "blockmac" | "sparsemac":
-                term = self._block_step() if self.kind == "blockmac" else self._sparse_step(rounding)
-                return [Stage("", (term, self._operand("c")), spec.o, quire=spec.quire, sums=spec.sums, **how)]
+                added = self._block_step() if self.kind == "blockmac" else self._sparse_step(rounding)
+                return [Stage("", (added, self._operand("c")), spec.o, quire=spec.quire, sums=spec.sums, **how)]
             case _ if self._is_dot:
                 return self._dot(how)
             case "split":
