@@ -17,11 +17,16 @@ Flags = npt.NDArray[np.bool_]
 
 
 def of_sums(stage: Stage) -> Iterator[tuple[Group, Flags, str]]:
-    """Yield groups with the bins that no sum reaches, by the range and the length of all sums, and the proof."""
+    """Yield groups with the bins that no sum reaches, by the range and the length of all sums, and the proof.
+
+    Sums that are multiples of the last place of subnormal results are exact in this range, and in the first binade
+    above it.
+    """
     sums, o = stage.sums, stage.o
     if sums is None or o.spacing != "relative" or o.flushes:
         return
-    normal = Fraction(2) ** Grid.of(o).first_normal
+    first_normal = Grid.of(o).first_normal
+    normal, whole = Fraction(2) ** first_normal, sums.quantum >= o.quantum
     exact = sums.precision <= o.precision and (sums.quantum >= o.quantum or sums.smallest >= normal)
     bottom, top = floor_log2(sums.smallest), floor_log2(sums.magnitude)
     # Rounding does not move a number over a power of two.
@@ -32,12 +37,17 @@ def of_sums(stage: Stage) -> Iterator[tuple[Group, Flags, str]]:
 
     def excluded(group: Group, index: int) -> bool:
         parts = group.label(index).split(", ")
-        if exact and any(rest in parts for rest in RESTS[1:]):
+        inexact = any(rest in parts for rest in RESTS[1:])
+        if exact and inexact:
             return True
         match group.name.rpartition(": ")[2].split():
             case ["range"]:
                 bounds = stage.bounds(group.name, index)
-                return bounds.since > top or bounds.until < bottom
+                return (
+                    bounds.since > top or bounds.until < bottom or (whole and inexact and bounds.until <= first_normal)
+                )
+            case ["rounding", _] if whole and inexact and parts[-1] == "subnormal":
+                return True
             case ["rounding", _]:
                 return (parts[-1] == "subnormal" and low >= normal) or (short and parts[0] == "odd")
             case ["random", "words"]:
