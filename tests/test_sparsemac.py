@@ -44,6 +44,7 @@ def test_golden_of_toys_matches_exact(text):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("text", TOYS)
 def test_golden_of_toys_matches_exact_for_all_inputs(text):
     spec = UnitSpec.parse(text)
