@@ -431,7 +431,7 @@ def accuracy(
 
 
 def _trainings(name: str, sentence: str) -> None:
-    """Add the report of a published emulator, whose module has the cases and the tables."""
+    """Add a report of trainings, whose module has the cases and the tables."""
 
     @report.command(name=name, help=sentence)
     @click.option("--quick", is_flag=True, help="train for one step only; accuracies mean nothing")
@@ -451,6 +451,7 @@ def _trainings(name: str, sentence: str) -> None:
 
 
 _trainings("arbitor", "Compare training in many formats (Jiang, ATC 2023).")
+_trainings("blocks", "Compare training in block formats.")
 _trainings("esru", "Compare sources for 8-bit gradients (Chang, DATE 2023).")
 _trainings("fase", "Compare BF16 and mixed precision (Osorio, ECML 2022).")
 

