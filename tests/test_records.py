@@ -19,6 +19,7 @@ from halfulp.fpga.report.records import (
     FITS,
     PORTS,
     ROUTED,
+    ROUTED_DOTS,
     SMALL,
     TOOLS,
     UNITS,
@@ -50,7 +51,6 @@ def test_records_cover_all_requests():
     assert {str(unit.with_build(dsp=False)) for unit in BLOCKS} <= named
     wanted = {(str(unit), target.name) for unit in UNITS for target in DEVICES}
     assert {unit.spec.form.unit for unit in UNITS} == set(CATALOGUE)
-    assert list(recorded("block-dots")["unit"]) == sorted(map(str, BLOCK_DOTS)), RUN
     assert {target.family for target in DEVICES} == set(FAMILIES.values())
     assert set(zip(catalogue["unit"], catalogue["target"], strict=True)) == wanted, RUN
     tools = recorded("tools")
@@ -184,6 +184,18 @@ def test_iterative_divisions_are_smaller_or_faster():
                 assert not row["MHz"] < 2 * other["MHz"]
 
 
+def test_dot_products_of_blocks_have_clocks_and_dsp_blocks():
+    kept = recorded("block-dots").set_index(["unit", "target"])
+    wanted = [(unit, target) for target in ROUTED for unit in (ROUTED_DOTS if target.nextpnr else BLOCK_DOTS)]
+    assert set(kept.index) == {(str(unit), target.name) for unit, target in wanted}, RUN
+    for unit, target in wanted:
+        row = kept.loc[str(unit), target.name]
+        assert pd.notna(row["MHz"]) == bool(target.nextpnr)
+        assert row["DSP"] == (unit.spec.k if unit.build.dsp else 0), (str(unit), target.name)
+        if unit.build.dsp:
+            assert row["LUT"] < kept.loc[str(unit.with_build(dsp=False)), target.name]["LUT"]
+
+
 def test_port_of_rounding_costs_less_than_a_quarter():
     small = recorded("small").set_index("unit")["LUT"]
     for unit in PORTS:
@@ -209,3 +221,21 @@ def test_costs_on_pages_match_records():
         large, small = divisions.loc[name, "vu9p"], divisions.loc[name, "ecp5-85k"]
         kept = large["cycles"], large["LUT"], large["path"], large["FF"], small["LUT"], round(small["MHz"], 1)
         assert kept == tuple(map(float, figures)), (name, RUN)
+
+
+def test_costs_of_block_dots_on_page_match_records():
+    kept = recorded("block-dots").set_index(["unit", "target"])
+
+    def cell(unit, target):
+        row = kept.loc[str(unit), target.name]
+        return f"{row['LUT']:,} ({row['path']})" + (f" | {row['MHz']:.1f}" if target.nextpnr else "")
+
+    _, _, part = (HERE.parents[1] / "docs/costs.md").read_text().partition("## Dot products of blocks")
+    for units, target in ((BLOCK_DOTS, DEVICES[0]), *((ROUTED_DOTS, target) for target in ROUTED if target.nextpnr)):
+        lines = {}
+        for unit in units:
+            name = f"{unit.spec.a} with k DSP blocks" if unit.build.dsp else str(unit.spec.a)
+            lines.setdefault(name, []).append(cell(unit, target))
+        for name, found in lines.items():
+            line = f"| {' | '.join([name, *found])} |"
+            assert line in part, (line, RUN)

@@ -24,9 +24,6 @@ ARITHMETICS = {
 """Policies of all layers, by the names of their rows."""
 
 VARIANTS = {
-    "mxfp4, sr8": "mxfp4*mxfp4+fp32.rn, gradients=sr8",
-    "mxfp4, rotated": "mxfp4*mxfp4+fp32.rn, hadamard=32",
-    "nvfp4": "nvfp4*nvfp4+fp32.rn",
     "e4m3fn, gradients e5m2": (
         "forward=e4m3fn*e4m3fn+fp32.rn, input_gradient=e5m2*e4m3fn+fp32.rn, weight_gradient=e5m2*e4m3fn+fp32.rn"
     ),
@@ -34,8 +31,13 @@ VARIANTS = {
         "forward=mxfp8_e4m3*mxfp8_e4m3+fp32.rn, input_gradient=mxfp8_e5m2*mxfp8_e4m3+fp32.rn, "
         "weight_gradient=mxfp8_e5m2*mxfp8_e4m3+fp32.rn"
     ),
+    "mxfp8_e4m3, ceil": "block(e4m3fn,32,e8m0fnu,ceil)*block(e4m3fn,32,e8m0fnu,ceil)+fp32.rn",
+    "mxfp4, ceil": "block(e2m1fn,32,e8m0fnu,ceil)*block(e2m1fn,32,e8m0fnu,ceil)+fp32.rn",
+    "mxfp4, sr8": "mxfp4*mxfp4+fp32.rn, gradients=sr8",
+    "mxfp4, rotated": "mxfp4*mxfp4+fp32.rn, hadamard=32",
+    "nvfp4": "nvfp4*nvfp4+fp32.rn",
 }
-"""Other policies, of the transformer alone: stochastic rounding or rotation alone, and gradients of a wider range."""
+"""Other policies, of the transformer alone: gradients of a wider range, larger scales, and the parts of a recipe."""
 
 
 def case(network: str, name: str) -> Case:

@@ -84,14 +84,20 @@ DIVISIONS: tuple[Implementation, ...] = tuple(
 )
 """Quotients and roots with all rows laid out, and with 1 and 4 bits a cycle."""
 
-BLOCK_DOTS: tuple[Implementation, ...] = tuple(
-    short("blockdot", block, k=k, to="fp32", dsp=dsp)
+_DOTS: dict[tuple[str, int, bool], Implementation] = {
+    (block, k, dsp): short("blockdot", block, k=k, to="fp32", dsp=dsp or None)
     for block in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8", "nvfp4")
     for k in (8, 16, 32)
     if Block.parse(block).length % k == 0
-    for dsp in (None, True)
-)
-"""Dot products of blocks of accelerators, with and without DSP blocks."""
+    for dsp in (False, True)
+}
+
+# Yosys takes DSP blocks of UltraScale+ for products of 8 bits, but not for significands of 4 bits and fewer.
+BLOCK_DOTS = tuple(unit for (block, _, dsp), unit in _DOTS.items() if not dsp or block == "mxint8")
+"""Dot products of blocks on the first device, with and without DSP blocks where these have an effect."""
+
+ROUTED_DOTS = tuple(unit for (_, k, _), unit in _DOTS.items() if k == 8)
+"""Dot products of blocks on the other devices of `ROUTED`, with and without DSP blocks."""
 
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
@@ -127,12 +133,12 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
 
     ``small.csv``: `SMALL`, `BLOCKS`, `FAST` and `PORTS` on the first device. ``divisions.csv``: `DIVISIONS` on
     `ROUTED`, with the clock cycles from operands to the next ones. ``catalogue.csv``: every unit on a device of each
-    family, with its clock between registers if nextpnr supports the device. ``block-dots.csv``: `BLOCK_DOTS` on
-    `ROUTED`. ``tiles.csv``: `TILES`. ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`.
-    ``pwl.csv``: figures of `halfulp report pwl` for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS`
-    in every structure. ``delays.csv``: figures of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells
-    of `OSU018`, if they are installed, with energy and leakage, and with the delay by OpenSTA if it is installed too.
-    ``tools.csv``: versions.
+    family, with its clock between registers if nextpnr supports the device. ``block-dots.csv``: `BLOCK_DOTS` on the
+    first device, and `ROUTED_DOTS` on the others of `ROUTED`. ``tiles.csv``: `TILES`. ``sru.csv`` and
+    ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
+    function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of `halfulp
+    report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with energy and
+    leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +153,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     catalogue = [row for target in DEVICES for row in rows(UNITS, target, progress, pool)]
     yield write_files("catalogue", _sorted(catalogue))
     yield write_files("divisions", divisions(DIVISIONS, progress, pool))
-    yield write_files("block-dots", _sorted(_routed(BLOCK_DOTS, progress, pool)))
+    yield write_files("block-dots", block_dots(progress, pool))
     yield write_files("tiles", _tiles(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
         # Its figures are multiples of the figures of one unit.
@@ -176,16 +182,17 @@ def rows(
     return [_row(name, cost, target) for name, cost in found.items()]
 
 
-def _routed(units: Sequence[Implementation], progress: Progress, pool: JobPool) -> list[dict[str, object]]:
-    """Return the rows of units on `ROUTED`."""
-    return [row for target in ROUTED for row in rows(units, target, progress, pool)]
-
-
 def divisions(units: Sequence[Implementation], progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     """Return the sorted rows of units on `ROUTED`, with the clock cycles from operands to the next ones."""
     cycles = {str(unit): unit.component().initiation for unit in units}
-    found = _routed(units, progress, pool)
+    found = [row for target in ROUTED for row in rows(units, target, progress, pool)]
     return _sorted([{**row, "cycles": cycles[str(row["unit"])]} for row in found])
+
+
+def block_dots(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the sorted rows of `BLOCK_DOTS` on the first device, and of `ROUTED_DOTS` on the others of `ROUTED`."""
+    wanted = ((ROUTED_DOTS if target.nextpnr else BLOCK_DOTS, target) for target in ROUTED)
+    return _sorted([row for units, target in wanted for row in rows(units, target, progress, pool)])
 
 
 def cells(
