@@ -228,7 +228,7 @@ def test_costs_of_block_dots_on_page_match_records():
 
     def cell(unit, target):
         row = kept.loc[str(unit), target.name]
-        return f"{row['LUT']:,} ({row['path']})" + (f" | {row['MHz']:.1f}" if target.nextpnr else "")
+        return f"{row['LUT']:,.0f} ({row['path']:.0f})" + (f" | {row['MHz']:.1f}" if target.nextpnr else "")
 
     _, _, part = (HERE.parents[1] / "docs/costs.md").read_text().partition("## Dot products of blocks")
     for units, target in ((BLOCK_DOTS, DEVICES[0]), *((ROUTED_DOTS, target) for target in ROUTED if target.nextpnr)):
