@@ -192,7 +192,8 @@ def test_dot_products_of_blocks_have_clocks_and_dsp_blocks():
         row = kept.loc[str(unit), target.name]
         assert pd.notna(row["MHz"]) == bool(target.nextpnr)
         assert row["DSP"] == (unit.spec.k if unit.build.dsp else 0), (str(unit), target.name)
-        if unit.build.dsp:
+        # Products of narrower elements save few LUTs, or none.
+        if unit.build.dsp and str(unit.spec.a) == "mxint8":
             assert row["LUT"] < kept.loc[str(unit.with_build(dsp=False)), target.name]["LUT"]
 
 
