@@ -44,10 +44,8 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
 def _fractions(fmt: Posit) -> list[int]:
     """Return the fractions of the magnitudes of all codes; that of zero is 0."""
     numbers = [Fraction(fmt.decode(code)) for code in range(1, 1 << (fmt.width - 1))]
-    return [
-        0,
-        *(int((number / Fraction(2) ** floor_log2(number) - 1) * (1 << fmt.fraction_bits)) for number in numbers),
-    ]
+    significands = [number / Fraction(2) ** floor_log2(number) for number in numbers]
+    return [0, *(int((significand - 1) * (1 << fmt.fraction_bits)) for significand in significands)]
 
 
 def magnitude_of(bits: Value) -> Value:
