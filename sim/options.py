@@ -14,7 +14,7 @@ from .implementation import DEFAULT_FORMAT
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNIT_OPTIONS = (
-    click.option("--acc", metavar="FMT", help="accumulator format, or exact (mac, accumulate, sparsemac)"),
+    click.option("--acc", metavar="FMT", help="accumulator format, or exact (units with accumulators)"),
     click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); default: exact"),
     click.option("--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact srN port; default: rn"),
     click.option("--lanes", metavar="N", type=int, help="parallel lanes (sru); default: 1"),
