@@ -53,7 +53,7 @@ class Term:
 
 def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, flags: bool) -> dict[str, Value]:
     """Return the values of a product of two unpacked floats as a term: its significand is not normalised."""
-    values = tree.multiply(m, x, y, dsp=dsp, flags=flags)
+    values = tree.multiply(m, x, y, dsp=dsp, flags=flags, table=True)
     # NaN overrides infinity; both have all ones as exponent.
     inf = wire(m, x.inf | x.nan | y.inf | y.nan, "product_special")
     return values | {"inf": inf, "zero": wire(m, x.zero | y.zero, "product_zero")}

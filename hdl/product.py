@@ -2,10 +2,13 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .wire import extended, shifted_up, wire
+from .wire import extended, lookup, shifted_up, wire
 
 LONGEST_CHAIN = 7
 """Maximum bits of a factor whose rows are one chain in a fast product."""
+
+LONGEST_IN_TABLE = 4
+"""Maximum bits of a factor that a table multiplies by two bits: these are the six inputs of a LUT of an FPGA."""
 
 
 def has_tree(*lengths: int) -> bool:
@@ -13,24 +16,40 @@ def has_tree(*lengths: int) -> bool:
     return min(lengths) > LONGEST_CHAIN
 
 
-def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool = False) -> Value:
+def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool = False, table: bool = False) -> Value:
     """Return ``x * y``, signed or not, as a chain of adder rows; DSP blocks and tiny products use the plain operator.
 
     Two bits of the shorter factor select a multiple of the longer one, -2 to 2 times. It is added to the upper bits of
     the previous row; the lower ones are final. Each sum bit is a function of six inputs and a carry, which is one LUT
     of an FPGA, and there are half as many rows as bits. (Radix-4 Booth recoding: MacSorley, Proc. IRE 49(1), 1961.)
-    With ``fast``, there are several chains of rows, whose results are added in a tree.
+    With ``fast``, there are several chains of rows, whose results are added in a tree. With ``table``, the product of
+    two short unsigned factors begins with a table, which needs fewer LUTs in a sum of products.
     """
     if len(x) < len(y):
         x, y = y, x
     if dsp or len(x) < 4 or len(y) < 3:
         return x * y
+    if table and len(x) <= LONGEST_IN_TABLE:
+        return _from_table(m, x, y, name)
     # A signed factor ends with a pair of bits, the upper of negative weight; an unsigned one ends with a single bit.
     # The first row adds a bit that is left over at the low end.
     y_signed = y.shape().signed
     start = (len(y) - (not y_signed)) % 2
     whole = (_tree if fast else _rows)(m, x, y, start, Const(0, 1), name, 0)[: len(x) + len(y)]
     return whole.as_signed() if x.shape().signed or y_signed else whole
+
+
+def _from_table(m: Module, x: Value, y: Value, name: str) -> Value:
+    """Return the product of two unsigned factors: a table for two bits of ``y``, a row for each bit above them."""
+    multiples = [one * other for other in range(4) for one in range(1 << len(x))]
+    lowest = wire(m, lookup(Cat(x, y[:2]), multiples), f"{name}_of_two_bits")
+    final, rest = [lowest[:2]], lowest[2:]
+    for place in range(2, len(y)):
+        rest = wire(m, rest + (x & y[place].replicate(len(x))), f"{name}_row_{place}")
+        if place < len(y) - 1:
+            final.append(rest[0])
+            rest = rest[1:]
+    return Cat(*final, rest)
 
 
 def _tree(m: Module, x: Value, y: Value, start: int, below: Value, name: str, low: int) -> Value:

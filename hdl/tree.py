@@ -110,18 +110,20 @@ def sign_of_zero(signs: Sequence[Value], rounding: Rounding, *, from_zero: bool)
     return cancelled_sign(rounding, all_signs.any(), all_signs.all())
 
 
-def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, any_zero: bool = False, flags: bool = False) -> dict[str, Value]:
+def multiply(
+    m: Module, x: Raw, y: Raw, *, dsp: bool, any_zero: bool = False, flags: bool = False, table: bool = False
+) -> dict[str, Value]:
     """Return sign, exponent, significand and flags of a product that keeps the leading zeros of both factors.
 
     With ``any_zero``, the significand of a zero may be any; ``absent`` is then true for it. With ``flags``, ``invalid``
-    is the exception flag.
+    is the exception flag. ``table`` is that of `product`.
     """
     more = {}
     if any_zero and not dsp and fits_table(x, y):
         significand = of_fractions(m, x, y)
         more["absent"] = wire(m, x.zero | y.zero, "product_zero")
     else:
-        whole = product(m, x.significand, y.significand, "partial", dsp=dsp)
+        whole = product(m, x.significand, y.significand, "partial", dsp=dsp, table=table)
         significand = wire(m, whole, "product_significand")
     if flags:
         invalid = x.invalid | y.invalid | (x.inf & y.zero) | (x.zero & y.inf)

@@ -14,18 +14,19 @@ from halfulp.hdl.product import product
 class Product(wiring.Component):
     """Component with one product."""
 
-    def __init__(self, x, y):
+    def __init__(self, x, y, *, table=False):
+        self.table = table
         super().__init__({"x": In(x), "y": In(y), "o": Out(Shape(x.width + y.width, x.signed or y.signed))})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(product(m, self.x, self.y, "row", dsp=False))
+        m.d.comb += self.o.eq(product(m, self.x, self.y, "row", dsp=False, table=self.table))
         return m
 
 
-def wrong(x, y, pairs):
+def wrong(x, y, pairs, **options):
     """Return the pairs whose product is wrong."""
-    dut, found = Product(x, y), []
+    dut, found = Product(x, y, **options), []
 
     async def drive(context):
         for p, q in pairs:
@@ -50,6 +51,12 @@ def test_product_of_short_factors_is_exact(x_signed, y_signed):
     for widths in ((4, 3), (4, 4), (3, 5), (5, 5), (6, 4), (5, 6), (2, 5), (4, 2)):
         x, y = Shape(widths[0], x_signed), Shape(widths[1], y_signed)
         assert wrong(x, y, [(p, q) for p in numbers(x) for q in numbers(y)]) == [], widths
+
+
+def test_product_from_a_table_is_exact():
+    for widths in ((4, 3), (3, 4), (4, 4), (5, 4)):
+        x, y = Shape(widths[0]), Shape(widths[1])
+        assert wrong(x, y, [(p, q) for p in numbers(x) for q in numbers(y)], table=True) == [], widths
 
 
 @pytest.mark.slow
