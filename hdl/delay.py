@@ -25,6 +25,8 @@ class DelayModel:
         Begin and end of a carry chain, with the net in front of it.
     carry : int
         A bit of a carry chain.
+    apart : int
+        Net between such a multiplexer and a register, if they are not one cell.
     fanout : int
         Each doubling of the readers of a net.
     dsp : int
@@ -42,6 +44,7 @@ class DelayModel:
     widest: int
     level: int
     wide: int
+    apart: int
     chain: int
     carry: int
     fanout: int
@@ -64,6 +67,10 @@ class DelayModel:
             return self.logic(inputs)
         return self.level + self.level * (inputs - self.inputs) // 2
 
+    def end(self, inputs: int) -> int:
+        """Return the additional delay to a register behind a function of some inputs."""
+        return self.apart if inputs > self.inputs else 0
+
     def net(self, readers: int) -> int:
         """Return the additional delay of a net with several readers."""
         return round(self.fanout * log2(readers)) if readers > 1 else 0
@@ -79,13 +86,14 @@ ECP5 = DelayModel(
     name="ecp5",
     inputs=4,
     widest=5,
-    level=980,
-    wide=200,
+    level=900,
+    wide=240,
+    apart=600,
     chain=1900,
     carry=36,
     fanout=60,
     dsp=5000,
-    register=700,
+    register=900,
     fitted=True,
     source="Cells: delays of nextpnr-ecp5, speed grade 6. Nets: place and route of units with register stages. Root "
     "mean square error: 4.7% of these units, whose delays are 0.7% too long on average, and 12.8% of operators alone, "
@@ -100,6 +108,7 @@ XCUP = DelayModel(
     widest=7,
     level=350,
     wide=100,
+    apart=0,
     chain=530,
     carry=5,
     fanout=20,
@@ -119,6 +128,7 @@ XC7 = DelayModel(
     widest=7,
     level=624,
     wide=250,
+    apart=0,
     chain=1254,
     carry=29,
     fanout=40,

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import ChosenRounding, Flags, is_exact, round_up, to_largest
-from .wire import NEVER, incremented, shift_left, shift_left_sticky, shift_right_sticky, wire
+from .wire import LONGEST_CARRY_IN_TABLES, NEVER, incremented, shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
@@ -295,8 +295,8 @@ def pack_with_flags(
     Special results (infinity, NaN, overflow, flushed numbers) replace the truncated number before the rounding adder,
     so that no multiplexer follows it.
     """
-    up = x.up
-    if up is None:
+    up, is_one_chain = x.up, _is_one_chain(x, o, rounding)
+    if up is None and not is_one_chain:
         up = round_up(
             rounding,
             negative=x.sign,
@@ -307,7 +307,7 @@ def pack_with_flags(
             complement=x.complement,
         )
         up = wire(m, up, "round_up")
-    infinite, largest, stays, becomes_nan, exceeds = x.inf, NEVER, NEVER, NEVER, NEVER
+    infinite, largest, stays, becomes_nan, over, at_largest = x.inf, NEVER, NEVER, NEVER, NEVER, NEVER
     if x.highest >= o.emax:
         over = _reaches(x, o, o.max_code + 1)
         at_largest = _reaches(x, o, o.max_code) & ~over
@@ -327,7 +327,6 @@ def pack_with_flags(
                 stays = at_largest & rounding.is_mode("ro")
                 becomes_nan = becomes_nan & ~stays
         over = wire(m, over, "overflow")
-        exceeds = over | (at_largest & up)
         infinite, largest = infinite | (over & ~stays_finite), over & stays_finite
     # In a format without subnormals the field is negative below the smallest normal number.
     tiny = NEVER if x.zero_has_code else x.zero
@@ -336,29 +335,46 @@ def pack_with_flags(
         just_below = x.exponent_is(0) & x.kept[:-1].all() if x.anticipated else (x.field == -1) & x.kept.all()
         rounds_to_smallest = just_below & up
         tiny = x.zero | (below & ~rounds_to_smallest)
-    flags = _flags(x, o, rounding, random, exceeds, tiny, up)
     nan = x.nan
     if o.specials in ("fn", "fnuz"):
         nan, infinite = nan | infinite, NEVER
+    if is_one_chain:
+        largest, stays = largest | stays, NEVER
     given = wire(m, nan | infinite | largest | tiny, "given")
     magnitudes = [code & (o.sign_code - 1) for code in (o.nan_code, o.infinity(negative=False), o.max_code, 0)]
     code: Value = Const(magnitudes[-1], o.width - 1)
     for condition, magnitude in zip((largest, infinite, nan), magnitudes[2::-1], strict=True):
         code = Mux(condition, Const(magnitude, o.width - 1), code)
     # A carry out of the mantissa increments the exponent, also from subnormal to normal.
-    field = Mux(given, code[o.man :], x.field)[: o.exp]
-    kept = Mux(given, code[: o.man], x.kept)
-    up = up & ~given & ~stays
-    if not x.selects_carry:
-        magnitude = Cat(Const(0, o.man), field) + kept + up
+    if is_one_chain:
+        assert random is not None
+        seen = min(rounding.bits, len(x.discarded))
+        number = Cat(x.discarded[len(x.discarded) - seen :], x.kept[: o.man], x.field[: o.exp])
+        total = number + Cat(random[rounding.bits - seen :], Const(0, o.man), x.kept[o.man :])
+        total = wire(m, total, "rounded")
+        up, magnitude = total[seen] ^ x.kept[0], Mux(given, code, total[seen:])
     else:
-        upper = wire(m, (field + kept[o.man :])[: o.exp], "exponent_field")
-        magnitude = incremented(m, Cat(kept[: o.man], upper), up, "rounded")
+        field = Mux(given, code[o.man :], x.field)[: o.exp]
+        kept = Mux(given, code[: o.man], x.kept)
+        carry = up & ~given & ~stays
+        if not x.selects_carry:
+            magnitude = Cat(Const(0, o.man), field) + kept + carry
+        else:
+            upper = wire(m, (field + kept[o.man :])[: o.exp], "exponent_field")
+            magnitude = incremented(m, Cat(kept[: o.man], upper), carry, "rounded")
     magnitude = wire(m, magnitude[: o.width - 1], "magnitude")
     sign: Value = Mux(nan | becomes_nan, o.nan_code >> (o.width - 1), x.sign)
     if not o.has_negative_zero:
         sign = sign & (nan | magnitude.any())
-    return Cat(magnitude, sign[:1]), flags
+    return Cat(magnitude, sign[:1]), _flags(x, o, rounding, random, over | (at_largest & up), tiny, up)
+
+
+def _is_one_chain(x: Truncated, o: Float, rounding: Rounding) -> bool:
+    """Return True if one carry chain adds the random word and rounds, because nothing else depends on the decision."""
+    if rounding.mode != "sr" or isinstance(rounding, ChosenRounding) or x.up is not None or x.complement is not None:
+        return False
+    is_chain = min(rounding.bits, len(x.discarded)) > LONGEST_CARRY_IN_TABLES
+    return is_chain and x.anticipated and o.subnormals and o.specials not in ("fn", "fnuz")
 
 
 def _flags(

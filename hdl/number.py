@@ -100,8 +100,10 @@ def multiply(
 Aligned = raw.Aligned | fixed.Pair
 
 
-def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding, *, fast: bool = False) -> Aligned:
-    """Bring two numbers to one scale: the first half of a sum that is rounded to ``o``."""
+def align(
+    m: Module, x: Number, y: Number, o: Format, rounding: Rounding, *, fast: bool = False, loops: bool = False
+) -> Aligned:
+    """Bring two numbers to one scale: the first half of a sum that is rounded to ``o``; an accumulator y ``loops``."""
     if isinstance(o, Fixed):
         return fixed.Pair(*_on_scale_of(m, x, y, o, rounding))
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
@@ -109,7 +111,7 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding, *, fas
     if isinstance(x, PositAsFixed) and isinstance(y, PositAsFixed) and posit_as_fixed.adds(x, y, o, rounding):
         return posit_as_fixed.Pair(x.as_fixed, y.as_fixed)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
-    return raw.align(m, x, y, o.window + rounding.places, o.floor_exponent, fast=fast)
+    return raw.align(m, x, y, o.window + rounding.places, o.floor_exponent, fast=fast, loops=loops)
 
 
 def add(

@@ -150,7 +150,7 @@ class Dataflow:
             self.bits_of(item.lhs)
         for group, (step, _) in enumerate(self.steps):
             self._name = next(iter(self.steps[group][1])).name + "_part"
-            self._add(NEXT, 0, self._read_by(step), group=group)
+            self._add(NEXT, 0, self._read_by(step), group=group, ends=self._ends_of(step))
         self._after = True
         for output in outputs:
             bits = self.bits_of(output)
@@ -169,6 +169,11 @@ class Dataflow:
         self.operations.append(added)
         self.bits += width
         return added
+
+    def _ends_of(self, statement: Any) -> list[int]:
+        """Return the delay to registers of one value, of which only one can be a cell with the logic before it."""
+        values = [id(item.rhs) for item in _assignments([statement])]
+        return [self.model.apart] if len(set(values)) < len(values) else []
 
     def _read_by(self, statement: Any) -> list[list[Bit]]:
         """Return the bits that a statement that assigns registers reads."""
@@ -420,7 +425,7 @@ class Dataflow:
             if node.kind == CHAIN:
                 arrival[now] = chain_arrivals(node, at, is_here)
             elif node.kind == LOGIC:
-                node.leaves, node.delays = [], []
+                node.leaves, node.delays, node.ends = [], [], []
                 for bit, column, wide in zip(_range(node), node.local, operation.wide, strict=True):
                     if wide is None:
                         inside = [covers[other] if slot_of[other] == slot else [] for other in column]
@@ -430,6 +435,7 @@ class Dataflow:
                         leaves, delay = column, wide
                     node.leaves.append(leaves)
                     node.delays.append(delay)
+                    node.ends.append(self.model.end(len(leaves)))
                     arrival[bit] = max(map(at, leaves), default=0) + delay
 
     def _covers(

@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Format, Rounding
 from .round import cancelled_sign
-from .wire import NEVER, leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
+from .wire import NEVER, extended, leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,11 @@ class Ordered:
     x_less: Value
 
 
-def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
-    """Bring two numbers to one scale and compare their magnitudes, or with ``by_exponent`` only their exponents."""
+def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False, late: bool = False) -> Ordered:
+    """Bring two numbers to one scale and compare their magnitudes, or with ``by_exponent`` only their exponents.
+
+    With ``late`` numbers, no lookup table follows the comparison of magnitudes.
+    """
     if not by_exponent:
         # If leading zeros occur only at the common floor, exponents order the magnitudes unless they are equal.
         floor, x_base = min(x.emin, y.emin), x.base
@@ -188,23 +191,31 @@ def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
         y_exponent=exponents[1],
         x_significand=significands[0],
         y_significand=significands[1],
-        x_less=wire(m, _is_less(x, y, exponents, significands, by_exponent), "x_less"),
+        x_less=wire(m, _is_less(x, y, exponents, significands, by_exponent, late), "x_less"),
     )
 
 
-def _is_less(x: Raw, y: Raw, exponents: Sequence[Value], significands: Sequence[Value], by_exponent: bool) -> Value:
+def _is_less(
+    x: Raw, y: Raw, exponents: Sequence[Value], significands: Sequence[Value], by_exponent: bool, late: bool
+) -> Value:
     """Return True if the magnitude of x, or with ``by_exponent`` its exponent, is less than that of y."""
     if x.magnitude and y.magnitude and x.magnitude[0] == y.magnitude[0]:
         return x.magnitude[1] < y.magnitude[1]
-    if by_exponent:
-        less = exponents[0] < exponents[1]
-    else:
-        less = Cat(significands[0], exponents[0]) < Cat(significands[1], exponents[1])
+    first, second = exponents
+    if not by_exponent:
+        first, second = (Cat(*pair) for pair in zip(significands, exponents, strict=True))
     # A zero can have a larger exponent than the other number but must not count as the larger magnitude.
-    if not (x.zero_at_floor and x.emin <= y.emin):
-        less = less | x.zero
-    if not (y.zero_at_floor and y.emin <= x.emin) and not by_exponent:
-        less = less & ~y.zero
+    x_zero = NEVER if x.zero_at_floor and x.emin <= y.emin else x.zero
+    y_zero = NEVER if (y.zero_at_floor and y.emin <= x.emin) or by_exponent else y.zero
+    if late and not by_exponent:
+        # Two more places of the comparison decide for zeros.
+        width = max(len(first), len(second))
+        return Cat(extended(first, width), NEVER, y_zero) < Cat(extended(second, width), x_zero, NEVER)
+    less = first < second
+    if x_zero is not NEVER:
+        less = less | x_zero
+    if y_zero is not NEVER:
+        less = less & ~y_zero
     return less
 
 
@@ -240,15 +251,17 @@ class Aligned:
     by_exponent: bool
 
 
-def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None, *, fast: bool = False) -> Aligned:
+def align(
+    m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None, *, fast: bool = False, loops: bool = False
+) -> Aligned:
     """Order two magnitudes and shift the smaller one: the first half of a sum.
 
     Rounding needs the first ``keep`` bits of the sum; lower bits may be merged into the sticky bit. With a ``floor``,
     it needs at most ``keep`` bits from that exponent down. With ``fast``, exponents are subtracted both ways, beside
-    the comparison.
+    the comparison; if y ``loops`` too, because it is an accumulator, the comparison has a shorter path.
     """
     by_exponent = floor is not None and _is_ordered_by_exponent(x, y, floor)
-    o = order(m, x, y, by_exponent=by_exponent)
+    o = order(m, x, y, by_exponent=by_exponent, late=fast and loops)
     x, y, x_less = o.x, o.y, o.x_less
     width = len(o.x_significand)
     farthest = max(x.emax - y.emin, y.emax - x.emin)

@@ -40,6 +40,8 @@ class Node:
         For each bit of `LOGIC`, inputs of its lookup table, which may include operators before.
     delays : list of int
         Delay of each bit from ``leaves``. Of a `CHAIN`: the delay of the carry by one bit, and of both ends together.
+    ends : list of int
+        Delay of each bit of `LOGIC` to a register behind it; of `NEXT`, that of all bits.
     slot : int
         Slot of an operand.
     group : int
@@ -55,6 +57,7 @@ class Node:
     common: list[Bit] = field(default_factory=list)
     delays: list[int] = field(default_factory=list)
     leaves: list[list[Bit]] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
     slot: int = 0
     group: int = -1
     slack: int = 0
@@ -98,6 +101,11 @@ class Graph:
                     readers[bit] += 1
         self.net = [net(count) for count in readers]
         """Additional delay of the net of each bit."""
+        self.ends = [0] * self.bits
+        """Delay of each bit to a register behind it, which is at most that of an operator."""
+        for node in nodes:
+            if node.kind == LOGIC and node.ends:
+                self.ends[node.first : node.first + node.width] = node.ends
         self.groups = 1 + max((node.group for node in nodes), default=-1)
 
     def earliest(self, limit: int, low: Sequence[int]) -> list[int] | None:
@@ -130,10 +138,10 @@ class Graph:
                 if node.kind == NEXT:
                     slot = max(slot, steps[node.group])
                 found = self.arrivals(node, slot, slots, arrival)
-                if max(found, default=0) > limit:
+                if self._end(node, found) > limit:
                     slot += 1
                     found = self.arrivals(node, slot, slots, arrival)
-                    if max(found, default=0) > limit:
+                    if self._end(node, found) > limit:
                         return None
                 slots[place] = slot
                 arrival[node.first : node.first + node.width] = found[: node.width]
@@ -153,7 +161,13 @@ class Graph:
             return [max(map(at, leaves), default=0) + delay for leaves, delay in tables]
         if node.kind == CHAIN:
             return chain_arrivals(node, at, lambda bit: slots[owner[bit]] == slot)
-        return [max(map(at, node.common), default=0)]
+        return [max(map(at, node.common), default=0) + sum(node.ends)]
+
+    def _end(self, node: Node, arrivals: Sequence[int]) -> int:
+        """Return the largest delay up to registers behind a node, given the arrival times of its bits."""
+        if node.kind == LOGIC:
+            arrivals = list(map(int.__add__, arrivals, self.ends[node.first : node.first + node.width]))
+        return max(arrivals, default=0)
 
     def latest(self, limit: int, high: Sequence[int]) -> list[int]:
         """Return the latest slots for a delay between registers, which must suffice."""
@@ -177,7 +191,7 @@ class Graph:
     def _latest(self, limit: int, high: Sequence[int], steps: Sequence[int]) -> list[int]:
         count = len(self.nodes)
         slots, least = [0] * count, [self.latency] * count
-        tail = [0] * self.bits
+        tail = self.ends[:]
         for place in reversed(range(count)):
             node = self.nodes[place]
             if node.kind == INPUT:
@@ -188,14 +202,14 @@ class Graph:
                 slot = min(slot, steps[node.group])
             now = slice(node.first, node.first + node.width)
             if slot < least[place]:
-                tail[now] = [0] * node.width
+                tail[now] = self.ends[now]
             if node.kind in (STATE, AFTER):
                 slots[place] = slot
                 continue
             found, longest = self.tails(node, tail[now])
             if longest > limit:
                 slot -= 1
-                found, _ = self.tails(node, [0] * node.width)
+                found, _ = self.tails(node, self.ends[now])
             slots[place] = slot
             for bit, time in found:
                 if bit < 0:
@@ -203,8 +217,8 @@ class Graph:
                 operand = self.owner[bit]
                 if slot < least[operand]:
                     least[operand] = slot
-                    first = self.nodes[operand].first
-                    tail[first : first + self.nodes[operand].width] = [0] * self.nodes[operand].width
+                    before = slice(self.nodes[operand].first, self.nodes[operand].first + self.nodes[operand].width)
+                    tail[before] = self.ends[before]
                 if slot == least[operand]:
                     tail[bit] = max(tail[bit], time)
         return slots
@@ -234,7 +248,7 @@ class Graph:
             local = zip(node.leaves, node.delays, tail, strict=True)
             found += [(bit, net[bit] + delay + time) for bits, delay, time in local for bit in bits]
         else:
-            found = [(bit, net[bit]) for bit in node.common]
+            found = [(bit, net[bit] + sum(node.ends)) for bit in node.common]
         return found, max((time for _, time in found), default=0)
 
     def delay(self, slots: Sequence[int]) -> int:
@@ -244,7 +258,7 @@ class Graph:
             if node.kind not in (INPUT, STATE, AFTER):
                 found = self.arrivals(node, slot, slots, arrival)
                 arrival[node.first : node.first + node.width] = found[: node.width]
-                most = max([most, *found])
+                most = max(most, self._end(node, found))
         return most
 
     def schedule(self) -> tuple[list[int], int]:

@@ -15,7 +15,7 @@ from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire, SumSpec, ValueRange
 from halfulp.hdl.specs.mac import part_of
-from halfulp.hdl.wire import extended, modulo_counter, wire
+from halfulp.hdl.wire import extended, wire
 
 from .base import Unit, flag_port, is_source
 
@@ -74,7 +74,7 @@ def add_term(
     """Add a term to the number of a rounded accumulator. Also return the random word if it is not used yet."""
     spec, rounding = unit.spec, unit.rounding
     if not isinstance(term, Placed):
-        aligned = align(m, term, base, spec.o, rounding, fast=unit.fast)
+        aligned = align(m, term, base, spec.o, rounding, fast=unit.fast, loops=True)
         return add(m, aligned, spec.o, rounding, random, unit.stochastic, fast=unit.fast)
     found = term.found
     flags = {"sign": found.inf_sign, "nan": found.nan, "inf": found.inf, "invalid": found.invalid}
@@ -217,14 +217,14 @@ class _Sums:
     def __init__(self, m: Module, unit: Accumulating) -> None:
         self.m, self.load, self.clear, self.count = m, unit.load, unit.clear, unit.spec.interleave
         self.accepted = unit.en & unit.valid
-        self._turn, _ = modulo_counter(m, self.count, self.accepted)
         self._of_each: dict[str, list[Signal]] = {}
-        self._continues: list[Value] = []
         if self.count > 1:
+            # One bit for each sum, because the loop of the accumulator begins behind it.
+            self._turn = Signal(self.count, name=TURN, init=1)
+            with m.If(self.accepted):
+                m.d.sync += self._turn.eq(self._turn.rotate_left(1))
             same_sum = ~(self.load | self.clear)
-            self._continues = [
-                wire(m, (self._turn == turn) & same_sum, f"continues_{turn}") for turn in range(self.count)
-            ]
+            self._continues = wire(m, self._turn & same_sum.replicate(self.count), "continues")
 
     def register(self, result: Signal) -> Signal:
         """Add the registers of each sum to one of the last result, which is returned."""
@@ -249,11 +249,10 @@ class _Sums:
         with self.m.If(self.accepted):
             self.m.d.sync += [register.eq(value) for register, value in next_values]
             if self.count > 1:
-                with self.m.Switch(self._turn):
-                    for turn in range(self.count):
-                        with self.m.Case(turn):
-                            self.m.d.sync += [
-                                self._of_each[register.name][turn].eq(value)
-                                for register, value in next_values
-                                if register.name in self._of_each
-                            ]
+                for turn in range(self.count):
+                    with self.m.If(self._turn[turn]):
+                        self.m.d.sync += [
+                            self._of_each[register.name][turn].eq(value)
+                            for register, value in next_values
+                            if register.name in self._of_each
+                        ]
