@@ -357,6 +357,8 @@ def test_wide_structures_for_speed_match_golden(name, fmt):
             ("fma", "e2m1-ftz", ["e3m3"], "sr4", {"c": "e3m3"}),
             ("add", "e3m2", ["e3m2", "e3m3"], "sr4", {"goal": "speed"}),
             ("fma", "e2m1", ["e3m3"], "sr5", {"b": "e2m0fn", "c": "e3m2", "goal": "speed"}),
+            ("add", "e2m2", ["e2m2", "e3m2", "e2m3", "e3m2-ftz", "e3m2fn"], "sr7", {"goal": "speed"}),
+            ("add", "e2m2", ["e2m2", "e3m2"], "sr6", {"goal": "speed", "saturate": True}),
         ],
     ),
 )

@@ -140,6 +140,7 @@ def test_bench_tests_flags(text):
         "mul e5m7*e5m8.ru flags",
         "add e4m3+e3m2.ra flags",
         "mac e3m2*e3m2+e4m3.rn flags",
+        "mac e3m2*e3m2+e4m3.sr7@lfsr8 flags",
         "dot3 e3m2*e3m2+e4m3.rn flags",
     ],
 )
