@@ -16,7 +16,7 @@ from halfulp.hdl.delay import ECP5
 from halfulp.hdl.formats import parse
 from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.raw import order
-from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, SINK, STEP, Flow, Graph, Node
+from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, NEXT, SINK, STEP, Flow, Graph, Node
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
 
@@ -112,8 +112,8 @@ def graph_of(rng: random.Random, latency: int) -> Graph:
         width = rng.randrange(1, 5)
         local = [[rng.randrange(bits) for _ in range(2)] for _ in range(width)]
         if rng.random() < 0.5:
-            delays = [rng.choice((500, 1000, 1500)) for _ in local]
-            nodes.append(Node(LOGIC, bits, width, local=local, leaves=local, delays=delays))
+            delays, ends = [rng.choice((500, 1000, 1500)) for _ in local], [rng.choice((0, 400)) for _ in local]
+            nodes.append(Node(LOGIC, bits, width, local=local, leaves=local, delays=delays, ends=ends))
         else:
             first = Node(CHAIN, bits, width + 1, local=local, delays=[100, 1200])
             nodes.append(first)
@@ -206,7 +206,7 @@ def test_delay_of_a_schedule_is_that_with_its_own_lookup_tables(text: str, stage
 @pytest.mark.parametrize("text", ["add e5m2+e5m2", "add posit8+posit8"])
 def test_stages_that_gain_little_are_output_registers(text: str) -> None:
     found = []
-    for stages in range(5, 9):
+    for stages in range(6, 12):
         flow = Implementation.parse(text, pipeline=stages).component().dataflow(stages)
         slots, delay = flow.schedule()
         kinds = [operation.node.kind for operation in flow.operations]
@@ -224,6 +224,21 @@ def test_logic_of_more_inputs_is_slower() -> None:
     delays = [ECP5.logic(inputs) for inputs in range(1, 70)]
     assert delays == sorted(delays)
     assert delays[0] == 0
+
+
+@pytest.mark.parametrize(("inputs", "more"), [(4, 0), (5, ECP5.wide + ECP5.apart)])
+def test_register_behind_a_wide_multiplexer_is_a_cell_of_its_own(inputs: int, more: int) -> None:
+    a, o, m = Signal(inputs), Signal(), Module()
+    m.d.comb += o.eq(a.xor())
+    flow = Dataflow(m, outputs=[o], enable=Const(1, 1), latency=0, model=ECP5)
+    assert flow.schedule()[1] == ECP5.level + more + ECP5.register
+
+
+@pytest.mark.parametrize(("text", "ends"), [("", []), (" interleave=2", [ECP5.apart])])
+def test_registers_of_one_value_are_cells_of_their_own(text: str, ends: list[int]) -> None:
+    unit = Implementation.parse(f"mac e2m1*e2m1+e3m2.rn{text}", pipeline=1, target="ecp5").component()
+    found = [one.node.ends for one in unit.dataflow(1).operations if one.node.kind == NEXT]
+    assert found[-1] == ends
 
 
 def test_sum_with_zero_has_no_delay() -> None:
