@@ -293,7 +293,8 @@ def pack_with_flags(
     """Round a number once to a code, and return its flags; with the rounding's guard bit, tiny after rounding.
 
     Special results (infinity, NaN, overflow, flushed numbers) replace the truncated number before the rounding adder,
-    so that no multiplexer follows it.
+    so that no multiplexer follows it. If one carry chain adds the random word and rounds, the chain is longer than the
+    path of their conditions, and they replace its sum.
     """
     up, is_one_chain = x.up, _is_one_chain(x, o, rounding)
     if up is None and not is_one_chain:

@@ -26,8 +26,9 @@ from halfulp.tools.tables import Table
 
 TARGET = TARGETS["ecp5-85k"]
 
-FITTED = ("level", "chain", "fanout")
-"""Constants of the model that are fitted: those with nets. The others are nextpnr's delays of cells."""
+FITTED = ("level", "apart", "chain", "fanout")
+"""Constants of the model that are fitted: those with nets. The others are nextpnr's delays of cells; that of a register
+includes an allowance, because the slowest of many paths has longer nets."""
 
 Logic = Callable[[Module, Value, Value, Value], Value]
 """Returns the result of an operator for two operands and a control word."""
