@@ -63,11 +63,11 @@ def test_idle_cycles_change_no_sum(text: str, stages: int) -> None:
 
 
 def test_pieces_of_an_exact_sum_have_stages_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "mac fxp1.2*fxp1.2+exact=fxp3.1.sr2@lfsr5"
+    text = "accumulate fxp32.32+exact=fxp3.1.rz"
     unit = Implementation.parse(text, pipeline=4).component()
     assert unit.slots["held_from_32"] > unit.slots["held_from_0"]
     mhz = unit.model_mhz
-    monkeypatch.setattr("halfulp.units.accumulating.PIECE", 64)
+    monkeypatch.setattr("halfulp.units.accumulating.PIECE", 128)
     whole = Implementation.parse(text, pipeline=4).component()
     assert "held_from_32" not in whole.slots
     assert mhz > whole.model_mhz
