@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 
-from halfulp.hdl import quire, tree
+from halfulp.hdl import late, quire, tree
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Float, Format
@@ -44,6 +44,8 @@ Term = tuple[Number | Placed, Value | None]
 PIECE = 32
 """Bits of an exact sum that are in one register. With register stages, a piece can be added one stage after the piece
 below it, so that the loop of the accumulator is as short as the carry chain of one piece."""
+
+FIELDS = ("window", "zeros", "exponent", "sign", "nan", "inf")
 
 TURN = "turn"
 """Name of the register that counts the sums that take turns."""
@@ -122,6 +124,7 @@ class Accumulating(Unit):
             outputs={"o": spec.o, **flag_port(spec)},
             sums=sums(spec),
             goals=has_goals(spec),
+            structure="plain",
             **more,
         )
 
@@ -146,6 +149,8 @@ class Accumulating(Unit):
         """Add to the accumulator and round; the flags of the sum and those of the term are those of the step."""
         fmt = self.spec.o
         sums = _Sums(m, self)
+        if self.build.structure == "fast":
+            return self._late(m, sums, term, random)
         accumulator = sums.register(Signal(fmt.width, name="accumulator"))
         base = Signal(fmt.width)
         m.d.comb += base.eq(sums.start(self.c.as_value(), accumulator))
@@ -158,6 +163,20 @@ class Accumulating(Unit):
             m.d.comb += self.flags.eq(raised)
         sums.step(results)
         return accumulator
+
+    def _late(self, m: Module, sums: "_Sums", term: Any, random: Value | None) -> Value:
+        """Add to the accumulator and round, with late normalisation."""
+        fmt = self.spec.o
+        loop = late.Loop(fmt, self.rounding, late.of_term(m, term, fmt))
+        begin = loop.start(m, unpack(m, self.c.as_value(), fmt, "start"))
+        held = late.Held(*(sums.register(Signal(bits, name=f"held_{name}")) for name, bits in loop.registers.items()))
+        last = loop.normalised(m, held)
+        in_turn = last
+        if self.spec.interleave > 1:
+            in_turn = loop.normalised(m, late.Held(*map(sums.in_turn, held)))
+        base = late.Start(*(sums.begin(*pair) for pair in zip(begin, in_turn, strict=True)))
+        sums.step(list(zip(held, loop.step(m, base, random), strict=True)))
+        return loop.code(m, last)
 
     def _exact(self, m: Module, term: Number, random: Value | None, register: Quire) -> Value:
         """Add to the quire, and round its value for the output."""
@@ -234,15 +253,25 @@ class _Sums:
             ]
         return result
 
-    def start(self, loaded: Value, result: Value) -> Value:
+    def start(self, loaded: Value, result: Signal) -> Value:
         """Return the value from which a step starts: that of ``load``, zero, or the sum in turn."""
+        return self.begin(loaded, self.in_turn(result))
+
+    def in_turn(self, result: Signal) -> Value:
+        """Return the sum in turn; of several sums, zero if a new sum starts."""
         if self.count == 1:
-            return Mux(self.load, loaded, Mux(self.clear, 0, result))
-        value: Value = Mux(self.load, loaded, 0)
+            return result
+        value: Value = Const(0, 1)
         # Few tables follow the registers, because the loop of the accumulator begins here.
         for continues, register in zip(self._continues, self._of_each[result.name], strict=True):
             value = value | Mux(continues, register, 0)
         return value
+
+    def begin(self, loaded: Value, value: Value) -> Value:
+        """Return the value of ``load``, zero, or that of the sum in turn."""
+        if self.count == 1:
+            return Mux(self.load, loaded, Mux(self.clear, 0, value))
+        return Mux(self.load, loaded, 0) | value
 
     def step(self, next_values: Sequence[tuple[Any, Value]]) -> None:
         """Write the results of a step to the registers, and to those of the sum in turn."""

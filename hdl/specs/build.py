@@ -18,7 +18,7 @@ LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 AREA, SPEED = GOALS = ("area", "speed")
 """Goals that choose structures of floating-point units."""
 
-COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
+COMPARATORS, ADDRESS, TABLE, FAST = STRUCTURES = ("comparators", "address", "table", "fast")
 """Structures of a piecewise-linear function."""
 
 ECP5, XC7, XCUP = TARGETS = ("ecp5", "xc7", "xcup")
