@@ -41,23 +41,34 @@ class Sum:
 
     @property
     def refusal(self) -> str | None:
-        """Reason why the eager structure is impossible; None if it is possible.
+        """Reason why the eager structure is impossible; None if it is possible."""
+        if self.excess is None:
+            return None
+        return f"eager stochastic rounding to {self.o} allows {self.excess}; use lazy"
+
+    @property
+    def width(self) -> int:
+        """Maximum significand bits of a term."""
+        return max(map(_width, self.terms))
+
+    @property
+    def emax(self) -> int:
+        """Upper bound on the exponent of a term."""
+        return max(sum(fmt.emax for fmt in term) + len(term) - 1 for term in self.terms)
+
+    @property
+    def excess(self) -> str | None:
+        """Limit that a term exceeds if a difference can discard bits after it lost its first place; None otherwise.
 
         The result must be at least as precise as the terms, and its subnormal range must not start above theirs. Other
-        results can discard more bits than the alignment of the random word allows.
+        results can discard more bits than two or three alignments of a random word allow.
         """
-        width = max(map(_width, self.terms))
-        if width > self.o.precision:
-            return (
-                f"eager stochastic rounding to {self.o} allows terms of up to {self.o.precision} significand bits, "
-                f"not {width}; use lazy"
-            )
+        if self.width > self.o.precision:
+            return f"terms of up to {self.o.precision} significand bits, not {self.width}"
         has_floor = all(fmt.floor_exponent is not None for (fmt, *factors) in self.terms if not factors)
         emin, floor = min(_emin(term, has_floor) for term in self.terms), self.o.floor_exponent
         if floor is not None and emin < floor:
-            return (
-                f"eager stochastic rounding to {self.o} allows terms with exponents from {floor}, not {emin}; use lazy"
-            )
+            return f"terms with exponents from {floor}, not {emin}"
         return None
 
 

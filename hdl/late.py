@@ -15,6 +15,7 @@ from typing import NamedTuple
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.utils import bits_for
 
+from .eager import Sum
 from .formats import Float, Rounding
 from .raw import Raw, normalise
 from .wire import NEVER, extended, leading_zeros, shift_left_sticky, shift_right_sticky, wire
@@ -64,21 +65,21 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Loop:
-    """Sum of a float accumulator and a term, rounded in each step.
+    """Step of an accumulator: a term is added to a sum, which is rounded.
 
     Parameters
     ----------
-    fmt : Float
-        Format of the sum, with infinities and subnormal numbers.
-    rounding : Rounding
-        ``rn`` or ``sr``.
-    term : Raw
-        Number that is added, without leading zeros above the exponent of subnormal sums.
+    total : Sum
+        Formats of the term and of the sum, and the rounding; `refusal` must accept them.
     """
 
-    fmt: Float
-    rounding: Rounding
-    term: Raw
+    total: Sum
+
+    @property
+    def fmt(self) -> Float:
+        """Format of the sum."""
+        assert isinstance(self.total.o, Float)
+        return self.total.o
 
     @property
     def first(self) -> int:
@@ -87,12 +88,12 @@ class Loop:
         Below are the bits that rounding needs, also if a difference loses its first place, and in place 0 the OR of all
         bits that are lost.
         """
-        return max(self.fmt.precision + self.rounding.places + 1, len(self.term.significand) + 1)
+        return max(self.fmt.precision + self.total.rounding.places, self.total.width) + 1
 
     @property
     def lowest(self) -> int:
         """Lowest place of a rounded sum: lower bits are discarded, or they are zero because no bit is lost."""
-        return self.first - max(self.fmt.precision, len(self.term.significand))
+        return self.first - max(self.fmt.precision, self.total.width)
 
     @property
     def registers(self) -> dict[str, int]:
@@ -114,7 +115,7 @@ class Loop:
     @property
     def _bits(self) -> int:
         """Bits of an exponent, counted from that of subnormal numbers."""
-        return bits_for(max(self.fmt.emax, self.term.emax) + 1 - self.fmt.emin)
+        return bits_for(max(self.fmt.emax, self.total.emax) + 1 - self.fmt.emin)
 
     def normalised(self, m: Module, x: Held) -> Start:
         """Return a sum without leading zeros above the exponent of subnormal numbers."""
@@ -124,9 +125,12 @@ class Loop:
         beyond = (x.exponent > largest) | ((x.exponent == largest) & carried)
         return Start(shifted, x.exponent, x.sign, x.nan, wire(m, x.inf | beyond, "held_infinite"))
 
-    def step(self, m: Module, x: Start, random: Value | None) -> Held:
-        """Add the term to a sum and round."""
-        p, first, term = self.fmt.precision, self.first, self.term
+    def step(self, m: Module, x: Start, term: Raw, random: Value | None) -> Held:
+        """Add a term to a sum and round."""
+        p, first = self.fmt.precision, self.first
+        # Without leading zeros above the exponent of subnormal sums.
+        term = normalise(m, term, "term", min(term.emin, self.fmt.emin), self.fmt.emin)
+        assert len(term.significand) <= self.total.width
         place = wire(m, Mux(term.zero, 0, term.exponent + (term.base - self.fmt.emin)), "term_place")
         signed = wire(m, Mux(term.sign, -term.significand, term.significand), "term_signed")
 
@@ -201,6 +205,16 @@ class Loop:
         return Cat(code[: fmt.width - 1], x.sign & ~x.nan)
 
 
-def of_term(m: Module, x: Raw, fmt: Float) -> Raw:
-    """Return a number without leading zeros above the exponent of subnormal numbers of ``fmt``."""
-    return normalise(m, x, "term", min(x.emin, fmt.emin), fmt.emin)
+def refusal(asked: Sum) -> str | None:
+    """Return the reason why a sum has no loop with late normalisation; None if it has one."""
+    o, rounding = asked.o, asked.rounding
+    for fmt in (o, *(fmt for term in asked.terms for fmt in term)):
+        if not isinstance(fmt, Float):
+            return f"structure fast adds floats, not {fmt}"
+    if not (isinstance(o, Float) and o.specials == "ieee" and o.subnormals):
+        return f"structure fast needs an accumulator with infinities and subnormal numbers, unlike {o}"
+    if rounding.mode not in ("rn", "sr"):
+        return f"structure fast rounds by rn or stochastically, not {rounding}"
+    if rounding.mode == "sr" and asked.excess is not None:
+        return f"structure fast with {rounding} to {o} allows {asked.excess}"
+    return None

@@ -12,8 +12,10 @@ from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, unpack
+from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire, SumSpec, ValueRange
+from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, wire
 
@@ -45,13 +47,11 @@ PIECE = 32
 """Bits of an exact sum that are in one register. With register stages, a piece can be added one stage after the piece
 below it, so that the loop of the accumulator is as short as the carry chain of one piece."""
 
-FIELDS = ("window", "zeros", "exponent", "sign", "nan", "inf")
-
 TURN = "turn"
 """Name of the register that counts the sums that take turns."""
 
 
-def sums(spec: AccumulatorSpec) -> list[Sum]:
+def rounded_sums(spec: AccumulatorSpec) -> list[Sum]:
     """Return the sums of two numbers that an accumulator rounds in each step; none if it is exact, or adds a sum."""
     if not isinstance(spec.acc, Format):
         return []
@@ -68,6 +68,11 @@ def has_goals(spec: AccumulatorSpec) -> bool:
     """Return True if an accumulator has structures for speed: those of a float sum that is rounded in each step."""
     formats = (*spec.operands.values(), spec.acc)
     return getattr(spec, "product", None) is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
+
+
+def structures(spec: AccumulatorSpec) -> Sequence[str]:
+    """Return the structures of an accumulator besides the default one."""
+    return (FAST,) if rounded_sums(spec) else ()
 
 
 def add_term(
@@ -122,9 +127,9 @@ class Accumulating(Unit):
             spec,
             inputs=operands | {"c": spec.o} | flags,
             outputs={"o": spec.o, **flag_port(spec)},
-            sums=sums(spec),
+            sums=rounded_sums(spec),
             goals=has_goals(spec),
-            structure="plain",
+            structures=structures(spec),
             **more,
         )
 
@@ -149,7 +154,8 @@ class Accumulating(Unit):
         """Add to the accumulator and round; the flags of the sum and those of the term are those of the step."""
         fmt = self.spec.o
         sums = _Sums(m, self)
-        if self.build.structure == "fast":
+        if self.build.structure == FAST:
+            assert isinstance(term, Raw)
             return self._late(m, sums, term, random)
         accumulator = sums.register(Signal(fmt.width, name="accumulator"))
         base = Signal(fmt.width)
@@ -164,18 +170,17 @@ class Accumulating(Unit):
         sums.step(results)
         return accumulator
 
-    def _late(self, m: Module, sums: "_Sums", term: Any, random: Value | None) -> Value:
+    def _late(self, m: Module, sums: "_Sums", term: Raw, random: Value | None) -> Value:
         """Add to the accumulator and round, with late normalisation."""
         fmt = self.spec.o
-        loop = late.Loop(fmt, self.rounding, late.of_term(m, term, fmt))
+        loop = late.Loop(*rounded_sums(self.spec))
         begin = loop.start(m, unpack(m, self.c.as_value(), fmt, "start"))
         held = late.Held(*(sums.register(Signal(bits, name=f"held_{name}")) for name, bits in loop.registers.items()))
-        last = loop.normalised(m, held)
-        in_turn = last
+        last = in_turn = loop.normalised(m, held)
         if self.spec.interleave > 1:
             in_turn = loop.normalised(m, late.Held(*map(sums.in_turn, held)))
         base = late.Start(*(sums.begin(*pair) for pair in zip(begin, in_turn, strict=True)))
-        sums.step(list(zip(held, loop.step(m, base, random), strict=True)))
+        sums.step(list(zip(held, loop.step(m, base, term, random), strict=True)))
         return loop.code(m, last)
 
     def _exact(self, m: Module, term: Number, random: Value | None, register: Quire) -> Value:

@@ -27,7 +27,7 @@ from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.reduce import power_of, reduce, scale, unscaled_where
 from halfulp.hdl.specs import Build, PwlSpec
-from halfulp.hdl.specs.build import ADDRESS, COMPARATORS, LAZY, TABLE
+from halfulp.hdl.specs.build import ADDRESS, COMPARATORS, LAZY, STRUCTURES, TABLE
 from halfulp.hdl.specs.pieces import PowerSum
 from halfulp.hdl.specs.segments import Segments, Special
 from halfulp.hdl.wire import NEVER, lookup, wire
@@ -121,7 +121,7 @@ class PiecewiseLinear(Arithmetic):
         smallest = default_structure(table, spec.rounding)
         self.structure = smallest if build.structure is None else build.structure
         check_structure(self.structure, table, spec.rounding)
-        super().__init__(spec, build=build, multiplies=self._multiplies, structure=smallest)
+        super().__init__(spec, build=build, multiplies=self._multiplies, structure=smallest, structures=STRUCTURES)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from amaranth.hdl import Cat, Const, Module, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl import eager
+from halfulp.hdl import eager, late
 from halfulp.hdl.delay import MODELS, DelayModel
 from halfulp.hdl.formats import Float, Format, Rounding
+from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
@@ -28,7 +29,7 @@ from halfulp.hdl.pipeline import Dataflow, Stages
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import cycles_of
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.hdl.specs.build import EAGER, LAZY, MAX_PIPELINE, SPEED
+from halfulp.hdl.specs.build import EAGER, FAST, LAZY, MAX_PIPELINE, SPEED
 from halfulp.hdl.specs.unit import FLAGS
 
 from .shared import Logic, Sharing, add_part
@@ -159,20 +160,23 @@ class Unit(wiring.Component):
         multiplies: bool = False,
         sums: Sequence[eager.Sum] = (),
         structure: str | None = None,
+        structures: Sequence[str] = (),
         goals: bool = False,
         steps: int = 0,
     ) -> None:
         name = spec.name if name is None else name
         self.spec, self.saturate = spec, spec.saturate
-        effects = {"dsp": multiplies, "structure": structure is not None, "goal": goals, "iterations": steps > 0}
-        self.build = check_build(build, name, effects, sums=sums, structure=structure)
+        effects = {"dsp": multiplies, "structure": bool(structures), "goal": goals, "iterations": steps > 0}
+        self.build = check_build(build, name, effects, sums=sums, structure=structure, structures=structures)
         if self.build.iterations > steps:
             raise ValueError(f"iterations of {name} are {self.build.iterations} in a cycle; it has only {steps} in all")
         self._steps = steps
         self.stochastic = self.build.stochastic or LAZY
         if spec.flags and self.stochastic == EAGER:
             raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
-        self.fast = self.build.goal == SPEED
+        if self.build.structure == FAST and (spec.flags or spec.saturate):
+            raise ValueError(f"structure fast of {name} has no flags and does not saturate; leave the structure out")
+        self.fast = self.build.goal == SPEED or self.build.structure == FAST
         self.words = spec.words if words is None else words
         self._built: dict[tuple[Module, Source, int], Value] = {}
         self._parts: dict[tuple[Module, str], Logic] = {}
@@ -481,10 +485,12 @@ def check_build(
     *,
     sums: Sequence[eager.Sum] = (),
     structure: str | None = None,
+    structures: Sequence[str] = (),
 ) -> Build:
     """Return ``build`` without fields that name a default structure; raise an error if a field has no effect.
 
-    Fields of ``effects`` have an effect if the unit has what they choose.
+    Fields of ``effects`` have an effect if the unit has what they choose. ``structure`` is the default of
+    ``structures``.
     """
     if not isinstance(build, Build):
         raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
@@ -495,6 +501,14 @@ def check_build(
     if build.stochastic == EAGER:
         for refusal in filter(None, (one.refusal for one in stochastic)):
             raise ValueError(refusal)
+    if build.structure is not None:
+        check_one_of(f"structure of {name}", build.structure, structures)
+    if build.structure == FAST:
+        for refusal in filter(None, map(late.refusal, sums)):
+            raise ValueError(refusal)
+        for field in ("goal", "stochastic"):
+            if getattr(build, field) != getattr(Build, field):
+                raise ValueError(f"structure fast of {name} has no {field}; leave out one of them")
     if build.stochastic == LAZY:
         build = replace(build, stochastic=None)
     return replace(build, structure=None) if build.structure == structure else build

@@ -18,8 +18,11 @@ LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 AREA, SPEED = GOALS = ("area", "speed")
 """Goals that choose structures of floating-point units."""
 
-COMPARATORS, ADDRESS, TABLE, FAST = STRUCTURES = ("comparators", "address", "table", "fast")
+COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
 """Structures of a piecewise-linear function."""
+
+FAST = "fast"
+"""Structure of an accumulator whose loop has a short path."""
 
 ECP5, XC7, XCUP = TARGETS = ("ecp5", "xc7", "xcup")
 """Device families with a delay model."""
@@ -27,7 +30,7 @@ ECP5, XC7, XCUP = TARGETS = ("ecp5", "xc7", "xcup")
 _NEEDS = {
     "dsp": "units with multipliers use DSP blocks",
     "stochastic": "floating-point adders with stochastic rounding have two structures",
-    "structure": "piecewise-linear functions have structures",
+    "structure": "piecewise-linear functions, and accumulators that round a sum of two numbers, have structures",
     "goal": "sums and products of floats have structures for speed, except mul of few bits and sequential dot",
     "reset_less": "units with register stages have data registers",
     "iterations": "quotients, remainders, roots and quantisation of blocks are made of equal steps",
@@ -59,9 +62,11 @@ class Build:
         LUTs (`halfulp report adders` compares both). For ``add``, ``fma``, ``mac``, ``accumulate``, arrays and
         sequential ``dot``, with floats and ``sr`` rounding.
     structure : str, optional
-        Structure of a piecewise-linear function. ``comparators`` compares the operand with the starts of pieces;
+        Structure of a piecewise-linear function: ``comparators`` compares the operand with the starts of pieces;
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
-        to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. For ``pwl``.
+        to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. Structure of
+        an accumulator, for ``mac``, ``accumulate`` and arrays: ``fast`` holds the sum without normalising it, which
+        shortens the loop and takes more LUTs and registers; see `halfulp.hdl.late` for formats and roundings.
     goal : str
         ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
         the product or the sum, rows of products are added in a tree, and a compound adder gives both signs of a sum.
@@ -106,7 +111,7 @@ class Build:
         check_int("iterations", self.iterations, "build", 0, MAX_ITERATIONS)
         check_bool("dsp", self.dsp, "build")
         check_bool("reset_less", self.reset_less, "build")
-        texts = (("stochastic", STOCHASTIC), ("structure", STRUCTURES), ("target", TARGETS), ("goal", GOALS))
+        texts = (("stochastic", STOCHASTIC), ("structure", (*STRUCTURES, FAST)), ("target", TARGETS), ("goal", GOALS))
         for field, known in texts:
             value = getattr(self, field)
             if value is None and field != "goal":

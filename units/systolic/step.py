@@ -10,7 +10,7 @@ from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec, SparseMacSpec
 from halfulp.hdl.wire import wire
-from halfulp.units.accumulating import Placed, add_term, has_goals, sums
+from halfulp.units.accumulating import Placed, add_term, has_goals, rounded_sums
 from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
 from halfulp.units.mac import Mac
@@ -61,7 +61,7 @@ class Step(Unit):
             name=f"step_{spec.name}",
             build=build,
             multiplies=True,
-            sums=sums(spec),
+            sums=rounded_sums(spec),
             goals=has_goals(spec),
         )
         for name in ("a", "b", "i"):
