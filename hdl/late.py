@@ -10,13 +10,14 @@ Multiply-Accumulator With Conditional Normalization", IEEE JSSC 41(10), 2006, fo
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.utils import bits_for
 
 from .eager import Sum
-from .formats import Float, Rounding
+from .formats import Float
 from .raw import Raw, normalise
 from .wire import NEVER, extended, leading_zeros, shift_left_sticky, shift_right_sticky, wire
 
@@ -88,7 +89,7 @@ class Loop:
         Below are the bits that rounding needs, also if a difference loses its first place, and in place 0 the OR of all
         bits that are lost.
         """
-        return max(self.fmt.precision + self.total.rounding.places, self.total.width) + 1
+        return max(self.fmt.precision + self.total.rounding.places + 1, self.total.width)
 
     @property
     def lowest(self) -> int:
@@ -97,9 +98,15 @@ class Loop:
 
     @property
     def registers(self) -> dict[str, int]:
-        """Bits of the registers of a sum."""
+        """Bits of the registers of a sum, by attribute of `Held`."""
         places = self.first + 4 - self.lowest
-        return Held(places, (places - 3).bit_length(), self._bits, 1, 1, 1)._asdict()
+        widths = (places, (places - 3).bit_length(), self._bits, 1, 1, 1)
+        return dict(zip(Held._fields, widths, strict=True))
+
+    def held(self, word: Value) -> Held:
+        """Return the sum in a word of the bits of all registers."""
+        widths = self.registers.values()
+        return Held(*(word[end - bits : end] for bits, end in zip(widths, accumulate(widths), strict=True)))
 
     def start(self, m: Module, x: Raw) -> Start:
         """Return a number of the accumulator's format."""
@@ -148,7 +155,7 @@ class Loop:
         # A one at the exponent of subnormal numbers ends the count of leading zeros.
         at_floor = Cat(exponent == first - at for at in range(first + 1))
         leading = wire(m, leading | at_floor, "sum_limited")
-        # The negative of a one in the lowest place has its leading one below, but needs no more shift than the positive.
+        # The negative of a one in the lowest place has its leading one below, but is shifted like the positive.
         zeros = leading_zeros(m, Cat(Const(1, 1), leading[self.lowest + 1 :]), "sum_zeros")
         mask = Cat(wire(m, leading[at + p :].any(), f"discards_{at}") for at in range(first + 2 - p))
         rounded = self._rounded(m, total, mask, leading, random)

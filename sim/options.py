@@ -44,7 +44,7 @@ _UNIT_OPTIONS = (
     click.option("--breakpoints", metavar="KIND", help="free, uniform or power (pwl); default: free"),
     click.option("--slopes", metavar="KIND", help="any, or pow2: sums of powers of two (pwl); default: any"),
     click.option("--terms", metavar="N", type=int, help="maximum number of powers of two in a slope (pwl)"),
-    click.option("--structure", metavar="KIND", help="comparators, address, table (pwl); default: smallest"),
+    click.option("--structure", metavar="KIND", help="comparators, address, table (pwl); fast (mac)"),
     click.option("--carry", metavar="N", type=int, help="carry guard bits of exact accumulators; default: 31"),
     click.option("--interleave", metavar="N", type=int, help="sums in turn on an accumulator; default: 1"),
 )

@@ -175,7 +175,8 @@ class Accumulating(Unit):
         fmt = self.spec.o
         loop = late.Loop(*rounded_sums(self.spec))
         begin = loop.start(m, unpack(m, self.c.as_value(), fmt, "start"))
-        held = late.Held(*(sums.register(Signal(bits, name=f"held_{name}")) for name, bits in loop.registers.items()))
+        widths = loop.registers
+        held = late.Held(*(sums.register(Signal(bits, name=f"held_{name}")) for name, bits in widths.items()))
         last = in_turn = loop.normalised(m, held)
         if self.spec.interleave > 1:
             in_turn = loop.normalised(m, late.Held(*map(sums.in_turn, held)))

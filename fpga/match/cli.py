@@ -112,6 +112,7 @@ def match(
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
 @click.option("--pipeline", metavar="N", type=int, help="register stages; default: as --clock needs, or 0")
 @click.option("--goal", default=AREA, metavar="GOAL", help="structures for area or speed; default: area")
+@click.option("--structure", metavar="KIND", help="fast: a shorter loop of the accumulators")
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
 @target_option(help="device of the flow of the bare array; default: vu9p")
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
@@ -126,6 +127,7 @@ def tile(
     rows: int,
     pipeline: int | None,
     goal: str,
+    structure: str | None,
     clock: float | None,
     target: Target,
     measure: bool,
@@ -145,7 +147,7 @@ def tile(
     with requests():
         by_clock = clock is not None and pipeline is None
         build = Build(clock=clock, target=board.target.family.name) if by_clock else Build(pipeline or 0)
-        build = replace(build, goal=goal)
+        build = replace(build, goal=goal, structure=structure)
         design = Design(board, with_source(mac), n, m, cores, depth, rows, build, clock, target)
         check(target, design.clock)
         with Bar("tile") as bar:

@@ -15,7 +15,7 @@ from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import AccumulatorSpec, Build, Tiling, UnitSpec, parse_cell
 from halfulp.hdl.wire import modulo_counter
-from halfulp.units.accumulating import has_goals, rounded_sums
+from halfulp.units.accumulating import has_goals, rounded_sums, structures
 from halfulp.units.base import Unit, check_build, module_name, word_of
 from halfulp.units.shared import add_part
 
@@ -64,7 +64,9 @@ class Array(wiring.Component):
                 "such as @lfsr16"
             )
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
-        self.build = check_build(build, name, {"dsp": True, "goal": has_goals(self.mac)}, sums=rounded_sums(self.mac))
+        known = structures(self.mac)
+        effects = {"dsp": True, "goal": has_goals(self.mac), "structure": bool(known)}
+        self.build = check_build(build, name, effects, sums=rounded_sums(self.mac), structures=known)
         self.tiling, self.n, self.m = tiling, tiling.n, tiling.m
         self.a_lanes = a_lanes
         source = self.mac.random

@@ -13,7 +13,7 @@ from halfulp.hdl.wire import modulo_counter, word_at
 from halfulp.units.shared import add_part
 
 from .array import K_BITS, Array, Drain, Sources, connect_entry, delayed, index_shape
-from .step import Read, Step, lag, state_bits
+from .step import Read, Step, is_read, lag, state_bits
 
 DEPTH = 32
 """Default number of vectors per row of a tile; the depth of small memories made of LUTs."""
@@ -97,14 +97,15 @@ class Chain(Array):
 
     @functools.cached_property
     def _read(self) -> Build:
-        """Build of the units that round exact accumulators, with a number of register stages."""
-        build = Build(pipeline=self.build.pipeline, clock=self.build.clock, target=self.build.target)
+        """Build of the units that read accumulators, with a number of register stages."""
+        own = self.build
+        build = Build(pipeline=own.pipeline, clock=own.clock, target=own.target, structure=own.structure)
         return build if build.clock is None else build.with_stages(Read(self.mac, build=build).stages)
 
     @property
     def _reading(self) -> int:
-        """Register stages that round exact accumulators; 0 for rounded ones."""
-        return self._read.pipeline if self.mac.quire else 0
+        """Register stages that read accumulators; 0 for those that are stored as codes."""
+        return self._read.pipeline if is_read(self.mac, self.build) else 0
 
     @property
     def _distance(self) -> int:
@@ -209,12 +210,12 @@ class Chain(Array):
             m.d.sync += [busy.eq(1), begin_of_tile.eq(1), steps_left.eq(self.tile.payload.k), vectors.eq(wanted)]
 
     def _collect(self, m: Module, platform: object, drain: Drain, link: Any) -> None:
-        """Take results from the end of the chain and round exact ones."""
-        width = state_bits(self.mac)
+        """Take results from the end of the chain, and read those that are not codes."""
+        width = state_bits(self.mac, self.build)
         codes = []
         for lane in range(self.m):
             code = link.results[lane * width : (lane + 1) * width]
-            if self.mac.quire:
+            if is_read(self.mac, self.build):
                 read = Read(self.mac, build=self._read)
                 add_part(m, platform, f"read{lane}", read, read.spec, read.build)
                 m.d.comb += read.held.eq(code)
@@ -253,7 +254,7 @@ def _link(chain: Chain) -> data.StructLayout:
             "ask": 1,
             "ask_row": row,
             "ask_address": address,
-            "results": chain.m * state_bits(chain.mac),
+            "results": chain.m * state_bits(chain.mac, chain.build),
         }
     )
 

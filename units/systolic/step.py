@@ -5,12 +5,14 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
-from halfulp.hdl import quire
+from halfulp.hdl import late, quire
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, unpack
+from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec, SparseMacSpec
+from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.wire import wire
-from halfulp.units.accumulating import Placed, add_term, has_goals, rounded_sums
+from halfulp.units.accumulating import Placed, add_term, has_goals, rounded_sums, structures
 from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
 from halfulp.units.mac import Mac
@@ -37,11 +39,11 @@ class Step(Unit):
     valid : In(1)
         Operands are present. Absent without random source.
     en : In(1, init=1)
-    held : In(unsigned(state_bits(spec)))
+    held : In(unsigned(state_bits(spec, build)))
         Previous state, ``lag`` cycles after the operands.
     first : In(1)
         Start from +0 instead of ``held``; sampled with it.
-    o : Out(unsigned(state_bits(spec)))
+    o : Out(unsigned(state_bits(spec, build)))
         Next state.
 
     Latency
@@ -52,7 +54,7 @@ class Step(Unit):
     spec: Any
 
     def __init__(self, spec: AccumulatorSpec, *, build: Build) -> None:
-        state = unsigned(state_bits(spec))
+        state = unsigned(state_bits(spec, build))
         operands: dict[str, Any] = {port: fmt for ports in spec.entries.values() for port, fmt in ports.items()}
         super().__init__(
             spec,
@@ -63,6 +65,7 @@ class Step(Unit):
             multiplies=True,
             sums=rounded_sums(spec),
             goals=has_goals(spec),
+            structures=structures(spec),
         )
         for name in ("a", "b", "i"):
             if vector := [getattr(self, port) for port in operands if re.fullmatch(rf"{name}\d+", port)]:
@@ -76,12 +79,16 @@ class Step(Unit):
         # The operands have the names that they have in the unit.
         term, _ = UNITS[type(self.spec)].term(self, m)
         before = wire(m, Mux(self.first, 0, self.held), "before")
-        step = self._rounded if self.spec.quire is None else self._exact
+        step = self._exact if self.spec.quire else self._late if self.build.structure == FAST else self._rounded
         m.d.comb += self.o.eq(step(m, term, before, word))
 
     def _rounded(self, m: Module, term: Number | Placed, before: Value, word: Value | None) -> Value:
         total, word = add_term(self, m, term, unpack(m, before, self.spec.o, "base"), word)
         return self.rounded(m, total, word)
+
+    def _late(self, m: Module, term: Raw, before: Value, word: Value | None) -> Value:
+        loop = late.Loop(*rounded_sums(self.spec))
+        return Cat(*loop.step(m, loop.normalised(m, loop.held(before)), term, word))
 
     def _exact(self, m: Module, term: Any, before: Value, word: Value | None) -> Value:
         register = self.spec.quire
@@ -93,16 +100,17 @@ class Step(Unit):
 
 
 class Read(Unit):
-    """Rounded result of an accumulator state of `Step`.
+    """Result of an accumulator state of `Step` that is not stored as its code; see `is_read`.
 
     Parameters
     ----------
     spec : AccumulatorSpec
     build : Build
+        Register stages, and structure ``fast`` for its states.
 
     Members
     -------
-    held : In(unsigned(state_bits(spec)))
+    held : In(unsigned(state_bits(spec, build)))
     en : In(1, init=1)
         Clock enable. Absent without registers.
     o : Out(spec.o)
@@ -115,14 +123,20 @@ class Read(Unit):
     def __init__(self, spec: AccumulatorSpec, *, build: Build) -> None:
         super().__init__(
             spec,
-            inputs={"held": unsigned(state_bits(spec))},
+            inputs={"held": unsigned(state_bits(spec, build))},
             words={},
             outputs={"o": spec.o},
             name=f"read_{spec.without_source.name}",
             build=build,
+            sums=rounded_sums(spec),
+            structures=structures(spec),
         )
 
     def logic(self, m: Module) -> None:
+        if self.spec.quire is None:
+            loop = late.Loop(*rounded_sums(self.spec))
+            m.d.comb += self.o.as_value().eq(loop.code(m, loop.normalised(m, loop.held(self.held))))
+            return
         number = quire.read(_held(self.spec, self.held))
         word = self.held[-self.rounding.bits :] if self.rounding.bits else None
         m.d.comb += self.o.as_value().eq(self.rounded(m, number, word))
@@ -133,12 +147,20 @@ def lag(spec: AccumulatorSpec, stages: int) -> int:
     return (stages + 1) // 3 if spec.quire is None else stages // 2
 
 
-def state_bits(spec: AccumulatorSpec) -> int:
+def is_read(spec: AccumulatorSpec, build: Build) -> bool:
+    """Return True if the state of an accumulator is another word than its code, from which `Read` gives the result."""
+    return spec.quire is not None or build.structure == FAST
+
+
+def state_bits(spec: AccumulatorSpec, build: Build) -> int:
     """Return the width of the state of an accumulator.
 
-    A rounded accumulator is stored as its code. An exact one is stored as the quire, flags for NaN and infinity, the
-    sign of the infinity, and the random word of the last step, which rounds it when it is read.
+    A rounded accumulator is stored as its code, or with structure ``fast`` as `halfulp.hdl.late.Held`. An exact one is
+    stored as the quire, flags for NaN and infinity, the sign of the infinity, and the random word of the last step,
+    which rounds it when it is read.
     """
+    if build.structure == FAST:
+        return sum(late.Loop(*rounded_sums(spec)).registers.values())
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
 
