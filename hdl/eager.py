@@ -52,11 +52,6 @@ class Sum:
         return max(map(_width, self.terms))
 
     @property
-    def emax(self) -> int:
-        """Upper bound on the exponent of a term."""
-        return max(sum(fmt.emax for fmt in term) + len(term) - 1 for term in self.terms)
-
-    @property
     def excess(self) -> str | None:
         """Limit that a term exceeds if a difference can discard bits after it lost its first place; None otherwise.
 

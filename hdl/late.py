@@ -11,7 +11,7 @@ Multiply-Accumulator With Conditional Normalization", IEEE JSSC 41(10), 2006, fo
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.utils import bits_for
@@ -122,7 +122,9 @@ class Loop:
     @property
     def _bits(self) -> int:
         """Bits of an exponent, counted from that of subnormal numbers."""
-        return bits_for(max(self.fmt.emax, self.total.emax) + 1 - self.fmt.emin)
+        terms: Any = self.total.terms
+        highest = max(sum(fmt.emax for fmt in term) + len(term) - 1 for term in terms)
+        return bits_for(highest + 1 - self.fmt.emin)
 
     def normalised(self, m: Module, x: Held) -> Start:
         """Return a sum without leading zeros above the exponent of subnormal numbers."""

@@ -174,7 +174,9 @@ class Accumulating(Unit):
         """Add to the accumulator and round, with late normalisation."""
         fmt = self.spec.o
         loop = late.Loop(*rounded_sums(self.spec))
-        begin = loop.start(m, unpack(m, self.c.as_value(), fmt, "start"))
+        start = unpack(m, self.c.as_value(), fmt, "start")
+        assert isinstance(start, Raw)
+        begin = loop.start(m, start)
         widths = loop.registers
         held = late.Held(*(sums.register(Signal(bits, name=f"held_{name}")) for name, bits in widths.items()))
         last = in_turn = loop.normalised(m, held)

@@ -84,6 +84,16 @@ DIVISIONS: tuple[Implementation, ...] = tuple(
 )
 """Quotients and roots with all rows laid out, and with 1 and 4 bits a cycle."""
 
+LOOPS: dict[tuple[str, int], tuple[Implementation, ...]] = {
+    (mac, count): tuple(
+        Implementation.parse(f"mac {mac}" + (f" interleave={count}" if count > 1 else ""), pipeline=4, **structure)
+        for structure in ({}, {"goal": "speed"}, {"structure": "fast"})
+    )
+    for mac in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16", "bf16*bf16+fp32.rn")
+    for count in (1, 4)
+}
+"""Multiply-accumulates with four register stages, for one sum and for sums in turn, with each structure of the loop."""
+
 _DOTS: dict[tuple[str, int, bool], Implementation] = {
     (block, k, dsp): short("blockdot", block, k=k, to="fp32", dsp=dsp or None)
     for block in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8", "nvfp4")
@@ -132,13 +142,14 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     """Measure the recorded units, write sorted CSV files to a folder, and yield the path of each written file.
 
     ``small.csv``: `SMALL`, `BLOCKS`, `FAST` and `PORTS` on the first device. ``divisions.csv``: `DIVISIONS` on
-    `ROUTED`, with the clock cycles from operands to the next ones. ``catalogue.csv``: every unit on a device of each
-    family, with its clock between registers if nextpnr supports the device. ``block-dots.csv``: `BLOCK_DOTS` on the
-    first device, and `ROUTED_DOTS` on the others of `ROUTED`. ``tiles.csv``: `TILES`. ``sru.csv`` and
-    ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
-    function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of `halfulp
-    report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with energy and
-    leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
+    `ROUTED`, with the clock cycles from operands to the next ones. ``loops.csv``: `LOOPS` on `ROUTED`.
+    ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
+    device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
+    ``tiles.csv``: `TILES`. ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures
+    of `halfulp report pwl` for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure.
+    ``delays.csv``: figures of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if
+    they are installed, with energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``:
+    versions.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,6 +164,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     catalogue = [row for target in DEVICES for row in rows(UNITS, target, progress, pool)]
     yield write_files("catalogue", _sorted(catalogue))
     yield write_files("divisions", divisions(DIVISIONS, progress, pool))
+    yield write_files("loops", loops(progress, pool))
     yield write_files("block-dots", block_dots(progress, pool))
     yield write_files("tiles", _tiles(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
@@ -187,6 +199,12 @@ def divisions(units: Sequence[Implementation], progress: Progress = silent, pool
     cycles = {str(unit): unit.component().initiation for unit in units}
     found = [row for target in ROUTED for row in rows(units, target, progress, pool)]
     return _sorted([{**row, "cycles": cycles[str(row["unit"])]} for row in found])
+
+
+def loops(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the sorted rows of `LOOPS` on `ROUTED`."""
+    units = [unit for structures in LOOPS.values() for unit in structures]
+    return _sorted([row for target in ROUTED for row in rows(units, target, progress, pool)])
 
 
 def block_dots(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:

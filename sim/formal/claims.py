@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import Compound, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
+from halfulp.hdl.specs.build import FAST
 from halfulp.sim.exact_text import line
 from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.ports import Ports
@@ -53,6 +54,9 @@ KINDS = {
     ),
     "DSP is LUT": Kind("products for DSP blocks and for LUTs agree", partial(structures.equal, dsp=(False, True))),
     "speed is area": Kind("structures for speed and for area agree", partial(structures.equal, goal=("area", "speed"))),
+    "fast is plain": Kind(
+        "two steps of structures fast and default agree", structures.equal_from_start
+    ),
     "pipelined": Kind("register stages change no result", structures.pipelined),
     "stalls": Kind("no register changes while the clock enable is low", structures.held),
     "reset": Kind("after a reset, outputs are +0 until the first result is due", structures.after_reset),
@@ -125,6 +129,7 @@ def _of_text(asked: Implementation) -> list[Claim]:
     found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
     found += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
     found += [Claim("speed is area", plain)] if _exists(plain.with_build(goal="speed")) else []
+    found += [Claim("fast is plain", plain)] if plain.build.structure == FAST else []
     registered = asked if asked.component().stages else plain.with_build(pipeline=1)
     of_state = ("reset",) if registered.component().stateful else ()
     found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]
