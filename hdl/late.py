@@ -28,7 +28,7 @@ class Held(NamedTuple):
     Attributes
     ----------
     window : Value
-        Two's complement. Its lowest place is that of bits lost in the alignment.
+        Two's complement, from the place `Loop.lowest` on.
     zeros : Value
         Places to shift it up; fewer than its leading zeros if it is subnormal, or if rounding carried into a new place.
     exponent : Value
@@ -84,10 +84,10 @@ class Loop:
 
     @property
     def first(self) -> int:
-        """Place of the leading one of the larger operand; a sum can have one more place, and its rounding another.
+        """Place of the leading one of the larger operand in the window.
 
-        Below are the bits that rounding needs, also if a difference loses its first place, and in place 0 the OR of all
-        bits that are lost.
+        A sum can have one more place, and its rounding another. Below are the bits that rounding needs, also if a
+        difference loses its first place. Place 0 is the OR of all bits that are lost.
         """
         return max(self.fmt.precision + self.total.rounding.places + 1, self.total.width)
 

@@ -17,6 +17,7 @@ from halfulp.fpga.report.records import (
     DIVISIONS,
     FAST,
     FITS,
+    LOOPS,
     PORTS,
     ROUTED,
     ROUTED_DOTS,
@@ -222,6 +223,19 @@ def test_costs_on_pages_match_records():
         large, small = divisions.loc[name, "vu9p"], divisions.loc[name, "ecp5-85k"]
         kept = large["cycles"], large["LUT"], large["path"], large["FF"], small["LUT"], round(small["MHz"], 1)
         assert kept == tuple(map(float, figures)), (name, RUN)
+
+
+def test_loops_on_page_match_records_and_are_shorter_with_structure_fast():
+    kept = recorded("loops").set_index(["unit", "target"])
+    units = [unit for structures in LOOPS.values() for unit in structures]
+    assert set(kept.index) == {(str(unit), target.name) for unit in units for target in ROUTED}, RUN
+    text = (HERE.parents[1] / "docs/costs.md").read_text()
+    for (mac, count), structures in LOOPS.items():
+        small, large = (kept.loc[[(str(unit), target) for unit in structures]] for target in ("vu9p", "ecp5-85k"))
+        clocks = list(large["MHz"])
+        assert clocks[2] > 1.1 * max(clocks[:2]), (mac, count)
+        cells = [f"{lut:,.0f} | {clock:.0f}" for lut, clock in zip(small["LUT"], clocks, strict=True)]
+        assert f"| `{mac}` | {count} | {' | '.join(cells)} |" in text, RUN
 
 
 def test_costs_of_block_dots_on_page_match_records():

@@ -86,13 +86,13 @@ DIVISIONS: tuple[Implementation, ...] = tuple(
 
 LOOPS: dict[tuple[str, int], tuple[Implementation, ...]] = {
     (mac, count): tuple(
-        Implementation.parse(f"mac {mac}" + (f" interleave={count}" if count > 1 else ""), pipeline=4, **structure)
+        Implementation.parse(f"mac {mac} interleave={count}", pipeline=stages, **structure)
         for structure in ({}, {"goal": "speed"}, {"structure": "fast"})
     )
     for mac in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16", "bf16*bf16+fp32.rn")
-    for count in (1, 4)
+    for count, stages in ((1, 4), (4, 8))
 }
-"""Multiply-accumulates with four register stages, for one sum and for sums in turn, with each structure of the loop."""
+"""Multiply-accumulates with register stages, for one sum and for four sums in turn, with each structure of the loop."""
 
 _DOTS: dict[tuple[str, int, bool], Implementation] = {
     (block, k, dsp): short("blockdot", block, k=k, to="fp32", dsp=dsp or None)

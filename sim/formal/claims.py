@@ -54,9 +54,7 @@ KINDS = {
     ),
     "DSP is LUT": Kind("products for DSP blocks and for LUTs agree", partial(structures.equal, dsp=(False, True))),
     "speed is area": Kind("structures for speed and for area agree", partial(structures.equal, goal=("area", "speed"))),
-    "fast is plain": Kind(
-        "two steps of structures fast and default agree", structures.equal_from_start
-    ),
+    "fast is plain": Kind("two steps of structures fast and default agree", structures.equal_from_start),
     "pipelined": Kind("register stages change no result", structures.pipelined),
     "stalls": Kind("no register changes while the clock enable is low", structures.held),
     "reset": Kind("after a reset, outputs are +0 until the first result is due", structures.after_reset),
