@@ -16,7 +16,7 @@ from .formats.tapered import Tapered
 from .multiply import INPUTS
 from .raw import Raw, leading_zeros_of
 from .round import round_up
-from .wire import NEVER, extended, leading_zeros, lookup, saturate, shift_left, shift_right_sticky, wire
+from .wire import NEVER, extended, incremented, leading_zeros, lookup, saturate, shift_left, shift_right_sticky, wire
 
 SHORT = 8
 """Maximum width of posits and takums whose magnitudes are compared after unpacking, which then takes fewer LUTs."""
@@ -100,6 +100,7 @@ class Truncated:
     nan: Value
     zero: Value
     complement: Value | None = None
+    selects_carry: bool = False
 
 
 def normal(m: Module, x: Raw) -> tuple[Value, Value, int]:
@@ -171,6 +172,7 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
         nan=wire(m, x.nan | x.inf, "not_real"),
         zero=x.zero,
         complement=x.complement,
+        selects_carry=x.selects_carry,
     )
 
 
@@ -191,5 +193,6 @@ def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool
     sign = wire(m, (x.sign & ~x.zero) | x.nan, "sign")
     magnitude = Cat(last, x.kept[1:]) & (~special).replicate(o.width - 1)
     # -(x + 1) is the inverse of x, and -x is the inverse plus one.
-    body = (magnitude ^ sign.replicate(o.width - 1)) + (sign ^ up)
+    body = magnitude ^ sign.replicate(o.width - 1)
+    body = incremented(m, wire(m, body, "body"), sign ^ up, "rounded") if x.selects_carry else body + (sign ^ up)
     return Cat(body[: o.width - 1], sign)

@@ -62,7 +62,8 @@ class Raw:
         True if the magnitude is the two's complement of the significand. Only sums that are rounded to floats or posits
         have it: these are negated after the shift, together with their rounding.
     selects_carry : bool
-        True if the carry of the rounding to a float is selected and not propagated, which is faster and larger.
+        True if the carry of the rounding to a float or posit is selected and not propagated, which is faster and
+        larger.
     inexact : Value
         The number is already rounded, and differs from the exact result.
     invalid, by_zero : Value

@@ -37,6 +37,9 @@ class Term:
         ``sign`` is that of the number, including zeros and infinities.
     invalid : Value
         Exception flag of the number; see `Raw`.
+    inverted : Value
+        In a sum by words, true if the number and the first term have opposite signs. ``integer`` is then signed, and
+        the ones' complement of the magnitude.
     """
 
     integer: Value
@@ -45,6 +48,7 @@ class Term:
     nan: Value
     inf: Value
     invalid: Value = field(default_factory=never)
+    inverted: Value = field(default_factory=never)
 
 
 @dataclass(frozen=True)
@@ -71,32 +75,52 @@ class Sum:
 
 
 def of_product(
-    m: Module, x: Number, y: Number, quantum: int, products: ValueRange, *, dsp: bool, flags: bool = False
+    m: Module,
+    x: Number,
+    y: Number,
+    quantum: int,
+    products: ValueRange,
+    *,
+    dsp: bool,
+    flags: bool = False,
+    first: Value | None = None,
 ) -> dict[str, Value]:
     """Return the parts of a `Term`, the product of two numbers in units of ``2^quantum``; ``products`` are all.
 
-    The part ``invalid`` is absent without ``flags``.
+    The part ``invalid`` is absent without ``flags``, and ``inverted`` without ``first``, the sign of the first term.
     """
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return of_number(m, fixed.multiply(m, x, y, dsp=dsp), quantum, products)
     x, y = number_as_raw(m, x, "a"), number_as_raw(m, y, "b")
     found = multiply(m, x, y, dsp=dsp, any_zero=True, flags=flags)
-    return _of_raw(m, found, x.last + y.last - quantum, quantum, products)
+    return _of_raw(m, found, x.last + y.last - quantum, quantum, products, first)
 
 
-def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange) -> dict[str, Value]:
-    """Return the parts of a `Term`, a number in units of ``2^quantum``; ``numbers`` are all that it may be."""
+def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange, first: Value | None = None) -> dict[str, Value]:
+    """Return the parts of a `Term`, a number in units of ``2^quantum``; ``numbers`` are all that it may be.
+
+    ``first`` is that of `of_product`.
+    """
     if not isinstance(x, FixedRaw):
-        return _of_raw(m, vars(x), x.last - quantum, quantum, numbers)
+        return _of_raw(m, vars(x), x.last - quantum, quantum, numbers, first)
     placed = quire.place(m, x, quantum, "fixed")
-    return {"integer": placed.integer, "negative": NEVER, "sign": placed.sign, "nan": placed.nan, "inf": placed.inf}
+    parts = {"integer": placed.integer, "negative": NEVER, "sign": placed.sign, "nan": placed.nan, "inf": placed.inf}
+    if first is None:
+        return parts
+    signed = extended(placed.integer, len(placed.integer) + 1)
+    return parts | {"integer": (signed ^ first.replicate(len(signed))).as_signed(), "inverted": first}
 
 
-def _of_raw(m: Module, x: Mapping[str, Value], last: int, quantum: int, numbers: ValueRange) -> dict[str, Value]:
+def _of_raw(
+    m: Module, x: Mapping[str, Value], last: int, quantum: int, numbers: ValueRange, first: Value | None
+) -> dict[str, Value]:
     bits, absent = bits_of(numbers, quantum), x.get("absent", NEVER)
-    integer = place(m, x["significand"], x["exponent"], last, bits, "term", absent)
-    flags = {name: x[name] for name in ("nan", "inf", "invalid") if name in x}
-    return {"integer": integer, "negative": x["sign"], "sign": x["sign"]} | flags
+    inverted = NEVER if first is None else wire(m, x["sign"] ^ first, "opposite")
+    integer = place(m, x["significand"], x["exponent"], last, bits, "term", absent, inverted)
+    parts = {"integer": integer, "negative": x["sign"], "sign": x["sign"]}
+    if first is not None:
+        parts |= {"integer": Cat(integer, inverted).as_signed(), "inverted": inverted}
+    return parts | {name: x[name] for name in ("nan", "inf", "invalid") if name in x}
 
 
 def bits_of(numbers: ValueRange, quantum: int) -> int:
@@ -138,29 +162,41 @@ def multiply(
 
 
 def place(
-    m: Module, significand: Value, exponent: Value, last: int, top: int, name: str, absent: Value = NEVER
+    m: Module,
+    significand: Value,
+    exponent: Value,
+    last: int,
+    top: int,
+    name: str,
+    absent: Value = NEVER,
+    inverted: Value = NEVER,
 ) -> Value:
     """Return ``significand * 2^(exponent + last)`` as an integer, which is below ``2^top``; zero if ``absent``.
 
-    ``last`` may be negative; no one is then shifted out at the low end.
+    ``last`` may be negative; no one is then shifted out at the low end. If ``inverted``, the ones' complement is
+    returned: the significand is inverted before the shift, which needs no LUTs beside those of the shift.
     """
     padded = Cat(Const(0, max(last, 0)), significand)
-    shifted = _shift_up(m, padded, exponent, top + max(-last, 0), name, absent)
+    shifted = _shift_up(m, padded, exponent, top + max(-last, 0), name, absent, inverted)
     return wire(m, shifted[max(-last, 0) :], f"{name}_placed")
 
 
-def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, absent: Value) -> Value:
-    """Return the lowest ``width`` bits of ``value << amount``, or zero if ``absent``.
+def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, absent: Value, inverted: Value) -> Value:
+    """Return the lowest ``width`` bits of ``value << amount``, or zero if ``absent``; their inverses if ``inverted``.
 
     Each bit of a number after a shift by less than a word of at least its width minus one is one of two bits of the
     shifted number, selected by two of the conditions that a word is the first one. These four inputs and the other
     operand of an adder are one LUT of an FPGA.
     """
     levels = max(len(value) - 1, 1).bit_length()
-    if len(amount) - levels < MIN_SELECTS:
-        kept = value & (~absent).replicate(len(value)) if absent is not NEVER else value
-        return shift_up(m, kept, amount, width, name)
-    return shift_up_by_words(m, value, amount, width, levels, name, absent)
+    by_words = len(amount) - levels >= MIN_SELECTS
+    if absent is not NEVER and not by_words:
+        value = value & (~absent).replicate(len(value))
+    if inverted is not NEVER:
+        value = wire(m, value ^ inverted.replicate(len(value)), f"{name}_inverted")
+    if not by_words:
+        return shift_up(m, value, amount, width, name, inverted)
+    return shift_up_by_words(m, value, amount, width, levels, name, absent, inverted)
 
 
 def total(m: Module, terms: Sequence[Term], *, chained: bool = False) -> Sum:
@@ -169,7 +205,11 @@ def total(m: Module, terms: Sequence[Term], *, chained: bool = False) -> Sum:
     With ``chained``, groups of up to `CHAIN` terms are added one after the other and not in a tree: more of them are
     then the second operand of an adder.
     """
-    integer, negative = _tree(m, terms, "total", chained)
+    return with_flags(m, terms, *_tree(m, terms, "total", chained))
+
+
+def with_flags(m: Module, terms: Sequence[Term], integer: Value, negative: Value) -> Sum:
+    """Return the sum of terms, ``integer`` negated if ``negative``, with its flags."""
     up = Cat(*(term.inf & ~term.sign for term in terms)).any()
     down = Cat(*(term.inf & term.sign for term in terms)).any()
     any_nan, any_invalid = (Cat(*(getattr(term, name) for term in terms)).any() for name in ("nan", "invalid"))
@@ -191,12 +231,12 @@ def are_second(count: int, *, chained: bool) -> list[bool]:
     """
     if count == 1:
         return [False]
-    half = _first_part(count, chained)
+    half = first_part(count, chained)
     second = [True] if count - half == 1 else are_second(count - half, chained=chained)
     return are_second(half, chained=chained) + second
 
 
-def _first_part(count: int, chained: bool) -> int:
+def first_part(count: int, chained: bool) -> int:
     """Return the number of terms in the first operand of a sum."""
     return count - 1 if chained and count <= CHAIN else count // 2
 
@@ -210,7 +250,7 @@ def _tree(m: Module, terms: Sequence[Term], name: str, chained: bool) -> tuple[V
     if len(terms) == 1:
         integer = terms[0].integer
         return integer if integer.shape().signed else Cat(integer, Const(0, 1)).as_signed(), terms[0].negative
-    half = _first_part(len(terms), chained)
+    half = first_part(len(terms), chained)
     x, x_negative = _tree(m, terms[:half], f"{name}_low", chained)
     y, y_negative = _tree(m, terms[half:], f"{name}_high", chained)
     width = max(len(term.integer) + (not term.integer.shape().signed) for term in terms)

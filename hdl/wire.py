@@ -114,34 +114,44 @@ def _leading_zeros(m: Module, bits: Sequence[Value], name: str) -> tuple[Value, 
     return wire(m, low_zero & high_zero, f"{name}_none"), wire(m, count, f"{name}_count")
 
 
-def shift_up(m: Module, value: Value, amount: Value, width: int, name: str) -> Value:
-    """Return the lowest ``width`` bits of ``value << amount``.
+def shift_up(m: Module, value: Value, amount: Value, width: int, name: str, fill: Value = NEVER) -> Value:
+    """Return the lowest ``width`` bits of ``value << amount``, with ``fill`` below and above the value.
 
     Narrow steps come first, so that each bit of a short value depends on few others. Two before one needs the fewest
     LUTs after Yosys.
     """
     for level in narrow_first(len(amount)):
-        longer = Cat(value, Const(0, 1 << level))
-        value = wire(m, Mux(amount[level], Cat(Const(0, 1 << level), value), longer)[:width], f"{name}_by_{1 << level}")
-    return Cat(value, Const(0, max(width - len(value), 0)))
+        filling = fill.replicate(1 << level)
+        longer = Cat(value, filling)
+        value = wire(m, Mux(amount[level], Cat(filling, value), longer)[:width], f"{name}_by_{1 << level}")
+    return Cat(value, fill.replicate(max(width - len(value), 0)))
 
 
 def shift_up_by_words(
-    m: Module, value: Value, amount: Value, width: int, levels: int, name: str, absent: Value = NEVER
+    m: Module,
+    value: Value,
+    amount: Value,
+    width: int,
+    levels: int,
+    name: str,
+    absent: Value = NEVER,
+    fill: Value = NEVER,
 ) -> Value:
-    """Return the lowest ``width`` bits of ``value << amount``, or zero if ``absent``.
+    """Return the lowest ``width`` bits of ``value << amount``, with ``fill`` below and above; all are, if ``absent``.
 
     The lowest ``levels`` bits of the amount shift the value within words of ``2^levels`` bits. The other bits are
     decoded to the number of the first word, which selects each bit among those at its place in a word.
     """
     word = 1 << levels
-    near = shift_up(m, value, amount[:levels], len(value) + word - 1, f"{name}_in_word")
+    near = shift_up(m, value, amount[:levels], len(value) + word - 1, f"{name}_in_word", fill)
     first = [wire(m, (amount[levels:] == at) & ~absent, f"{name}_from_word_{at}") for at in range(-(-width // word))]
     bits = []
     for place in range(width):
         number, lowest = divmod(place, word)
         sources = range(lowest, min(len(near), place + 1), word)
-        bits.append(Cat(*(near[source] & first[number - source // word] for source in sources)).any())
+        firsts = [first[number - source // word] for source in sources]
+        bit = Cat(*(near[source] & is_first for source, is_first in zip(sources, firsts, strict=True))).any()
+        bits.append(bit if fill is NEVER else bit | (fill & ~Cat(*firsts).any()))
     return Cat(*bits)
 
 

@@ -55,6 +55,7 @@ class SparseDot(Dot):
     """
 
     SPEC = SparseDotSpec
+    SPLITS = False
 
     def __init__(
         self,
