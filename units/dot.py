@@ -123,7 +123,7 @@ class Dot(Unit):
 
         Sums into formats other than floats and posits, which need the sum itself and not its magnitude, are not.
         Products of two fixed-point numbers are signed, and not shifted: a longer adder is a small part of their path.
-        Words save two cells of the path of `dot4 e5m2*e5m2`, for 7% more LUTs.
+        Words save two cells of the path of ``dot4 e5m2*e5m2``, for 7% more LUTs.
         """
         spec = self.spec
         many = spec.k > tree.CHAIN
