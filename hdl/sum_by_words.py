@@ -16,8 +16,9 @@ from amaranth.hdl import Cat, Const, Module, Value
 from .tree import Sum, Term, first_part, with_flags
 from .wire import NEVER, extended, incremented, wire
 
-MIN_WIDTH = 60
-"""Number of bits of a term from which words shorten the path. Sums of e5m2*e4m3fn, 50 bits, have no shorter path."""
+WIDTHS = range(61, 201)
+"""Numbers of bits of a term for which words are used. Sums of e5m2*e4m3fn, 50 bits, have no shorter path with words.
+The Verilog of sums of 500 bits and more, as of bf16 and takums, would be more than twice as long."""
 
 WORD = 19
 """Bits of a word: with its carry, an adder fills five carry cells of four bits. The lowest word has one bit less, as a

@@ -128,7 +128,7 @@ class Dot(Unit):
         spec = self.spec
         many = spec.k > tree.CHAIN
         placed = not isinstance(spec.a, Fixed) or not isinstance(spec.b, Fixed)
-        wide = tree.bits_of(spec.terms, spec.quire.quantum) > sum_by_words.MIN_WIDTH
+        wide = tree.bits_of(spec.terms, spec.quire.quantum) in sum_by_words.WIDTHS
         return self.SPLITS and many and placed and wide and isinstance(spec.o, (Float, Posit))
 
     def _exact(self, m: Module, start: Value) -> Rounded:
