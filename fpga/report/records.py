@@ -106,8 +106,8 @@ _DOTS: dict[tuple[str, int, bool], Implementation] = {
 BLOCK_DOTS = tuple(unit for (block, _, dsp), unit in _DOTS.items() if not dsp or block == "mxint8")
 """Dot products of blocks on the first device, with and without DSP blocks where these have an effect."""
 
-ROUTED_DOTS = tuple(unit for (_, k, _), unit in _DOTS.items() if k == 8)
-"""Dot products of blocks on the other devices of `ROUTED`, with and without DSP blocks."""
+ROUTED_DOTS = tuple(unit for (block, k, _), unit in _DOTS.items() if (block, k) != ("mxfp8_e5m2", 32))
+"""Dot products of blocks on the other devices of `ROUTED`, with and without DSP blocks, without the largest."""
 
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
