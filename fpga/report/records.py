@@ -107,7 +107,7 @@ BLOCK_DOTS = tuple(unit for (block, _, dsp), unit in _DOTS.items() if not dsp or
 """Dot products of blocks on the first device, with and without DSP blocks where these have an effect."""
 
 ROUTED_DOTS = tuple(unit for (block, k, _), unit in _DOTS.items() if (block, k) != ("mxfp8_e5m2", 32))
-"""Dot products of blocks on the other devices of `ROUTED`, with and without DSP blocks, without the largest."""
+"""Dot products of blocks on the other devices of `ROUTED`, with and without DSP blocks; the largest is left out."""
 
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
