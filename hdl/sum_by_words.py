@@ -14,7 +14,7 @@ from typing import NamedTuple
 from amaranth.hdl import Cat, Const, Module, Value
 
 from .tree import Sum, Term, first_part, with_flags
-from .wire import NEVER, extended, incremented, wire
+from .wire import NEVER, added_in_tables, extended, incremented, wire
 
 WIDTHS = range(61, 201)
 """Numbers of bits of a term for which words are used. Sums of e5m2*e4m3fn, 50 bits, have no shorter path with words.
@@ -94,8 +94,8 @@ def _increased(m: Module, word: Value, carries: Sequence[Value], carry: Value, n
     """
     places = len(carries).bit_length()
     count = extended(counted(m, carries[:-1], f"{name}_count"), places)
-    low, out = _added_in_logic(word[:places], count)
-    low, out_of_late = _added_in_logic(low, extended(carries[-1], places))
+    low, out = added_in_tables(word[:places], count)
+    low, out_of_late = added_in_tables(low, extended(carries[-1], places))
     low = wire(m, low, f"{name}_low")
     out = wire(m, out | out_of_late, f"{name}_out")
     through = wire(m, low.all(), f"{name}_through")
@@ -104,15 +104,6 @@ def _increased(m: Module, word: Value, carries: Sequence[Value], carry: Value, n
     bits = [incremented(m, low, carry, f"{name}_low_sum"), incremented(m, upper, up, f"{name}_upper")]
     ones = wire(m, upper.all(), f"{name}_ones")
     return Cat(*bits), wire(m, (out & ones) | (through & ones & carry), f"{name}_carry")
-
-
-def _added_in_logic(x: Value, y: Value) -> tuple[Value, Value]:
-    """Return the sum of two short numbers of one width and its carry, without a carry chain."""
-    bits, carry = [], NEVER
-    for one, other in zip(x, y, strict=True):
-        bits.append(one ^ other ^ carry)
-        carry = (one & other) | ((one | other) & carry)
-    return Cat(*bits), carry
 
 
 def counted(m: Module, conditions: Sequence[Value], name: str) -> Value:

@@ -82,12 +82,17 @@ def carry_out(x: Value, y: Value) -> Value:
 
     Up to `LONGEST_CARRY_IN_TABLES` bits it is plain logic, which needs fewer LUTs than an adder.
     """
-    if len(x) > LONGEST_CARRY_IN_TABLES:
-        return (x + y)[len(x)]
+    return (x + y)[len(x)] if len(x) > LONGEST_CARRY_IN_TABLES else added_in_tables(x, y)[1]
+
+
+def added_in_tables(x: Value, y: Value) -> tuple[Value, Value]:
+    """Return the sum of two short values of one width, and its carry, without a carry chain."""
+    bits: list[Value] = []
     carry: Value = NEVER
     for one, other in zip(x, y, strict=True):
+        bits.append(one ^ other ^ carry)
         carry = (one & other) | ((one | other) & carry)
-    return carry
+    return Cat(*bits), carry
 
 
 def leading_zeros(m: Module, value: Value, name: str) -> Value:

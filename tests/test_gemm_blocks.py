@@ -10,6 +10,7 @@ from halfulp.golden import blockgemm, exact, kernels
 from halfulp.hdl.formats import BLOCKS, Float, Rounding
 from halfulp.hdl.formats.source import Stream
 from halfulp.hdl.specs import BlockMacSpec, Tiling
+from tests.start_values import starts
 
 MACS = [
     *(f"{name}*{name}+fp32" for name in BLOCKS),
@@ -48,15 +49,6 @@ def operands(spec, n, k, m, seed=0):
             scale = torch.where(scale == block.scale.infinity(False), 0, scale)
             scale = torch.where(scale == block.scale.infinity(True), 0, scale)
         found.append(golden.BlockTensor(elements.to(torch.int32), scale))
-    return found
-
-
-def starts(spec, shape):
-    """Return start values, among them +0 and -0."""
-    found = torch.randint(0, 1 << spec.o.width, shape, generator=torch.Generator().manual_seed(3))
-    found[::3] = 0
-    if spec.o.has_negative_zero:
-        found[1] = 1 << (spec.o.width - 1)
     return found
 
 

@@ -14,6 +14,7 @@ from halfulp.sim.ports import Ports
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import chains
 from halfulp.units.mac import Mac
+from halfulp.units.systolic import Chain, Grid
 
 TOYS = [
     "mac e2m1*e2m1+e3m3.sr3",
@@ -121,3 +122,10 @@ def test_comparison_detects_broken_loops(broken: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr(late, "shift_right_sticky", lambda *given: (shift(*given)[0], late.NEVER))
     component = Broken(a="e3m4", b="e3m4", acc="e4m9", build=Build(structure="fast"))
     assert wrong(component, chain_of(component, 1 << 16), chained=True)
+
+
+@pytest.mark.parametrize("array", [Chain, Grid])
+def test_arrays_refuse_structure_fast_when_they_are_made(array: Any) -> None:
+    for mac, reason in (("e5m2*e5m2+e6m5.rn.sat", "does not saturate"), ("e5m2*e5m2+e6m5.rz", "not rz")):
+        with pytest.raises(ValueError, match=reason):
+            array(mac=mac, n=1, m=1, build=Build(structure="fast"))

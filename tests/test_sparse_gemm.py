@@ -7,6 +7,7 @@ from halfulp import golden
 from halfulp.golden import exact, kernels, sparse
 from halfulp.golden.nn import Sparsity
 from halfulp.hdl.specs import SparseMacSpec, Tiling
+from tests.start_values import starts
 
 MACS = [
     "sparsemac e4m3fn*e4m3fn+fp32",
@@ -41,15 +42,6 @@ def operands(spec, n, k, m, seed=0):
 
     index = torch.randint(1 << spec.index_bits, (stored, m), generator=generator)
     return codes(spec.a, n, k), golden.SparseTensor(codes(spec.b, stored, m), index)
-
-
-def starts(spec, shape):
-    """Return start values, among them +0 and -0."""
-    found = torch.randint(0, 1 << spec.o.width, shape, generator=torch.Generator().manual_seed(3))
-    found[::3] = 0
-    if spec.o.has_negative_zero:
-        found[1] = 1 << (spec.o.width - 1)
-    return found
 
 
 @pytest.mark.sampled(3)

@@ -167,15 +167,13 @@ class Unit(wiring.Component):
         name = spec.name if name is None else name
         self.spec, self.saturate = spec, spec.saturate
         effects = {"dsp": multiplies, "structure": bool(structures), "goal": goals, "iterations": steps > 0}
-        self.build = check_build(build, name, effects, sums=sums, structure=structure, structures=structures)
+        self.build = check_build(build, name, spec, effects, sums=sums, structure=structure, structures=structures)
         if self.build.iterations > steps:
             raise ValueError(f"iterations of {name} are {self.build.iterations} in a cycle; it has only {steps} in all")
         self._steps = steps
         self.stochastic = self.build.stochastic or LAZY
         if spec.flags and self.stochastic == EAGER:
             raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
-        if self.build.structure == FAST and (spec.flags or spec.saturate):
-            raise ValueError(f"structure fast of {name} has no flags and does not saturate; leave the structure out")
         self.fast = self.build.goal == SPEED or self.build.structure == FAST
         self.words = spec.words if words is None else words
         self._built: dict[tuple[Module, Source, int], Value] = {}
@@ -481,6 +479,7 @@ def is_source(register: str) -> bool:
 def check_build(
     build: Build,
     name: str,
+    spec: UnitSpec,
     effects: Mapping[str, bool],
     *,
     sums: Sequence[eager.Sum] = (),
@@ -489,8 +488,8 @@ def check_build(
 ) -> Build:
     """Return ``build`` without fields that name a default structure; raise an error if a field has no effect.
 
-    Fields of ``effects`` have an effect if the unit has what they choose. ``structure`` is the default of
-    ``structures``.
+    Fields of ``effects`` have an effect if the unit, which is called ``name`` and is or contains one of the description
+    ``spec``, has what they choose. ``structure`` is the default of ``structures``.
     """
     if not isinstance(build, Build):
         raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
@@ -506,6 +505,8 @@ def check_build(
     if build.structure == FAST:
         for refusal in filter(None, map(late.refusal, sums)):
             raise ValueError(refusal)
+        if spec.flags or spec.saturate:
+            raise ValueError(f"structure fast of {name} has no flags and does not saturate; leave the structure out")
         for field in ("goal", "stochastic"):
             if getattr(build, field) != getattr(Build, field):
                 raise ValueError(f"structure fast of {name} has no {field}; leave out one of them")

@@ -66,7 +66,7 @@ class Array(wiring.Component):
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
         known = structures(self.mac)
         effects = {"dsp": True, "goal": has_goals(self.mac), "structure": bool(known)}
-        self.build = check_build(build, name, effects, sums=rounded_sums(self.mac), structures=known)
+        self.build = check_build(build, name, self.mac, effects, sums=rounded_sums(self.mac), structures=known)
         self.tiling, self.n, self.m = tiling, tiling.n, tiling.m
         self.a_lanes = a_lanes
         source = self.mac.random
