@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from amaranth.hdl import Const, Module, Value
 
@@ -62,8 +62,6 @@ class Dot(Unit):
     """
 
     SPEC = DotSpec
-    SPLITS: ClassVar[bool] = True
-    """Wide exact sums are split into words."""
 
     def __init__(
         self,
@@ -123,13 +121,15 @@ class Dot(Unit):
 
         Sums into formats other than floats and posits, which need the sum itself and not its magnitude, are not.
         Products of two fixed-point numbers are signed, and not shifted: a longer adder is a small part of their path.
-        Words save two cells of the path of ``dot4 e5m2*e5m2``, for 7% more LUTs.
+        Words save two cells of the path of ``dot4 e5m2*e5m2``, for 7% more LUTs. A start value in a format as wide as
+        fp32 takes more words than the products have: ``dot8 e5m2*e5m2+fp32`` would take 20% more LUTs.
         """
         spec = self.spec
         many = spec.k > tree.CHAIN
         placed = not isinstance(spec.a, Fixed) or not isinstance(spec.b, Fixed)
-        wide = tree.bits_of(spec.terms, spec.quire.quantum) in sum_by_words.WIDTHS
-        return self.SPLITS and many and placed and wide and isinstance(spec.o, (Float, Posit))
+        ranges = [spec.terms] if spec.c is None else [spec.terms, ValueRange.of(spec.c)]
+        wide = max(tree.bits_of(each, spec.quire.quantum) for each in ranges) in sum_by_words.WIDTHS
+        return many and placed and wide and isinstance(spec.o, (Float, Posit))
 
     def _exact(self, m: Module, start: Value) -> Rounded:
         """Add all products exactly on one fixed-point scale, then round once."""

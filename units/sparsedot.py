@@ -55,7 +55,6 @@ class SparseDot(Dot):
     """
 
     SPEC = SparseDotSpec
-    SPLITS = False
 
     def __init__(
         self,
