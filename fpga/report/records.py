@@ -94,20 +94,18 @@ LOOPS: dict[tuple[str, int], tuple[Implementation, ...]] = {
 }
 """Multiply-accumulates with register stages, for one sum and for four sums in turn, with each structure of the loop."""
 
-_DOTS: dict[tuple[str, int, bool], Implementation] = {
-    (block, k, dsp): short("blockdot", block, k=k, to="fp32", dsp=dsp or None)
+ROUTED_DOTS: tuple[Implementation, ...] = tuple(
+    short("blockdot", block, k=k, to="fp32", dsp=dsp or None)
     for block in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8", "nvfp4")
     for k in (8, 16, 32)
     if Block.parse(block).length % k == 0
     for dsp in (False, True)
-}
+)
+"""Dot products of blocks with and without DSP blocks, on devices other than the first of `ROUTED`."""
 
 # Yosys takes DSP blocks of UltraScale+ for products of 8 bits, but not for significands of 4 bits and fewer.
-BLOCK_DOTS = tuple(unit for (block, _, dsp), unit in _DOTS.items() if not dsp or block == "mxint8")
+BLOCK_DOTS = tuple(unit for unit in ROUTED_DOTS if not unit.build.dsp or "mxint8" in str(unit.spec))
 """Dot products of blocks on the first device, with and without DSP blocks where these have an effect."""
-
-ROUTED_DOTS = tuple(unit for (block, k, _), unit in _DOTS.items() if (block, k) != ("mxfp8_e5m2", 32))
-"""Dot products of blocks on the other devices of `ROUTED`, with and without DSP blocks; the largest is left out."""
 
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
