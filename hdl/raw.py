@@ -280,7 +280,9 @@ def align(
         distance = exponent - Mux(x_less, o.x_exponent, o.y_exponent)
     distance = wire(m, distance[: len(exponent)], "distance")
     small = wire(m, Mux(x_less, o.x_significand, o.y_significand), "small_unaligned")
-    small, sticky = shift_right_sticky(m, small, distance, "small_shifted", below=window - width)
+    # Fast sums read it twice, and the magnitudes of sums ordered by exponent need more LUTs with it.
+    is_addend = not fast and not by_exponent
+    small, sticky = shift_right_sticky(m, small, distance, "small_shifted", below=window - width, is_addend=is_addend)
     subtract = wire(m, x.sign ^ y.sign, "subtract_magnitudes")
     return Aligned(
         sign=wire(m, Mux(x_less, y.sign, x.sign), "big_sign"),

@@ -16,6 +16,9 @@ GROUP = 5
 WIDE = 128
 """Maximum bits of a value whose leading zeros are counted in a concatenation; exact sums are longer."""
 
+MIN_FAR = 3
+"""Minimum number of upper bits of a shift amount whose OR is a LUT; fewer bits merge into the selects of steps."""
+
 NEVER = Const(0, 1)
 """Constant false condition."""
 
@@ -208,7 +211,7 @@ def shift_left_sticky(m: Module, value: Value, amount: Value, name: str, keep: i
 
 
 def shift_right_sticky(
-    m: Module, value: Value, amount: Value, name: str, fill: Value = NEVER, below: int = 0
+    m: Module, value: Value, amount: Value, name: str, fill: Value = NEVER, below: int = 0, *, is_addend: bool = False
 ) -> tuple[Value, Value]:
     """Return ``value >> amount`` with ``below`` more places, and the OR of the bits shifted out.
 
@@ -217,9 +220,17 @@ def shift_right_sticky(
     The widest step comes first. With at least as many places below as in the value, the two narrowest steps come first,
     which leaves the wide steps fewer bits to select. The step by four comes last and shares its LUTs with the next
     adder.
+
+    If the result ``is_addend``, the operand of one adder alone, the last step may also clear it after large amounts,
+    so that the first step does not wait for `_enough`. A LUT with six inputs takes two steps, so this needs an odd
+    number of them; and the condition must be a function of at least `MIN_FAR` bits.
     """
     lost: Value = NEVER
     width = len(value) + below
+    bits, far = width.bit_length(), NEVER
+    if is_addend and bits % 2 and len(amount) - bits >= MIN_FAR:
+        far, amount = wire(m, amount[bits:].any(), f"{name}_far"), amount[:bits]
+        lost = far & value.any()
     amount = _enough(amount, width)
     levels = list(reversed(range(len(amount))))
     if below >= len(value):
@@ -231,7 +242,10 @@ def shift_right_sticky(
         value = Cat(Const(0, room), value)
         lost = lost | (amount[level] & value[:step].any())
         shifted = Cat(value[step:], fill.replicate(step))
-        value = wire(m, Mux(amount[level], shifted, value), f"{name}_by_{1 << level}")
+        value = Mux(amount[level], shifted, value)
+        if level == levels[-1]:
+            value = Mux(far, fill.replicate(len(value)), value)
+        value = wire(m, value, f"{name}_by_{1 << level}")
     missing = width - len(value)
     return Cat(Const(0, missing), value), wire(m, lost, f"{name}_lost")
 
