@@ -243,7 +243,7 @@ def shift_right_sticky(
         lost = lost | (amount[level] & value[:step].any())
         shifted = Cat(value[step:], fill.replicate(step))
         value = Mux(amount[level], shifted, value)
-        if level == levels[-1]:
+        if far is not NEVER and level == levels[-1]:
             value = Mux(far, fill.replicate(len(value)), value)
         value = wire(m, value, f"{name}_by_{1 << level}")
     missing = width - len(value)
