@@ -97,7 +97,7 @@ ECP5 = DelayModel(
     fitted=True,
     source="Cells: delays of nextpnr-ecp5, speed grade 6. Nets: place and route of units with register stages; that of "
     "a register has an allowance for the slowest of many paths. Root mean square error: 3.7% of these units, whose "
-    "delays are 0.05% too short on average, and 15.8% of operators alone, whose nets are shorter "
+    "delays are 0.2% too long on average, and 15.8% of operators alone, whose nets are shorter "
     "(fpga/results/delays.csv, halfulp report delays).",
 )
 
