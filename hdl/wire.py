@@ -17,7 +17,7 @@ WIDE = 128
 """Maximum bits of a value whose leading zeros are counted in a concatenation; exact sums are longer."""
 
 MIN_FAR = 3
-"""Minimum number of upper bits of a shift amount whose OR is a LUT; fewer bits merge into the selects of steps."""
+"""Minimum number of upper bits of a shift amount whose OR needs a LUT; that of fewer merges into steps of the shift."""
 
 NEVER = Const(0, 1)
 """Constant false condition."""
@@ -221,9 +221,10 @@ def shift_right_sticky(
     which leaves the wide steps fewer bits to select. The step by four comes last and shares its LUTs with the next
     adder.
 
-    If the result ``is_addend``, the operand of one adder alone, the last step may also clear it after large amounts,
-    so that the first step does not wait for `_enough`. A LUT with six inputs takes two steps, so this needs an odd
-    number of them; and the condition must be a function of at least `MIN_FAR` bits.
+    ``is_addend``: the result is the operand of one adder and read by nothing else. The last step then also clears it
+    if the amount is larger than the width, and the first step does not wait for `_enough`. This is done only where it
+    saves LUTs: if the amount has at least `MIN_FAR` more bits than the shift has steps, and the number of steps is odd,
+    because a LUT with six inputs takes two steps, so that the last of an odd number has room for the condition.
     """
     lost: Value = NEVER
     width = len(value) + below

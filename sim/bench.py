@@ -10,7 +10,7 @@ import numpy as np
 from halfulp.hdl.formats import Format
 from halfulp.tools.paths import saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from . import regressions
 from .build import design, models
@@ -221,7 +221,7 @@ def run(
         trace = folder / "trace.vcd" if wave else None
         with UnitSimulation(built[kind], unit, tests, folder, seed=seed, wave=trace) as simulation:
             # The simulator is a process of its own, so the loop takes one thread.
-            with one_thread(), CompiledModel(made) as loop:
+            with threads(1), CompiledModel(made) as loop:
                 bulk = [regressions.replay(unit, loop, saved)] if saved else []
                 bulk.append(_bulk(unit, loop, chosen.vectors, progress, watch))
                 if chosen.chain is not None:

@@ -217,14 +217,15 @@ def signoff(units: tuple[str, ...], oracles: Path | None, pool: JobPool, output:
 def bench() -> None:
     """Measure the speed of the golden model and of simulations.
 
-    Speeds are relative to other speeds of the same run; those of matrix products and training steps, to torch in FP32.
+    Speeds are relative to other speeds of the same run; those of matrix products, conversions to blocks and training
+    steps, to torch in FP32.
     """
     from halfulp.tools.progress import Bar
 
-    from .speed import products, table
+    from .speed import products, quantizations, table
     from .training import steps
 
-    click.echo("\n".join([*table(), "", *products(), ""]))
+    click.echo("\n".join([*table(), "", *products(), "", *quantizations(), ""]))
     with Bar("bench") as bar:
         for line in steps(progress=bar):
             click.echo(line)

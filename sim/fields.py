@@ -10,7 +10,7 @@ import numpy.typing as npt
 from halfulp.hdl.formats import RZ, Format
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.pieces import last_place
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint64]
@@ -387,14 +387,14 @@ class Staged:
             inf=never,
             zero=never,
         )
-        with one_thread():
+        with threads(1):
             codes: Codes = self.stages.pack(raw, self.fmt, RZ, True, None).numpy().view(np.uint64)
         return codes
 
     def parts(self, codes: Codes) -> Parts:
         import torch
 
-        with one_thread():
+        with threads(1):
             raw = self.stages.unpack(torch.from_numpy(codes.view(np.int64)), self.fmt)
         significand, length = raw.significand.low64().numpy().view(np.uint64), raw.significand.width - 1
         mantissa = significand << np.uint64(max(self.man - length, 0)) >> np.uint64(max(length - self.man, 0))

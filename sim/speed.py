@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.tools.threads import threads
+
 from .bench import result_formats
 from .build import design, models
 from .implementation import short
@@ -68,6 +70,13 @@ SIDE, THREADS, REPEATS = 512, 2, 7
 """Size of the square matrices, number of threads, and repetitions of a measurement."""
 
 
+QUANTIZATIONS = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4", "mxint8", "nvfp4")
+"""Measured formats of blocks."""
+
+NUMBERS, ROW = 10_000_000, 8000
+"""Numbers that are converted to blocks, and those of a row, along which the blocks lie."""
+
+
 def products() -> list[str]:
     """Return the lines of the table of matrix products, each with an FP32 product measured in alternation."""
     import torch
@@ -79,9 +88,7 @@ def products() -> list[str]:
         f"{f'{SIDE}^3 products, {THREADS} threads':34}{'golden':>10}{'FP32':>12}{'ratio':>8}",
         f"{'':34}{'MMAC/s':>10}{'MMAC/s':>12}",
     ]
-    before = torch.get_num_threads()
-    torch.set_num_threads(THREADS)
-    try:
+    with threads(THREADS):
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(SIDE, SIDE, generator=generator) for _ in range(2))
         for text in PRODUCTS:
@@ -97,8 +104,24 @@ def products() -> list[str]:
             ours, plain = in_turns(partial(golden.gemm, a, b, spec, **options), partial(torch.matmul, x, y))
             rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]
             lines.append(f"{text:34}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
-    finally:
-        torch.set_num_threads(before)
+    return lines
+
+
+def quantizations() -> list[str]:
+    """Return the lines of the table of conversions to blocks, each with an FP32 addition measured in alternation."""
+    import torch
+
+    from halfulp import golden
+
+    x = torch.randn(NUMBERS, generator=torch.Generator().manual_seed(0)).reshape(-1, ROW)
+    lines = [
+        f"{f'blocks of {NUMBERS:,} numbers':34}{'golden':>10}{'x + 1':>12}{'ratio':>8}",
+        f"{'':34}{'ms':>10}{'ms':>12}",
+    ]
+    with threads(THREADS):
+        for block in QUANTIZATIONS:
+            ours, plain = in_turns(partial(golden.quantize_blocks, x, block), partial(torch.add, x, 1))
+            lines.append(f"{block:34}{ours * 1e3:10.1f}{plain * 1e3:12.1f}{ours / plain:7,.1f}x")
     return lines
 
 

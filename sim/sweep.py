@@ -16,7 +16,7 @@ from halfulp.tools.jobs import Job as PoolJob
 from halfulp.tools.paths import work_root
 from halfulp.tools.processes import check_halt
 from halfulp.tools.progress import Progress, silent
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from .bench import result_formats, run_and_compare
 from .build import design, models
@@ -188,7 +188,7 @@ def sweep(
 
     saved = began
     try:
-        with one_thread(), contextlib.closing(pool.run(jobs(), versions=_versions)) as running:
+        with threads(1), contextlib.closing(pool.run(jobs(), versions=_versions)) as running:
             for _, rows in running:
                 for chunk, failed, texts in rows:
                     state.finish(chunk)
@@ -214,7 +214,7 @@ def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> li
     """Run chunks of a sweep; return for each its index, number of mismatches, and first mismatches in full."""
     work = job(unit, seed=seed, limit=limit)
     rows = []
-    with one_thread(), CompiledModel.of_unit(unit) as loop:
+    with threads(1), CompiledModel.of_unit(unit) as loop:
         for chunk in chunks:
             check_halt()
             failed, found = run_and_compare(unit, loop, work.codes(chunk), SHOWN)

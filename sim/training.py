@@ -13,6 +13,7 @@ from halfulp import golden
 from halfulp.golden.nn import convert
 from halfulp.golden.train.networks import Residual, resnet20
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.threads import threads
 
 from .speed import THREADS, in_turns
 
@@ -117,9 +118,7 @@ def steps(measured: tuple[Step, ...] = STEPS, progress: Progress = silent) -> It
     yield f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}"
     yield f"{'':34}{'s':>10}{'s':>12}"
     progress.total("training steps", sum(len(one.layers) + len(one.policies) + len(one.compiled) for one in measured))
-    before = torch.get_num_threads()
-    torch.set_num_threads(THREADS)
-    try:
+    with threads(THREADS):
         for one in measured:
             yield one.name
             for make, title, policies in (
@@ -133,8 +132,6 @@ def steps(measured: tuple[Step, ...] = STEPS, progress: Progress = silent) -> It
                     yield f"  {title}{policy}"
                     yield f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x"
                     progress.advance(1)
-    finally:
-        torch.set_num_threads(before)
 
 
 Run = Callable[[], None]

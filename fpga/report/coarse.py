@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from halfulp.hdl.formats import FP16
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ PUBLISHED_SIZE, PUBLISHED_RANGE = 128, (1e-6, 1e-2)
 """Matrices in fp16 of Arbitor's check."""
 
 
-@one_thread()
+@threads(1)
 def errors(seed: int = 0) -> dict[str, list[float]]:
     """Return relative errors of products of matrices of bf16, for each place of rounding and each length.
 
@@ -66,7 +66,7 @@ _WAYS: "dict[str, Callable[[Tensor, Tensor], Tensor]]" = {
 }
 
 
-@one_thread()
+@threads(1)
 def check(seed: int = 0) -> dict[str, dict[str, float]]:
     """Compare products of matrices in fp16 with steps of `numpy.float16`: results that differ, and the largest error.
 

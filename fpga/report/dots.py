@@ -16,7 +16,7 @@ from halfulp.tools.digests import code, version
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import versions
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from .study import TRAINED, Dots
 
@@ -92,7 +92,7 @@ def _entry(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Entry:
     return Entry.of("dots", parts)
 
 
-@one_thread()
+@threads(1)
 def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> dict[str, Any]:
     """Measure the error of dot products of one distribution and length, as the fields of `Error`."""
     from halfulp import golden

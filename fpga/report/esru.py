@@ -9,7 +9,7 @@ import pandas as pd
 
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from .trainings import Case, Figures, number_formats
 
@@ -55,7 +55,7 @@ def cases() -> Iterator[Case]:
         yield from (case(network, name, before) for before in INPUTS.values() for name in (FLOAT, *ROUNDINGS))
 
 
-@one_thread()
+@threads(1)
 def measured() -> dict[str, Any]:
     """Return the mean errors of roundings, which need no training: by input, rounding, range and sign."""
     import torch

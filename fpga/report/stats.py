@@ -18,7 +18,7 @@ from halfulp.tools.plots import Chances, plot_chances
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,7 +194,7 @@ class Count:
         return float(torch.special.gammaincc(*halves))
 
 
-@one_thread()
+@threads(1)
 def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = silent) -> Count:
     """Round each fraction ``rounds`` times with the golden model; default: the period, at most `LONGEST`."""
     rounds = min(rounder.stream.source.period, LONGEST) if rounds is None else rounds

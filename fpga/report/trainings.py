@@ -14,7 +14,7 @@ from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.paths import scratch
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from .coreport import Accuracy
 
@@ -177,7 +177,7 @@ def measure(
     return Figures(command, date, versions("halfulp", "torch"), effort, values, more)
 
 
-@one_thread()
+@threads(1)
 def train(case: Case, effort: Effort) -> list[float]:
     """Train a case with each seed; return the accuracies."""
     from halfulp.golden.train.loop import Plan, Run

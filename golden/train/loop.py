@@ -42,7 +42,7 @@ from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.digests import digest, version
 from halfulp.tools.paths import write_whole
 from halfulp.tools.progress import Progress, silent
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from .data import Data
 from .networks import NETWORKS, Network
@@ -326,7 +326,7 @@ class Run:
         """
         progress.total("training", self.steps, self.step)
         saved = before = time.monotonic()
-        ordered = one_thread() if self._by_torch() else nullcontext()
+        ordered = threads(1) if self._by_torch() else nullcontext()
         with _deferred_signals() as stopped, torch.random.fork_rng(devices=[]), ordered:
             while self.step < self.steps:
                 with self.counts or nullcontext():

@@ -1,16 +1,16 @@
-"""Limit on the threads of torch."""
+"""Number of threads of torch."""
 
 import contextlib
 from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit torch to one thread, because simulators or other workers use the other processors."""
+def threads(count: int) -> Iterator[None]:
+    """Set the number of threads of torch; one beside simulators or other workers, which use the other processors."""
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

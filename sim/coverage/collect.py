@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfulp.sim.reference import own_words
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from . import stalls
 from .bins import Counts, Group
@@ -73,7 +73,7 @@ class Coverage:
         results = self._columns(outputs, self.unit.outputs, length)
         # Chained steps are not divisible, because each depends on the previous ones.
         step = max(length if chained else CHUNK, 1)
-        with one_thread():
+        with threads(1):
             for start in range(0, length, step):
                 part = slice(start, start + step)
                 columns = ({name: column[part] for name, column in side.items()} for side in (given, results))

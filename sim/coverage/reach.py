@@ -25,7 +25,7 @@ from halfulp.sim.ports import MODE, Port, is_random
 from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
 from halfulp.tools.progress import Progress, silent
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from . import limits
 from .bins import Counts, Group
@@ -75,7 +75,7 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
     found = {
         part.group.name: _alone(model, part) if isinstance(part, Alone) else _joint(model, part) for part in model.ports
     }
-    with one_thread():
+    with threads(1):
         for stage in model.stages:
             waiting = {group.name: ~hits(counts, group) for group in stage.groups}
             found |= _stage(stage, waiting, progress)

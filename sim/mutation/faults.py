@@ -19,7 +19,7 @@ from halfulp.tools.jobs import LOCAL, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from .model import Change, Made, make, run_changes, unit_ports
 
@@ -140,7 +140,7 @@ def campaign(
 def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) -> list[Effect]:
     """Run faults, each given by its number and number of results."""
     made = shared(key, partial(_made, unit))
-    with one_thread(), CompiledModel(made.design) as model:
+    with threads(1), CompiledModel(made.design) as model:
         return [
             _effect(unit, model, number, made.changes[number - 1], size, np.random.default_rng([seed, number]))
             for number, size in todo

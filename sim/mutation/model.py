@@ -19,7 +19,7 @@ from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.processes import Command
 from halfulp.tools.progress import Progress
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from . import SELECT
 
@@ -144,7 +144,7 @@ def run_changes(
     progress.total("running", len(todo))
     jobs = [Job(component, function, (*arguments, todo[at : at + batch])) for at in range(0, len(todo), batch)]
     found: dict[Job, list[Any]] = {}
-    with one_thread(), contextlib.closing(pool.run(jobs, versions=_versions)) as running:
+    with threads(1), contextlib.closing(pool.run(jobs, versions=_versions)) as running:
         for job, results in running:
             found[job] = results
             progress.advance(len(results))

@@ -22,7 +22,7 @@ from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
-from halfulp.tools.threads import one_thread
+from halfulp.tools.threads import threads
 
 from . import SELECT
 from .equivalence import NO_STALL, EquivalenceChecker
@@ -126,7 +126,7 @@ def mutate(
 
 def run_mutants(key: str, asked: tuple[Any, ...], numbers: Sequence[int]) -> list[Mutant]:
     """Run mutants, given by their numbers."""
-    with one_thread():
+    with threads(1):
         bench = shared(key, partial(_bench, *asked))
         with bench.model() as model:
             return [_run_mutant(number, bench, model) for number in numbers]
