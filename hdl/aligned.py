@@ -1,4 +1,9 @@
-"""Sums of floats that are aligned to the largest exponent and truncated there."""
+"""Sums of floats that are aligned to the largest exponent and truncated there.
+
+Narrow terms can be placed on a grid of odd exponents, which shortens the path: the lowest bit of an exponent shifts its
+own significand by one place, meanwhile the largest of the other bits is found. Only those bits are compared and
+subtracted. The terms have one bit more, below the others, which is cleared if the largest exponent is odd.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +14,13 @@ from . import tree
 from .formats import Float
 from .raw import Raw
 from .specs.dot import Alignment
-from .wire import NEVER, never, shift_down, shift_up_by_words, wire
+from .wire import NEVER, never, shift_down, shift_up, shift_up_by_words, wire
+
+DIGIT = 3
+"""Maximum bits of a digit of `largest_by_digits`: seven comparisons with constants at a time."""
+
+WORD = 8
+"""Bits of a significand on the grid up to which each bit of a first operand is selected among two words, not three."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,86 @@ def largest(m: Module, terms: Sequence[Term], name: str) -> Value:
 def larger(m: Module, x: Value, y: Value, name: str) -> Value:
     """Return the larger of two unsigned numbers."""
     return wire(m, Mux(wire(m, x < y, f"{name}_is_high"), y, x), name)
+
+
+def largest_by_digits(
+    m: Module, numbers: Sequence[Value], present: Sequence[Value], name: str
+) -> tuple[Value, list[Value]]:
+    """Return the largest of the unsigned numbers that are present, or zero, and for each whether it is the largest.
+
+    The highest digit is found first: those of all numbers are compared with each value of a digit. Only the numbers
+    with the largest digit are present in the search of the next one. So the path grows with the width of the numbers,
+    and little with their count.
+    """
+    width = len(numbers[0])
+    count = -(-width // DIGIT)
+    digits: list[Value] = []
+    end = width
+    for index in range(count):
+        start = end - (width + index) // count
+        parts = [number[start:end] for number in numbers]
+        reached = [
+            Cat(*(there & (part >= value) for there, part in zip(present, parts, strict=True))).any()
+            for value in range(1, 1 << (end - start))
+        ]
+        reached = [wire(m, found, f"{name}_digit{index}_reaches_{value}") for value, found in enumerate(reached, 1)]
+        digit = wire(m, _binary(reached), f"{name}_digit{index}")
+        present = [
+            wire(m, there & (part == digit), f"{name}_is_in_term{term}_to_digit{index}")
+            for term, (there, part) in enumerate(zip(present, parts, strict=True))
+        ]
+        digits.insert(0, digit)
+        end = start
+    return Cat(*digits), list(present)
+
+
+def _binary(reached: Sequence[Value]) -> Value:
+    """Return the number of conditions that hold, each of which implies those before it; their count is 2^n - 1."""
+    bits = []
+    step = 1
+    while step <= len(reached):
+        # A bit is one from each odd multiple of its weight to the next even one.
+        *rises, last = reached[step - 1 :: 2 * step]
+        falls = reached[2 * step - 1 :: 2 * step]
+        bits.append(Cat(*(rise & ~fall for rise, fall in zip(rises, falls, strict=True)), last).any())
+        step *= 2
+    return Cat(*bits)
+
+
+def scale_on_grid(m: Module, terms: Sequence[Term]) -> tuple[list[Value], Value, Value]:
+    """Return the distances of terms to the largest exponent on the grid, that exponent, and whether it is exact.
+
+    Distances count pairs of places. The exponent is odd; the largest one of the terms is that or one less.
+    """
+    upper = [term.exponent[1:] for term in terms]
+    top, are_largest = largest_by_digits(m, upper, [~term.zero for term in terms], "largest")
+    odd = Cat(*(largest & term.exponent[0] for largest, term in zip(are_largest, terms, strict=True))).any()
+    distances = [wire(m, (top - own)[: len(own)], "distance") for own in upper]
+    return distances, wire(m, Cat(Const(0, 1), top), "largest_on_grid"), wire(m, odd, "largest_is_odd")
+
+
+def place_on_grid(
+    m: Module,
+    alignment: Alignment,
+    fraction: int,
+    *,
+    significand: Value,
+    odd: Value,
+    distance: Value,
+    largest_is_odd: Value,
+    is_second: bool,
+) -> dict[str, Value]:
+    """Shift a term down to the scale of the largest exponent on the grid and truncate it, as `place` does.
+
+    ``odd`` is the lowest bit of its exponent. The ``integer`` of the result is a magnitude with one bit more.
+    """
+    bits = fraction + alignment.INTEGER + 1
+    near = wire(m, shift_up(m, significand, odd, bits, "on_grid"), "on_grid")
+    levels = _levels(bits, is_second or bits <= WORD)
+    width = alignment.fraction + alignment.INTEGER + 1
+    shifted = shift_up_by_words(m, near[::-1], Cat(Const(0, 1), distance), width, levels, "placed")
+    kept = Cat(~largest_is_odd, Const((1 << (width - 1)) - 1, width - 1))
+    return {"integer": wire(m, shifted[::-1] & kept, "placed")}
 
 
 def place(

@@ -300,8 +300,13 @@ def test_rtl_matches_golden(text):
     assert checks
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ["dot2 e2m1*e2m1+e3m2=e2m1fn", "dot2 e2m1*e2m1=e3m2 order=aligned3.trunc", UNITS[2]])
+SLOW = ("dot2 e2m1*e2m1+e3m2=e2m1fn", UNITS[0], UNITS[2], "dot6 e5m2*e6m1=bf16 order=aligned5.trunc")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["dot5 e2m1*e2m1=e3m3 order=aligned1.trunc", *(pytest.param(text, marks=pytest.mark.slow) for text in SLOW)],
+)
 def test_structures_for_speed_change_no_bit(text):
     """Overflow, subnormal results and sums of both signs, in all rounding modes."""
     fast = [component(rounded(DotSpec.parse(text), mode), Build(goal="speed")) for mode in MODES]

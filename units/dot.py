@@ -1,6 +1,7 @@
 """Dot products of k pairs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -20,6 +21,9 @@ from .base import Options, Unit, flag_port, numbered
 
 Rounded = tuple[Value, Value | None]
 """The code of a result, and its exception flags."""
+
+NARROW = 8
+"""Maximum width of formats whose aligned products are placed on a grid of odd exponents."""
 
 
 class Dot(Unit):
@@ -170,8 +174,10 @@ class Dot(Unit):
         groups = [[aligned.Term.of(spec.a, spec.b, **found) for found in products]]
         if spec.c is not None:
             groups.append([aligned.Term.of(spec.c, **aligned.single(raw(m, start, spec.c, "start")))])
-        distances, top, base = aligned.scale(m, groups)
         second = tree.are_second(sum(map(len, groups)), chained=not self.fast)
+        if self._on_grid:
+            return self.rounded_with_flags(m, self._summed_on_grid(m, groups[0], second), random)
+        distances, top, base = aligned.scale(m, groups)
         placed: list[Value] = []
         for group, of_group, name in zip(groups, distances, ("term", "start"), strict=False):
             for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
@@ -182,6 +188,31 @@ class Dot(Unit):
                 placed.append(self.part(m, f"{name}{index}", kind, place, **operands)["integer"])
         total = aligned.summed(m, groups, placed, top, base, alignment, fast=self.fast)
         return self.rounded_with_flags(m, total, random)
+
+    @property
+    def _on_grid(self) -> bool:
+        """True if the terms of an aligned sum are placed on a grid of odd exponents.
+
+        For 5 to 32 products of formats of up to 8 bits, that saves three cells of the path in the mean, for 4% more
+        LUTs. For four products and for wider formats, the path gets longer.
+        """
+        spec = self.spec
+        narrow = max(spec.a.width, spec.b.width) <= NARROW and spec.k > tree.CHAIN
+        return self.fast and narrow and spec.c is None and not spec.alignment.floor
+
+    def _summed_on_grid(self, m: Module, terms: Sequence[aligned.Term], second: Sequence[bool]) -> Raw:
+        alignment = self.spec.alignment
+        distances, top, odd = aligned.scale_on_grid(m, terms)
+        placed = []
+        for index, (term, distance, is_second) in enumerate(zip(terms, distances, second, strict=True)):
+            place = partial(aligned.place_on_grid, alignment=alignment, fraction=term.fraction, is_second=is_second)
+            operands = {"significand": term.significand, "odd": term.exponent[0], "distance": distance}
+            operands["largest_is_odd"] = odd
+            kind = "second_term" if is_second else "term"
+            placed.append(self.part(m, f"term{index}", kind, place, **operands)["integer"])
+        groups = [[replace(term, emax=term.emax + 1) for term in terms]]
+        on_grid = replace(alignment, fraction=alignment.fraction + 1)
+        return aligned.summed(m, groups, placed, top, terms[0].base + 1, on_grid, fast=self.fast)
 
     def _sequential(self, m: Module, start: Value) -> Rounded:
         """Multiply and add one pair after the other, rounding after each; a flag of one sum is one of the result."""
