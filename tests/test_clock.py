@@ -32,10 +32,11 @@ def mhz(text: str, stages: int, target: str = "ecp5") -> float:
     "text", [SMALL, "mac e2m1*e2m1+exact=e2m1", "pwl relu(fxp3.2) pieces=2", "dot2 e2m1*e2m1=e2m1"]
 )
 def test_clock_takes_the_fewest_stages(text: str) -> None:
+    """The clock of the model has a margin; without it, the lower one of two clocks would need a stage fewer."""
     clocks = [mhz(text, stages) for stages in range(1, 4)]
     for stages, (slower, faster) in enumerate(itertools.pairwise(clocks), start=2):
-        if faster > slower:
-            unit = Implementation.parse(text, clock=(slower + faster) / 2, target="ecp5").component()
+        for clock in (0.98 * slower, 0.96 * faster) if 0.96 * faster > slower else ():
+            unit = Implementation.parse(text, clock=clock, target="ecp5").component()
             assert (unit.stages, unit.latency) == (stages, stages + unit.stateful)
             assert unit.model_mhz == pytest.approx(faster)
 

@@ -18,7 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager, late
-from halfulp.hdl.delay import MODELS, DelayModel
+from halfulp.hdl.delay import MARGIN, MODELS, DelayModel
 from halfulp.hdl.formats import Float, Format, Rounding
 from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.formats.rounding import MODE_BITS
@@ -292,8 +292,8 @@ class Unit(wiring.Component):
         return _STAGES[key]
 
     def _fewest_stages(self, clock: float) -> int:
-        """Return the smallest number of stages that meets a clock."""
-        limit = int(1e6 / clock)
+        """Return the smallest number of stages that meets a clock with a margin."""
+        limit = int(1e6 / (clock * MARGIN))
         delays: dict[int, int] = {}
 
         def meets(stages: int) -> bool:
@@ -313,7 +313,7 @@ class Unit(wiring.Component):
             delay = min(delays.values())
         raise ValueError(
             f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, the best clock with up to "
-            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / delay) / 10:.1f} MHz"
+            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / (delay * MARGIN)) / 10:.1f} MHz"
         )
 
     def check_clock(self) -> None:
