@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.specs import (
     BlockDotSpec,
     BlockMacSpec,
@@ -21,15 +21,21 @@ from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.integral import RintSpec
 from halfulp.hdl.specs.remainder import RemainderSpec
 from halfulp.hdl.specs.scaleb import ScalebSpec
+from halfulp.hdl.specs.sparsemac import SparseMacSpec
 
 from .corner_blocks import blocks_of_numbers, pairs_of_blocks
 from .corner_middles import middles
 from .corner_operands import targets, truncated, values
 from .corner_segments import corner_arguments_of
+from .directed import Directed
 from .fields import Codes, Grid
+from .ports import Ports
 
 COUNT = 1 << 11
 """Number of vectors with results that are hard to round."""
+
+STEPS = 1 << 16
+"""Number of steps that add mainly one product."""
 
 
 def corner_cases(unit: Any) -> dict[str, Codes]:
@@ -38,7 +44,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
     Line segments have arguments around breakpoints and zeros. Quotients, roots and products with powers of two are at
     or next to numbers and ties of the result format, numbers that are rounded to integers at or next to these and
     their middles, and dividends of remainders at or next to multiples of the divisor and their middles. Blocks are
-    zero, special, at the ends of the range or at ties. Other units have none.
+    zero, special, at the ends of the range or at ties. Steps with structured sparsity add mainly one product. Other
+    units have none.
     """
     table = unit.parameters.get("table")
     if table is not None:
@@ -56,6 +63,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
             return _remainders(Grid.of(spec.a), Grid.of(spec.b))
         case RintSpec() as spec:
             return _near_integers(Grid.of(spec.a))
+        case SparseMacSpec() as spec:
+            return _steps(spec, tuple(Ports.of(unit.inputs).operands.items()))
     return {}
 
 
@@ -131,6 +140,26 @@ def _remainders(a: Grid, b: Grid) -> dict[str, Codes]:
     signed = [-half if rng.random() < 0.5 else half for half in halves]
     dividends = truncated(a, [half * divisor for half, divisor in zip(signed, divisors, strict=True)])
     return {"a": a.neighbour(dividends, rng.choice(np.array([0, 0, 0, 1, -1]), COUNT)), "b": codes}
+
+
+@lru_cache(maxsize=16)
+def _steps(spec: SparseMacSpec, operands: tuple[tuple[str, Format], ...]) -> dict[str, Codes]:
+    """Return steps with one product and an accumulator as in a multiply-accumulate, and the other products near zero.
+
+    Sums of several random products are seldom far below the accumulator, and seldom remain small after cancellation.
+    """
+    rng = np.random.default_rng(0)
+    formats = dict(operands)
+    others = [(f"a{place}", f"b{place}") for place in range(1, spec.k)]
+    near_zero = {name for pair in others for name in pair}
+    mac = {name: fmt for name, fmt in formats.items() if name not in near_zero}
+    codes = Directed(mac, [spec.o], rng, COUNT).rows(STEPS)
+    for pair in others:
+        # Both factors are the smallest numbers in half of the steps, and zero in the others.
+        smallest = rng.integers(0, 2, STEPS).astype(np.uint64)
+        for name in pair:
+            codes[name] = Grid.of(formats[name]).signed(rng.integers(0, 2, STEPS), smallest)
+    return codes
 
 
 def _square(number: Fraction) -> Fraction:

@@ -18,6 +18,7 @@ from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.sim import bench
 from halfulp.sim.classes import Regimes, some_codes
+from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.coverage import proofs, reach
 from halfulp.sim.coverage.cli import coverage as command
 from halfulp.sim.coverage.collect import Coverage
@@ -29,6 +30,7 @@ from halfulp.sim.fields import Grid
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
+from halfulp.sim.vectors import sampled
 from halfulp.units.catalogue import CATALOGUE, component
 from tests.settings import EXHAUSTIVE
 from tests.short_form import build
@@ -301,13 +303,17 @@ SCALED = "block(e2m0fn,3,e3m2,nearest)"
         ("dot3 e2m1*e2m1=e5m6.sr2", ("range", "rounding sr2", "random words", "random edge", "result")),
         ("fma e2m1fn*e2m1fn+e5m2.rz", ("normalisation", "range", "rounding rz")),
         ("fma e4m1*e4m1+e4m3.ra", ("normalisation",)),
+        ("sparsemac e2m1*e2m1+e3m2.rn", ("alignment", "normalisation")),
+        ("sparsemac e3m1*e2m0+e3m3.rn", ("alignment", "normalisation")),
+        ("accumulate uint4+e5m1.rn", ("normalisation",)),
         ("dot3 e2m1*e2m1=e3m1.ra", ()),
         ("dot3 e2m1*e2m1=e5m4.ra", ("range",)),
     ],
 )
 def test_bounds_exclude_no_reached_bin(text: str, groups: tuple[str, ...]) -> None:
     unit, rng = component(text), np.random.default_rng(0)
-    codes = {port.name: rng.integers(0, 1 << port.width, 1 << 13, dtype=np.uint64) for port in Ports.of(unit.inputs)}
+    ports = Ports.of(unit.inputs)
+    codes = sampled(ports, bench.result_formats(unit), 1 << 17, rng, corners=corner_cases(unit))
     coverage = covered(unit, codes)
     (stage,) = coverage.model.stages
     waiting = {group.name: np.ones(group.size, dtype=bool) for group in stage.groups}
@@ -518,4 +524,5 @@ if EXHAUSTIVE:
     @pytest.mark.parametrize(("name", "fmt"), CASES)
     def test_coverage_default_runs_close(name: str, fmt: str, tmp_path: Path) -> None:
         answer = CliRunner().invoke(command, [name, fmt, "-o", str(tmp_path)])
-        assert answer.exit_code == 0, answer.output
+        # Sums of two products of posits and a posit are too many to prove gaps between their exponents.
+        assert answer.exit_code == ((name, fmt) == ("sparsemac", "posit8")), answer.output

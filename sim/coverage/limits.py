@@ -95,23 +95,30 @@ def of_accumulator(stage: Stage) -> Iterator[tuple[Group, Flags, str]]:
     A sum of zero and a number is exact. If the term is not zero and the number is less than half of the smallest term,
     the sum is half of it at least; otherwise it is a multiple of the last places of the two, as after cancellation.
     Terms of less than a quarter of the last place of the largest number change it by less than a tie.
+    If the larger of two numbers has an exponent that the other one cannot have, a difference is at least the distance
+    between the ranges of both.
     """
     o = stage.o
     if len(stage.terms) != 2 or stage.terms[1].span.source != o or o.spacing != "relative" or o.flushes:
         return
     term, grid = stage.terms[0].span, Grid.of(o)
-    least = floor_log2(term.smallest) - 1
+    bottom, top = floor_log2(term.smallest), floor_log2(term.magnitude)
+    least = bottom - 1
     lowest = min(least, term.quantum, max(least - (o.precision - 1), o.quantum))
     ulp = grid.emax - (o.precision - 1)
-    small = floor_log2(term.magnitude) + 1 <= ulp - 2
-    longest = max(o.precision, term.precision)
-    proof = f"all terms: 0, or magnitudes from 2^{least + 1} to 2^{floor_log2(term.magnitude) + 1}"
+    small = top + 1 <= ulp - 2
+    apart = Fraction(2) ** (top + 1) - term.magnitude
+    shared = max(min(top, grid.emax) - term.quantum, top + 1 - floor_log2(apart))
+    longest = max(o.precision, min(term.precision, shared))
+    proof = f"all terms: 0, or magnitudes from 2^{bottom} to 2^{top + 1}"
     proof += f", of up to {term.precision} bits"
 
     def excluded(group: Group, index: int) -> bool:
         parts, bounds = group.label(index).split(", "), stage.bounds(group.name, index)
         inexact = any(rest in parts for rest in RESTS[1:])
         match group.name.rpartition(": ")[2].split():
+            case ["alignment"]:
+                return not bottom - grid.emax <= stage.difference(index) <= top - o.quantum
             case ["normalisation"]:
                 return bounds.least > longest
             case ["rounding", _]:

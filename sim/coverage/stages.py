@@ -244,10 +244,13 @@ class Stage:
         index = torch.arange(len(raws)).unsqueeze(1).expand(below.shape)
         return _numpy(index.flatten()), _numpy(torch.where(torch.stack(numbers), below, NONE).flatten())
 
+    def difference(self, index: int) -> int:
+        """Return the exponent of the first of two terms minus that of the second, in a bin of the alignments."""
+        return index // len(SIGNS) - (self._most + 1)
+
     def distance(self, index: int) -> int:
         """Return the distance of exponents in a bin of the group of alignments."""
-        beyond = self._most + 1
-        return abs(index // len(SIGNS) - beyond) if len(self.terms) == 2 else index % (beyond + 1)
+        return abs(self.difference(index)) if len(self.terms) == 2 else index % (self._most + 2)
 
     @cached_property
     def _normalisations(self) -> Axis:
