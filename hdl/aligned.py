@@ -1,8 +1,8 @@
 """Sums of floats that are aligned to the largest exponent and truncated there.
 
-Narrow terms can be placed on a grid of odd exponents, which shortens the path: the lowest bit of an exponent shifts its
-own significand by one place, meanwhile the largest of the other bits is found. Only those bits are compared and
-subtracted. The terms have one bit more, below the others, which is cleared if the largest exponent is odd.
+Narrow terms can be placed on a grid of even exponents, which shortens the path: the lowest bit of an exponent shifts
+its own significand by one place, while the largest of the upper bits of all exponents is found. Only the upper bits are
+compared and subtracted. The terms have one bit more, and the lowest bit is cleared if the largest exponent is odd.
 """
 
 from collections.abc import Sequence
@@ -113,11 +113,10 @@ def largest_by_digits(
     for index in range(count):
         start = end - (width + index) // count
         parts = [number[start:end] for number in numbers]
-        reached = [
-            Cat(*(there & (part >= value) for there, part in zip(present, parts, strict=True))).any()
-            for value in range(1, 1 << (end - start))
-        ]
-        reached = [wire(m, found, f"{name}_digit{index}_reaches_{value}") for value, found in enumerate(reached, 1)]
+        reached = []
+        for value in range(1, 1 << (end - start)):
+            reaches = Cat(*(there & (part >= value) for there, part in zip(present, parts, strict=True))).any()
+            reached.append(wire(m, reaches, f"{name}_digit{index}_reaches_{value}"))
         digit = wire(m, _binary(reached), f"{name}_digit{index}")
         present = [
             wire(m, there & (part == digit), f"{name}_is_in_term{term}_to_digit{index}")
@@ -142,9 +141,9 @@ def _binary(reached: Sequence[Value]) -> Value:
 
 
 def scale_on_grid(m: Module, terms: Sequence[Term]) -> tuple[list[Value], Value, Value]:
-    """Return the distances of terms to the largest exponent on the grid, that exponent, and whether it is exact.
+    """Return the distances of terms to the largest even exponent, that exponent, and whether the largest one is odd.
 
-    Distances count pairs of places. The exponent is odd; the largest one of the terms is that or one less.
+    The even exponent of a term is its exponent without the lowest bit; distances count pairs of places.
     """
     upper = [term.exponent[1:] for term in terms]
     top, are_largest = largest_by_digits(m, upper, [~term.zero for term in terms], "largest")
@@ -164,9 +163,10 @@ def place_on_grid(
     largest_is_odd: Value,
     is_second: bool,
 ) -> dict[str, Value]:
-    """Shift a term down to the scale of the largest exponent on the grid and truncate it, as `place` does.
+    """Shift a term down to the scale of the largest even exponent and truncate it.
 
-    ``odd`` is the lowest bit of its exponent. The ``integer`` of the result is a magnitude with one bit more.
+    ``odd`` is the lowest bit of its exponent. The ``integer`` of the result is a magnitude with one bit more than that
+    of `place`, at the top. Its lowest bit is below those that `place` keeps if the largest exponent is odd.
     """
     bits = fraction + alignment.INTEGER + 1
     near = wire(m, shift_up(m, significand, odd, bits, "on_grid"), "on_grid")

@@ -23,7 +23,7 @@ Rounded = tuple[Value, Value | None]
 """The code of a result, and its exception flags."""
 
 NARROW = 8
-"""Maximum width of formats whose aligned products are placed on a grid of odd exponents."""
+"""Maximum width of formats whose aligned products are placed on a grid of even exponents."""
 
 
 class Dot(Unit):
@@ -191,10 +191,10 @@ class Dot(Unit):
 
     @property
     def _on_grid(self) -> bool:
-        """True if the terms of an aligned sum are placed on a grid of odd exponents.
+        """True if the terms of an aligned sum are placed on a grid of even exponents.
 
         For 5 to 32 products of formats of up to 8 bits, that saves three cells of the path in the mean, for 4% more
-        LUTs. For four products and for wider formats, the path gets longer.
+        LUTs. Four products gain nothing in the mean, and wider formats have a longer path.
         """
         spec = self.spec
         narrow = max(spec.a.width, spec.b.width) <= NARROW and spec.k > tree.CHAIN
@@ -210,6 +210,7 @@ class Dot(Unit):
             operands["largest_is_odd"] = odd
             kind = "second_term" if is_second else "term"
             placed.append(self.part(m, f"term{index}", kind, place, **operands)["integer"])
+        # The sum is scaled by the odd number above the largest even exponent, which can be above the largest exponent.
         groups = [[replace(term, emax=term.emax + 1) for term in terms]]
         on_grid = replace(alignment, fraction=alignment.fraction + 1)
         return aligned.summed(m, groups, placed, top, terms[0].base + 1, on_grid, fast=self.fast)
