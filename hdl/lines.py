@@ -53,10 +53,11 @@ class Choice:
 
 
 def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value:
-    """Return the number of ascending thresholds that are at most ``key``.
+    """Return the number of ascending thresholds that are at most ``key``, or any larger number for all of them.
 
     Key bits below all thresholds are ignored. A short key is looked up. A longer one uses binary search with one
-    comparator per result bit; the previous bits select the threshold to compare with.
+    comparator per result bit; the previous bits select the threshold to compare with. Of a number of thresholds that is
+    a power of two, the last one is compared beside the search of the others.
     """
     if not thresholds:
         return Const(0, 0)
@@ -65,17 +66,27 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value
     if len(key) <= SHORT_KEY:
         reached = [sum(threshold <= start for threshold in thresholds) for start in _all_of(key)]
         return wire(m, table(key[:], reached), name)
+    *others, last = thresholds
+    highest: Value = Const(0, 0)
+    if len(thresholds) & len(others) == 0:
+        highest = wire(m, _reaches(key, highest, [last]), f"{name}_last")
+        thresholds = others
     bits = len(thresholds).bit_length()
-    never = 1 << len(key)
-    padded = [*thresholds, *[never] * ((1 << bits) - 1 - len(thresholds))]
+    # Missing thresholds are equal to the last one: a key below it does not reach them, and others may have any larger
+    # index.
+    padded = [*thresholds, *[last] * ((1 << bits) - 1 - len(thresholds))]
     found: Value = Const(0, 0)
     for level in range(bits):
         half = 1 << (bits - level - 1)
         against = [padded[(2 * prefix + 1) * half - 1] for prefix in range(1 << level)]
-        low = low_bits(len(key), against)
-        reached_half = _upper(key, low) >= table(found, [threshold >> low for threshold in against])
-        found = Cat(wire(m, reached_half, f"{name}_{level}"), found)
-    return wire(m, found, name)
+        found = Cat(wire(m, _reaches(key, found, against), f"{name}_{level}"), found)
+    return wire(m, Cat(found, highest), name)
+
+
+def _reaches(key: Value, index: Value, thresholds: Sequence[int]) -> Value:
+    """Return whether the threshold at an index is at most ``key``; key bits below all thresholds are ignored."""
+    low = low_bits(len(key), thresholds)
+    return _upper(key, low) >= table(index, [threshold >> low for threshold in thresholds])
 
 
 def _upper(key: Value, low: int) -> Value:
