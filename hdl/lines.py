@@ -71,10 +71,12 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value
     if len(thresholds) & len(others) == 0:
         highest = wire(m, _reaches(key, highest, [last]), f"{name}_last")
         thresholds = others
+        if not key.shape().signed:
+            # If the last threshold is reached, the other comparisons do not matter: they ignore the upper bits.
+            key = key[: max(last - 1, 1).bit_length()]
     bits = len(thresholds).bit_length()
-    # Missing thresholds are equal to the last one: a key below it does not reach them, and others may have any larger
-    # index.
-    padded = [*thresholds, *[last] * ((1 << bits) - 1 - len(thresholds))]
+    never = 1 << len(key)
+    padded = [*thresholds, *[never] * ((1 << bits) - 1 - len(thresholds))]
     found: Value = Const(0, 0)
     for level in range(bits):
         half = 1 << (bits - level - 1)
