@@ -8,7 +8,18 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import ChosenRounding, Flags, is_exact, round_up, to_largest
-from .wire import LONGEST_CARRY_IN_TABLES, NEVER, incremented, shift_left, shift_left_sticky, shift_right_sticky, wire
+from .wire import (
+    LONGEST_CARRY_IN_TABLES,
+    NEVER,
+    bounds,
+    incremented,
+    narrowed,
+    reaches,
+    shift_left,
+    shift_left_sticky,
+    shift_right_sticky,
+    wire,
+)
 
 
 def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
@@ -90,8 +101,8 @@ class Truncated:
         """Return True if the exponent field of the code is at least ``code``."""
         carry = self.kept[-1]
         if self.anticipated:
-            return Mux(carry, self.field >= code - 1, self.field >= code)
-        return carry & (self.field >= code - 1)
+            return Mux(carry, reaches(self.field, code - 1), reaches(self.field, code))
+        return carry & reaches(self.field, code - 1)
 
     def exponent_is(self, code: int) -> Value:
         """Return True if the exponent field of the code is ``code``."""
@@ -112,7 +123,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
     # A number with a possible leading zero that can be subnormal is only shifted down, from its second bit.
     grows = can_be_subnormal and x.leading == "two"
     # Places that the number can shift up before it is subnormal in o; if negative, it must shift down.
-    room = wire(m, x.exponent + (x.base - o.emin - grows), "room")
+    room = _room(m, x, o.emin + grows)
     if x.leading == "one" or grows or (o.subnormals and x.leading == "floor" and x.emin <= o.emin):
         # All leading zeros are in the subnormal range of o.
         up, field = Const(0, 0), room
@@ -120,7 +131,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
             field = Mux(room < 0, 0, room)
     else:
         count = leading_zeros_of(m, x, "leading_zeros")
-        up, field = count, wire(m, room - count, "normal_field")
+        up, field = count, _normal_field(m, room, count, x, o)
         if o.subnormals and x.quantum < o.emin:
             subnormal = wire(m, field < 0, "subnormal")
             room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
@@ -203,8 +214,8 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
     keep = o.precision + seen + 1
     # The number starts at the lowest place that rounding tells from others, and all shifts are up.
     down = min(o.emin - x.emin, keep) if can_be_subnormal else 0
-    room = wire(m, x.exponent + (x.base - o.emin), "room")
-    normal_field = wire(m, room - count, "normal_field")
+    room = _room(m, x, o.emin)
+    normal_field = _normal_field(m, room, count, x, o)
     up, field, more = count + down, normal_field, Const(1, 1)
     if x.limited:
         more = room != count
@@ -237,6 +248,19 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
         up=x.up,
         anticipated=True,
     )
+
+
+def _room(m: Module, x: Raw, emin: int) -> Value:
+    """Return the number of places above ``emin`` of a number's exponent; negative below it."""
+    more = x.base - emin
+    low, high = bounds(x.exponent)
+    return wire(m, narrowed(x.exponent + more, low + more, high + more), "room")
+
+
+def _normal_field(m: Module, room: Value, count: Value, x: Raw, o: Float) -> Value:
+    """Return the exponent field of a normalised number, from the places above ``o.emin`` and its leading zeros."""
+    low, high = (bound + x.base - o.emin for bound in bounds(x.exponent))
+    return wire(m, narrowed(room - count, low - bounds(count)[1], high), "normal_field")
 
 
 def _total(counts: Sequence[Value], *, exclusive: bool) -> Value:
@@ -430,10 +454,10 @@ def _reaches(x: Truncated, o: Float, code: int) -> Value:
     field, rest = divmod(code, 1 << o.man)
     hidden, mantissa = x.kept[o.man :].any(), x.kept[: o.man]
     if field == 0:
-        return hidden | (x.field > 0) | (mantissa >= rest)
-    reached = mantissa >= rest if rest else Const(1, 1)
+        return hidden | (x.field > 0) | reaches(mantissa, rest)
+    reached = reaches(mantissa, rest) if rest else Const(1, 1)
     if x.normal_field is not None:
         normal = x.normal_field[:-1]
-        above = (normal > field - 1) | ((normal == field - 1) & reached) if rest else normal >= field - 1
+        above = reaches(normal, field) | ((normal == field - 1) & reached) if rest else reaches(normal, field - 1)
         return ~x.normal_field[-1] & above
     return x.exponent_reaches(field + 1) | (x.exponent_is(field) & reached)

@@ -48,6 +48,35 @@ def extended(value: Value, width: int) -> Value:
     return Cat(value, filling.replicate(max(width - len(value), 0)))
 
 
+def bounds(value: Value) -> tuple[int, int]:
+    """Return the smallest and largest number that a value, signed or not, can hold."""
+    high = (1 << len(value)) - 1
+    return (~(high >> 1), high >> 1) if value.shape().signed else (0, high)
+
+
+def narrowed(value: Value, low: int, high: int) -> Value:
+    """Return a number from ``low`` to ``high`` in the bits that such numbers need; it stays signed or unsigned."""
+    signed = value.shape().signed
+    bits = value[: max(bits_for(bound, require_sign_bit=signed) for bound in (low, high))]
+    return bits.as_signed() if signed else bits
+
+
+def reaches(value: Value, least: int) -> Value:
+    """Return whether a number, signed or not, is at least a constant.
+
+    A constant of one run of ones, such as a largest exponent field, needs no carry chain.
+    """
+    zeros = (least & -least).bit_length() - 1
+    ones = least >> zeros if least > 0 else 0
+    if least <= 0 or ones & (ones + 1):
+        return value >= least
+    start, end = zeros, zeros + ones.bit_length()
+    magnitude, is_positive = (value[:-1], ~value[-1]) if value.shape().signed else (value, Const(1, 1))
+    if len(magnitude) < end:
+        return Const(0, 1)
+    return is_positive & (magnitude[start:end].all() | magnitude[end:].any())
+
+
 def shifted_up(value: Value, places: int) -> Value:
     """Return a value, signed or not, with ``places`` zeros below."""
     shifted = Cat(Const(0, places), value)
