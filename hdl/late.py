@@ -19,7 +19,7 @@ from amaranth.utils import bits_for
 from .eager import Sum
 from .formats import Float
 from .raw import Raw, normalise
-from .wire import NEVER, extended, leading_zeros, shift_left_sticky, shift_right_sticky, wire
+from .wire import NEVER, extended, leading_zeros, reaches, shift_left_sticky, shift_right_sticky, wire
 
 
 class Held(NamedTuple):
@@ -131,7 +131,7 @@ class Loop:
         p, largest = self.fmt.precision, self.fmt.emax - self.fmt.emin
         shifted, _ = shift_left_sticky(m, x.window, x.zeros, "held_shifted", p + 2)
         carried = shifted[p] & ~shifted[:p].any()
-        beyond = (x.exponent > largest) | ((x.exponent == largest) & carried)
+        beyond = reaches(x.exponent, largest + 1) | ((x.exponent == largest) & carried)
         return Start(shifted, x.exponent, x.sign, x.nan, wire(m, x.inf | beyond, "held_infinite"))
 
     def step(self, m: Module, x: Start, term: Raw, random: Value | None) -> Held:

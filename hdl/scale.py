@@ -6,7 +6,7 @@ from .floating import Truncated
 from .formats import Rounding, Scale
 from .raw import Raw
 from .round import round_up, to_largest
-from .wire import NEVER, wire
+from .wire import NEVER, reaches, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Scale, name: str) -> Raw:
@@ -29,7 +29,7 @@ def pack(m: Module, x: Truncated, o: Scale, rounding: Rounding, saturating: bool
     """Round a number once to a code; `floating.truncate` truncates it at its first bit."""
     up = round_up(rounding, negative=x.sign, last=x.last, discarded=x.discarded, sticky=x.sticky, random=random)
     rounded = wire(m, x.field + wire(m, up, "round_up"), "rounded")
-    over = wire(m, rounded > o.max_code, "overflow")
+    over = wire(m, reaches(rounded, o.max_code + 1), "overflow")
     stays_finite = to_largest(rounding, NEVER, saturating)
     # The field is unsigned if no number is below the smallest one.
     code = Mux(x.field < 0, 0, rounded) if x.field.shape().signed else rounded
