@@ -26,7 +26,7 @@ COVERS = 4
 """Sets of inputs that are tried for each lookup table."""
 
 ROUNDS = 4
-"""Schedules that are tried at most, each with the lookup tables of the one before."""
+"""Schedules that are tried at most from each start, each with the lookup tables of the one before."""
 
 GAIN = 1.01
 """Least factor of the clock by which a stage must make it faster; a stage that does not is an output register."""
@@ -502,16 +502,29 @@ class Dataflow:
         nodes = [operation.node for operation in self.operations]
         # Tables depend on stages and stages on tables: the delay of a schedule is that with its own tables.
         found: dict[tuple[int, ...], int] = {}
-        slots = [0] * len(nodes)
-        self.cover(slots)
-        for _ in range(ROUNDS):
-            slots, _ = Graph(nodes, latency, self.model.net).schedule()
-            if tuple(slots) in found:
-                break
+
+        def graph(slots: Sequence[int]) -> Graph:
             self.cover(slots)
-            found[tuple(slots)] = Graph(nodes, latency, self.model.net).delay(slots)
-        best = min(found, key=lambda slots: found[slots])
-        return list(best), found[best]
+            return Graph(nodes, latency, self.model.net)
+
+        def follow(start: Graph) -> None:
+            for _ in range(ROUNDS):
+                slots, _ = start.schedule()
+                if tuple(slots) in found:
+                    break
+                start = graph(slots)
+                found[tuple(slots)] = start.delay(slots)
+
+        follow(graph([0] * len(nodes)))
+        if latency > 1:
+            # Tables of schedules with the earliest and the latest slots often lead to a faster one.
+            best = graph(min(found, key=lambda slots: found[slots]))
+            early, delay = best.smallest_delay(best.least())
+            late = best.latest(delay, [latency] * len(nodes))
+            for slots in (early, late):
+                follow(graph(slots))
+        best_slots = min(found, key=lambda slots: found[slots])
+        return list(best_slots), found[best_slots]
 
     def earliest_result(self, limit: int) -> tuple[int | None, int]:
         """Return the latency of the results for a delay between registers, and a delay that is possible.

@@ -263,7 +263,7 @@ class Graph:
 
     def schedule(self) -> tuple[list[int], int]:
         """Return the slot of each node and the largest delay between registers."""
-        _, delay = self.smallest_delay(self._least())
+        _, delay = self.smallest_delay(self.least())
         return self._fewest_registers(delay), delay
 
     def smallest_delay(self, least: Sequence[int]) -> tuple[list[int], int]:
@@ -281,13 +281,13 @@ class Graph:
                 high, found = middle, slots
         return found, high
 
-    def _least(self) -> list[int]:
+    def least(self) -> list[int]:
         """Return the lower bounds of all slots; results are in the last one."""
         return [self.latency if node.kind == SINK else 0 for node in self.nodes]
 
     def _fewest_registers(self, limit: int) -> list[int]:
         """Return the slots of a schedule with few register bits for a delay between registers."""
-        low, high = self._least(), [self.latency] * len(self.nodes)
+        low, high = self.least(), [self.latency] * len(self.nodes)
         loops = {node.group for node in self.nodes if node.slack}
         steps = [place for place, node in enumerate(self.nodes) if node.kind == NEXT and node.group in loops]
         if not steps:
@@ -297,7 +297,7 @@ class Graph:
         assert early is not None
         found = []
         for more in range(max(late[place] - early[place] for place in steps) + 1):
-            low, high = self._least(), [self.latency] * len(self.nodes)
+            low, high = self.least(), [self.latency] * len(self.nodes)
             for place in steps:
                 low[place] = high[place] = min(early[place] + more, late[place])
             found.append(self._cuts(limit, low, high))
