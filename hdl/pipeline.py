@@ -518,12 +518,13 @@ class Dataflow:
         follow(graph([0] * len(nodes)))
         if latency > 1:
             # Tables of schedules with the earliest and the latest slots often lead to a faster one.
-            best = graph(min(found, key=lambda one: found[one]))
+            fastest = min(found, key=lambda slots: found[slots])
+            best = graph(fastest)
             early, delay = best.smallest_delay(best.least())
             late = best.latest(delay, [latency] * len(nodes))
-            for slots in (early, late):
-                follow(graph(slots))
-        fastest = min(found, key=lambda one: found[one])
+            for start in (early, late):
+                follow(graph(start))
+        fastest = min(found, key=lambda slots: found[slots])
         return list(fastest), found[fastest]
 
     def earliest_result(self, limit: int) -> tuple[int | None, int]:
