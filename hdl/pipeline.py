@@ -244,6 +244,10 @@ class Dataflow:
 
     def _switch(self, value: SwitchValue) -> list[Bit]:
         test, shape = self.bits_of(value.test), value.shape()
+        if not _unique(test):
+            # The other cases are no inputs.
+            chosen = _case_of("".join("01"[bit == ONE] for bit in reversed(test)), value)
+            return _extended(self.bits_of(chosen), chosen.shape(), shape.width)
         cases = [(patterns, self.bits_of(case), case.shape()) for patterns, case in value.cases]
         columns = list(zip(*(_extended(bits, of, shape.width) for _, bits, of in cases), strict=True))
 
@@ -576,6 +580,15 @@ def _assignments(statements: Iterable[Any]) -> Iterator[Assign]:
 
 def _range(node: Node) -> list[Bit]:
     return list(range(node.first, node.first + node.width))
+
+
+def _case_of(code: str, switch: SwitchValue) -> Value:
+    """Return the value of the case that a code in binary selects."""
+    for patterns, case in switch.cases:
+        for pattern in (code,) if patterns is None else patterns:
+            if all(bit in (own, "-") for own, bit in zip(code, pattern, strict=True)):
+                return case
+    return Const(0, 0)
 
 
 def _unique(bits: Iterable[Bit]) -> list[Bit]:
