@@ -61,7 +61,11 @@ class DelayModel:
     source: str
 
     def logic(self, inputs: int) -> int:
-        """Return the delay of a function of some inputs: one lookup table, or a tree; inverters are free."""
+        """Return the delay of a function of some inputs; inverters are free.
+
+        It is made of lookup tables with multiplexers, or is a tree of an operator such as OR, which may be
+        faster than a function of the widest multiplexers.
+        """
         if inputs <= 1:
             return 0
         if inputs <= self.widest:
@@ -92,9 +96,9 @@ class DelayModel:
 ECP5 = DelayModel(
     name="ecp5",
     inputs=4,
-    widest=5,
+    widest=7,
     level=900,
-    wide=240,
+    wide=400,
     apart=600,
     chain=1900,
     carry=36,
@@ -103,8 +107,8 @@ ECP5 = DelayModel(
     register=900,
     fitted=True,
     source="Cells: delays of nextpnr-ecp5, speed grade 6. Nets: place and route of units with register stages; that of "
-    "a register has an allowance for the slowest of many paths. Root mean square error: 3.7% of these units, whose "
-    "delays are 0.2% too long on average, and 15.8% of operators alone, whose nets are shorter "
+    "a register has an allowance for the slowest of many paths. Root mean square error: 3.4% of these units, whose "
+    "delays are 1.6% too long on average, and 14.2% of operators alone, whose nets are shorter "
     "(fpga/results/delays.csv, halfulp report delays).",
 )
 
