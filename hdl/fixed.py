@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Fixed, Rounding
 from .product import product
 from .raw import Raw
-from .round import Flags, cancelled_sign, round_up
+from .round import Flags, cancelled_sign, is_exact, round_up
 from .wire import NEVER, extended, never, shift_right_sticky, shifted_up, wire
 
 
@@ -31,6 +31,8 @@ class FixedRaw:
         Flags that override the number.
     negated : Value
         The number is the negative of the integer; the next addition negates it.
+    plus_half : bool
+        Half a unit in the last place of the result has been added, so that rounding to nearest needs no adder.
     """
 
     integer: Value
@@ -40,11 +42,14 @@ class FixedRaw:
     nan: Value = field(default_factory=never)
     inf: Value = field(default_factory=never)
     negated: Value = field(default_factory=never)
+    plus_half: bool = False
 
 
 def parts(number: FixedRaw) -> dict[str, Value]:
     """Return the parts of a number that are values, by name."""
-    return {item.name: getattr(number, item.name) for item in fields(number) if item.name != "quantum"}
+    return {
+        item.name: getattr(number, item.name) for item in fields(number) if item.name not in ("quantum", "plus_half")
+    }
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,10 @@ def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
 
 @dataclass(frozen=True)
 class Truncated:
-    """Number truncated at the last place of a fixed-point format; ``floor`` has the format's scale."""
+    """Number truncated at the last place of a fixed-point format; ``floor`` has the format's scale.
+
+    With ``plus_half``, all is that of the number plus half a unit in the last place.
+    """
 
     floor: Value
     discarded: Value
@@ -198,6 +206,7 @@ class Truncated:
     sign: Value
     nan: Value
     inf: Value
+    plus_half: bool = False
 
 
 def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
@@ -211,7 +220,24 @@ def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
         sign=x.sign,
         nan=x.nan,
         inf=x.inf,
+        plus_half=x.plus_half,
     )
+
+
+def rounded(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> tuple[Value, Value]:
+    """Return the rounded integer, and True if it is not the exact number.
+
+    Half a unit that has been added makes the floor that of rounding to nearest, but for a tie at an odd floor: its
+    neighbour below is even, and differs from it in the last bit only (rounding by injection: Even and Seidel, IEEE
+    Transactions on Computers 49, 2000).
+    """
+    if not x.plus_half:
+        up = goes_up(m, x, rounding, random)
+        return wire(m, x.floor + up, "rounded"), x.discarded.any() | x.sticky
+    tie = wire(m, is_exact(x.discarded, x.sticky), "is_tie")
+    even = Cat(x.floor[0] & ~tie, x.floor[1:])
+    integer = even.as_signed() if x.floor.shape().signed else even
+    return wire(m, integer, "rounded"), ~is_exact(Cat(x.discarded[:-1], ~x.discarded[-1:]), x.sticky)
 
 
 def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> Value:
@@ -243,20 +269,20 @@ def pack_with_flags(
     m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None
 ) -> tuple[Value, Flags]:
     """Round a number once to a code, and return its flags; a number beyond the range is invalid and not an overflow."""
-    rounded = wire(m, x.floor + goes_up(m, x, rounding, random), "rounded")
-    signed = rounded.shape().signed
-    code = wrapped(rounded, o)
-    below_zero = rounded[-1] if signed else NEVER
+    integer, inexact = rounded(m, x, rounding, random)
+    signed = integer.shape().signed
+    code = wrapped(integer, o)
+    below_zero = integer[-1] if signed else NEVER
     if o.signed:
-        upper = rounded[o.width - 1 :]
+        upper = integer[o.width - 1 :]
         beyond = upper.any() & ~upper.all() if signed else upper.any()
     else:
-        beyond = rounded[o.width :].any() | below_zero
+        beyond = integer[o.width :].any() | below_zero
     if saturating or o.overflow == "saturate":
         code = Mux(wire(m, beyond, "beyond"), _end(o, below_zero), code)
     code = Mux(x.inf, _end(o, x.sign), code)
     flags = Flags(
-        inexact=(x.discarded.any() | x.sticky) & ~(x.nan | x.inf | beyond),
+        inexact=inexact & ~(x.nan | x.inf | beyond),
         underflow=NEVER,
         overflow=NEVER,
         lost_nan=x.nan | (beyond & ~x.inf),

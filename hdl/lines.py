@@ -88,7 +88,7 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value
 def _reaches(key: Value, index: Value, thresholds: Sequence[int]) -> Value:
     """Return whether the threshold at an index is at most ``key``; key bits below all thresholds are ignored."""
     low = low_bits(len(key), thresholds)
-    return _upper(key, low) >= table(index, [threshold >> low for threshold in thresholds])
+    return _upper(key, low) > table(index, [(threshold >> low) - 1 for threshold in thresholds])
 
 
 def _upper(key: Value, low: int) -> Value:
@@ -188,6 +188,11 @@ def with_values(m: Module, choice: Choice, taken: Any) -> Choice:
     lines = [choice.lines[min(place, len(choice.lines) - 1)] for place in range(1 << width)]
     lines += [(Fraction(0), value) for value in taken.values]
     return Choice(wire(m, Cat(mixed, any_taken), "line_or_value"), lines)
+
+
+def raised_by(choice: Choice, amount: Fraction) -> Choice:
+    """Add a constant to all lines."""
+    return replace(choice, lines=[(slope, intercept + amount) for slope, intercept in choice.lines])
 
 
 def table(index: Value, values: Sequence[int]) -> Value:

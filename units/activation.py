@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.formats import EXACT, RN, Fixed, Format, Rounding
 from halfulp.hdl.lines import (
     Blocks,
     Choice,
@@ -19,6 +19,7 @@ from halfulp.hdl.lines import (
     by_address,
     by_sign,
     low_bits,
+    raised_by,
     search,
     value_of,
     with_values,
@@ -285,10 +286,20 @@ class PiecewiseLinear(Arithmetic):
     # Value of a line -------------------------------------------------------------------------------------------
 
     def _line(self, m: Module, choice: Choice, x: FixedRaw) -> FixedRaw:
-        """Return the exact value of a line at a fixed-point number."""
+        """Return the exact value of a line at a fixed-point number, plus half a unit if the result is rounded so."""
         values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
         shifts = isinstance(self.table.slope, PowerSum)
-        return value_of(m, x, choice, min(values), max(values), dsp=self.build.dsp, shifts=shifts)
+        half = self._half
+        low, high = min(values) + half, max(values) + half
+        value = value_of(m, x, raised_by(choice, half), low, high, dsp=self.build.dsp, shifts=shifts)
+        return replace(value, plus_half=bool(half))
+
+    @property
+    def _half(self) -> Fraction:
+        """Half a unit in the last place, if adding it to the intercepts replaces the adder of the rounding; else 0."""
+        t = self.table
+        is_fixed = isinstance(t.out, Fixed) and t.reduction in (None, "log2")
+        return t.out.smallest / 2 if is_fixed and self.rounding == RN else Fraction(0)
 
     def _raw_line(self, m: Module, choice: Choice, x: Raw) -> Number:
         """Return the value of a line at a raw number."""
@@ -318,7 +329,7 @@ class PiecewiseLinear(Arithmetic):
         choice = with_values(m, choice, taken)
         value = self._line(m, choice, argument)
         if t.reduction == "log2":
-            return fixed.add(m, value, power_of(m, reduced), RN)
+            return replace(fixed.add(m, value, power_of(m, reduced), RN), plus_half=value.plus_half)
         number = scale(m, value, reduced)
         return replace(number, sign=number.sign ^ flags.negative)
 
