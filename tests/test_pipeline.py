@@ -271,6 +271,32 @@ def test_shift_by_a_constant_is_wires(word: str, places: int, is_signed: bool) -
     simulator.run()
 
 
+@pytest.mark.parametrize("code", range(8))
+def test_switch_by_a_constant_reads_only_its_case(code: int) -> None:
+    signals = [Signal(Shape(3 + place, place == 1), name=f"case{place}") for place in range(3)]
+    switch = SwitchValue(Const(code, 3), [(("001", "01-"), signals[0]), (("1-0",), signals[1]), (("0--",), signals[2])])
+    o, m = Signal(switch.shape()), Module()
+    m.d.comb += o.eq(switch)
+    flow = Dataflow(m, outputs=[o], enable=Const(1, 1), latency=0, model=ECP5)
+    slots, delay = flow.schedule()
+    assert delay == ECP5.register
+    chosen = {1: 0, 2: 0, 3: 0, 4: 1, 6: 1, 0: 2}.get(code)
+    inputs = [operation.name for operation in flow.operations if operation.node.kind == INPUT]
+    assert inputs == ([] if chosen is None else [f"case{chosen}"])
+
+    rng = random.Random(code)
+
+    async def drive(context: Any) -> None:
+        for _ in range(8):
+            for signal in signals:
+                context.set(signal, rng.getrandbits(len(signal)))
+            assert context.get(o) == context.get(switch)
+
+    simulator = Simulator(Stages(flow, slots, enable=Const(1, 1)).m)
+    simulator.add_testbench(drive)
+    simulator.run()
+
+
 def test_codes_of_one_format_order_their_magnitudes() -> None:
     delays = []
     for texts in (("e4m3", "e4m3"), ("e4m3", "e4m3-ftz"), ("e4m3", "e5m3")):
