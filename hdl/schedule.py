@@ -7,8 +7,10 @@ scheduler of Google's XLS does.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import add, itemgetter
 from typing import Any
 
 INPUT, STATE, AFTER, LOGIC, CHAIN, SINK, NEXT = range(7)
@@ -18,8 +20,14 @@ a register."""
 STEP = 5
 """Accuracy of the smallest delay, in picoseconds. Delays are integers, because sums of floats depend on their order."""
 
+FAR = 1 << 32
+"""Picoseconds between the starts of slots, more than any delay: the latest of several times is in their last slot."""
+
 Bit = int
 """Number of a bit: of a node's output, or below zero a constant."""
+
+Times = Callable[[Sequence[int]], Sequence[int]]
+"""Choice of the times of some bits from those of all."""
 
 
 @dataclass(eq=False)
@@ -107,6 +115,20 @@ class Graph:
             if node.kind == LOGIC and node.ends:
                 self.ends[node.first : node.first + node.width] = node.ends
         self.groups = 1 + max((node.group for node in nodes), default=-1)
+        self._after = [self.ends[node.first : node.first + node.width] for node in nodes]
+        self._nets = [self.net[node.first : node.first + node.width] for node in nodes]
+        self._inputs = [
+            [self._times(bits) for bits in (node.leaves if node.kind == LOGIC else [*node.local, node.common])]
+            for node in nodes
+        ]
+
+    def _times(self, bits: Iterable[Bit]) -> tuple[Times, int]:
+        """Return the choice of the times of bits, and the longest delay of their nets.
+
+        The last time of all is that of constants, which is chosen too, so that there are at least two.
+        """
+        read = list(bits)
+        return itemgetter(*(read or [-1]), -1), max([self.net[bit] for bit in read], default=CONSTANT)
 
     def earliest(self, limit: int, low: Sequence[int]) -> list[int] | None:
         """Return the earliest slots for a delay between registers, or None if they exceed the latency."""
@@ -127,46 +149,56 @@ class Graph:
             steps = later
 
     def _earliest(self, limit: int, low: Sequence[int], steps: Sequence[int]) -> list[int] | None:
-        slots, arrival = [0] * len(self.nodes), [0] * self.bits
+        slots, time = [0] * len(self.nodes), [*repeat(0, self.bits), CONSTANT]
         for place, node in enumerate(self.nodes):
             if node.kind in (STATE, AFTER):
-                slots[place] = max(low[place], steps[node.group] + (node.kind == AFTER) - node.slack)
+                slot = max(low[place], steps[node.group] + (node.kind == AFTER) - node.slack)
+                found = [0] * node.width
             elif node.kind == INPUT:
-                slots[place] = node.slot
+                slot, found = node.slot, [0] * node.width
             else:
-                slot = max([low[place], *(slots[operand] for operand in self.operands[place])])
+                slot = max([low[place], *map(slots.__getitem__, self.operands[place])])
                 if node.kind == NEXT:
                     slot = max(slot, steps[node.group])
-                found = self.arrivals(node, slot, slots, arrival)
-                if self._end(node, found) > limit:
+                found = self._arrivals(place, slot, time)
+                if self._end(place, found) > limit:
                     slot += 1
-                    found = self.arrivals(node, slot, slots, arrival)
-                    if self._end(node, found) > limit:
+                    found = self._arrivals(place, slot, time)
+                    if self._end(place, found) > limit:
                         return None
-                slots[place] = slot
-                arrival[node.first : node.first + node.width] = found[: node.width]
-            if slots[place] > self.latency:
+            if slot > self.latency:
                 return None
+            slots[place] = slot
+            self._arrive(place, slot, found, time)
         return slots
 
-    def arrivals(self, node: Node, slot: int, slots: Sequence[int], arrival: Sequence[int]) -> list[int]:
-        """Return the arrival time of each output bit of a node in a slot; of a sink, that of its input."""
-        owner, net = self.owner, self.net
+    def _arrivals(self, place: int, slot: int, time: Sequence[int]) -> list[int]:
+        """Return the arrival time of each output bit of a node in a slot; of a sink, that of its input.
 
-        def at(bit: Bit) -> int:
-            return arrival[bit] + net[bit] if slots[owner[bit]] == slot else net[bit]
-
+        ``time`` has that of each bit at the end of its net, and that of constants; slot s begins at ``s * FAR``.
+        """
+        node, start = self.nodes[place], slot * FAR
+        # A bit from a register has the delay of its net alone.
+        inputs = [arrival if (arrival := max(times(time)) - start) > net else net for times, net in self._inputs[place]]
         if node.kind == LOGIC:
-            tables = zip(node.leaves, node.delays, strict=True)
-            return [max(map(at, leaves), default=0) + delay for leaves, delay in tables]
+            return [max(arrival, 0) + delay for arrival, delay in zip(inputs, node.delays, strict=True)]
         if node.kind == CHAIN:
-            return chain_arrivals(node, at, lambda bit: slots[owner[bit]] == slot)
-        return [max(map(at, node.common), default=0) + sum(node.ends)]
+            here = [time[bit] >= start for bit in node.common]
+            carry = chain_entry(node, [max(time[bit] - start, self.net[bit]) for bit in node.common], here)
+            return chain_arrivals(node, inputs[:-1], carry)
+        return [max(inputs[-1], 0) + sum(node.ends)]
 
-    def _end(self, node: Node, arrivals: Sequence[int]) -> int:
+    def _arrive(self, place: int, slot: int, found: Sequence[int], time: list[int]) -> None:
+        """Write the times of the output bits of a node."""
+        node = self.nodes[place]
+        start = slot * FAR
+        bits = zip(found, self._nets[place], strict=False)
+        time[node.first : node.first + node.width] = [start + arrival + net for arrival, net in bits]
+
+    def _end(self, place: int, arrivals: Sequence[int]) -> int:
         """Return the largest delay up to registers behind a node, given the arrival times of its bits."""
-        if node.kind == LOGIC:
-            arrivals = list(map(int.__add__, arrivals, self.ends[node.first : node.first + node.width]))
+        if self.nodes[place].kind == LOGIC:
+            return max(map(add, arrivals, self._after[place]), default=0)
         return max(arrivals, default=0)
 
     def latest(self, limit: int, high: Sequence[int]) -> list[int]:
@@ -191,7 +223,8 @@ class Graph:
     def _latest(self, limit: int, high: Sequence[int], steps: Sequence[int]) -> list[int]:
         count = len(self.nodes)
         slots, least = [0] * count, [self.latency] * count
-        tail = self.ends[:]
+        # Time from each bit to the end of the slot of its first reader; times of earlier slots are larger.
+        tail = [-self.latency * FAR] * self.bits
         for place in reversed(range(count)):
             node = self.nodes[place]
             if node.kind == INPUT:
@@ -200,65 +233,64 @@ class Graph:
             slot = min(least[place], high[place])
             if node.kind == NEXT:
                 slot = min(slot, steps[node.group])
-            now = slice(node.first, node.first + node.width)
-            if slot < least[place]:
-                tail[now] = self.ends[now]
-            if node.kind in (STATE, AFTER):
-                slots[place] = slot
-                continue
-            found, longest = self.tails(node, tail[now])
-            if longest > limit:
-                slot -= 1
-                found, _ = self.tails(node, self.ends[now])
             slots[place] = slot
-            for bit, time in found:
-                if bit < 0:
-                    continue
-                operand = self.owner[bit]
-                if slot < least[operand]:
-                    least[operand] = slot
-                    before = slice(self.nodes[operand].first, self.nodes[operand].first + self.nodes[operand].width)
-                    tail[before] = self.ends[before]
-                if slot == least[operand]:
-                    tail[bit] = max(tail[bit], time)
+            if node.kind in (STATE, AFTER):
+                continue
+            after, start = self._after[place], slot * FAR
+            bits = tail[node.first : node.first + node.width]
+            own = [max(time + start, end) for time, end in zip(bits, after, strict=True)]
+            found = self._tails(node, own)
+            if self._longest(place, found) > limit:
+                slots[place] = slot = slot - 1
+                found, start = self._tails(node, after), slot * FAR
+            for operand in self.operands[place]:
+                least[operand] = min(least[operand], slot)
+            inputs = node.leaves if node.kind == LOGIC else [*node.local, node.common]
+            for bits, time in zip(inputs, found, strict=True):
+                for bit in bits:
+                    whole = time + self.net[bit] - start
+                    if whole > tail[bit]:
+                        tail[bit] = whole
         return slots
 
-    def tails(self, node: Node, tail: Sequence[int]) -> tuple[list[tuple[Bit, int]], int]:
-        """Return the time from each input bit to the end of the slot, given those of the output bits, and the longest.
+    def _longest(self, place: int, tails: Sequence[int]) -> int:
+        """Return the longest time from an input of a node to the end of the slot."""
+        node = self.nodes[place]
+        longest = max((time + net for time, (_, net) in zip(tails, self._inputs[place], strict=True)), default=0)
+        if node.kind == CHAIN and node.common:
+            # The carry in is from a register.
+            return max(longest, tails[-1] + node.delays[1])
+        return max(longest, 0)
 
-        The longest assumes a carry in from a register.
+    def _tails(self, node: Node, own: Sequence[int]) -> list[int]:
+        """Return the time from the end of each net to the end of the slot, given those from each output bit.
+
+        There is one for each table of `LOGIC`. Other nodes have one for each place, and one for the other inputs.
         """
-        net = self.net
-        if node.kind == CHAIN:
-            carry, entry = node.delays
-            leave, count = entry // 2, len(node.local)
-            sums = tail if node.width >= count else [0] * count
-            # Time from the carry into a place to the end of the slot.
-            after = max(tail[-1] + leave, 0) if node.width != count else 0
-            found = []
-            for place in reversed(range(count)):
-                own = max(sums[place] + entry, after + entry - leave + carry)
-                found += [(bit, own + net[bit]) for bit in node.local[place]]
-                after = max(sums[place] + leave, after + carry)
-            longest = after + entry - leave if node.common else 0
-            found += [(bit, after - leave) for bit in node.common]
-            return found, max([longest, *(time for _, time in found)])
         if node.kind == LOGIC:
-            found = [(bit, 0) for bit in node.inputs]
-            local = zip(node.leaves, node.delays, tail, strict=True)
-            found += [(bit, net[bit] + delay + time) for bits, delay, time in local for bit in bits]
-        else:
-            found = [(bit, net[bit] + sum(node.ends)) for bit in node.common]
-        return found, max((time for _, time in found), default=0)
+            return list(map(add, node.delays, own))
+        if node.kind != CHAIN:
+            return [*repeat(0, len(node.local)), sum(node.ends)]
+        carry, entry = node.delays
+        leave, count = entry // 2, len(node.local)
+        sums = own if node.width >= count else [0] * count
+        # Time from the carry into a place to the end of the slot.
+        after = max(own[-1] + leave, 0) if node.width != count else 0
+        found = []
+        for place in reversed(range(count)):
+            found.append(max(sums[place] + entry, after + entry - leave + carry))
+            after = max(sums[place] + leave, after + carry)
+        return [*reversed(found), after - leave]
 
     def delay(self, slots: Sequence[int]) -> int:
         """Return the largest delay between registers of a schedule."""
-        arrival, most = [0] * self.bits, 0
-        for node, slot in zip(self.nodes, slots, strict=True):
+        time, most = [*repeat(0, self.bits), CONSTANT], 0
+        for place, (node, slot) in enumerate(zip(self.nodes, slots, strict=True)):
+            found = [0] * node.width
             if node.kind not in (INPUT, STATE, AFTER):
-                found = self.arrivals(node, slot, slots, arrival)
-                arrival[node.first : node.first + node.width] = found[: node.width]
-                most = max(most, self._end(node, found))
+                found = self._arrivals(place, slot, time)
+                most = max(most, self._end(place, found))
+            self._arrive(place, slot, found, time)
         return most
 
     def schedule(self) -> tuple[list[int], int]:
@@ -367,18 +399,23 @@ class Graph:
         return [reached[own] for own in vertex]
 
 
-def chain_arrivals(node: Node, at: Callable[[Bit], int], is_here: Callable[[Bit], bool]) -> list[int]:
-    """Return the arrival time of each output bit of a carry chain, given those of its inputs and their slot.
+def chain_entry(node: Node, arrivals: Iterable[int], are_here: Iterable[bool]) -> int:
+    """Return the time of the carry into a chain, given the arrival times of its inputs.
 
     A carry in from the same slot does not leave the chain before; one from a register enters it.
     """
+    entry = node.delays[1]
+    inputs = zip(arrivals, are_here, strict=True)
+    return max((time - entry // 2 + (0 if is_here else entry) for time, is_here in inputs), default=CONSTANT)
+
+
+def chain_arrivals(node: Node, inputs: Sequence[int], chain: int) -> list[int]:
+    """Return the arrival time of each output bit of a carry chain, given those of each place and the carry into it."""
     carry, entry = node.delays
     leave = entry // 2
-    # Constant bits have no delay.
-    chain = max((at(bit) - leave + (0 if is_here(bit) else entry) for bit in node.common), default=CONSTANT)
     found = []
-    for bits in node.local:
-        own = max(map(at, bits), default=CONSTANT) + entry
+    for time in inputs:
+        own = time + entry
         found.append(max(own, chain + leave, 0))
         chain = max(chain, own - leave) + carry
     found.append(max(chain + leave, 0))
