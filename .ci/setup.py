@@ -90,7 +90,8 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             old = {}
         else:
             say("bringing .venv up to date ...")
-        pip = [python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+        # Python compiles modules when they are first imported, which are a small part of the packages.
+        pip = [python, "-I", "-m", "pip", "install", "--no-input", "--no-compile", "--progress-bar", "off"]
         if old.get("lock") != new["lock"]:
             run("installing the locked packages", [*pip, "-r", str(LOCK)], log, held)
         run("installing halfulp", [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], log, held)

@@ -104,7 +104,7 @@ ECP5 = DelayModel(
     carry=36,
     fanout=60,
     dsp=5000,
-    register=900,
+    register=720,
     fitted=True,
     source="Cells: delays of nextpnr-ecp5, speed grade 6. Nets: place and route of units with register stages; that of "
     "a register has an allowance for the slowest of many paths. Root mean square error: 3.4% of these units, whose "
