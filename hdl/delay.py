@@ -107,8 +107,8 @@ ECP5 = DelayModel(
     register=720,
     fitted=True,
     source="Cells: delays of nextpnr-ecp5, speed grade 6. Nets: place and route of units with register stages; that of "
-    "a register has an allowance for the slowest of many paths. Root mean square error: 3.4% of these units, whose "
-    "delays are 1.6% too long on average, and 14.2% of operators alone, whose nets are shorter "
+    "a register has an allowance for the slowest of many paths. Root mean square error: 4.6% of these units, whose "
+    "delays are 0.5% too long on average, and 11.3% of operators alone, whose nets are shorter "
     "(fpga/results/delays.csv, halfulp report delays).",
 )
 
