@@ -293,7 +293,7 @@ UNITS = (
 def test_rtl_matches_golden(text):
     spec = DotSpec.parse(text)
     few = [rounded(spec, mode, saturate) for mode in MODES for saturate in (False, True)][
-        :: 5 if text == UNITS[0] else 1
+        :: 9 if text == UNITS[0] else 1
     ]
     checks, failed = rtl_mismatches({one: one for one in few}, most_bits=16, count=1 << 15)
     assert not failed

@@ -27,7 +27,7 @@ def mhz(text: str, stages: int, target: str = "ecp5") -> float:
     return clock
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text", [SMALL, "mac e2m1*e2m1+exact=e2m1", "pwl tanh(fxp4.12) pieces=8", "dot2 e2m1*e2m1=e2m1"]
 )
@@ -97,8 +97,9 @@ def test_clock_out_of_reach_names_the_best_one(text: str, clock: float) -> None:
     assert Implementation.parse(text, clock=0.97 * best, target="ecp5").component().model_mhz >= 0.97 * best
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("mac", "clock"), [("e2m1*e2m1+e3m2.rn", 35), ("e2m1*e2m1+exact=e2m1.rn", 80)])
-@pytest.mark.parametrize("array", [pytest.param(Chain, marks=pytest.mark.slow), Grid])
+@pytest.mark.parametrize("array", [Grid, Chain])
 def test_array_of_a_clock_has_the_stages_of_its_parts(array: type, mac: str, clock: float) -> None:
     built = array(mac=mac, n=1, m=2, build=Build(clock=clock, target="ecp5"))
     fixed = array(mac=mac, n=1, m=2, build=Build(pipeline=built.stages))

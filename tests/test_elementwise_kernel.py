@@ -57,7 +57,7 @@ def _check(name, operands, cast, dtype, monkeypatch):
     assert _same(found, wanted), (name, cast)
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("text", FORMATS)
 def test_elementwise_kernel_equals_torch_path(text, rounding, monkeypatch):

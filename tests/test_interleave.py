@@ -128,6 +128,7 @@ def test_interleaved_loop_of_one_stage_too_many_is_detected(monkeypatch: pytest.
     assert not agrees(text, 5, 1.0)
 
 
+@pytest.mark.slow
 def test_interleaved_unit_is_faster_by_stages_in_its_loop() -> None:
     slots = Implementation.parse("mac e5m2*e5m2+e6m5.rn interleave=4", pipeline=5).component().slots
     assert slots["accumulator"] - slots["accumulator_0"] == 3

@@ -26,7 +26,7 @@ ROOMS = ("boards", "fpga", "golden", "hdl", "sim", "units")
 PACKAGES = Path(pytest.__file__).resolve().parents[1]
 """Folder of the installed packages that halfulp requires."""
 
-KINDS = ("wheel", "sdist", "editable")
+KINDS = ("wheel", pytest.param("sdist", marks=pytest.mark.slow), "editable")
 
 USER = """\
 import halfulp

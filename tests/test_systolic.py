@@ -244,7 +244,8 @@ def test_arrays_match_golden_products(makes):
     check(*(make() for make in makes))
 
 
-@pytest.mark.parametrize("makes", [BLOCKS, *(pytest.param([make], marks=pytest.mark.slow) for make in MORE_BLOCKS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("makes", [BLOCKS, *([make] for make in MORE_BLOCKS)])
 def test_arrays_of_blocks_match_golden_sequences(makes):
     check(*(make() for make in makes), products=4)
 
