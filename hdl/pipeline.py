@@ -507,6 +507,7 @@ class Dataflow:
         nodes = [operation.node for operation in self.operations]
         # Tables depend on stages and stages on tables: the delay of a schedule is that with its own tables.
         found: dict[tuple[int, ...], int] = {}
+        tried: set[tuple[tuple[tuple[Bit, ...], ...], ...]] = set()
 
         def graph(slots: Sequence[int], level: float = 1, wide: float = 1) -> Graph:
             self.cover(slots, level, wide)
@@ -514,6 +515,10 @@ class Dataflow:
 
         def follow(start: Graph) -> None:
             for _ in range(ROUNDS):
+                tables = tuple(tuple(map(tuple, node.leaves)) for node in nodes)
+                if tables in tried:
+                    break
+                tried.add(tables)
                 slots, _ = start.schedule()
                 if tuple(slots) in found:
                     break
