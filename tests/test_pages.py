@@ -162,7 +162,7 @@ def test_readme_test_command_matches_ci():
 
 def test_targets_of_ci_have_recipes():
     targets = re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert targets == ["lint", "test", "package"]
+    assert targets == ["package", "lint", "test"]
     makefile = (ROOT / "Makefile").read_text()
     assert [name for name in targets if not re.search(rf"^{name}:.*\n\t", makefile, re.MULTILINE)] == []
 
