@@ -90,8 +90,10 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             old = {}
         else:
             say("bringing .venv up to date ...")
-        # Python compiles modules when they are first imported, which are a small part of the packages.
-        pip = [python, "-I", "-m", "pip", "install", "--no-input", "--no-compile", "--progress-bar", "off"]
+        pip = [python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+        if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
+            pip.append("--no-compile")
         if old.get("lock") != new["lock"]:
             run("installing the locked packages", [*pip, "-r", str(LOCK)], log, held)
         run("installing halfulp", [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], log, held)

@@ -179,7 +179,7 @@ class Graph:
         """
         node, start = self.nodes[place], slot * FAR
         # A bit from a register has the delay of its net alone.
-        inputs = [arrival if (arrival := max(times(time)) - start) > net else net for times, net in self._inputs[place]]
+        inputs = [max(max(times(time)) - start, net) for times, net in self._inputs[place]]
         if node.kind == LOGIC:
             return [max(arrival, 0) + delay for arrival, delay in zip(inputs, node.delays, strict=True)]
         if node.kind == CHAIN:

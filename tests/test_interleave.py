@@ -128,9 +128,10 @@ def test_interleaved_loop_of_one_stage_too_many_is_detected(monkeypatch: pytest.
     assert not agrees(text, 5, 1.0)
 
 
-@pytest.mark.slow
-def test_interleaved_unit_is_faster_by_stages_in_its_loop() -> None:
-    slots = Implementation.parse("mac e5m2*e5m2+e6m5.rn interleave=4", pipeline=5).component().slots
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("mac", ["e2m1*e2m1+e3m2.rn", "e5m2*e5m2+e6m5.rn"])
+def test_interleaved_unit_is_faster_by_stages_in_its_loop(mac: str) -> None:
+    slots = Implementation.parse(f"mac {mac} interleave=4", pipeline=5).component().slots
     assert slots["accumulator"] - slots["accumulator_0"] == 3
     assert slots["turn"] <= slots["accumulator_0"]
 

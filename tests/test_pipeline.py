@@ -11,7 +11,7 @@ from amaranth.hdl import Const, Fragment, Module, Shape, Signal, Value
 from amaranth.hdl._ast import Assign, Concat, Operator, Slice, Switch, SwitchValue
 from amaranth.sim import Simulator
 
-from halfulp.hdl import floating
+from halfulp.hdl import floating, pipeline
 from halfulp.hdl.delay import ECP5
 from halfulp.hdl.formats import parse
 from halfulp.hdl.pipeline import GAIN, Dataflow, Stages
@@ -219,6 +219,22 @@ def test_stages_that_gain_little_are_output_registers(text: str) -> None:
         assert before == after or slower > GAIN * faster
         little += before == after
     assert little
+
+
+def test_starts_with_other_delays_lead_to_faster_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Implementation.parse("mul bf16*bf16.rn", pipeline=2).component().dataflow(2)
+    _, fast = flow._fastest(2)
+    monkeypatch.setattr(pipeline, "STARTS", pipeline.STARTS[:1])
+    assert flow._fastest(2)[1] > 1.05 * fast
+
+
+def test_start_with_tables_of_one_stage_fewer_leads_to_faster_schedules() -> None:
+    """The other starts find no schedule of eight stages that is much faster than one of seven."""
+    seven, eight = (
+        Implementation.parse("pwl tanh(fxp4.12).rn pieces=8", pipeline=stages).component().dataflow(stages)
+        for stages in (7, 8)
+    )
+    assert seven.schedule()[1] > 1.05 * eight.schedule()[1]
 
 
 def test_logic_of_more_inputs_is_slower() -> None:
