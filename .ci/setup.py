@@ -53,14 +53,18 @@ def recorded() -> dict[str, str]:
     return dict(line.split(" = ", 1) for line in READY.read_text().splitlines() if " = " in line)
 
 
-def run(what: str, command: list[str], log: IO[str], held: int) -> None:
-    """Run one step. It inherits the lock, so that others wait for it even if this set-up is killed."""
-    print("$", *command, file=log, flush=True)
+def run(what: str, commands: list[list[str]], log: IO[str], held: int) -> None:
+    """Run the commands of one step at once. They inherit the lock: others wait for them even if this set-up is killed."""
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment, pass_fds=[held]
-    )
-    if done.returncode:
+    running = []
+    for command in commands:
+        print("$", *command, file=log, flush=True)
+        running.append(
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment, pass_fds=[held]
+            )
+        )
+    if any([process.wait() for process in running]):
         lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if line.lower().startswith("error") or "No space left" in line]
         reason = (errors or lines)[-1].removeprefix("ERROR: ").rstrip(".")
@@ -77,16 +81,16 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
     READY.unlink(missing_ok=True)
     LOG.parent.mkdir(exist_ok=True)
     python = str(VENV / "bin" / "python")
+    packages = [line for line in LOCK.read_text().splitlines() if line[:1].isalnum()]
     with LOG.open("w") as log:
         if not all(old.get(key) == new[key] for key in ("checkout", "python")):
-            packages = sum(line[:1].isalnum() for line in LOCK.read_text().splitlines())
-            say(f"setting up .venv with {packages} packages; this happens once and takes a minute or two ...")
+            say(f"setting up .venv with {len(packages)} packages; this happens once and takes a minute or two ...")
             if VENV.is_symlink():
                 refuse(f"{VENV} is a link: remove it, and run this command again.")
             if VENV.exists():
                 shutil.rmtree(VENV)
             base = getattr(sys, "_base_executable", "") or sys.executable
-            run("making the virtual environment", [base, "-I", "-m", "venv", str(VENV)], log, held)
+            run("making the virtual environment", [[base, "-I", "-m", "venv", str(VENV)]], log, held)
             old = {}
         else:
             say("bringing .venv up to date ...")
@@ -95,8 +99,10 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
             pip.append("--no-compile")
         if old.get("lock") != new["lock"]:
-            run("installing the locked packages", [*pip, "-r", str(LOCK)], log, held)
-        run("installing halfulp", [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], log, held)
+            # The lock file names all dependencies, and pip uses one processor.
+            halves = packages[::2], packages[1::2]
+            run("installing the locked packages", [[*pip, "--no-deps", *half] for half in halves], log, held)
+        run("installing halfulp", [[*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]], log, held)
         find = "import find_libpython, sys; sys.exit(not find_libpython.find_libpython())"
         if subprocess.run([python, "-I", "-c", find], stdout=log, stderr=log).returncode:
             refuse(

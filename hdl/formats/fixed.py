@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import CodeOrder, Format, floor_log2
+from .base import CodeOrder, Format, floor_log2, ldexp
 from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
 
@@ -139,15 +139,15 @@ class Fixed(Format):
 
     @property
     def smallest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
-        return Fraction(2) ** self.quantum
+        return ldexp(1, self.quantum)
 
     @property
     def lowest(self) -> Fraction:
-        return self.lowest_integer * self.smallest
+        return ldexp(self.lowest_integer, self.quantum)
 
     @property
     def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
-        return self.largest_integer * self.smallest
+        return ldexp(self.largest_integer, self.quantum)
 
     def check_wraps(self, saturate: bool) -> None:
         """Raise ValueError unless results wrap, which an external increment requires."""
@@ -175,7 +175,7 @@ class Fixed(Format):
         return code - (1 << self.width) if self.signed and code >> (self.width - 1) else code
 
     def decode(self, code: int) -> Fraction:
-        return self.integer(code) * self.smallest
+        return ldexp(self.integer(code), self.quantum)
 
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
@@ -185,7 +185,7 @@ class Fixed(Format):
         ``saturate`` makes a wrapping format saturate.
         """
         value = -magnitude if negative else magnitude
-        rounded = rounding.round_signed(value / self.smallest, random)
+        rounded = rounding.round_signed(ldexp(value, -self.quantum), random)
         if not self.lowest_integer <= rounded <= self.largest_integer:
             if rounding.mode == "exact":
                 raise ValueError(f"rounding exact needs a result from {self.lowest} to {self.largest} in {self}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import Format, floor_log2
+from .base import Format, floor_log2, ldexp
 from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
 
@@ -271,9 +271,9 @@ class Float(Format):
             return -math.inf if negative else math.inf
         field, mantissa = magnitude >> self.man, magnitude & ((1 << self.man) - 1)
         if field == 0:
-            value = mantissa * Fraction(2) ** self.quantum if self.subnormals else Fraction(0)
+            value = ldexp(mantissa, self.quantum) if self.subnormals else Fraction(0)
         else:
-            value = ((1 << self.man) + mantissa) * Fraction(2) ** (field - self.bias - self.man)
+            value = ldexp((1 << self.man) + mantissa, field - self.bias - self.man)
         return -value if negative else value
 
     def encode_magnitude(
@@ -284,20 +284,16 @@ class Float(Format):
         last_place = floor_log2(magnitude) - self.man
         if self.subnormals:
             last_place = max(last_place, self.quantum)
-        ulp = Fraction(2) ** last_place
-        rounded = rounding.round(magnitude / ulp, negative, random) * ulp
-        if rounded > self.largest:
+        significand = rounding.round(ldexp(magnitude, -last_place), negative, random)
+        # The hidden bit adds one to the exponent field, and so does a carry out of the significand.
+        code = ((last_place - self.quantum) << self.man) + significand
+        if code > self.max_code:
             if rounding.mode == "exact":
                 raise ValueError(f"rounding exact needs a result of at most {self.largest}, the largest {self}")
             to_largest = saturate or rounding.overflows_to_largest[negative]
             return self._signed(self.max_code, negative) if to_largest else self.infinity(negative)
-        if rounded < Fraction(2) ** self.emin:
-            if not self.subnormals:
-                return self._signed(0, negative)
-            return self._signed(int(rounded / Fraction(2) ** self.quantum), negative)
-        exponent = floor_log2(rounded)
-        mantissa = int(rounded / Fraction(2) ** (exponent - self.man)) - (1 << self.man)
-        return self._signed(((exponent + self.bias) << self.man) | mantissa, negative)
+        is_flushed = not self.subnormals and code < 1 << self.man
+        return self._signed(0 if is_flushed else code, negative)
 
     def _signed(self, magnitude: int, negative: bool) -> int:
         if magnitude == 0 and not self.has_negative_zero:

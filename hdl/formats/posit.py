@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import floor_log2
+from .base import floor_log2, ldexp
 from .checks import check_int
 from .tapered import Tapered
 
@@ -124,12 +124,11 @@ class Posit(Tapered):
         fraction_bits = max(rest - self.es, 0)
         exponent = (tail << self.es >> rest) if rest < self.es else tail >> fraction_bits
         significand = (1 << fraction_bits) | (tail & ((1 << fraction_bits) - 1))
-        return significand * Fraction(2) ** ((k << self.es) + exponent - fraction_bits)
+        return ldexp(significand, (k << self.es) + exponent - fraction_bits)
 
     def string(self, magnitude: Fraction) -> Fraction:
         scale = floor_log2(magnitude)
         k, exponent = divmod(scale, 1 << self.es)
         regime, length = (((2 << k) - 1) << 1, k + 2) if k >= 0 else (1, 1 - k)
-        fraction = magnitude / Fraction(2) ** scale - 1
-        string = (regime << self.es) + exponent + fraction
-        return string * Fraction(2) ** (self.width - 1 - length - self.es)
+        string = (regime << self.es) + exponent - 1 + ldexp(magnitude, -scale)
+        return ldexp(string, self.width - 1 - length - self.es)

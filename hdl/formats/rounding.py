@@ -143,7 +143,7 @@ class Rounding:
             If ``magnitude`` is negative, the random word does not fit the mode, or the mode is ``exact`` and the number
             is not an integer.
         """
-        if magnitude < 0:
+        if magnitude.numerator < 0:
             raise ValueError(f"a magnitude must be 0 or more, not {magnitude}")
         return self._rounded(magnitude, random, away=True, plus=not negative)
 
@@ -160,10 +160,12 @@ class Rounding:
         self._check_fixed()
         if not 0 <= random < 1 << self.bits:
             raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
-        floor, rest = divmod(value, 1)
+        unit = value.denominator
+        floor, rest = divmod(value.numerator, unit)
         if self.mode == "exact" and rest:
-            raise ValueError(f"rounding exact would lose {rest} of a unit in the last place; choose another mode")
-        inexact, tie, above_half, odd = rest > 0, rest == Fraction(1, 2), rest > Fraction(1, 2), floor % 2 == 1
+            lost = Fraction(rest, unit)
+            raise ValueError(f"rounding exact would lose {lost} of a unit in the last place; choose another mode")
+        inexact, tie, above_half, odd = rest > 0, 2 * rest == unit, 2 * rest > unit, floor % 2 == 1
         up = {
             "rn": above_half or (tie and odd),
             "ra": above_half or (tie and away),
@@ -172,10 +174,10 @@ class Rounding:
             "ru": inexact and plus,
             "rd": inexact and not plus,
             "ro": inexact and not odd,
-            "sr": int(rest * (1 << self.bits)) + random >= 1 << self.bits,
+            "sr": (rest << self.bits) // unit + random >= 1 << self.bits,
             "exact": False,
         }[self.mode]
-        return int(floor) + up
+        return floor + up
 
     def _check_fixed(self) -> None:
         """Raise ValueError if a port chooses the mode: only units and their models have one."""

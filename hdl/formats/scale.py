@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import Format, floor_log2
+from .base import Format, floor_log2, ldexp
 from .checks import check_int
 from .rounding import Rounding
 
@@ -127,7 +127,7 @@ class Scale(Format):
 
     def decode(self, code: int) -> Fraction | float:
         self.check_code(code)
-        return math.nan if code == self.nan_code else Fraction(2) ** (code - self.bias)
+        return math.nan if code == self.nan_code else ldexp(1, code - self.bias)
 
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
@@ -137,7 +137,7 @@ class Scale(Format):
         if magnitude == 0 or negative:
             return self.nan_code
         exponent = floor_log2(magnitude)
-        exponent += rounding.round(magnitude / Fraction(2) ** exponent, negative, random) - 1
+        exponent += rounding.round(ldexp(magnitude, -exponent), negative, random) - 1
         if exponent > self.emax:
             return self.max_code if saturate or rounding.overflows_to_largest[negative] else self.nan_code
         return max(exponent + self.bias, 0)

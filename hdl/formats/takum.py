@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import floor_log2
+from .base import floor_log2, ldexp
 from .tapered import Tapered
 
 HEAD, MAX_REGIME = 5, 7
@@ -93,13 +93,12 @@ class Takum(Tapered):
         characteristic = (code >> fraction_bits) & ((1 << bits) - 1)
         exponent = (1 << bits) - 1 + characteristic if direction else 1 - (2 << bits) + characteristic
         significand = (1 << fraction_bits) | (code & ((1 << fraction_bits) - 1))
-        return significand * Fraction(2) ** (exponent - fraction_bits)
+        return ldexp(significand, exponent - fraction_bits)
 
     def string(self, magnitude: Fraction) -> Fraction:
         scale = floor_log2(magnitude)
         bits, string = _beginning(scale)
-        fraction = magnitude / Fraction(2) ** scale - 1
-        return (string + fraction) * Fraction(2) ** (self.width - HEAD - bits)
+        return ldexp(string - 1 + ldexp(magnitude, -scale), self.width - HEAD - bits)
 
 
 def _beginning(scale: int) -> tuple[int, int]:
