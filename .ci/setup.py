@@ -54,7 +54,7 @@ def recorded() -> dict[str, str]:
 
 
 def run(what: str, commands: list[list[str]], log: IO[str], held: int) -> None:
-    """Run the commands of one step at once. They inherit the lock: others wait for them even if this set-up is killed."""
+    """Run commands at once. They inherit the lock, so that others wait for them even if this set-up is killed."""
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     running = []
     for command in commands:
@@ -64,7 +64,8 @@ def run(what: str, commands: list[list[str]], log: IO[str], held: int) -> None:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment, pass_fds=[held]
             )
         )
-    if any([process.wait() for process in running]):
+    codes = [process.wait() for process in running]
+    if any(codes):
         lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if line.lower().startswith("error") or "No space left" in line]
         reason = (errors or lines)[-1].removeprefix("ERROR: ").rstrip(".")

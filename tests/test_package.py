@@ -106,6 +106,12 @@ def test_citation_has_the_version():
     assert f"\nversion: {halfulp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
+def test_locked_packages_fit_together():
+    """Set-up installs what the lock file names, and no dependencies beyond that."""
+    checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert not checked.returncode, checked.stdout
+
+
 def test_import_of_halfulp_is_lazy():
     code = (
         "import sys, halfulp; halfulp.__version__; assert not {'amaranth', 'numpy'} & set(sys.modules);"
