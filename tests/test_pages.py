@@ -19,7 +19,7 @@ from pyuvm import uvm_factory
 
 from halfulp import golden
 from halfulp.cli import cli
-from halfulp.fpga.report import papers
+from halfulp.fpga.report import arbitor, papers
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
 from halfulp.sim.implementation import short
 from halfulp.sim.uvm.sequences import Campaign
@@ -270,7 +270,10 @@ def test_page_of_activation_has_its_errors(generate):
     assert re.search(r"^\| pwl \| fixed point ", pwl, re.MULTILINE)
 
 
-def test_paper_tables_have_records_and_sources(monkeypatch, tmp_path):
+# The more segments, the longer the fits of functions, which are parts of the records' keys.
+@pytest.mark.parametrize("segments", [(1,), pytest.param(arbitor.SEGMENTS, marks=pytest.mark.slow)])
+def test_paper_tables_have_records_and_sources(segments, monkeypatch, tmp_path):
+    monkeypatch.setattr(arbitor, "SEGMENTS", segments)
     text = "\n".join(papers.page())
     peers, small = (
         list(csv.DictReader((papers.RESULTS / f"{name}.csv").read_text().splitlines())) for name in ("peers", "small")

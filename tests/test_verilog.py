@@ -4,6 +4,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,11 @@ class Counter(wiring.Component):
         with m.If(self.en):
             m.d.sync += count.eq(count + self.step)
         return m
+
+
+def label(made: partial[Any]) -> str:
+    """Return the name of a test case: what makes its design, and from what."""
+    return "-".join(map(str, (made.func.__name__, *made.args, *made.keywords.values())))
 
 
 def head(text: str) -> str:
@@ -96,19 +103,20 @@ def test_case_has_empty_default_only_if_values_are_missing() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "design",
+    "made",
     [
-        component(MAC),
-        component("dot3 e5m2*e5m2"),
-        component("pwl tanh(bf16) pieces=4"),
+        partial(component, MAC),
+        partial(component, "dot3 e5m2*e5m2"),
+        partial(component, "pwl tanh(bf16) pieces=4"),
         # Seeds as parameters need the names, so the array has no random source.
-        Grid(mac="e5m2*e5m2+bf16", n=2, m=2),
-        Chain(mac="e3m2*e3m2+e4m3", n=2, m=1, depth=8, rows=2),
+        partial(Grid, mac="e5m2*e5m2+bf16", n=2, m=2),
+        partial(Chain, mac="e3m2*e3m2+e4m3", n=2, m=1, depth=8, rows=2),
     ],
-    ids=lambda design: type(design).__name__,
+    ids=label,
 )
-def test_emit_replaces_numbers_by_names(design: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emit_replaces_numbers_by_names(made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules are equal up to a one-to-one renaming; ports between modules keep their names."""
+    design = made()
     named = emit(design)
     assert not re.search(r"\\(?!\$auto|port)\S*\$\d", named)
     assert re.search(r"wire \w+_part1;", named)
@@ -212,7 +220,7 @@ def test_emit_rejects_names_and_resets(make: Any, kind: type[Exception], word: s
 
 
 VERILOG = [
-    build(name, fmt, rounding=rounding, pipeline=pipeline)
+    partial(build, name, fmt, rounding=rounding, pipeline=pipeline)
     for name, row in CATALOGUE.items()
     for fmt, rounding, pipeline in (
         *(("e5m2", "rn", 0), ("e4m3fnuz", "sr3", 2), ("e2m0", "ro", 1), ("bf16-ftz", "rd", 0)),
@@ -222,10 +230,10 @@ VERILOG = [
     if row.spec.takes(parse(fmt), Rounding.parse(rounding)) and (name != "pwl" or parse(fmt).width <= 8)
 ]
 VERILOG += [
-    build("mac", "posit8", acc="exact", carry=3, product="fxp4.4-wrap.sr2"),
-    build("accumulate", "e5m2", acc="exact", to="posit8", pipeline=2),
-    build("dot", "fxp4.4", k=3, c="posit8", to="e5m2", order="sequential", rounding="sr3", pipeline=2),
-    build("dot", "e5m2", k=3, c="int8", to="ufxp4.4-wrap", rounding="rd"),
+    partial(build, "mac", "posit8", acc="exact", carry=3, product="fxp4.4-wrap.sr2"),
+    partial(build, "accumulate", "e5m2", acc="exact", to="posit8", pipeline=2),
+    partial(build, "dot", "fxp4.4", k=3, c="posit8", to="e5m2", order="sequential", rounding="sr3", pipeline=2),
+    partial(build, "dot", "e5m2", k=3, c="int8", to="ufxp4.4-wrap", rounding="rd"),
 ]
 
 
@@ -247,9 +255,10 @@ def lint(path: Path, top: str) -> None:
 
 
 @pytest.mark.sampled(28, 4)
-@pytest.mark.parametrize("unit", VERILOG, ids=lambda unit: unit.name)
-def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", VERILOG, ids=label)
+def test_verilog_of_units_passes_lint(made: Callable[[], Any], tmp_path: Path) -> None:
     """As Verilog 2005, and inside the stream wrapper of the unit."""
+    unit = made()
     path = tmp_path / "unit.v"
     path.write_text(emit(Streamed(unit)))
     lint(path, Streamed(unit).name)
@@ -257,16 +266,17 @@ def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "design",
+    "made",
     [
-        component("pwl tanh(bf16) pieces=4"),
-        Grid(mac="e3m2*e3m2+e4m3.sr3@lfsr8", n=2, m=1),
-        Chain(mac="e3m2*e3m2+e4m3", n=1, m=1, depth=8, rows=2),
-        pytest.param(kernel(MacSpec.parse("e4m3fn*e4m3fn+fp16"), 2, 2, 8), marks=pytest.mark.slow),
+        partial(component, "pwl tanh(bf16) pieces=4"),
+        partial(Grid, mac="e3m2*e3m2+e4m3.sr3@lfsr8", n=2, m=1),
+        partial(Chain, mac="e3m2*e3m2+e4m3", n=1, m=1, depth=8, rows=2),
+        pytest.param(partial(kernel, MacSpec.parse("e4m3fn*e4m3fn+fp16"), 2, 2, 8), marks=pytest.mark.slow),
     ],
-    ids=lambda design: type(design).__name__,
+    ids=label,
 )
-def test_verilog_of_functions_and_arrays_passes_lint(design: Any, tmp_path: Path) -> None:
+def test_verilog_of_functions_and_arrays_passes_lint(made: Callable[[], Any], tmp_path: Path) -> None:
+    design = made()
     path = tmp_path / "design.v"
     path.write_text(emit(design))
     lint(path, design.name)

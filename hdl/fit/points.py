@@ -16,7 +16,7 @@ from mpmath import mp
 from halfulp.hdl.formats import RN, Format, Rounding
 
 from .folding import Folding
-from .functions import GUARD, Function, fraction_of
+from .functions import ALL, GUARD, Function, fraction_of
 from .lines import Band, two_sum
 from .rounding_table import Numbers, RoundingTable, check_width, numbers_of, rounding_table_of
 
@@ -154,14 +154,16 @@ def _known(
     x = np.unique(numbers_of(fmt))
     x = x[np.isfinite(x)]
     places = x if interval is None else np.clip(x, float(interval[0]), float(interval[1]))
-    defined = np.array([function.defined(Fraction(place)) for place in places])
-    x, places = x[defined], places[defined]
+    if function.domain != ALL:
+        defined = np.array([function.defined(Fraction(place)) for place in places])
+        x, places = x[defined], places[defined]
     if not len(x):
         raise ValueError(f"{function.name} is defined at none of the numbers of {fmt}, but at {function.domain}")
-    distinct, where = np.unique(places, return_inverse=True)
+    is_odd = function.symmetry == "odd"
+    distinct, where = np.unique(np.abs(places) if is_odd else places, return_inverse=True)
     with mp.workprec(80):
-        values = np.array([_double(function.at(Fraction(place))) for place in distinct.tolist()])
-    return x, places, values[where]
+        values = np.array([_double(function.at(Fraction(place))) for place in distinct.tolist()])[where]
+    return x, places, np.where(places < 0, -values, values) if is_odd else values
 
 
 def _double(value: Any) -> float:
