@@ -71,6 +71,11 @@ class Node:
     slack: int = 0
 
     @property
+    def bits(self) -> list[Bit]:
+        """Its output bits."""
+        return list(range(self.first, self.first + self.width))
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """Fields that decide the schedule before lookup tables are chosen."""
         local, common = tuple(map(tuple, self.local)), tuple(self.common)

@@ -13,10 +13,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from click.testing import CliRunner
 
 from halfulp.hdl import eager, floating, raw
+from halfulp.hdl.dataflow import Operation
 from halfulp.hdl.formats import RN, RU, RZ, Rounding, parse
 from halfulp.hdl.late import Loop
 from halfulp.hdl.number import multiply, pack, unpack
-from halfulp.hdl.pipeline import Operation, Stages, _Delayed, _Reset
+from halfulp.hdl.pipeline import Stages, _Delayed, _Reset
 from halfulp.sim.formal import claims as claims_module
 from halfulp.sim.formal.claims import KINDS, Claim, claims, examine, simulated
 from halfulp.sim.formal.cli import formal

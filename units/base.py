@@ -18,6 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager, late
+from halfulp.hdl.dataflow import Dataflow
 from halfulp.hdl.delay import MARGIN, MODELS, DelayModel
 from halfulp.hdl.formats import Float, Format, Rounding
 from halfulp.hdl.formats.checks import check_one_of
@@ -25,7 +26,7 @@ from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, pack_with_flags, signalling, truncate, unpack
-from halfulp.hdl.pipeline import Dataflow, Stages
+from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import cycles_of
 from halfulp.hdl.specs import Build, UnitSpec

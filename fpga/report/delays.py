@@ -15,8 +15,8 @@ from halfulp.fpga.synth.measure import Module as Source
 from halfulp.fpga.synth.measure import module_of
 from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
+from halfulp.hdl.dataflow import Dataflow
 from halfulp.hdl.delay import ECP5, DelayModel
-from halfulp.hdl.pipeline import Dataflow
 from halfulp.hdl.product import product
 from halfulp.hdl.wire import leading_zeros, lookup, shift_left, shift_right_sticky
 from halfulp.sim.implementation import Implementation
