@@ -1,6 +1,7 @@
 """Cost records: they are complete and match the current synthesis."""
 
 import re
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,12 @@ from halfulp.fpga.report.records import (
     LOOPS,
     PORTS,
     ROUTED,
+    ROUTED_ARRAYS,
     ROUTED_DOTS,
     SMALL,
     TOOLS,
     UNITS,
+    arrays,
     cells,
     rows,
     write,
@@ -33,6 +36,8 @@ from halfulp.hdl.formats import RN
 from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
+from halfulp.units.systolic import Grid
+from halfulp.units.systolic.chain import DEPTH
 
 HERE = Path(records.__file__).resolve().parents[1] / "results"
 RUN = "fpga/results is not what synthesis gives now: run `make cost`, and look at what changes"
@@ -236,6 +241,28 @@ def test_loops_on_page_match_records_and_are_shorter_with_structure_fast():
         assert clocks[2] > max(clocks[:2]), (mac, count)
         cells = [f"{lut:,.0f} | {clock:.0f}" for lut, clock in zip(small["LUT"], clocks, strict=True)]
         assert f"| `{mac}` | {count} | {' | '.join(cells)} |" in text, RUN
+
+
+def test_arrays_on_page_match_records_and_are_faster_with_stages():
+    kept = recorded("arrays").fillna("")
+    wanted = [(kind.__name__, depth, build.pipeline, build.structure or "") for kind, depth, build in ROUTED_ARRAYS]
+    columns = kept[["array", "depth", "stages", "structure"]]
+    assert list(columns.itertuples(index=False, name=None)) == wanted, RUN
+    text = (HERE.parents[1] / "docs/arrays.md").read_text()
+    for row in kept.itertuples():
+        fast = ', `structure="fast"`' if row.structure == "fast" else ""
+        name = f"`{row.array}`" + (f", `depth={row.depth}`" if row.depth not in (1, DEPTH) else "") + fast
+        assert f"| {name} | {row.stages} | {row.MHz:.0f} | {row.LUT:,} | {row.FF:,} |" in text, RUN
+    for _, same in kept.groupby("array"):
+        assert same[same["stages"] == 4]["MHz"].min() > 1.5 * same[same["stages"] == 0]["MHz"].max()
+
+
+@pytest.mark.slow
+def test_record_of_arrays_is_repeatable(monkeypatch):
+    chosen = [build.pipeline == 4 and kind is Grid for kind, _, build in ROUTED_ARRAYS]
+    monkeypatch.setattr(records, "ROUTED_ARRAYS", list(compress(ROUTED_ARRAYS, chosen)))
+    kept = recorded("arrays").fillna("")[chosen].reset_index(drop=True)
+    pd.testing.assert_frame_equal(arrays(), kept, check_dtype=False, rtol=1e-5)
 
 
 def test_costs_of_block_dots_on_page_match_records():

@@ -13,10 +13,12 @@ from halfulp.fpga.kernel.cost_model import SMALL as SMALL_ARRAYS
 from halfulp.fpga.synth.asic import measure_cells, opensta
 from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
+from halfulp.fpga.synth.registered import Registered
+from halfulp.fpga.synth.route import frequencies
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import Block, parse_operand
 from halfulp.hdl.specs import MacSpec
-from halfulp.hdl.specs.build import STRUCTURES, TABLE
+from halfulp.hdl.specs.build import STRUCTURES, TABLE, Build
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -24,6 +26,8 @@ from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.activation import TABLE_WIDTH
 from halfulp.units.catalogue import CATALOGUE
+from halfulp.units.systolic import Chain, Grid
+from halfulp.units.systolic.chain import DEPTH
 
 from . import asic, delays, pwl, sru
 from .resources import measure_units
@@ -112,6 +116,16 @@ CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 
 _MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
 
+ROUTED_ARRAYS: tuple[tuple[type[Chain] | type[Grid], int, Build], ...] = (
+    (Chain, DEPTH, Build()),
+    (Chain, DEPTH, Build(structure="fast")),
+    (Chain, DEPTH, Build(pipeline=4)),
+    (Chain, DEPTH, Build(pipeline=4, structure="fast")),
+    (Grid, 1, Build()),
+    (Grid, 4, Build(pipeline=4)),
+)
+"""Arrays of 4 x 4 multiply-accumulates that are placed and routed: kind, depth, and how they are built."""
+
 TILES: tuple[Callable[[], Any], ...] = (
     *(partial(array, MacSpec.parse(mac), n, m) for mac in _MACS for n, m in (*SMALL_ARRAYS, (4, 4))),
     *(partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in SMALL_ARRAYS),
@@ -143,11 +157,11 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     `ROUTED`, with the clock cycles from operands to the next ones. ``loops.csv``: `LOOPS` on `ROUTED`.
     ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
     device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
-    ``tiles.csv``: `TILES`. ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures
-    of `halfulp report pwl` for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure.
-    ``delays.csv``: figures of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if
-    they are installed, with energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``:
-    versions.
+    ``tiles.csv``: `TILES`. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at all ports. ``sru.csv``
+    and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
+    function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of
+    `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
+    energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -165,6 +179,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("loops", loops(progress, pool))
     yield write_files("block-dots", block_dots(progress, pool))
     yield write_files("tiles", _tiles(progress, pool))
+    yield write_files("arrays", arrays(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
         # Its figures are multiples of the figures of one unit.
         if stem != "sru-4096":
@@ -227,6 +242,25 @@ def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:
     costs = measure_modules(map(Module.of, components), DEVICES[0], progress, pool)
     found = [_row(component.name, cost, DEVICES[0]) for component, cost in zip(components, costs, strict=True)]
     return _sorted(found).drop(columns="MHz")
+
+
+def arrays(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the rows of `ROUTED_ARRAYS` on the device of `ROUTED` that nextpnr places and routes."""
+    target = next(target for target in ROUTED if target.nextpnr)
+
+    def built() -> Iterator[Chain | Grid]:
+        return (kind(mac=_MACS[0], n=4, m=4, depth=depth, build=build) for kind, depth, build in ROUTED_ARRAYS)
+
+    progress.total("synthesis", len(ROUTED_ARRAYS))
+    costs = measure_modules(map(Module.of, built()), target, progress, pool)
+    progress.total("place and route", len(ROUTED_ARRAYS))
+    clocks = frequencies((Module.of(Registered(array)) for array in built()), target, progress, pool)
+    found = [
+        {"array": kind.__name__, "depth": depth, "stages": build.pipeline, "structure": build.structure or ""}
+        | {"target": target.name, "LUT": cost.lut, "FF": cost.ff, "MHz": clock}
+        for (kind, depth, build), cost, clock in zip(ROUTED_ARRAYS, costs, clocks, strict=True)
+    ]
+    return pd.DataFrame(found)
 
 
 def _structures(progress: Progress, pool: JobPool) -> pd.DataFrame:
