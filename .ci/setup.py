@@ -100,9 +100,10 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
             pip.append("--no-compile")
         if old.get("lock") != new["lock"]:
-            # The lock file names all dependencies, and pip uses one processor.
+            # One pip uses one processor. The last one adds what some builds need, such as CUDA libraries for torch.
             halves = packages[::2], packages[1::2]
             run("installing the locked packages", [[*pip, "--no-deps", *half] for half in halves], log, held)
+            run("installing what they need", [[*pip, "-r", str(LOCK)]], log, held)
         run("installing halfulp", [[*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]], log, held)
         find = "import find_libpython, sys; sys.exit(not find_libpython.find_libpython())"
         if subprocess.run([python, "-I", "-c", find], stdout=log, stderr=log).returncode:

@@ -107,7 +107,7 @@ def test_citation_has_the_version():
 
 
 def test_locked_packages_fit_together():
-    """Set-up installs what the lock file names, and no dependencies beyond that."""
+    """No package of the lock file needs another one or another version."""
     checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert not checked.returncode, checked.stdout
 
