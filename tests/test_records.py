@@ -262,6 +262,7 @@ def test_record_of_arrays_is_repeatable(monkeypatch):
     chosen = [build.pipeline == 4 and kind is Grid for kind, _, build in ROUTED_ARRAYS]
     monkeypatch.setattr(records, "ROUTED_ARRAYS", list(compress(ROUTED_ARRAYS, chosen)))
     kept = recorded("arrays").fillna("")[chosen].reset_index(drop=True)
+    # The record has six digits.
     pd.testing.assert_frame_equal(arrays(), kept, check_dtype=False, rtol=1e-5)
 
 

@@ -274,10 +274,9 @@ class Format(Plain):
         negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
         if isinstance(value, float) and not math.isfinite(value):
             return self.nan_code if math.isnan(value) else self.infinity(negative)
-        magnitude = -value if negative else value
-        if not isinstance(magnitude, Fraction):
-            magnitude = Fraction(magnitude)
-        return self.encode_magnitude(magnitude, negative, rounding, random, saturate)
+        # Integers of numpy wrap if they are negated.
+        number = value if isinstance(value, Fraction) else Fraction(value)
+        return self.encode_magnitude(-number if negative else number, negative, rounding, random, saturate)
 
     def text(self, code: int) -> str:
         """Return the decimal text of a code's value, such as ``-0``, ``0.375`` or ``inf``."""
