@@ -554,13 +554,6 @@ def test_encode_fixed_rounds_before_overflow(fmt, overflow):
                 assert found == expected, f"{value} {mode}"
 
 
-@pytest.mark.parametrize("value", [np.int8(-128), np.int64(-(1 << 63)), np.float32(-0.1), np.float64(-0.1)])
-def test_encode_takes_numbers_of_numpy(value):
-    """The lowest integer of a width has no opposite in that width."""
-    for fmt in ("int8", "e5m2", "posit8"):
-        assert parse(fmt).encode(value) == parse(fmt).encode(Fraction(value))
-
-
 def test_encode_special_results_of_fixed_and_posits():
     for fmt in (INT8, parse("int8-wrap")):
         ends = [fmt.encode(value, mode, saturate=True) for value in (math.inf, -math.inf) for mode in MODES]

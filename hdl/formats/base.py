@@ -274,7 +274,6 @@ class Format(Plain):
         negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
         if isinstance(value, float) and not math.isfinite(value):
             return self.nan_code if math.isnan(value) else self.infinity(negative)
-        # Integers of numpy wrap if they are negated.
         number = value if isinstance(value, Fraction) else Fraction(value)
         return self.encode_magnitude(-number if negative else number, negative, rounding, random, saturate)
 
