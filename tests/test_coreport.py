@@ -168,7 +168,7 @@ def test_report_costs_match_printed_commands(place, finished, halfulp, monkeypat
         assert program == "halfulp"
         code, out, _ = halfulp(*words)
         cells = [cell.strip() for cell in out.splitlines()[4].split("|")[1:-1]]
-        assert (code, cells[1], cells[2], cells[8]) == (0, row["LUT"], row["FF"], row["depth"])
+        assert (code, cells[1], cells[2], cells[8]) == (0, row["LUT"], row["FF"], row["path"])
         for text in ("halfulp report small.toml", "halfulp 0", "pyosys 0", "torch 2", "amaranth 0"):
             assert text in row["tools"]
 
@@ -201,7 +201,7 @@ def test_report_has_accuracy_of_runs(place, finished):
     assert 0 < fixed.errors[0].relative < 1
     shown = tables(report)["vu9p"]
     assert list(shown.frame) == (
-        ["MAC", "LUT", "FF", "carry", "depth", "error", "ulp", "acc. lenet", "s.d. lenet", "Pareto", "command", "tools"]
+        ["MAC", "LUT", "FF", "carry", "path", "error", "ulp", "acc. lenet", "s.d. lenet", "Pareto", "command", "tools"]
     )
     assert shown.frame["error"].tolist() == [float("inf"), fixed.errors[0].relative]
     assert any("infinite if a sum overflowed" in note for note in shown.notes)

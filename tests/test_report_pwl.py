@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga import cli
 from halfulp.fpga.report import records
-from halfulp.fpga.report.pwl import cases, lean, plot, report, study, table
+from halfulp.fpga.report.pwl import cases, plot, report, small, study, table
 from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.fit.error import errors
 from halfulp.hdl.fit.functions import FUNCTIONS
@@ -72,8 +72,8 @@ def test_pwl_errors_fall_with_pieces(found):
 def test_pwl_lean_units_lie_between_and_are_smaller(found):
     frame = table(found, VU9P).frame
     assert len(frame) == 3
-    assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2).all()
-    assert (frame["lean LUT"] < frame[["LUT", "uniform LUT"]].min(axis=1)).all()
+    assert (frame["small max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2).all()
+    assert (frame["small LUT"] < frame[["LUT", "uniform LUT"]].min(axis=1)).all()
     bounds = [case for case in found if case.error is not None]
     assert [case.implementation().component().table for case in bounds] == [found[case].table for case in bounds]
 
@@ -86,17 +86,17 @@ def test_pwl_records_lean_beats_uniform():
     """Compare records of every function with 4, 8 and 16 pieces in fxp4.12; the page lists the exceptions."""
     frame = recorded()
     assert set(zip(frame["function"], frame["pieces"], strict=True)) == set(product(FUNCTIONS, (4, 8, 16)))
-    assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2 * (1 + 1e-5)).all()
-    nearer = frame["lean max ulp"] < frame["uniform max ulp"]
-    smaller = frame["lean LUT"] < frame["uniform LUT"]
+    assert (frame["small max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2 * (1 + 1e-5)).all()
+    nearer = frame["small max ulp"] < frame["uniform max ulp"]
+    smaller = frame["small LUT"] < frame["uniform LUT"]
     rest = frame[~(nearer & smaller)]
     lines = {("relu", 4), ("relu", 8), ("relu", 16), ("leaky_relu", 8), ("leaky_relu", 16)}
     lines |= {("hard_sigmoid", 4), ("hard_sigmoid", 8), ("hard_sigmoid", 16)}
     assert set(zip(rest["function"], rest["pieces"], strict=True)) == lines | {("tanh", 4)}
     # For a piecewise linear function the error is that of rounding, and no unit is larger.
     alike = rest[rest["function"] != "tanh"]
-    assert (alike["lean max ulp"] <= alike["uniform max ulp"]).all()
-    assert (alike["lean LUT"] <= alike["uniform LUT"]).all()
+    assert (alike["small max ulp"] <= alike["uniform max ulp"]).all()
+    assert (alike["small LUT"] <= alike["uniform LUT"]).all()
 
 
 @pytest.mark.slow
@@ -105,10 +105,10 @@ def test_pwl_records_match_current_results():
     (row,) = recorded().query("function == 'hard_swish' and pieces == 4").to_dict("records")
     both = cases(["hard_swish"], "fxp4.12", [4])
     tables = [case.table() for case in both]
-    small = lean(both[0], *((segments, errors(segments, FUNCTIONS["hard_swish"])) for segments in tables))
-    assert (str(small.table().slope), str(small.table().intercept)) == (row["lean slope"], row["lean intercept"])
-    (cost,) = measure_modules([module_of(small.implementation())], VU9P)
-    assert (cost.lut, cost.path) == (row["lean LUT"], row["lean path"]), "run `make cost`, and look at what changes"
+    limited = small(both[0], *((segments, errors(segments, FUNCTIONS["hard_swish"])) for segments in tables))
+    assert (str(limited.table().slope), str(limited.table().intercept)) == (row["small slope"], row["small intercept"])
+    (cost,) = measure_modules([module_of(limited.implementation())], VU9P)
+    assert (cost.lut, cost.path) == (row["small LUT"], row["small path"]), "run `make cost`, and look at what changes"
 
 
 def test_pwl_table_on_a_page_matches_records():
@@ -120,8 +120,8 @@ def test_pwl_table_on_a_page_matches_records():
     assert [name for name, *_ in table] == list(FUNCTIONS)
     for name, *cells in table:
         kept = frame.loc[name]
-        figures = [f"{kept[f'{kind}max ulp']:.2f}" for kind in ("", "uniform ", "lean ")]
-        tables = [str(kept[f"{kind}LUT"]) for kind in ("", "uniform ", "lean ")]
+        figures = [f"{kept[f'{kind}max ulp']:.2f}" for kind in ("", "uniform ", "small ")]
+        tables = [str(kept[f"{kind}LUT"]) for kind in ("", "uniform ", "small ")]
         assert [*cells[::2], *cells[1::2]] == [*figures, *tables]
 
 

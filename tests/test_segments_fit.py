@@ -308,14 +308,14 @@ def test_lean_fit_meets_its_error_bound(name):
     """The bound is halfway between free and uniform breakpoints; the fit has shorter coefficients and breakpoints."""
     free, even = (fit(name, "fxp4.8", pieces=8, breakpoints=kind) for kind in ("free", "uniform"))
     bound = (free.error + even.error) / 2
-    lean = fit(name, "fxp4.8", pieces=8, error=bound)
-    assert lean.pieces <= 8
-    assert free.error < lean.error <= bound < even.error
-    assert lean.errors.ulp.max() == lean.error
-    bits = [one.segments.slope.width + one.segments.intercept.width for one in (lean, free, even)]
+    small = fit(name, "fxp4.8", pieces=8, error=bound)
+    assert small.pieces <= 8
+    assert free.error < small.error <= bound < even.error
+    assert small.errors.ulp.max() == small.error
+    bits = [one.segments.slope.width + one.segments.intercept.width for one in (small, free, even)]
     assert bits[0] < min(bits[1:])
     # Seven leading bits of twelve select its pieces; the other fit needs more.
-    leading = [all(piece.start % Fraction(1, 8) == 0 for piece in one.segments.pieces) for one in (lean, free, even)]
+    leading = [all(piece.start % Fraction(1, 8) == 0 for piece in one.segments.pieces) for one in (small, free, even)]
     assert leading == [True, False, False]
 
 

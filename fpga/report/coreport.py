@@ -43,7 +43,7 @@ class Variant:
         Lookup tables, including those that carry chains use; carry chain cells. None in standard cells.
     ff : int
         Flip-flops.
-    depth : int, optional
+    path : int, optional
         Cells on the longest path between ports and flip-flops; None in standard cells.
     mhz : float, optional
         Clock in MHz between registers at all ports, which are not counted; None without place and route.
@@ -57,7 +57,7 @@ class Variant:
     lut: int | None
     ff: int
     carry: int | None
-    depth: int | None
+    path: int | None
     mhz: float | None
     command: str
     in_cells: CellCost | None = None
@@ -259,7 +259,7 @@ def _variants(study: Study, name: str, progress: Progress, pool: JobPool) -> lis
             lut=cost.lut + target.family.carry_takes * cost.carry,
             ff=cost.ff,
             carry=cost.carry,
-            depth=cost.path,
+            path=cost.path,
             mhz=cost.fmax,
             command=unit.command("synth", "--target", target.name, *(("--route",) if route else ())),
         )
@@ -280,7 +280,7 @@ def _in_cells(study: Study, progress: Progress, pool: JobPool) -> list[Variant]:
             lut=None,
             ff=cost.registers,
             carry=None,
-            depth=None,
+            path=None,
             mhz=None,
             command=unit.command("synth", *study.library.options, "--power"),
             in_cells=cost,
@@ -318,7 +318,7 @@ def _notes(name: str, study: Study, variants: Sequence[Sequence[Variant]]) -> li
         f"{target.name} ({target.part}): "
         f"{Cost.origin(target, 'each unit by itself with its random source if it has one')}. "
         + (f"LUT: including {taken} per {target.family.carry}. " if taken else "")
-        + f"Carry: {target.family.carry}. Depth: cells between ports and flip-flops."
+        + f"Carry: {target.family.carry}. Path: cells between ports and flip-flops."
     ]
     if target.name in study.routed:
         notes += [

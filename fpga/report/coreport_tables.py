@@ -57,7 +57,7 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
         "LUT": plain.lut,
         "FF": plain.ff,
         "carry": plain.carry,
-        "depth": plain.depth,
+        "path": plain.path,
         "MHz": plain.mhz,
     }
     if plain.in_cells is not None:

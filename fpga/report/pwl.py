@@ -1,4 +1,4 @@
-"""Report of functions as line segments: error over every code, and cost, for each number of segments."""
+"""Report of functions as line segments: error over every code, and cost, for each number of pieces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from halfulp.tools.report import Report, versions
 from halfulp.tools.tables import Table
 
 KINDS = ("free", "uniform")
-"""Kinds of breakpoints that are compared; a lean unit is added for each pair."""
+"""Kinds of breakpoints that are compared; a small unit is added for each pair."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def study(
 
     take(wanted)
     free = [case for case in wanted if case.breakpoints == "free"]
-    take([lean(case, *(fitted[one] for one in (case, case.even))) for case in free])
+    take([small(case, *(fitted[one] for one in (case, case.even))) for case in free])
     progress.total("synthesis", len(fitted))
     costs = measure_modules((module_of(case.implementation()) for case in fitted), target, progress, pool=pool)
     measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
@@ -129,7 +129,7 @@ def fit(case: Case) -> str:
     return case.table().text
 
 
-def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
+def small(case: Case, *sides: tuple[Segments, Errors]) -> Case:
     """Return a case whose error limit is halfway between the errors of two other cases."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
     largest = [float((one.ulp if measure == "ulp" else one.absolute).max()) for _, one in sides]
@@ -137,15 +137,15 @@ def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
 
 
 def table(found: dict[Case, Measured], target: Target) -> Table:
-    """Return a table with a row per function and number of pieces: free, uniform and lean units."""
+    """Return a table with a row per function and number of pieces: free, uniform and small units."""
     first = next(iter(found))
     rows = []
     for case, one in found.items():
         if case.error is not None:
             free, even = found[replace(case, error=None)], found[case.even]
             named = {"function": case.fn, "pieces": case.pieces}
-            rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "lean "))
-    kinds = ("", "uniform ", "lean ")
+            rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "small "))
+    kinds = ("", "uniform ", "small ")
     figures = {f"{kind}{name}": ".2f" for kind in kinds for name in ("max ulp", "mean ulp")}
     figures |= {f"{kind}{name}": ".2e" for kind in kinds for name in ("max", "mean")}
     figures |= {f"{kind}at": ".6g" for kind in kinds}
@@ -159,9 +159,9 @@ def table(found: dict[Case, Measured], target: Target) -> Table:
             "units of the last place of the value (ulp), and absolute.",
             "Off: largest distance of a result from the correctly rounded one, in numbers of the format. At: argument "
             "of the largest error in ulp, the one nearest to zero if there are several.",
-            "Segments where the function saturates do not count as pieces. Uniform: the same number of pieces with "
+            "Pieces where the function saturates do not count as pieces. Uniform: the same number of pieces with "
             "breakpoints at equal distances and the best coefficients for them.",
-            "Lean: at most that number of pieces, with an error at most halfway between free and uniform, and the "
+            "Small: at most that number of pieces, with an error at most halfway between free and uniform, and the "
             "breakpoints and coefficients with the smallest expected unit.",
             f"Cost: {Cost.origin(target)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
             "path. The multiplier uses lookup tables.",

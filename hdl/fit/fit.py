@@ -18,9 +18,9 @@ from .error import Errors, errors
 from .folding import Folding, folding_of
 from .functions import Function, function_of
 from .grid import Grid, fixed_for, grid_of
-from .lean import Key, fewest_places, smallest_unit
 from .points import MEASURES, REDUCED_BITS, REFERENCES, Points, points_of
 from .segmentation import Parts, Segmentation, TailSlopes, Task
+from .small import Key, fewest_places, smallest_unit
 
 SHARE = 1 / 16
 """Allowed growth of the error when coefficient formats are chosen; half of it is for the slopes."""
