@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 import ml_dtypes
@@ -382,6 +383,22 @@ def test_encode_special_results_of_floats():
         "1.68757609e+1849",
         "-4.63801833e+1217",
     ]
+
+
+@pytest.mark.parametrize("name", ["e5m2", "posit8", "takum8", "fxp4.4", "e8m0fnu"])
+def test_encode_takes_scalars_of_other_libraries(name):
+    """Numbers of numpy and decimal numbers are exact; what is no number is refused in one sentence."""
+    fmt = parse(name)
+    for number in (np.int64(-(2**63)), np.uint64(2**64 - 1), np.float16(1.3), np.float32(-0.7), np.float64(2.1)):
+        exact = Fraction(number.item())
+        for mode in ("rn", "rz"):
+            assert fmt.encode(number, mode) == fmt.encode(exact, mode)
+    assert fmt.encode(Decimal("0.1"), "ru") == fmt.encode(Fraction(1, 10), "ru")
+    for special in (np.float32(-0.0), np.float16("inf"), np.float32("-inf"), np.float32("nan"), Decimal("-0")):
+        assert fmt.encode(special) == fmt.encode(float(special))
+    for wrong in ("1", None, 1j, np.bool_(True), np.array([1.5]), torch.tensor(1.5)):
+        with pytest.raises(TypeError, match="must be an int, a float or a Fraction"):
+            fmt.encode(wrong)
 
 
 def test_encode_flushes_after_rounding():

@@ -3,10 +3,11 @@
 import decimal
 import functools
 import math
+import numbers
 from abc import abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from .checks import check_int
 from .rounding import RN, RZ, Rounding
@@ -256,21 +257,32 @@ class Format(Plain):
         return found
 
     def encode(
-        self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False
+        self,
+        value: Fraction | int | float | numbers.Real,
+        rounding: Rounding | str = RN,
+        random: int = 0,
+        saturate: bool = False,
     ) -> int:
         """Return the code of a number, rounded once to the format.
 
         Parameters
         ----------
-        value : Fraction, int or float
+        value : Fraction, int, float, or a scalar of numpy
             Exact value; a float may be inf, nan or -0.0.
         rounding : Rounding or str
         random : int
             Random word of stochastic rounding.
         saturate : bool
             Return the largest finite number on overflow, in every mode. An infinite ``value`` stays infinite.
+
+        Raises
+        ------
+        TypeError
+            If ``value`` is not a real number.
         """
         rounding = Rounding.parse(rounding)
+        if not isinstance(value, (int, float, Fraction)):
+            value = _exact(value, self)
         negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
         if isinstance(value, float) and not math.isfinite(value):
             return self.nan_code if math.isnan(value) else self.infinity(negative)
@@ -300,6 +312,19 @@ class Format(Plain):
             check_int("code", code, str(self))
         if not 0 <= code < 1 << self.width:
             raise ValueError(f"code {code:#x} does not fit the {self.width} bits of {self}")
+
+
+def _exact(value: Any, fmt: Format) -> Fraction | int | float:
+    """Return a number of another library as one of Python, without rounding."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if not hasattr(value, "as_integer_ratio"):
+        kind = type(value).__name__
+        raise TypeError(f"value to encode in {fmt} must be an int, a float or a Fraction, not {kind} {value!r}")
+    if value == 0 or value != value or value in (math.inf, -math.inf):
+        # Only a float has a sign of zero, infinities and NaN.
+        return float(value)
+    return Fraction(*(int(part) for part in value.as_integer_ratio()))
 
 
 @functools.lru_cache(maxsize=64)
