@@ -8,7 +8,7 @@ from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .check import codes_of
+from .check import check_shapes, codes_of
 from .codec import unpack_operand
 from .raw import Raw
 from .sequence import step, steps
@@ -35,6 +35,7 @@ def accumulate(
     the other parameters.
     """
     spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, rounding=rounding, saturate=saturate, flags=flags)
+    check_shapes(x=x, start=start, mode=mode, random=random)
     return step(spec, _term, start=start, mode=mode, random=random, x=x)
 
 

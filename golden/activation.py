@@ -13,7 +13,7 @@ from halfulp.hdl.specs.pieces import Piece, last_place
 from halfulp.hdl.specs.segments import MAX_POWER, Segments, Special
 
 from . import fixed
-from .check import check_bool, check_devices, codes_of, random_of
+from .check import check_bool, check_devices, check_shapes, codes_of, random_of
 from .codec import round_and_pack, unpack
 from .raw import ZERO_EXPONENT, Raw, add, align, in_units, int64, mask, multiply
 from .wide import LIMB, Wide
@@ -44,6 +44,7 @@ def pwl(
         raise TypeError(f"table must be a Segments, not {type(table).__name__}")
     check_bool("saturate", saturate)
     check_devices(x=x, random=random)
+    check_shapes(x=x, random=random)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         table.check_exact()

@@ -8,7 +8,7 @@ from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import AddSpec
 from halfulp.hdl.specs.ranges import window_of
 
-from .check import check_devices, flags_of
+from .check import check_devices, check_shapes, flags_of
 from .chosen import by_mode
 from .codec import operands, rounded
 from .raw import add as add_raw
@@ -34,6 +34,7 @@ def add(
     """Add, or subtract where ``subtract`` is 1 or true, and round once; see `halfulp.golden` for other parameters."""
     spec = AddSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
     check_devices(x=x, y=y, subtract=subtract)
+    check_shapes(x=x, y=y, subtract=subtract)
     (first, second), random = operands(spec, random, x=x, y=y)
     second = negate(second, flags_of("subtract", subtract, first.sign.device))
     total = add_raw(

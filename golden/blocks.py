@@ -19,7 +19,7 @@ from halfulp.hdl.specs.block import terms_of
 from halfulp.hdl.specs.ranges import window_of
 
 from . import register
-from .check import check_devices, codes_of, random_of
+from .check import check_devices, check_shapes, codes_of, random_of
 from .codec import round_and_pack, rounded, unpack
 from .divide import divide
 from .exact import Blocks
@@ -86,6 +86,7 @@ def blockdequantize(
     check_devices(x=x, scale=scale, random=random)
     words = random_of("random", random, spec.rounding)
     elements, factor = _unpacked("x", x, scale, spec.a, spec.a.length)
+    check_shapes(x=x, random=random)
     return round_and_pack(multiply(elements, factor), spec.o, spec.rounding, spec.saturate, words)
 
 

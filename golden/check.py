@@ -29,6 +29,24 @@ def check_devices(**tensors: object) -> None:
         raise ValueError(f"the tensors of a call must be on one device: {places}")
 
 
+def check_shapes(**tensors: object) -> None:
+    """Check that the shapes of the tensors of a call broadcast; ValueError otherwise."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+    try:
+        torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"the shapes of the tensors of a call must broadcast: {given}") from None
+
+
+def one_mode(rounding: Rounding | str, function: str) -> Rounding:
+    """Return the rounding of a function that rounds in one mode; ValueError if a port chooses it."""
+    rounding = Rounding.parse(rounding)
+    if rounding.is_port:
+        raise ValueError(f"the rounding {rounding} is not possible for {function}; choose one mode")
+    return rounding
+
+
 def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
     """Return codes as int64; TypeError or ValueError unless they are integers of ``width`` bits.
 

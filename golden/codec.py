@@ -11,7 +11,7 @@ from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding,
 from halfulp.hdl.specs import UnitSpec
 
 from . import codebook, fixed, floating, posit, scale, takum
-from .check import check_devices, codes_of, random_of
+from .check import check_devices, check_shapes, codes_of, random_of
 from .exact import Flagged
 from .raw import Raw
 from .round import Flags, Truncated
@@ -59,8 +59,12 @@ def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: bool, random
     return stages_of(o).pack(x, o, rounding, saturate, random)
 
 
-def operands(spec: UnitSpec, random: Tensor | None, **codes: Tensor) -> tuple[list[Raw], Tensor | None]:
+def operands(
+    spec: UnitSpec, random: Tensor | None, *, vectors: bool = False, **codes: Tensor
+) -> tuple[list[Raw], Tensor | None]:
     """Check and unpack the operands of a unit, in the order of ``spec.operands``, and check its random words.
+
+    Shapes must broadcast, unless ``vectors`` of operands give one result.
 
     Raises
     ------
@@ -68,6 +72,8 @@ def operands(spec: UnitSpec, random: Tensor | None, **codes: Tensor) -> tuple[li
         As for all operations, see `halfulp.golden`.
     """
     check_devices(**codes, random=random)
+    if not vectors:
+        check_shapes(**codes, random=random)
     words = random_of("random", random, spec.rounding)
     pairs = zip(codes.items(), spec.operands.values(), strict=True)
     return [unpack_operand(spec, codes_of(name, x, fmt.width), fmt) for (name, x), fmt in pairs], words

@@ -9,7 +9,7 @@ from torch import Tensor
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import ConvertSpec
 
-from .check import check_devices, codes_of, random_of
+from .check import check_devices, check_shapes, codes_of, random_of
 from .chosen import by_mode
 from .codec import round_and_pack, rounded, unpack, unpack_operand
 from .kernels import elements
@@ -36,6 +36,7 @@ def convert(
     """Convert codes to another format, rounded once; see `halfulp.golden` for parameters and errors."""
     spec = ConvertSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     check_devices(x=x, random=random)
+    check_shapes(x=x, random=random)
     codes, words = codes_of("x", x, spec.a.width), random_of("random", random, spec.rounding)
     if spec.flags:
         return rounded(spec, unpack_operand(spec, codes, spec.a), words)

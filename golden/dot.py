@@ -59,7 +59,7 @@ def dot(
     if (start is None) != (spec.c is None):
         raise ValueError("start and its format c need each other; give both or neither")
     codes = {"x": x, "y": y} if start is None else {"x": x, "y": y, "start": start}
-    (first, second, *addends), random = operands(spec, random, **codes)
+    (first, second, *addends), random = operands(spec, random, vectors=True, **codes)
     words_shape = x.shape if spec.order == SEQUENTIAL else x.shape[:-1]
     for name, given, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
         if given is not None and given.shape != shape:

@@ -5,11 +5,11 @@ from typing import Any
 
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .check import codes_of, random_of
+from .check import check_shapes, codes_of, random_of
 from .codec import rounded, unpack, unpack_operand
 from .exact import Flagged
 from .raw import Raw, multiply
@@ -28,7 +28,7 @@ def mac(
     o: Format | str | None = None,
     carry: int = CARRY_BITS,
     product: Format | str | None = None,
-    product_rounding: Rounding | str = EXACT,
+    product_rounding: Rounding | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
     flags: bool | str = False,
@@ -55,6 +55,7 @@ def mac(
         flags=flags,
     )
     spec.check_one_step()
+    check_shapes(x=x, y=y, start=start, mode=mode, random=random, random_product=random_product)
     return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, random_product=random_product)
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import PartMacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .check import codes_of, random_of
+from .check import check_shapes, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
 from .parts import parts_of
@@ -31,7 +31,7 @@ def partmac(
     o: Format | str | None = None,
     carry: int = CARRY_BITS,
     product: Format | str | None = None,
-    product_rounding: Rounding | str = EXACT,
+    product_rounding: Rounding | str | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
     mode: Tensor | None = None,
@@ -40,7 +40,7 @@ def partmac(
 ) -> Tensor:
     """Compute one step of a product of compound numbers: start + x_i * y_j, with the pair ``step`` of `MacSpec.pairs`.
 
-    A step beyond the last one is the last one. The other parameters are those of `mac`.
+    A larger step, in as many bits, is the last one. The other parameters are those of `mac`.
     """
     spec = PartMacSpec.of(
         a=a,
@@ -53,9 +53,11 @@ def partmac(
         rounding=rounding,
         saturate=saturate,
     )
-    given = torch.as_tensor(step, device=x.device)
+    if isinstance(step, int) and isinstance(x, Tensor):
+        step = torch.tensor(step, device=x.device)
+    check_shapes(x=x, y=y, step=step, start=start, mode=mode, random=random, random_product=random_product)
     return one_step(
-        spec, _term, start=start, mode=mode, random=random, x=x, y=y, step=given, random_product=random_product
+        spec, _term, start=start, mode=mode, random=random, x=x, y=y, step=step, random_product=random_product
     )
 
 
@@ -81,13 +83,15 @@ def partmac_sequence(
 
 def _term(spec: PartMacSpec, x: Tensor, y: Tensor, step: Tensor, random_product: Tensor | None) -> Raw:
     word = random_of("random_product", random_product, spec.product_rounding)
+    given = (codes_of("x", x, spec.a.width), codes_of("y", y, spec.b.width), codes_of("step", step, spec.step_bits))
+    x, y, step = torch.broadcast_tensors(*given)
     places = torch.tensor(spec.pairs, device=x.device)
-    pair = places[codes_of("step", step, spec.step_bits).clamp(max=len(places) - 1)]
+    pair = places[step.clamp(max=len(places) - 1)]
     one, other = (
-        unpack(torch.take_along_dim(parts_of(codes_of(name, codes, fmt.width), fmt), place, -1).squeeze(-1), part)
-        for name, codes, fmt, part, place in (
-            ("x", x, spec.a, spec.of_parts.a, pair[..., :1]),
-            ("y", y, spec.b, spec.of_parts.b, pair[..., 1:]),
+        unpack(torch.take_along_dim(parts_of(codes, fmt), place, -1).squeeze(-1), part)
+        for codes, fmt, part, place in (
+            (x, spec.a, spec.of_parts.a, pair[..., :1]),
+            (y, spec.b, spec.of_parts.b, pair[..., 1:]),
         )
     )
     return term_of(spec, one, other, word)

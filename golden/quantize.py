@@ -9,7 +9,7 @@ from torch import Tensor
 from halfulp.hdl.formats import BF16, FP16, FP32, FP64, RN, Block, Format, Rounding
 
 from .blocks import quantized
-from .check import check_devices, codes_of, random_of
+from .check import check_devices, codes_of, one_mode, random_of
 from .codec import round_and_pack, unpack
 from .kernels import quantize
 from .raw import Raw, multiply
@@ -90,7 +90,7 @@ def quantize_blocks(
     On the CPU a compiled kernel (`halfulp.golden.kernels`) computes elements of up to 8 bits that are floats with
     subnormals or fixed point; torch operations compute all others.
     """
-    block, rounding = Block.parse(block), Rounding.parse(rounding)
+    block, rounding = Block.parse(block), one_mode(rounding, "quantize_blocks")
     if not isinstance(x, Tensor) or x.dtype not in DTYPES:
         given = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"x must be a tensor of real numbers, not {given}")

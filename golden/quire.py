@@ -8,7 +8,7 @@ from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import QuireSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .check import codes_of, flags_of
+from .check import check_shapes, codes_of, flags_of
 from .codec import unpack
 from .raw import Raw, multiply, negate
 from .sequence import step, steps
@@ -36,6 +36,7 @@ def quire(
     the other parameters.
     """
     spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, rounding=rounding, saturate=saturate)
+    check_shapes(x=x, y=y, start=start, subtract=subtract, mode=mode, random=random)
     return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, subtract=subtract)
 
 

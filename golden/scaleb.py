@@ -18,7 +18,6 @@ from .wide import Wide
 
 MORE = 256
 """Places beyond all widths of results and of random words."""
-"""Exponent of a power of two that moves numbers of all formats beyond the range; larger ones give the same results."""
 
 
 @by_mode

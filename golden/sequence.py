@@ -125,6 +125,8 @@ def steps(
     TypeError, ValueError
         If the tensors are not one-dimensional and of one length, or as for a single step.
     """
+    if not isinstance(load, Tensor) or load.dim() != 1:
+        raise ValueError("load must be a one-dimensional tensor of codes, one for each step")
     given = {"load": load, "clear": clear, "start": start, "random": random, "mode": mode} | operands
     for name, column in given.items():
         if column is not None and not (isinstance(column, Tensor) and column.dim() == 1 and len(column) == len(load)):

@@ -67,7 +67,7 @@ def compress(x: Tensor, fmt: Format | str, sparsity: str = "2:4", *, dim: int = 
         If ``x`` holds values that are no codes, ``sparsity`` is invalid, or a group has more than N weights that are
         not zero.
     """
-    fmt = parse(fmt) if isinstance(fmt, str) else fmt
+    fmt = parse(fmt)
     (n, m), codes = group_of(sparsity), codes_of("x", x, fmt.width)
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise TypeError(f"dim must be an int, not {type(dim).__name__}")

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import RD, Fixed, Format, Rounding, parse
+from halfulp.hdl.formats import RD, Format, Rounding
+from halfulp.hdl.specs import RounderSpec
 
 from .convert import convert
 from .exact import Carried
@@ -34,12 +35,9 @@ def sru(
     Tensor of int64, or Carried
         Codes in ``o``; without ``increment`` the floors and the increments of the codes.
     """
-    narrow = parse(o)
-    if not isinstance(narrow, Fixed):
-        raise TypeError(f"o of a stochastic rounder must be fixed point, such as int8, not {narrow}")
-    if not increment:
-        narrow.check_wraps(saturate)
-    result = convert(x, a=a, o=narrow, rounding=rounding, saturate=saturate, random=random)
+    spec = RounderSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, increment=increment)
+    a, narrow = spec.a, spec.o
+    result = convert(x, a=a, o=narrow, rounding=spec.rounding, saturate=saturate, random=random)
     if increment:
         return result
     floor = convert(x, a=a, o=narrow, rounding=RD)

@@ -11,7 +11,7 @@ from halfulp.hdl.formats import EXACT, FP32, FP64, RD, RN, Compound, Format, Rou
 from halfulp.hdl.specs import ConvertSpec, ValueRange
 from halfulp.hdl.specs.mac import part_of
 
-from .check import check_devices, codes_of, random_of
+from .check import check_devices, codes_of, one_mode, random_of
 from .convert import TABLE_WIDTH, convert, converted
 from .kernels import elements
 from .parts import code_of, parts_of
@@ -32,12 +32,24 @@ def encode(
     random: Tensor | None = None,
     saturate: bool = False,
 ) -> Tensor:
-    """Round real numbers once to a format and encode them; parameters as for `convert`.
+    """Round real numbers once to a format and encode them.
 
     Parameters
     ----------
     values : Tensor, array, sequence or number
         Real numbers of a floating-point dtype up to float64, or integers below 2^53 in magnitude.
+    fmt : Format or str
+    rounding : Rounding or str
+        One mode, not ``port``.
+    random : Tensor, optional
+        Random words of stochastic rounding, of a shape that broadcasts to that of ``values``.
+    saturate : bool
+        Return the largest finite number on overflow.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes, of the shape of ``values``.
 
     Raises
     ------
@@ -49,7 +61,7 @@ def encode(
         values = _tensor(values)
     if values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values must be a tensor of real numbers, not {values.dtype}")
-    rounding = Rounding.parse(rounding)
+    rounding = one_mode(rounding, "encode")
     if values.dtype.is_floating_point and rounding != EXACT:
         check_devices(values=values, random=random)
         return encoded(values, fmt, rounding, random_of("random", random, rounding), saturate)

@@ -67,7 +67,8 @@ class Description:
             Codes in the order of the unit's golden function, such as `halfulp.golden.mac`.
         **words : Tensor
             Random words of stochastic rounding. Default for a unit with a source: the words of the source, where
-            element i of the operands is operation i after reset.
+            element i of the operands is operation i after reset. ``mode`` holds the codes of a rounding that a port
+            chooses.
 
         Raises
         ------
@@ -82,10 +83,23 @@ class Description:
     def exact(self, *codes: Any, **words: Any) -> Any:
         """Compute a result in rational arithmetic, on single codes: slow, and independent of the golden model.
 
-        Parameters are those of `reference`, with ints instead of tensors.
+        Parameters
+        ----------
+        *codes : int
+            Codes in the order of the unit's golden function.
+        **words : int
+            Random words of stochastic rounding, also of a unit with a source, and the code ``mode`` of a rounding that
+            a port chooses.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the number of codes is wrong, or a random word is missing.
         """
         from .golden import exact
 
+        if self.spec.words and not any(name.startswith("random") for name in words):
+            raise ValueError(f"{self} needs random words: {', '.join(self.spec.words)}")
         return getattr(exact, self.spec.form.unit)(*codes, **words, **self._parameters)
 
     @property
@@ -105,6 +119,9 @@ class Description:
         from .golden.random import of_stream
 
         vectors = any(item.name in ("k", "lanes") for item in fields(self.spec))
+        for operand in operands:
+            if not isinstance(operand, torch.Tensor):
+                raise TypeError(f"operands must be tensors of codes, not {type(operand).__name__}")
         shapes = [operand.shape[:-1] if vectors and operand.dim() else operand.shape for operand in operands]
         shape = torch.broadcast_shapes(*shapes)
         found = {

@@ -7,15 +7,17 @@ from typing import Any, TypeVar
 import click
 
 from halfulp.hdl.formats.rounding import MODES
-from halfulp.hdl.specs.build import TARGETS
+from halfulp.hdl.specs.build import MAX_ITERATIONS, MAX_PIPELINE, TARGETS
 
 from .implementation import DEFAULT_FORMAT
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_STAGES, _STEPS = click.IntRange(0, MAX_PIPELINE), click.IntRange(0, MAX_ITERATIONS)
+
 _UNIT_OPTIONS = (
     click.option("--acc", metavar="FMT", help="accumulator format, or exact (units with accumulators)"),
-    click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); default: exact"),
+    click.option("--product", metavar="FMT[.MODE]", help="rounded product, such as e5m2.rz (mac); default: exact"),
     click.option("--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact srN port; default: rn"),
     click.option("--lanes", metavar="N", type=int, help="parallel lanes (sru); default: 1"),
     click.option("--sharing", metavar="KIND", help="random sources: own or rotated (sru); default: own"),
@@ -29,13 +31,13 @@ _UNIT_OPTIONS = (
     click.option("--saturate", is_flag=True, default=None, help="round overflows to the largest finite number"),
     click.option("--flags", flag_value="after", default=None, help="output exception flags"),
     click.option("--flags-before", "flags", flag_value="before", default=None, help="flags, tiny before rounding"),
-    click.option("--pipeline", metavar="N", type=click.IntRange(0), help="number of register stages; default: 0"),
-    click.option("--iterations", metavar="N", type=click.IntRange(0), help="steps in a cycle of an iterative unit"),
+    click.option("--pipeline", metavar="N", type=_STAGES, help="number of register stages; default: 0"),
+    click.option("--iterations", metavar="N", type=_STEPS, help="steps in a cycle of an iterative unit"),
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
     click.option("--b", metavar="FMT", help="format of the second operand; default: like the first"),
-    click.option("--c", metavar="FMT", help="format of the third operand (fma) or addend (dot)"),
+    click.option("--c", metavar="FMT", help="format of the third operand (fma) or start value (dots)"),
     click.option("--to", metavar="FMT", help="result format"),
-    click.option("--k", metavar="N", type=int, help="number of products (dot, sparsedot); default: 4"),
+    click.option("--k", metavar="N", type=int, help="number of products (dots); default: 4, or a block"),
     click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc or .floor"),
     click.option("--sparsity", metavar="N:M", help="stored weights (sparsedot, sparsemac); default: 2:4"),
     click.option("--fn", metavar="NAME", help="function or .segments file (pwl); default: tanh"),
@@ -44,7 +46,7 @@ _UNIT_OPTIONS = (
     click.option("--breakpoints", metavar="KIND", help="free, uniform or power (pwl); default: free"),
     click.option("--slopes", metavar="KIND", help="any, or pow2: sums of powers of two (pwl); default: any"),
     click.option("--terms", metavar="N", type=int, help="maximum number of powers of two in a slope (pwl)"),
-    click.option("--structure", metavar="KIND", help="comparators, address, table (pwl); fast (mac)"),
+    click.option("--structure", metavar="KIND", help="comparators, address, table (pwl); fast (accumulators)"),
     click.option("--carry", metavar="N", type=int, help="carry guard bits of exact accumulators; default: 31"),
     click.option("--interleave", metavar="N", type=int, help="sums in turn on an accumulator; default: 1"),
 )

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -320,6 +321,23 @@ def test_segments_text_round_trips() -> None:
     other = replace(table, fmt=parse("fp16"))
     assert other != table
     assert other.digest != table.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "the table has no name, fmt, out, slope, intercept"),
+        ("name f\ngarbage 3", "line 2 has the unknown field 'garbage'; expected piece, name"),
+        ("pieces 1", "line 1 has the unknown field 'pieces'"),
+        ("piece 1 2", "line 1: a piece has a start, a slope and an intercept, not 2 numbers"),
+        ("piece 1 2 3/0", "line 1: "),
+        ("fraction x", "line 1: "),
+        ("fmt e5", "line 1: unknown format 'e5'"),
+    ],
+)
+def test_segments_text_is_refused_by_line(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        Segments.read(text)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

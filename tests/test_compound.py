@@ -71,6 +71,16 @@ def test_compound_misuse_is_refused(make, kind, word):
         make()
 
 
+def test_partmac_takes_one_step_for_all_operands():
+    x, y, start = torch.arange(3 * 2000, dtype=torch.int64).view(3, -1) * 700_001 % (1 << 32)
+    for step in range(3):
+        one, each = (
+            golden.partmac(x, y, given, start, a="bf16x2", b="bf16x2", acc="fp32")
+            for given in (step, torch.full_like(x, step))
+        )
+        assert torch.equal(one, each)
+
+
 def test_parts_match_repeated_casts_of_torch():
     """bfloat16 casts of torch round to nearest, and differences in float32 are exact."""
     words = torch.randint(-(1 << 31), 1 << 31, (1 << 14,), generator=torch.Generator().manual_seed(1))

@@ -1127,6 +1127,15 @@ CODES = torch.arange(4)
             "number",
         ),
         (lambda: golden.decode(CODES, "fxp4.52"), ValueError, "number"),
+        (lambda: golden.mul(CODES, CODES[:2], a="int8", b="int8"), ValueError, "broadcast: x (4,), y (2,)"),
+        (lambda: golden.add(CODES, CODES, CODES[:3], a="int8", b="int8"), ValueError, "subtract (3,)"),
+        (lambda: golden.mac(CODES, CODES, CODES[:3], a="int8", b="int8", acc="int32"), ValueError, "start (3,)"),
+        (lambda: golden.convert(CODES, a="int8", o="int4", rounding="sr1", random=CODES[:3]), ValueError, "random"),
+        (lambda: golden.quire(CODES, CODES[:3], CODES, a="posit8", b="posit8"), ValueError, "y (3,)"),
+        (lambda: golden.encode([1.0], "e5m2", "port"), ValueError, "choose one mode"),
+        (lambda: golden.quantize_blocks(torch.ones(4), "mxfp4", "port"), ValueError, "choose one mode"),
+        (lambda: golden.compress(CODES, 3), TypeError, "format"),
+        (lambda: golden.mac_sequence(*[CODES] * 3, 0, 0, a="int8", b="int8", acc="int32"), ValueError, "load"),
     ],
 )
 def test_golden_rejects_bad_arguments(call, error, keyword):

@@ -144,6 +144,8 @@ def test_sru_rejects_bad_parameters(options, error, sentence):
 def test_golden_sru_rejects_float_result():
     with pytest.raises(TypeError, match="fixed point"):
         golden.sru(ONE, a="int16", o="e5m2", random=ONE)
+    with pytest.raises(TypeError, match="fixed point"):
+        golden.sru(ONE, a="e5m2", o="int8", random=ONE)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Systolic arrays in RTL against the golden model, exact in bits and cycles."""
 
 import itertools
+import subprocess
 import sys
 from functools import partial
 
@@ -390,6 +391,19 @@ def test_systolic_rejects_bad_parameters(make, error, keyword):
     with pytest.raises(error) as caught:
         make()
     assert keyword in str(caught.value)
+
+
+def test_refused_array_prints_nothing_more(tmp_path):
+    """Amaranth warns about components that are not elaborated, when Python deletes them."""
+    script = tmp_path / "refused.py"
+    script.write_text(
+        "from halfulp.units.systolic import Chain\n"
+        "try:\n    Chain(mac='e5m2*e5m2+e6m5.sr4', n=2, m=2)\n"
+        "except ValueError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert "random source" in done.stdout
+    assert done.stderr == ""
 
 
 # Random words of tiled products in the golden model -------------------------------------------------------------------

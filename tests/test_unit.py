@@ -113,6 +113,16 @@ def test_reference_uses_words_of_source(text):
         assert column.tolist() == expected[port].tolist()
 
 
+def test_missing_words_and_wrong_operands_are_refused():
+    """A source has words for operations in order, so a single exact result needs its own word."""
+    described = halfulp.unit("mul e5m2*e5m2.sr4@lfsr8")
+    with pytest.raises(ValueError, match="needs random words: random"):
+        described.exact(0x3D, 0x3F)
+    assert [described.exact(0x3D, 0x3F, random=word) for word in (0, 15)] == [64, 65]
+    with pytest.raises(TypeError, match="operands must be tensors of codes, not int"):
+        described.reference(1, 2)
+
+
 def test_source_state_matches_hardware():
     unit = halfulp.unit("mul e5m2*e5m2.sr8@lfsr16:5").component()
     codes = {name: torch.arange(100).numpy().view("uint64") for name in ("a", "b")}

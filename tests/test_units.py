@@ -15,7 +15,7 @@ from amaranth.sim import Simulator
 from halfulp import golden
 from halfulp.golden import exact
 from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, parse, stochastic
-from halfulp.hdl.specs import Build, MacSpec
+from halfulp.hdl.specs import UNITS, Build, MacSpec, UnitSpec
 from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
 from halfulp.units.catalogue import CATALOGUE
 from tests.short_form import BLOCK, build
@@ -256,7 +256,7 @@ def test_mac_of_description(text):
             ValueError,
             "does nothing",
         ),
-        (lambda: mac(product=E5M2), ValueError, "product"),
+        (lambda: mac(product=E5M2, product_rounding="exact"), ValueError, "product"),
         (
             lambda: mac(build=Build(stochastic="eager")),
             ValueError,
@@ -323,6 +323,41 @@ def test_mac_of_description(text):
 def test_units_reject_bad_parameters(make, error, keyword):
     with pytest.raises(error, match=re.escape(keyword)):
         make()
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS))
+def test_descriptions_reject_missing_and_wrong_parts(unit):
+    """No part that a text must have is None, and no format or rounding is a text."""
+    cls = UNITS[unit]
+    texts = [BLOCK] if "a" in cls.BLOCKS else ["e5m2", "fxp4.4", "bf16x2"]
+    spec = cls.filled(a=next(fmt for fmt in (cls.read_part("a", text) for text in texts) if cls.takes(fmt, None)))
+    needed = {part for optional, parts in spec.form.groups if not optional for part in parts}
+    names = sorted(needed & spec.__dataclass_fields__.keys())
+    assert names
+    for name in names:
+        with pytest.raises(TypeError, match=f"{name} of {unit} is missing"):
+            replace(spec, **{name: None})
+    formats = [name for name in (*spec.operands, "o") if name in spec.__dataclass_fields__]
+    for name in formats:
+        with pytest.raises(TypeError, match=f"{name} of {unit} must be"):
+            replace(spec, **{name: "e5m2"})
+    with pytest.raises(TypeError, match=f"rounding of {unit} must be a Rounding, not str"):
+        replace(spec, rounding="rn")
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Mul(a="e5m2", b="e5m2"), "mul e5m2*e5m2.rn"),
+        (lambda: Fma(a="e5m2", b="e5m2", c="e6m5"), "fma e5m2*e5m2+e6m5.rn"),
+        (lambda: Dot(k=4, a="e5m2", b="e5m2", c="fp32"), "dot4 e5m2*e5m2+fp32.rn"),
+        (lambda: Mac(a="e5m2", b="e5m2", acc="e6m5", product="e5m2"), "mac e5m2*e5m2=e5m2.rn+e6m5.rn"),
+    ],
+)
+def test_units_have_the_defaults_of_texts(make, text):
+    unit = make()
+    assert str(unit.spec) == text
+    assert unit.spec == UnitSpec.parse(text)
 
 
 def quire(**changes):

@@ -114,6 +114,10 @@ class PiecewiseLinear(Arithmetic):
     def __init__(
         self, *, table: Segments, fit: PwlSpec | None = None, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
+        if not isinstance(table, Segments):
+            raise TypeError(f"table must be a Segments, not {type(table).__name__}")
+        if not isinstance(build, Build):
+            raise TypeError(f"build must be a Build, not {type(build).__name__}")
         function, budget = (str(table), {}) if fit is None else (fit.function, fit.budget)
         spec = PwlSpec.of(function=function, a=table.fmt, o=table.out, **budget, **options)
         if spec.rounding == EXACT:

@@ -23,12 +23,12 @@ class Add(Arithmetic):
     ----------
     a, b : Format or str
         Operand formats; they may differ.
-    o : Format or str
-        Result format.
+    o : Format or str, optional
+        Result format; default: ``a``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
@@ -37,6 +37,8 @@ class Add(Arithmetic):
     subtract : In(1)
         Compute a - b instead of a + b.
     o : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Latency
     -------
@@ -50,7 +52,13 @@ class Add(Arithmetic):
     SPEC = AddSpec
 
     def __init__(
-        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str | None = None,
+        build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
         spec = AddSpec.of(a=a, b=b, o=o, **options)
         terms = tuple((fmt,) for fmt in spec.operands.values())

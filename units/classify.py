@@ -30,6 +30,8 @@ class Classify(Unit):
         Operand format.
     build : Build
         Register stages; they change ``latency`` and no result bit.
+    **options
+        Other fields of `ClassifySpec`; each has one valid value, because nothing is rounded.
 
     Members
     -------

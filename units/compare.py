@@ -32,12 +32,12 @@ class Compare(Unit):
     ----------
     a, b : Format or str
         Operand formats; they may differ.
-    o : Format or str
-        Format of minimum and maximum.
+    o : Format or str, optional
+        Format of minimum and maximum; default: ``a``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
@@ -46,6 +46,8 @@ class Compare(Unit):
     less, equal, unordered : Out(1)
         a < b, a = b, and a or b is NaN.
     minimum, maximum : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Latency
     -------
@@ -59,7 +61,13 @@ class Compare(Unit):
     SPEC = CompareSpec
 
     def __init__(
-        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str | None = None,
+        build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
         spec = CompareSpec.of(a=a, b=b, o=o, **options)
         self.operands, self.result = spec.operands, spec.o
@@ -116,7 +124,7 @@ class Compare(Unit):
 
     def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
         """Return the conditions a < b and a = b of two numbers that are not NaN."""
-        # Equality needs significands and exponents in any case; a comparison of them shares its LUTs.
+        # Without the magnitude, `order` compares exponents and significands, as equality does, and shares its LUTs.
         o = order(m, replace(a, magnitude=None), replace(b, magnitude=None))
         finite = ~a.inf & ~b.inf
         a_magnitude_less = ~a.inf & (b.inf | o.x_less)

@@ -27,12 +27,14 @@ class Convert(Arithmetic):
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
     a : In(a)
     o : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Latency
     -------

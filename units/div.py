@@ -26,18 +26,20 @@ class Div(Endless):
     ----------
     a, b : Format or str
         Formats of dividend and divisor; they may differ.
-    o : Format or str
-        Result format.
+    o : Format or str, optional
+        Result format; default: ``a``.
     build : Build
         Register stages or iterations; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
     a : In(a)
     b : In(b)
     o : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Latency
     -------
@@ -51,7 +53,13 @@ class Div(Endless):
     SPEC = DivSpec
 
     def __init__(
-        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str | None = None,
+        build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
         super().__init__(DivSpec.of(a=a, b=b, o=o, **options), build=build)
 

@@ -73,7 +73,7 @@ class Dot(Unit):
         k: int,
         a: Format | str,
         b: Format | str,
-        o: Format | str,
+        o: Format | str | None = None,
         c: Format | str | None = None,
         order: str = "exact",
         build: Build = Build(),
@@ -123,7 +123,7 @@ class Dot(Unit):
     def _by_words(self) -> bool:
         """True if an exact sum is split into words.
 
-        Sums into formats other than floats and posits, which need the sum itself and not its magnitude, are not.
+        Sums into fixed point are not: they need the signed sum and not its magnitude.
         Products of two fixed-point numbers are signed, and not shifted: a longer adder is a small part of their path.
         Words save two cells of the path of ``dot4 e5m2*e5m2``, for 7% more LUTs. A start value in a format as wide as
         fp32 takes more words than the products have: ``dot8 e5m2*e5m2+fp32`` would take 20% more LUTs.

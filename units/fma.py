@@ -23,12 +23,12 @@ class Fma(Arithmetic):
     ----------
     a, b, c : Format or str
         Operand formats; they may differ.
-    o : Format or str
-        Result format.
+    o : Format or str, optional
+        Result format; default: ``c``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
@@ -36,6 +36,8 @@ class Fma(Arithmetic):
     b : In(b)
     c : In(c)
     o : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Latency
     -------
@@ -54,7 +56,7 @@ class Fma(Arithmetic):
         a: Format | str,
         b: Format | str,
         c: Format | str,
-        o: Format | str,
+        o: Format | str | None = None,
         build: Build = Build(),
         **options: Unpack[Options],
     ) -> None:

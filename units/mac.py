@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, Format, Rounding
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.number import multiply, unpack
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.specs.mac import part_of
@@ -63,7 +63,7 @@ class Mac(Accumulating):
         carry: int = CARRY_BITS,
         interleave: int = 1,
         product: Format | str | None = None,
-        product_rounding: Rounding | str = EXACT,
+        product_rounding: Rounding | str | None = None,
         build: Build = Build(),
         **options: Unpack[Options],
     ) -> None:

@@ -23,18 +23,20 @@ class Mul(Arithmetic):
     ----------
     a, b : Format or str
         Operand formats; they may differ.
-    o : Format or str
-        Result format.
+    o : Format or str, optional
+        Result format; default: ``a``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        Rounding, random source and saturation; see `Options`.
+        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
     a : In(a)
     b : In(b)
     o : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Latency
     -------
@@ -48,7 +50,13 @@ class Mul(Arithmetic):
     SPEC = MulSpec
 
     def __init__(
-        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str | None = None,
+        build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
         spec = MulSpec.of(a=a, b=b, o=o, **options)
         # The base class checks the type of the build.

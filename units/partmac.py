@@ -4,7 +4,7 @@ from typing import Unpack
 
 from amaranth.hdl import Array, Module, Value, unsigned
 
-from halfulp.hdl.formats import EXACT, Format, Rounding
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.specs import Build, PartMacSpec
 from halfulp.hdl.specs.mac import ports_of
 from halfulp.hdl.specs.quire import CARRY_BITS
@@ -66,7 +66,7 @@ class PartMac(Accumulating):
         carry: int = CARRY_BITS,
         interleave: int = 1,
         product: Format | str | None = None,
-        product_rounding: Rounding | str = EXACT,
+        product_rounding: Rounding | str | None = None,
         build: Build = Build(),
         **options: Unpack[Options],
     ) -> None:

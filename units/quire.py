@@ -58,7 +58,7 @@ class Quire(Accumulating):
         *,
         a: Format | str,
         b: Format | str,
-        o: Format | str,
+        o: Format | str | None = None,
         carry: int = CARRY_BITS,
         interleave: int = 1,
         build: Build = Build(),

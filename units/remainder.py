@@ -34,8 +34,8 @@ class Remainder(Endless):
     ----------
     a, b : Format or str
         Formats of dividend and divisor; they may differ.
-    o : Format or str
-        Result format.
+    o : Format or str, optional
+        Result format; default: ``a``.
     build : Build
         Register stages or iterations; changes ``latency`` and no result bit.
     **options
@@ -46,6 +46,8 @@ class Remainder(Endless):
     a : In(a)
     b : In(b)
     o : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Raises
     ------
@@ -64,10 +66,17 @@ class Remainder(Endless):
     SPEC = RemainderSpec
 
     def __init__(
-        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str | None = None,
+        build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
         spec = RemainderSpec.of(a=a, b=b, o=o, **options)
-        if spec.digits > MAX_ROWS and not build.iterations:
+        # The base class checks the type of the build.
+        if spec.digits > MAX_ROWS and isinstance(build, Build) and not build.iterations:
             raise ValueError(
                 f"remainder of {spec.a} and {spec.b} has {spec.digits} rows of subtractors, more than {MAX_ROWS}; "
                 "use the iterative form, such as iterations=1, on the command line --iterations 1"

@@ -39,6 +39,8 @@ class ScaleB(Arithmetic):
     a : In(a)
     b : In(b)
     o : Out(o)
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
 
     Latency
     -------

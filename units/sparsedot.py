@@ -62,7 +62,7 @@ class SparseDot(Dot):
         k: int,
         a: Format | str,
         b: Format | str,
-        o: Format | str,
+        o: Format | str | None = None,
         c: Format | str | None = None,
         order: str = "exact",
         sparsity: str = "2:4",

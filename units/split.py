@@ -60,8 +60,8 @@ class Split(Unit):
         spec, part = self.spec, self.spec.o.part
         rest = unpack(m, self.a.as_value(), spec.a, "a")
         word = self.word(m)
-        # A remainder cancels all but its own bits, unless the part is the largest number and much less than the rest;
-        # then these bits are enough for the parts after it to be the largest too.
+        # ``part.precision`` bits hold a remainder exactly. If the part saturates at its largest number, the remainder
+        # is longer; ``far`` more bits suffice then, because later parts saturate too.
         far = spec.o.parts.bit_length() + 2 if spec.a.emax > part.emax else 0
         ended: Value = Const(0, 1)
         codes: list[Value] = []

@@ -221,8 +221,8 @@ def _chosen(patterns: Iterable[Any], found: Sequence[tuple[list[str], nn.Module]
         check_pattern(pattern, operations=False)
         if not any(_matches(pattern, names, module) for names, module in found):
             shown = repr(pattern) if isinstance(pattern, str) else getattr(pattern, "__name__", repr(pattern))
-            known = ", ".join(names[0] or "(the model)" for names, _ in found) or "none"
-            raise ValueError(f"{shown} matches no {what}: expected a match for {known}")
+            known = [f"{names[0] or 'the model'} ({type(module).__name__})" for names, module in found]
+            raise ValueError(f"{shown} matches no {what}; there are {', '.join(known) or 'none'}")
     return [next((one for one in patterns if _matches(one, names, module)), None) for names, module in found]
 
 

@@ -36,6 +36,8 @@ def read_number(text: str, kind: Callable[[str], Number]) -> Number:
 
 
 def check_one_of(name: str, value: object, known: Collection[str]) -> None:
-    """Raise ValueError unless an option is known."""
+    """Raise TypeError unless an option is a string, and ValueError unless it is known."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
     if value not in known:
         raise ValueError(f"unknown {name} {value!r}; expected one of {', '.join(known)}")

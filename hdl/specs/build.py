@@ -54,13 +54,13 @@ class Build:
         Family of devices whose delays place the stages: ``ecp5``, ``xc7`` or ``xcup`` (UltraScale+). Default: ``xcup``
         for a clock, ``ecp5`` for a number of stages.
     dsp : bool
-        Use DSP blocks instead of LUTs for products whose factors are long enough. For units with multipliers: ``mul``,
-        ``fma``, ``mac``, ``quire``, ``dot``, ``pwl`` (except structure ``table``) and arrays.
+        Use DSP blocks instead of LUTs for products whose factors are long enough. For all units and arrays with
+        multipliers; the structure ``table`` of ``pwl`` has none.
     stochastic : str, optional
         Structure of stochastic rounding after a floating-point adder. ``lazy`` adds the random word to the normalised
         sum; ``eager`` adds it before normalisation, on a shorter path. Default: ``lazy``, which usually needs fewer
-        LUTs (`halfulp report adders` compares both). For ``add``, ``fma``, ``mac``, ``accumulate``, arrays and
-        sequential ``dot``, with floats and ``sr`` rounding.
+        LUTs (`halfulp report adders` compares both). For units and arrays that round sums of two floats by ``sr``; a
+        ``dot`` does in order ``sequential``.
     structure : str, optional
         Structure of a piecewise-linear function: ``comparators`` compares the operand with the starts of pieces;
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
@@ -71,7 +71,7 @@ class Build:
         ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
         the product or the sum, rows of products are added in a tree, and a compound adder gives both signs of a sum.
         An ``fma`` with ``pipeline`` or ``clock`` has the tree for both goals.
-        For ``add``, ``fma``, ``mul``, and ``mac``, ``accumulate`` or arrays with a rounded sum and exact products, of
+        For ``add``, ``fma``, ``mul``, and for accumulators and arrays with a rounded sum and exact products, of
         floats. A ``mul`` has one structure if its product is a table (up to 4 significand bits without DSP blocks), and
         also if the product can be subnormal and one factor has at most 7 significand bits or DSP blocks are used.
         For ``dot`` with a float as result, except in sequential order: the carry of the rounding is selected instead of

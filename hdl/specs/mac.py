@@ -8,7 +8,7 @@ from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.compound import Compound
-from halfulp.hdl.formats.rounding import EXACT, Rounding
+from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 
 from .quire import CARRY_BITS, MAX_CARRY, Quire
 from .ranges import ValueRange
@@ -163,7 +163,8 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     product : Format, optional
         Format of the rounded product; None keeps the product exact, so that a step rounds once.
     product_rounding : Rounding
-        Rounding of the product; ``exact`` if ``product`` is None or holds every product.
+        Rounding of the product; default: ``rn``, or ``exact`` without ``product``. ``exact`` is possible if ``product``
+        holds every product.
     o : Format
         Format of results and start values; default: the accumulator's, or that of ``a`` if it is exact.
     carry : int
@@ -194,10 +195,15 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     b: Format
     acc: Format | Literal["exact"]
     product: Format | None = None
-    product_rounding: Rounding = EXACT
+    product_rounding: Rounding = None  # type: ignore[assignment]  # after construction it is a rounding
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
     interleave: int = 1
+
+    def __post_init__(self) -> None:
+        if self.product_rounding is None:
+            object.__setattr__(self, "product_rounding", EXACT if self.product is None else RN)
+        super().__post_init__()
 
     def check(self) -> None:
         super().check()

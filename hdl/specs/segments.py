@@ -8,7 +8,7 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -41,6 +41,14 @@ Special = Fraction | str
 """Value of a special case: a fraction, ``inf``, ``-inf``, ``nan`` or ``-0``."""
 
 _SPECIALS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-0": -0.0}
+
+
+def _coefficients(text: str) -> list[Fraction]:
+    """Parse start, slope and intercept of a piece."""
+    found = [Fraction(number) for number in text.split()]
+    if len(found) != 3:
+        raise ValueError(f"a piece has a start, a slope and an intercept, not {len(found)} numbers")
+    return found
 
 
 @dataclass(frozen=True)
@@ -231,22 +239,41 @@ class Segments:
 
     @classmethod
     def read(cls, text: str) -> "Segments":
-        """Parse the text of a table."""
+        """Parse the text of a table.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a line is invalid, a field is missing, or as for the constructor.
+        """
         found: dict[str, object] = {}
         pieces = []
-        for line in text.splitlines():
+        known = {item.name: item for item in fields(cls) if item.name != "pieces"}
+        for number, line in enumerate(text.splitlines(), 1):
             key, _, value = line.partition(" ")
-            if key == "piece":
-                pieces.append(Piece(*map(Fraction, value.split())))
-            elif key in ("fmt", "out", "intercept"):
-                found[key] = parse(value)
-            elif key == "slope":
-                found[key] = PowerSum(int(value[5:])) if value.startswith("pow2x") else parse(value)
-            elif key in ("name", "symmetry", "reduction") or value in _SPECIALS:
-                found[key] = value
-            else:
-                found[key] = int(value) if key == "fraction" else Fraction(value)
+            if key != "piece" and key not in known:
+                raise ValueError(f"line {number} has the unknown field {key!r}; expected piece, {', '.join(known)}")
+            try:
+                if key == "piece":
+                    pieces.append(Piece(*_coefficients(value)))
+                else:
+                    found[key] = cls._parsed(key, value)
+            except (ValueError, ZeroDivisionError) as error:
+                raise ValueError(f"line {number}: {error}") from None
+        missing = [name for name, item in known.items() if item.default is MISSING and name not in found]
+        if missing:
+            raise ValueError(f"the table has no {', '.join(missing)}")
         return cls(pieces=tuple(pieces), **found)  # type: ignore[arg-type]  # the constructor checks them
+
+    @staticmethod
+    def _parsed(key: str, value: str) -> object:
+        if key in ("fmt", "out", "intercept"):
+            return parse(value)
+        if key == "slope":
+            return PowerSum(int(value[5:])) if value.startswith("pow2x") else parse(value)
+        if key in ("name", "symmetry", "reduction") or value in _SPECIALS:
+            return value
+        return int(value) if key == "fraction" else Fraction(value)
 
     @cached_property
     def digest(self) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.block import Block
 from halfulp.hdl.formats.catalogue import parse
-from halfulp.hdl.formats.checks import check_bool, check_one_of
+from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.scale import Scale
@@ -98,9 +99,7 @@ class UnitSpec:
             UNITS[cls.form.unit] = cls
 
     def __post_init__(self) -> None:
-        for name, fmt in self.operands.items():
-            if not isinstance(fmt, Format):
-                raise TypeError(f"{name} must be a Format, not {type(fmt).__name__}")
+        self._check_types()
         self.check()
         if "o" in self.__dataclass_fields__ and getattr(self, "o", None) is None:
             object.__setattr__(self, "o", self.default_result)
@@ -112,7 +111,6 @@ class UnitSpec:
                 )
             if isinstance(fmt, Scale) and not self.SCALES:
                 raise ValueError(f"{item.name} of {self.form.unit} must not be {fmt}, a scale of blocks; convert it")
-        check_bool("saturate", self.saturate, "unit")
         if not self.ROUNDS and (self.rounding != RN or self.saturate):
             option = "saturation" if self.saturate else f"rounding {self.rounding}"
             raise ValueError(f"{self.form.unit} rounds nothing, so that the {option} has no effect; omit it")
@@ -122,16 +120,37 @@ class UnitSpec:
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)
         elif self.seed != 1:
-            raise ValueError(f"seed {self.seed} does nothing without a random source; add one, such as @lfsr16")
+            raise ValueError(f"seed {self.seed} does nothing without a random source; add one, such as lfsr16")
         if self.rounding == EXACT and self.results is not None:
             values, what = self.results
             values.check_fits(self.result, what)
+
+    def _check_types(self) -> None:
+        # A description of a test or of a unit outside of the catalogue may have no text.
+        form = getattr(self, "form", Form("unit"))
+        needed = [part for optional, parts in form.groups if not optional for part in parts]
+        for name in needed:
+            if name in self.__dataclass_fields__ and getattr(self, name) is None:
+                raise TypeError(f"{name} of {form.unit} is missing")
+        for name in {**self.operands, "o": None, "product": None}:
+            fmt = getattr(self, name, None)
+            if fmt is not None and not isinstance(fmt, (Format, Block)):
+                raise TypeError(f"{name} of {form.unit} must be a Format, not {type(fmt).__name__}")
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name.endswith("rounding") and not isinstance(value, Rounding):
+                raise TypeError(f"{item.name} of {form.unit} must be a Rounding, not {type(value).__name__}")
+        check_bool("saturate", self.saturate, form.unit)
+        check_int("seed", self.seed, form.unit)
 
     def _check_flags(self) -> None:
         if isinstance(self.flags, bool):
             object.__setattr__(self, "flags", AFTER if self.flags else False)
             if not self.flags:
                 return
+        if not isinstance(self.flags, str):
+            kind = type(self.flags).__name__
+            raise TypeError(f"flags of {self.form.unit} must be True, False, 'after' or 'before', not {kind}")
         check_one_of("flags", self.flags, (AFTER, BEFORE))
         if not self.FLAGS:
             raise ValueError(self.refusal_of_flags())
@@ -192,7 +211,7 @@ class UnitSpec:
     @classmethod
     def _read(cls, name: str, value: Any) -> Any:
         if name.endswith("rounding"):
-            return Rounding.parse(value)
+            return None if value is None else Rounding.parse(value)
         if name == "random":
             return None if value is None or value == "port" else parse_source(value)
         is_part = value is not None and not isinstance(value, Format) and name in cls.form.parts

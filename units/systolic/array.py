@@ -1,9 +1,13 @@
-"""Common base of systolic arrays: streams, draining of finished tiles, seeds of random sources."""
+# amaranth: UnusedElaboratable=no
+"""Common base of systolic arrays: streams, draining of finished tiles, seeds of random sources.
+
+The comment in the first line turns off Amaranth's warning about arrays that are constructed only to look at them.
+"""
 
 import functools
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -46,6 +50,10 @@ class Array(wiring.Component):
     TypeError, ValueError
         If a parameter has the wrong type or is out of range, or stochastic rounding has no source.
     """
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        # Amaranth reads the first line of the file that constructs a component, which is this one then.
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -242,7 +250,7 @@ class Drain(wiring.Component):
         Element of the requested vector, and address in its memory. Rows of a tile are requested in order.
     arrived : In(1)
     arriving : In(width)
-    valid, ready, payload
+    o : Out(stream.Signature(width))
         Queued vectors, in order.
     """
 
