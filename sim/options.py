@@ -17,7 +17,7 @@ _STAGES, _STEPS = click.IntRange(0, MAX_PIPELINE), click.IntRange(0, MAX_ITERATI
 
 _UNIT_OPTIONS = (
     click.option("--acc", metavar="FMT", help="accumulator format, or exact (units with accumulators)"),
-    click.option("--product", metavar="FMT[.MODE]", help="rounded product, such as e5m2.rz (mac); default: exact"),
+    click.option("--product", metavar="FMT.MODE", help="rounded product, such as e5m2.rz (mac); default: exact"),
     click.option("--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact srN port; default: rn"),
     click.option("--lanes", metavar="N", type=int, help="parallel lanes (sru); default: 1"),
     click.option("--sharing", metavar="KIND", help="random sources: own or rotated (sru); default: own"),
@@ -35,7 +35,7 @@ _UNIT_OPTIONS = (
     click.option("--iterations", metavar="N", type=_STEPS, help="steps in a cycle of an iterative unit"),
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
     click.option("--b", metavar="FMT", help="format of the second operand; default: like the first"),
-    click.option("--c", metavar="FMT", help="format of the third operand (fma) or start value (dots)"),
+    click.option("--c", metavar="FMT", help="third operand (fma) or start value (dots)"),
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="number of products (dots); default: 4, or a block"),
     click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc or .floor"),
@@ -46,7 +46,7 @@ _UNIT_OPTIONS = (
     click.option("--breakpoints", metavar="KIND", help="free, uniform or power (pwl); default: free"),
     click.option("--slopes", metavar="KIND", help="any, or pow2: sums of powers of two (pwl); default: any"),
     click.option("--terms", metavar="N", type=int, help="maximum number of powers of two in a slope (pwl)"),
-    click.option("--structure", metavar="KIND", help="comparators, address, table (pwl); fast (accumulators)"),
+    click.option("--structure", metavar="KIND", help="comparators, address, table (pwl), or fast"),
     click.option("--carry", metavar="N", type=int, help="carry guard bits of exact accumulators; default: 31"),
     click.option("--interleave", metavar="N", type=int, help="sums in turn on an accumulator; default: 1"),
 )

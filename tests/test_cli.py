@@ -78,7 +78,7 @@ def refused(answer: Answer, code: int) -> str:
         ("sim mul e5m2 --acc e6m5", "no --acc"),
         ("sim mac e5m2 --acc e1m1", "e1m1 has 1 exponent bit"),
         ("sim mac e5m2 --product e5m2.foo", "foo"),
-        ("sim mac e5m2 --pipeline 65", "pipeline 65"),
+        ("sim mac e5m2 --pipeline 65", "65 is not in the range 0<=x<=64"),
         ("synth mul e5m2 --target ecp5-85k --explore 3..1", "--explore"),
         ("synth mul e5m2 --explore 0..2", "vu9p"),
         ("synth all e5m2 --target ecp5-85k --explore 0..2", "one unit"),
