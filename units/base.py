@@ -137,6 +137,7 @@ class Unit(wiring.Component):
     SPEC: type[UnitSpec]
     spec: Any
     stateful = False
+    _vectors: Sequence[list[str]] = ()
     _platform: object = None
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
@@ -249,8 +250,15 @@ class Unit(wiring.Component):
 
     @property
     def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: port names, or a list of port names per vector operand."""
-        return list(self.inputs)
+        """Operands in the order of the golden function: a list of port names for each vector, then other ports."""
+        in_vectors = {port for ports in self._vectors for port in ports}
+        return [*self._vectors, *(name for name in self.inputs if name not in in_vectors)]
+
+    def _add_vectors(self, **vectors: Sequence[str]) -> None:
+        """Add members that are lists of ports; those of inputs are vectors of the golden function."""
+        for name, ports in vectors.items():
+            setattr(self, name, [getattr(self, port) for port in ports])
+        self._vectors = [list(ports) for ports in vectors.values() if ports and ports[0] in self.inputs]
 
     @property
     def latency(self) -> int:

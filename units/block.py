@@ -22,12 +22,6 @@ def _ports(spec: Any) -> dict[str, Format]:
     return elements | {name: spec.operands[name] for name in ("a_scale", "b_scale")}
 
 
-def _arguments(unit: Any) -> list[str | list[str]]:
-    """Return elements and scales in the order of the golden functions, then the other ports."""
-    vectors = [numbered(name, unit.k) for name in "ab"]
-    return [*vectors, *(name for name in unit.inputs if not any(name in ports for ports in vectors))]
-
-
 def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Raw:
     """Return the exact sum of the products of elements times the scales."""
     x, y = unit.spec.a, unit.spec.b
@@ -95,12 +89,7 @@ class BlockDot(Unit):
         inputs = _ports(spec) | ({"c": spec.c} if spec.c else {})
         super().__init__(spec, inputs=inputs, outputs={"o": spec.o}, build=build, multiplies=True)
         self.k = k
-        self.a, self.b = ([getattr(self, port) for port in numbered(name, k)] for name in "ab")
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function."""
-        return _arguments(self)
+        self._add_vectors(**{name: numbered(name, k) for name in "ab"})
 
     def logic(self, m: Module) -> None:
         spec, random = self.spec, self.word(m)
@@ -170,12 +159,7 @@ class BlockMac(Accumulating):
         spec = BlockMacSpec.of(a=a, b=b, acc=acc, o=o, carry=carry, interleave=interleave, step=step, **options)
         super().__init__(spec, operands=_ports(spec), build=build, multiplies=True)
         self.k = spec.k
-        self.a, self.b = ([getattr(self, port) for port in numbered(name, spec.k)] for name in "ab")
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function."""
-        return _arguments(self)
+        self._add_vectors(**{name: numbered(name, spec.k) for name in "ab"})
 
     def term(self, m: Module) -> Term:
         """Return the product of the scales and the exact sum of the products of elements."""

@@ -94,14 +94,8 @@ class Dot(Unit):
             sums=_sums(spec) if spec.order == SEQUENTIAL else [],
             goals=spec.order != SEQUENTIAL and isinstance(spec.o, Float),
         )
-        self.k, self._vectors = spec.k, [list(ports) for ports in vectors.values()]
-        for name, ports in vectors.items():
-            setattr(self, name, [getattr(self, port) for port in ports])
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: vectors and the start value."""
-        return [*self._vectors, "c"] if self.spec.c is not None else [*self._vectors]
+        self.k = spec.k
+        self._add_vectors(**{name: list(ports) for name, ports in vectors.items()})
 
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the codes of each pair of factors."""

@@ -9,7 +9,7 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.number import add, align, pack, truncate, unpack
 from halfulp.hdl.specs import Build, JoinSpec
 
-from .base import Options, Unit
+from .base import Options, Unit, numbered
 
 
 class Join(Unit):
@@ -54,17 +54,12 @@ class Join(Unit):
         part, bases = spec.a.part, (spec.a.part, spec.o)[: spec.a.parts - 1]
         super().__init__(
             spec,
-            inputs={f"a{place}": part for place in range(spec.a.parts)},
+            inputs=dict.fromkeys(numbered("a", spec.a.parts), part),
             outputs={"o": spec.o},
             build=build,
             sums=[Sum(((part,), (base,)), spec.o, spec.rounding) for base in bases],
         )
-        self.a = [getattr(self, f"a{place}") for place in range(spec.a.parts)]
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operand of the golden function: the ports of its parts."""
-        return [[f"a{place}" for place in range(self.spec.a.parts)]]
+        self._add_vectors(a=numbered("a", spec.a.parts))
 
     def logic(self, m: Module) -> None:
         spec = self.spec

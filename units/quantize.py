@@ -74,12 +74,7 @@ class BlockQuantize(Unit):
             build=build,
             steps=length,
         )
-        self.a, self.o = ([getattr(self, port) for port in numbered(name, length)] for name in "ao")
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: one vector."""
-        return [numbered("a", self.spec.o.length)]
+        self._add_vectors(**{name: numbered(name, length) for name in "ao"})
 
     def logic(self, m: Module) -> None:
         spec, result = self.spec, self.spec.o
@@ -177,12 +172,7 @@ class BlockDequantize(Unit):
             build=build,
             multiplies=True,
         )
-        self.a, self.o = ([getattr(self, port) for port in numbered(name, length)] for name in "ao")
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: elements and scale."""
-        return [numbered("a", self.spec.a.length), "a_scale"]
+        self._add_vectors(**{name: numbered(name, length) for name in "ao"})
 
     def logic(self, m: Module) -> None:
         spec = self.spec

@@ -76,13 +76,8 @@ class SparseMac(Accumulating):
         vectors = vectors_of(spec)
         operands = {port: shape for ports in vectors.values() for port, shape in ports.items()}
         super().__init__(spec, operands=operands, build=build, multiplies=True)
-        self.k, self._vectors = spec.k, [list(ports) for ports in vectors.values()]
-        self.a, self.b, self.i = ([getattr(self, port) for port in ports] for ports in self._vectors)
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: the vectors, then the others."""
-        return [*self._vectors, *(name for name in self.inputs if not any(name in ports for ports in self._vectors))]
+        self.k = spec.k
+        self._add_vectors(**{name: list(ports) for name, ports in vectors.items()})
 
     def term(self, m: Module) -> Term:
         """Return the exact sum of the products of a step."""

@@ -8,7 +8,7 @@ from halfulp.hdl.fixed import goes_up, pack, truncate, unpack, wrapped
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import Build, RounderSpec
 
-from .base import Options, Unit
+from .base import Options, Unit, numbered
 
 
 class StochasticRounder(Unit):
@@ -73,18 +73,14 @@ class StochasticRounder(Unit):
         self.lanes, self.increment = spec.lanes, spec.increment
         super().__init__(
             spec,
-            inputs={f"a{lane}": spec.a for lane in range(lanes)},
-            outputs={f"o{lane}": spec.o for lane in range(lanes)}
-            | {f"up{lane}": unsigned(1) for lane in range(0 if increment else lanes)},
+            inputs=dict.fromkeys(numbered("a", lanes), spec.a),
+            outputs=dict.fromkeys(numbered("o", lanes), spec.o)
+            | dict.fromkeys(numbered("up", 0 if increment else lanes), unsigned(1)),
             build=build,
         )
-        self.a, self.o = ([getattr(self, f"{name}{lane}") for lane in range(lanes)] for name in "ao")
-        self.up = [getattr(self, f"up{lane}") for lane in range(0 if increment else lanes)]
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: one vector."""
-        return [[f"a{lane}" for lane in range(self.lanes)]]
+        self._add_vectors(
+            **{name: numbered(name, lanes) for name in "ao"}, up=numbered("up", 0 if increment else lanes)
+        )
 
     def logic(self, m: Module) -> None:
         def lane(m: Module, a: Value, random: Value | None = None) -> dict[str, Value]:
