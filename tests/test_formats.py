@@ -1021,7 +1021,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
             TypeError,
             "text of a unit",
         ),
-        (lambda: SumSpec(E5M2, None), TypeError, "exact"),
+        (lambda: SumSpec(E5M2, None), TypeError, "acc of accumulate is missing"),
         (
             lambda: MacSpec(INT8, INT8, "exact", rounding=EXACT, o=INT32),
             ValueError,
@@ -1033,7 +1033,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
             "sum",
         ),
         (
-            lambda: MacSpec(INT8, INT8, "exact", product=INT8),
+            lambda: MacSpec(INT8, INT8, "exact", product=INT8, product_rounding=EXACT),
             ValueError,
             "product",
         ),

@@ -134,8 +134,9 @@ class UnitSpec:
                 raise TypeError(f"{name} of {form.unit} is missing")
         for name in {**self.operands, "o": None, "product": None}:
             fmt = getattr(self, name, None)
-            if fmt is not None and not isinstance(fmt, (Format, Block)):
-                raise TypeError(f"{name} of {form.unit} must be a Format, not {type(fmt).__name__}")
+            kind: type = Block if name in self.BLOCKS else Format
+            if fmt is not None and not isinstance(fmt, kind):
+                raise TypeError(f"{name} of {form.unit} must be a {kind.__name__}, not {type(fmt).__name__}")
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name.endswith("rounding") and not isinstance(value, Rounding):
