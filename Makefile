@@ -11,10 +11,10 @@ Check hardware and libraries of others:
   make vectors   Write test vectors of a unit with their results.
   make check     Explain wrong results of another unit or library.
 
-Prove units and measure the bench:
+Prove units and measure the test bench:
   make formal    Prove claims about units for all inputs.
   make coverage  Count the cases of a unit that `halfulp sim` reaches.
-  make mutate    Mutate a unit and count the mutants that the bench detects.
+  make mutate    Mutate a unit and count the mutants that the test bench detects.
 
 Write hardware:
   make emit      Write a unit as plain Verilog.

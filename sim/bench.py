@@ -132,7 +132,7 @@ def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
 
 
 def operations(unit: Any, count: int, seed: int = 0) -> dict[str, Codes]:
-    """Choose the operands of a test outside the bench.
+    """Choose the operands of a test outside the test bench.
 
     Parameters
     ----------

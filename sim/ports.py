@@ -1,4 +1,4 @@
-"""Inputs and outputs of a unit, packed into words for the bench, and as text."""
+"""Inputs and outputs of a unit, packed into words for the test bench, and as text."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Units of blocks in RTL: exhaustive toy blocks, OCP blocks, vectors of the bench, and refused parameters."""
+"""Units of blocks in RTL: exhaustive toy blocks, OCP blocks, vectors of the test bench, and refused parameters."""
 
 import numpy as np
 import pytest

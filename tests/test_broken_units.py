@@ -1,4 +1,4 @@
-"""Mutants of units, each with one deliberate mistake: the bench detects each and its cause."""
+"""Mutants of units, each with one deliberate mistake: the test bench detects each and its cause."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -15,7 +15,7 @@ from halfulp.units.systolic import Chain, Grid
 from tests.test_kernel import BLOCKS, KERNELS, SPARSE, simulate
 
 RAM = Memory(read=2, write=2)
-"""Memory timing of the bench."""
+"""Memory timing of the test bench."""
 
 SHAPES = (
     *((1, 1, 1), (3, 10, 8), (5, 3, 17), (9, 40, 8), (2, 64, 30), (12, 17, 5)),
@@ -36,7 +36,7 @@ whose entries lie in two beats, vectors that arrive in parts, and sparse weights
 
 
 def run_of(made, n, k, m):
-    """Return a run of the bench with random data; rows begin at whole beats."""
+    """Return a run of the test bench with random data; rows begin at whole beats."""
     strides = (-(-columns * size // 64) * 64 for columns, size in zip((k, m, m), made.bytes, strict=True))
     arguments = {"n": n, "k": k, "m": m, "a": 1 << 20, "b": 2 << 20, "c": 3 << 20, "flags": 0}
     arguments |= dict(zip(("a_stride", "b_stride", "c_stride"), strides, strict=True))

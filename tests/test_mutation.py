@@ -181,7 +181,7 @@ def test_wrong_unit_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -
         return recording
 
     monkeypatch.setattr(mutation, "record", spoilt)
-    with pytest.raises(ToolError, match="fails the bench without any change"):
+    with pytest.raises(ToolError, match="fails the test bench without any change"):
         mutate(unit, count=MUTANTS)
 
 

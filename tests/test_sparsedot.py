@@ -1,4 +1,4 @@
-"""Dot products with structured sparsity: selection of activations, vectors of the bench, and refused parameters."""
+"""Dot products with structured sparsity: selected activations, vectors of the test bench, refused parameters."""
 
 import numpy as np
 import pytest

@@ -117,7 +117,7 @@ def measure_cells(
     targets : sequence of float
         Delay targets of ABC in nanoseconds.
     power : bool
-        Simulate the netlist of each unit with vectors of the bench, for energy and leakage.
+        Simulate the netlist of each unit with vectors of the test bench, for energy and leakage.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def _checked(unit: Implementation, file: str, registers: bool) -> Implementation
 
 
 def stimulus(unit: Implementation) -> str:
-    """Return vectors of the bench as `halfulp.fpga.synth.power.Stimulus`, in JSON."""
+    """Return vectors of the test bench as `halfulp.fpga.synth.power.Stimulus`, in JSON."""
     import numpy as np
 
     from halfulp.sim.bench import plan

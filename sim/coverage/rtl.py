@@ -1,4 +1,4 @@
-"""Code coverage of the Verilog: lines and toggles that Verilator counts under the vectors of the bench."""
+"""Code coverage of the Verilog: lines and toggles that Verilator counts under the vectors of the test bench."""
 
 import re
 import tempfile
@@ -41,7 +41,7 @@ class Point:
 
 
 def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]:
-    """Run the vectors of the bench, plain and chained, on a model with counters; raises ToolError if a tool fails."""
+    """Run the test bench's vectors, plain and chained, on a model with counters; raises ToolError if a tool fails."""
     chosen = plan(unit, seed=seed, limit=limit)
     with CompiledModel.of_unit(unit, "covered") as loop:
         loop.reset()
@@ -70,7 +70,7 @@ def _read(text: str) -> Iterator[Point]:
 
 
 def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Table:
-    """Compute the share of lines, branches and toggles that the vectors of the bench reach.
+    """Compute the share of lines, branches and toggles that the vectors of the test bench reach.
 
     Unreached toggles include bits that are constant by construction.
     """

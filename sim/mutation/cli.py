@@ -35,10 +35,10 @@ def mutate(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Mutate a unit and count the mutants that the bench detects.
+    """Mutate a unit and count the mutants that the test bench detects.
 
-    Mutants of the netlist run the vectors of the bench. A solver compares each survivor with the unit on all inputs: it
-    is equivalent, or a vector detects it.
+    Mutants of the netlist run the vectors of the test bench. A solver compares each survivor with the unit on all
+    inputs: it is equivalent, or a vector detects it.
     """
     from halfulp.tools.progress import Bar
 

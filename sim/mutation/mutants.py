@@ -1,4 +1,4 @@
-"""Mutants of a unit's netlist, run through the vectors of the bench."""
+"""Mutants of a unit's netlist, run through the vectors of the test bench."""
 
 import uuid
 from collections.abc import Sequence
@@ -48,8 +48,8 @@ class Mutant:
     Attributes
     ----------
     status : str
-        ``killed``: a vector of the bench detects it; ``equivalent``: no vector can; ``survived``: some vector can, but
-        none of the bench does; ``undecided``: not killed, and not proved equivalent.
+        ``killed``: a vector of the test bench detects it; ``equivalent``: no vector can; ``survived``: some vector can,
+        but none of the test bench does; ``undecided``: not killed, and not proved equivalent.
     witness : list of dict
         Inputs that detect a survivor, cycle by cycle.
     """
@@ -112,7 +112,7 @@ def mutate(
     ValueError
         If the stream wrapper has no registers.
     ToolError
-        If a tool or the machine fails, or the original netlist fails the bench.
+        If a tool or the machine fails, or the original netlist fails the test bench.
     """
     if stream:
         check_stream(unit)
@@ -185,7 +185,7 @@ def _bench(unit: Any, count: int, seed: int, stream: bool) -> _Bench:
     bench = _Bench(component.name, made, checker, recording, traffic)
     with bench.model() as model:
         if any(bench.kills(model, 0, first) for first in (True, False)):
-            raise ToolError(f"{unit.name} fails the bench without any change; run halfulp sim to see its failures")
+            raise ToolError(f"{unit.name} fails the test bench without any change; run halfulp sim to see its failures")
     return bench
 
 
@@ -203,7 +203,7 @@ def _run_mutant(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
 
 
 def _record(unit: Any, seed: int) -> Recording:
-    """Record cycles of the bench's vectors and of the regressions."""
+    """Record cycles of the test bench's vectors and of the regressions."""
     chosen = plan(unit, seed=seed)
     sets: list[tuple[Columns, bool]] = [(row.columns(), row.chained) for row in regressions.of(unit)]
     # Random order puts vectors of every kind first.
@@ -263,7 +263,7 @@ def table(campaign: Campaign) -> Table:
         "kill rate": 100 * campaign.rate,
     }
     return Table(
-        "Mutation score of the bench",
+        "Mutation score of the test bench",
         pd.DataFrame([row]),
         {"kill rate": ".2f"},
         [

@@ -1,4 +1,4 @@
-"""Recordings of the bench, cycle by cycle: inputs with stalls, gaps and resets, and expected outputs."""
+"""Recordings of the test bench, cycle by cycle: inputs with stalls, gaps and resets, and expected outputs."""
 
 from dataclasses import dataclass
 from typing import Any

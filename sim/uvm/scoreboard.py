@@ -1,4 +1,4 @@
-"""Scoreboard: compares observed results with predictions, with the comparison of the bench."""
+"""Scoreboard: compares observed results with predictions, with the comparison of the test bench."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

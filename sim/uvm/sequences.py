@@ -1,4 +1,4 @@
-"""Sequences of operations, with vectors from the bench, in random order and with random gaps."""
+"""Sequences of operations, with vectors from the test bench, in random order and with random gaps."""
 
 import random
 from abc import abstractmethod
@@ -130,7 +130,7 @@ def gap_of(pace: Pace) -> int:
 
 
 class PaceSequence(uvm_sequence):
-    """Sequence of back-pressure with the probabilities of the bench, until ``going`` is False."""
+    """Sequence of back-pressure with the probabilities of the test bench, until ``going`` is False."""
 
     going = True
 
@@ -263,7 +263,7 @@ class RegressionSequence(VectorSequence):
 
 
 class PlannedSequence(VectorSequence):
-    """Independent vectors of the bench: all inputs if they are few, else directed and random vectors."""
+    """Independent vectors of the test bench: all inputs if they are few, else directed and random vectors."""
 
     def vectors(self) -> Columns:
         return plan(self.unit, seed=self.seed, limit=self.count, vector=self.config("vector")).vectors.codes
