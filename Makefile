@@ -14,7 +14,7 @@ Check hardware and libraries of others:
 Prove units and measure the test bench:
   make formal    Prove claims about units for all inputs.
   make coverage  Count the cases of a unit that `halfulp sim` reaches.
-  make mutate    Mutate a unit and count the mutants that the test bench detects.
+  make mutate    Count the mutants of a unit that the test bench detects.
 
 Write hardware:
   make emit      Write a unit as plain Verilog.
