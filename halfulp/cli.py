@@ -25,7 +25,7 @@ GROUPS = {
         "vectors": "halfulp.sim.cli",
         "check": "halfulp.sim.cli",
     },
-    "Prove units and measure the bench": {
+    "Prove units and measure the test bench": {
         "formal": "halfulp.sim.formal.cli",
         "coverage": "halfulp.sim.coverage.cli",
         "mutate": "halfulp.sim.mutation.cli",

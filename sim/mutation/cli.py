@@ -35,7 +35,7 @@ def mutate(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Mutate a unit and count the mutants that the test bench detects.
+    """Count the mutants of a unit that the test bench detects.
 
     Mutants of the netlist run the vectors of the test bench. A solver compares each survivor with the unit on all
     inputs: it is equivalent, or a vector detects it.
