@@ -224,6 +224,11 @@ def test_str_is_canonical():
         (lambda: Rounding.parse("sr33"), ValueError, "33 random bits"),
         (lambda: Rounding("rn", 3), ValueError, "no random bits"),
         (lambda: Rounding("sr", "3"), TypeError, "bits"),
+        (lambda: Rounding(5), TypeError, "mode of a rounding"),
+        (lambda: Rounding("rn", guard="1"), TypeError, "guard"),
+        (lambda: Rounding("rn", guard=2), ValueError, "guard 2"),
+        (lambda: RN.round(1.5), TypeError, "a Fraction or int, not float"),
+        (lambda: E5M2.encode(1.25, "sr3", random="1"), TypeError, "random word must be an int"),
         (
             lambda: stochastic(3).round(Fraction(1), random=8),
             ValueError,

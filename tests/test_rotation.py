@@ -140,7 +140,7 @@ def test_rotation_ignores_operands_of_other_products():
         ("nvfp4*nvfp4+fp32.rn, hadamard=1", "2 to 1024, not 1"),
         ("nvfp4*nvfp4+fp32.rn, hadamard=", "expected 16"),
         ("nvfp4*nvfp4+fp32.rn, hadamard=weight_gradient", "expected 16"),
-        ("nvfp4*nvfp4+fp32.rn, hadamard=16 backward", "unknown product 'backward'"),
+        ("nvfp4*nvfp4+fp32.rn, hadamard=16 backward", "unknown product of a rotation 'backward'"),
         ("nvfp4*nvfp4+fp32.rn, hadamard=16 forward forward", "twice"),
         ("fp32, hadamard=16", "torch's own arithmetic"),
         ("e5m2*e5m2+fp32.rn, weights=2:4, hadamard=16", "sparsity 2:4"),

@@ -14,6 +14,7 @@ from amaranth.hdl import ClockDomain, ClockSignal, Instance, ResetSignal, Shape,
 from amaranth.lib import data, wiring
 
 from halfulp.hdl.formats import Format
+from halfulp.hdl.formats.checks import check_one_of
 
 from .base import Unit, module_name
 
@@ -116,17 +117,15 @@ def emit(
     Raises
     ------
     TypeError
-        If ``component`` is not a component, or a name is not a string.
+        If ``component`` is not a component, or a name, style or polarity is not a string.
     ValueError
         If Verilog does not allow a name or the module has it already, the style or polarity is unknown, or the
         component has no such port.
     """
     if not hasattr(component, "signature"):
         raise TypeError(f"cannot emit Verilog of {type(component).__name__}: expected a wiring.Component")
-    if reset not in RESETS:
-        raise ValueError(f"unknown reset style {reset!r}; available: {', '.join(RESETS)}")
-    if enable not in ENABLES:
-        raise ValueError(f"unknown polarity {enable!r} of a clock enable; available: {', '.join(ENABLES)}")
+    check_one_of("style of reset", reset, RESETS)
+    check_one_of("polarity of a clock enable", enable, ENABLES)
     top = check_name(getattr(component, "name", type(component).__name__) if name is None else name)
     text = _Modules(top, reset.startswith("async")).convert(component)
     text = _active_low(text, top, reset, enable)

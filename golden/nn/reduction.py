@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from halfulp.hdl.formats.checks import check_one_of
+
 from .cast import Cast, check_format, parse_rounding
 
 ORDERS = ("sequential", "pairwise", "exact")
@@ -38,8 +40,7 @@ class Reduction:
             if not isinstance(self.accumulator, Cast):
                 raise TypeError(f"the accumulator of a reduction is a Cast, not {type(self.accumulator).__name__}")
             check_format(parse_rounding(self.accumulator))
-        if self.order not in ORDERS:
-            raise ValueError(f"unknown order of a reduction {self.order!r}; expected {', '.join(ORDERS)}")
+        check_one_of("order of a reduction", self.order, ORDERS)
 
     def __str__(self) -> str:
         return self.order if self.accumulator is None else f"{self.accumulator} {self.order}"

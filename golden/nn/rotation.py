@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import check_int
+from halfulp.hdl.formats.checks import check_one_of
 
 from .draw import words
 from .product import PRODUCTS
@@ -49,8 +50,7 @@ class Rotation:
         if not isinstance(self.products, tuple) or not self.products:
             raise TypeError(f"products of a rotation must be a tuple of {', '.join(PRODUCTS)}, not {self.products!r}")
         for place, name in enumerate(self.products):
-            if name not in PRODUCTS:
-                raise ValueError(f"unknown product {name!r} of a rotation: expected {', '.join(PRODUCTS)}")
+            check_one_of("product of a rotation", name, PRODUCTS)
             if name in self.products[:place]:
                 raise ValueError(f"a rotation has the product {name} twice")
 

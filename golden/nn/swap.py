@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
+from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.specs import MacSpec
 
 from .activation import PiecewiseLinear
@@ -137,8 +138,7 @@ def convert(
     """
     check_seed(seed)
     warned.clear()
-    if evaluation not in EVALUATIONS:
-        raise ValueError(f"unknown evaluation {evaluation!r}: expected {', '.join(EVALUATIONS)}")
+    check_one_of("evaluation", evaluation, EVALUATIONS)
     if not isinstance(policy, Mapping):
         policy = {"*": policy}
     made = _copied(model, inplace)

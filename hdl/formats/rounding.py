@@ -4,6 +4,7 @@ import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral, Rational
 
 from .checks import check_int
 
@@ -60,9 +61,9 @@ class Rounding:
     Raises
     ------
     TypeError
-        If ``bits`` is not an integer.
+        If ``mode`` is not a string, or ``bits`` or ``guard`` is not an integer.
     ValueError
-        If the mode is unknown or does not allow this number of bits.
+        If the mode is unknown, does not allow this number of bits, or ``guard`` is neither 0 nor 1.
     """
 
     mode: str
@@ -70,9 +71,12 @@ class Rounding:
     guard: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.mode, str):
+            raise TypeError(f"mode of a rounding must be a string such as 'rn', not {type(self.mode).__name__}")
         if self.mode not in (*_MODES, *PORTS):
             raise ValueError(f"unknown rounding mode {self.mode!r}; the modes are {_SPELLINGS}")
         check_int("bits", self.bits, "rounding mode")
+        check_int("guard", self.guard, "rounding mode", 0, 1)
         if self.mode == "sr" or (self.is_port and self.bits):
             if not 1 <= self.bits <= MAX_RANDOM_BITS:
                 raise ValueError(f"{self} has {self.bits} random bits; sr takes 1 to {MAX_RANDOM_BITS}")
@@ -139,11 +143,13 @@ class Rounding:
 
         Raises
         ------
+        TypeError
+            If ``magnitude`` is no fraction or integer, or the random word is not an integer.
         ValueError
             If ``magnitude`` is negative, the random word does not fit the mode, or the mode is ``exact`` and the number
             is not an integer.
         """
-        if magnitude.numerator < 0:
+        if isinstance(magnitude, Rational) and magnitude < 0:
             raise ValueError(f"a magnitude must be 0 or more, not {magnitude}")
         return self._rounded(magnitude, random, away=True, plus=not negative)
 
@@ -158,6 +164,10 @@ class Rounding:
     def _rounded(self, value: Fraction, random: int, *, away: bool, plus: bool) -> int:
         """Return the floor or the floor plus one; ``away`` and ``plus`` state the direction of rounding up."""
         self._check_fixed()
+        if not isinstance(value, Rational):
+            raise TypeError(f"a number to round must be a Fraction or int, not {type(value).__name__}")
+        if not isinstance(random, Integral):
+            raise TypeError(f"a random word must be an int, not {type(random).__name__}")
         if not 0 <= random < 1 << self.bits:
             raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
         unit = value.denominator

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from .checks import check_int
+from .checks import check_int, check_one_of
+
+SHARINGS = ("own", "rotated")
+"""Ways in which lanes share a source; see `lanes`."""
 
 _TAPS = """
     2 1, 3 2, 4 3, 5 3, 6 5, 7 6, 8 6 5 4, 9 5, 10 7, 11 9, 12 6 4 1, 13 4 3 1, 14 5 3 1, 15 14, 16 15 13 4, 17 14,
@@ -255,10 +258,9 @@ def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
         ``own``: one source per lane, evenly spaced over the period. ``rotated``: one source for all; lane i rotates
         its words by i places, and every second full rotation of a plateau source also complements them.
     """
+    check_one_of("sharing", sharing, SHARINGS)
     if sharing == "own":
         return [Stream(source, first) for first in source.seeds(count, seed)]
-    if sharing != "rotated":
-        raise ValueError(f"unknown sharing {sharing!r}: expected own or rotated")
     source.check_seed(seed)
     return [
         Stream(source, seed, lane % source.width, isinstance(source, Plateau) and lane // source.width % 2 == 1)

@@ -7,11 +7,11 @@ from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 from halfulp.hdl.formats.fixed import Fixed
 from halfulp.hdl.formats.rounding import Rounding, stochastic
+from halfulp.hdl.formats.source import SHARINGS
 
 from .ranges import ValueRange
 from .unit import UnitSpec
 
-SHARINGS = ("own", "rotated")
 MAX_LANES = 4096
 
 
