@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RD, Rounding
-from halfulp.hdl.specs import Quire, ValueRange
+from halfulp.hdl.specs import QuireRegister, ValueRange
 from halfulp.hdl.specs.dot import Alignment
 
 from .raw import Raw, normalised
@@ -85,7 +85,7 @@ def _settled(digits: list[Tensor], nan: Tensor, inf: Tensor, inf_sign: Tensor) -
     return Register(tuple(digits), carried < 0, nan, inf, inf_sign)
 
 
-def guarded(x: Register, quire: Quire) -> Register:
+def guarded(x: Register, quire: QuireRegister) -> Register:
     """Make sums infinite that overflow the width of the quire."""
     index, within = divmod(quire.width - 1, DIGIT)
     ones = torch.where(x.negative, DIGIT_MASK, 0)
@@ -133,7 +133,7 @@ def summed(terms: Raw, numbers: ValueRange, count: int, zero_sign: Tensor) -> Ra
 
     ``numbers`` is the range of a term, and ``zero_sign`` the sign of a sum of zero.
     """
-    quire = Quire.of(numbers, None, max(count.bit_length(), 1))
+    quire = QuireRegister.of(numbers, None, max(count.bit_length(), 1))
     return normalised(as_raw(total(place(terms, quire.quantum, quire.width)), quire.quantum, zero_sign))
 
 
@@ -142,6 +142,6 @@ def cancelled_sign(signs: Tensor, rounding: Rounding) -> Tensor:
     return signs.any(-1) if rounding == RD else signs.all(-1)
 
 
-def step(base: Register, term: Raw, quire: Quire) -> Register:
+def step(base: Register, term: Raw, quire: QuireRegister) -> Register:
     """Add one term to a quire."""
     return guarded(add(base, place(term, quire.quantum, quire.width)), quire)

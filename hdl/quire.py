@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux
 
 from .fixed import FixedRaw, of_raw
 from .number import Number
-from .specs import Quire
+from .specs import QuireRegister
 from .wire import NEVER, shifted_up, wire
 
 
@@ -25,7 +25,7 @@ def read(number: FixedRaw) -> FixedRaw:
     return replace(number, sign=Mux(number.inf, number.sign, number.integer[-1]))
 
 
-def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
+def step(m: Module, base: FixedRaw, term: FixedRaw, quire: QuireRegister) -> FixedRaw:
     """Return the quire after one more term. An overflow of the carry guard makes it infinite until a new sum starts."""
     integer = wire(m, base.integer + term.integer, "held_exact")
     upper = integer[quire.width - 1 :]

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from halfulp.hdl.formats import Fixed, Posit, parse
-from halfulp.hdl.specs import Quire, ValueRange
+from halfulp.hdl.specs import QuireRegister, ValueRange
 from halfulp.sim.model import CompiledModel
-from halfulp.units import Accumulate, Dot, Mac
-from halfulp.units import Quire as QuireUnit
+from halfulp.units import Accumulate, Dot, Mac, Quire
 from tests.settings import EXHAUSTIVE
 
 TERMS = 1000
@@ -64,7 +63,7 @@ def sums(fmt, b, minus, steps):
 def test_quire_rounds_a_thousand_products_once(a, b, o, rounding):
     a, b, o = parse(a), parse(b), parse(o)
     rng = random.Random(f"{a}{b}{o}")
-    unit = QuireUnit(a=a, b=b, o=o, rounding=rounding)
+    unit = Quire(a=a, b=b, o=o, rounding=rounding)
     steps = [{"a": finite(a, rng), "b": finite(b, rng), "subtract": rng.getrandbits(1)} for _ in range(TERMS)]
     found = run(unit, steps)
     # The register is zero after reset, and every intermediate reading is checked.
@@ -82,7 +81,7 @@ def test_quire_cancels_to_zero_or_smallest(fmt):
     one, smallest = fmt.encode(1), fmt.encode(fmt.smallest)
     assert fmt.decode(one) == 1
     last = [{"a": one, "b": smallest, "subtract": sign} for sign in (0, 1, 1)]
-    found = run(QuireUnit(a=fmt, b=fmt, o=fmt), [*half, *back, *last])
+    found = run(Quire(a=fmt, b=fmt, o=fmt), [*half, *back, *last])
     assert found[TERMS - 1 :] == [0, smallest, 0, fmt.encode(-fmt.smallest)]
 
 
@@ -97,7 +96,7 @@ def test_quire_adds_smallest_to_largest_exactly():
         # 2^-112 alone is below minpos, and a posit never rounds to zero.
         {"a": smallest, "b": smallest, "subtract": 1},
     ]
-    assert run(QuireUnit(a=fmt, b=fmt, o=fmt), steps) == [largest, largest, smallest, 0]
+    assert run(Quire(a=fmt, b=fmt, o=fmt), steps) == [largest, largest, smallest, 0]
 
 
 @pytest.mark.slow
@@ -107,7 +106,7 @@ def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
     """Fewer than 2^carry largest terms fit; after an overflow of the guard the sum stays infinite until a new sum."""
     fmt = parse(fmt)
     lowest = fmt.encode(fmt.lowest)
-    unit = QuireUnit(a=fmt, b=fmt, o=fmt, carry=carry)
+    unit = Quire(a=fmt, b=fmt, o=fmt, carry=carry)
     quire = unit.spec.quire
     term = fmt.lowest * fmt.lowest
     for minus in (0, 1):
@@ -139,7 +138,7 @@ def test_quire_infinities_and_nan_stay_until_load():
         {"a": one, "b": one, "clear": 1},
         {"a": one, "b": one, "load": 1, "c": inf | fmt.sign_code},
     ]
-    assert run(QuireUnit(a=fmt, b=fmt, o=fmt), steps) == [one, inf, inf, nan, nan, one, inf | fmt.sign_code]
+    assert run(Quire(a=fmt, b=fmt, o=fmt), steps) == [one, inf, inf, nan, nan, one, inf | fmt.sign_code]
 
 
 @pytest.mark.sampled(2)
@@ -187,21 +186,22 @@ def test_dot_rounds_once_and_sequential_dot_at_every_step():
 
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 def test_quire_of_standard_posits_has_16_n_bits(width):
-    quire = Quire.of(ValueRange.of(Posit(width)) * ValueRange.of(Posit(width)))
+    quire = QuireRegister.of(ValueRange.of(Posit(width)) * ValueRange.of(Posit(width)))
     assert quire.width == 16 * width
     assert quire.quantum == -(8 * width - 16)
     assert quire.carry == 31
 
 
 def test_quire_width_of_other_formats():
-    assert Quire.of(ValueRange.of(Posit(16, 1)) * ValueRange.of(Posit(16, 1))).width == 1 + 31 + 2 * 56
-    assert Quire.of(ValueRange.of(parse("e5m2")) * ValueRange.of(parse("e5m2")), carry=4) == Quire(-32, 32, 4)
-    assert Quire.of(ValueRange.of(Fixed(8, 0)) * ValueRange.of(Fixed(8, 0)), carry=8).width == 1 + 8 + 14
+    assert QuireRegister.of(ValueRange.of(Posit(16, 1)) * ValueRange.of(Posit(16, 1))).width == 1 + 31 + 2 * 56
+    products = ValueRange.of(parse("e5m2")) * ValueRange.of(parse("e5m2"))
+    assert QuireRegister.of(products, carry=4) == QuireRegister(-32, 32, 4)
+    assert QuireRegister.of(ValueRange.of(Fixed(8, 0)) * ValueRange.of(Fixed(8, 0)), carry=8).width == 1 + 8 + 14
     # Start values of a wider format widen the register.
-    assert Quire.of(ValueRange.of(parse("e5m2")), parse("fp32")) == Quire(-149, 128)
+    assert QuireRegister.of(ValueRange.of(parse("e5m2")), parse("fp32")) == QuireRegister(-149, 128)
 
 
-class Forgetful(QuireUnit):
+class Forgetful(Quire):
     """User-defined unit whose register loses its guard; designs of library classes would be cached by name."""
 
 
@@ -209,9 +209,9 @@ class Forgetful(QuireUnit):
 def test_quire_comparison_detects_lost_carry(monkeypatch):
     """The comparison fails if the register loses its guard."""
     fmt = Posit(8)
-    right = Quire.width.fget
+    right = QuireRegister.width.fget
     rng = random.Random(3)
     steps = [{"a": finite(fmt, rng), "b": finite(fmt, rng)} for _ in range(64)]
     expected = [fmt.encode(total) for total in sums(fmt, fmt, False, steps)]
-    monkeypatch.setattr(Quire, "width", property(lambda quire: right(quire) - 70))
+    monkeypatch.setattr(QuireRegister, "width", property(lambda quire: right(quire) - 70))
     assert run(Forgetful(a=fmt, b=fmt, o=fmt), steps) != expected

@@ -14,7 +14,7 @@ from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire, SumSpec, ValueRange
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec, QuireRegister, SumSpec, ValueRange
 from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, wire
@@ -186,7 +186,7 @@ class Accumulating(Unit):
         sums.step(list(zip(held, loop.step(m, base, term, random), strict=True)))
         return loop.code(m, last)
 
-    def _exact(self, m: Module, term: Number, random: Value | None, register: Quire) -> Value:
+    def _exact(self, m: Module, term: Number, random: Value | None, register: QuireRegister) -> Value:
         """Add to the quire, and round its value for the output."""
         placed = quire.place(m, term, register.quantum, "term")
         begin = quire.place(m, unpack(m, self.c.as_value(), self.spec.o, "start"), register.quantum, "start")
@@ -216,7 +216,7 @@ class Accumulating(Unit):
         return self.rounded(m, quire.read(kept), random, rounding)
 
 
-def _held(register: Quire, sums: "_Sums") -> tuple[dict[int, Signal], FixedRaw]:
+def _held(register: QuireRegister, sums: "_Sums") -> tuple[dict[int, Signal], FixedRaw]:
     """Create the registers of a quire, zero after reset: pieces of the sum by first place, and their number.
 
     The sign is that of an infinity.

@@ -16,7 +16,7 @@ from .dot import DotSpec
 from .grammar import TextError
 from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
 from .piecewise import PwlSpec
-from .quire import Quire
+from .quire import QuireRegister
 from .ranges import ValueRange
 from .rounder import RounderSpec
 from .sparsedot import SparseDotSpec
@@ -26,7 +26,7 @@ from .unit import UNITS, UnitSpec
 
 __all__ = ["BlockDequantizeSpec", "BlockDotSpec", "BlockMacSpec", "BlockQuantizeSpec"]
 __all__ += ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DivSpec", "DotSpec"]
-__all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "Quire", "QuireSpec"]
+__all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "QuireRegister", "QuireSpec"]
 __all__ += [
     "ReciprocalSpec",
     "RounderSpec",

@@ -11,7 +11,7 @@ from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import Rounding
 
 from .mac import AccumulatorSpec
-from .quire import CARRY_BITS, Quire
+from .quire import CARRY_BITS, QuireRegister
 from .ranges import ValueRange
 from .unit import UnitSpec
 
@@ -207,9 +207,9 @@ class BlockDotSpec(BlockSpec, form="blockdot{k} a*b[+c][=o]", summary="dot produ
         return self.sums, f"sum of {self.k} products of {self.a} and {self.b}"
 
     @property
-    def quire(self) -> Quire:
+    def quire(self) -> QuireRegister:
         """Register that holds every sum exactly."""
-        return Quire.of(self.terms, self.c, max((self.k + 1).bit_length(), 1))
+        return QuireRegister.of(self.terms, self.c, max((self.k + 1).bit_length(), 1))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.floating import Float
 
-from .quire import Quire
+from .quire import QuireRegister
 from .ranges import ValueRange
 from .unit import UnitSpec
 
@@ -44,9 +44,9 @@ class Alignment:
         found = re.fullmatch(r"aligned([1-9][0-9]{0,5})\.(trunc|floor)", order)
         return None if found is None else cls(int(found[1]), found[2] == "floor")
 
-    def quire(self, terms: int) -> Quire:
+    def quire(self, terms: int) -> QuireRegister:
         """Return the register of the sum of a number of terms, in which the largest exponent is 0."""
-        return Quire(-self.fraction, self.INTEGER, terms.bit_length())
+        return QuireRegister(-self.fraction, self.INTEGER, terms.bit_length())
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
         return Alignment.parse(self.order)
 
     @property
-    def aligned_sums(self) -> Quire:
+    def aligned_sums(self) -> QuireRegister:
         """Register of a sum of aligned terms, in which the largest exponent is 0."""
         assert self.alignment is not None
         return self.alignment.quire(self.k + len(self._start))
@@ -163,6 +163,6 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
         return self.terms if self.c is None else self.terms + ValueRange.of(self.c)
 
     @property
-    def quire(self) -> Quire:
+    def quire(self) -> QuireRegister:
         """Register that holds every sum exactly."""
-        return Quire.of(self.terms, self.c, max((self.k + 1).bit_length(), 1))
+        return QuireRegister.of(self.terms, self.c, max((self.k + 1).bit_length(), 1))

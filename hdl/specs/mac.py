@@ -10,7 +10,7 @@ from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 
-from .quire import CARRY_BITS, MAX_CARRY, Quire
+from .quire import CARRY_BITS, MAX_CARRY, QuireRegister
 from .ranges import ValueRange
 from .unit import UNEVALUATED, UnitSpec
 
@@ -83,9 +83,9 @@ class AccumulatorSpec(UnitSpec):
         return str(self.a)
 
     @property
-    def quire(self) -> Quire | None:
+    def quire(self) -> QuireRegister | None:
         """Register of an exact sum; None for a rounded accumulator."""
-        return None if isinstance(self.acc, Format) else Quire.of(self.terms, self.o, self.carry)
+        return None if isinstance(self.acc, Format) else QuireRegister.of(self.terms, self.o, self.carry)
 
     @property
     def sums(self) -> ValueRange:
@@ -159,7 +159,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     a, b : Format
         Operand formats.
     acc : Format or "exact"
-        Accumulator format, or ``exact`` for a `Quire`, which is rounded to ``o`` when it is read.
+        Accumulator format, or ``exact`` for a `QuireRegister`, which is rounded to ``o`` when it is read.
     product : Format, optional
         Format of the rounded product; None keeps the product exact, so that a step rounds once.
     product_rounding : Rounding

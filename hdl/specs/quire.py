@@ -12,7 +12,7 @@ CARRY_BITS, MAX_CARRY = 31, 64
 
 
 @dataclass(frozen=True)
-class Quire:
+class QuireRegister:
     """Two's-complement fixed-point register that holds a sum of up to 2^carry - 1 numbers exactly.
 
     Parameters
@@ -31,9 +31,9 @@ class Quire:
 
     Notes
     -----
-    ``Quire.of(ValueRange.of(posit) * ValueRange.of(posit))`` is the quire of the posit standard: 16 n bits for posits
-    of n bits. After an overflow of the carry guard the result stays infinite: an infinity of its sign in a float, NaR
-    in a posit, the end of the range in fixed point.
+    ``QuireRegister.of(ValueRange.of(posit) * ValueRange.of(posit))`` is the quire of the posit standard: 16 n bits for
+    posits of n bits. After an overflow of the carry guard the result stays infinite: an infinity of its sign in a
+    float, NaR in a posit, the end of the range in fixed point.
     """
 
     quantum: int
@@ -48,7 +48,7 @@ class Quire:
             raise ValueError(f"top of a quire must be at least its quantum {self.quantum}, not {self.top}")
 
     @classmethod
-    def of(cls, terms: ValueRange, start: Format | None = None, carry: int = CARRY_BITS) -> "Quire":
+    def of(cls, terms: ValueRange, start: Format | None = None, carry: int = CARRY_BITS) -> "QuireRegister":
         """Return the quire for sums of ``terms``, optionally with start values in the format ``start``."""
         held = terms if start is None else terms | ValueRange.of(start)
         magnitude = held.magnitude or Fraction(2) ** held.quantum

@@ -17,7 +17,7 @@ from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align, mask
 from halfulp.golden.round import Truncated
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import Quire, ValueRange
+from halfulp.hdl.specs import QuireRegister, ValueRange
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.ranges import window_of
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
@@ -62,7 +62,7 @@ class Stage:
         Prefix of group names; empty if the unit has only one stage.
     terms : tuple of Term
         Terms; those of a running sum are a product and any number of the result format.
-    quire : Quire, optional
+    quire : QuireRegister, optional
         Register of an exact sum; without ``signs`` it has no -0. With ``alignment`` its scale is relative.
     alignment : Alignment, optional
         Truncation of the terms of the sum, which have scales.
@@ -81,7 +81,7 @@ class Stage:
     o: Format
     rounding: Rounding
     saturate: bool
-    quire: Quire | None = None
+    quire: QuireRegister | None = None
     alignment: Alignment | None = None
     signs: Callable[[Tensor], Tensor] | None = None
     sums: ValueRange | None = None
@@ -99,7 +99,7 @@ class Stage:
         x, y = raws
         return add(align(x, y, self._window), self.rounding)
 
-    def _in_register(self, raws: Sequence[Raw], quire: Quire) -> Raw:
+    def _in_register(self, raws: Sequence[Raw], quire: QuireRegister) -> Raw:
         if self.alignment is not None:
             return register.aligned([raw.at(None) for raw in raws], self.alignment, quire.width)
         held = register.place(raws[0], quire.quantum, quire.width)
