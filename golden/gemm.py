@@ -52,7 +52,7 @@ def gemm(
     random: Tensor | None = None,
     random_product: Tensor | None = None,
     source: str | None = None,
-    step: int = 0,
+    first_step: int = 0,
     tiling: Tiling | None = None,
     operand_rounding: Rounding | str = RN,
     operand_saturate: bool = False,
@@ -79,7 +79,7 @@ def gemm(
         (..., n, m, k).
     source : str, optional
         ``philox``: counter-based random words, for a ``mac`` without a source.
-    step : int
+    first_step : int
         First step of the counter; with ``tiling``: number of words already taken from each source.
     tiling : Tiling, optional
         For a ``mac`` with a source: tiles of the array that computes the result (`halfulp.units.systolic`). Elements
@@ -106,15 +106,15 @@ def gemm(
     last step, with the random word of that step. A sum of no products is its start value.
 
     A product of blocks takes a step for each block, or as `BlockMacSpec` has them; a sum whose length is no multiple of
-    the block's is padded with zeros. In the shapes of random words and in ``step``, k counts these steps. Scales of
-    tensors multiply the finished sum, which is then rounded once more, to nearest, ties to even. A compiled kernel
+    the block's is padded with zeros. In the shapes of random words and in ``first_step``, k counts these steps. Scales
+    of tensors multiply the finished sum, which is then rounded once more, to nearest, ties to even. A compiled kernel
     computes sums in floats and posits, with exact dot products of steps in binary32 or binary64; torch computes others.
 
     A product with structured sparsity takes a step for each group of weights, or as `SparseMacSpec` has them, padded
     with zeros; k counts these steps, as for blocks. Kernels are those of blocks.
 
     A product of compound numbers takes a step for each pair of their parts, in the order of `MacSpec.pairs`. In the
-    shapes of random words, in ``step`` and in a ``tiling``, k counts these steps.
+    shapes of random words, in ``first_step`` and in a ``tiling``, k counts these steps.
 
     Each element has a source of its own. The elements, in row-major order and with batches included, have the seeds
     ``source.seeds(count, seed)``. If product and sum are both stochastic, an element with seed s has the two sources of
@@ -126,8 +126,8 @@ def gemm(
 
     A sum that is rounded in each step may be split along k. After a first part of k' products, the second part has the
     result of the first as ``start``. Its seeds are ``random.jump(source, seeds, k')``, where ``seeds`` are those of the
-    first part: ``random.seeds(source, count, seed)`` in the shape of the result. With counter-based words its ``step``
-    is larger by k' instead.
+    first part: ``random.seeds(source, count, seed)`` in the shape of the result. With counter-based words its
+    ``first_step`` is larger by k' instead.
 
     Counter-based words are those of `philox.philox_words` for the indices of the elements in row-major order. They do
     not depend on the number of threads, and lack the correlations of short LFSRs.
@@ -148,9 +148,9 @@ def gemm(
         begin = None if start is None else _broadcast("start", codes_of("start", start, by_steps.o.width), shape)
         if tiling is not None:
             state = _check_tiling(by_steps, tiling, seed, source, random)
-            return _tiled(x, y, by_steps, begin, tiling, state, step, shape)
+            return _tiled(x, y, by_steps, begin, tiling, state, first_step, shape)
         count = by_steps.steps(codes.shape[-1])
-        words = _words(by_steps, shape, count, seed, random, None, source, step, codes.device)
+        words = _words(by_steps, shape, count, seed, random, None, source, first_step, codes.device)
         return computed_by_steps(by_steps, x, y, begin, shape, words)
     spec = MacSpec.parse(by_steps)
     spec.check_one_sum()
@@ -166,8 +166,8 @@ def gemm(
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
     if tiling is not None:
         state = _check_tiling(spec, tiling, seed, source, random, random_product)
-        return _tiled(first, second, spec, begin, tiling, state, step, shape)
-    words = _words(spec, shape, k, seed, random, random_product, source, step, first.device)
+        return _tiled(first, second, spec, begin, tiling, state, first_step, shape)
+    words = _words(spec, shape, k, seed, random, random_product, source, first_step, first.device)
     return computed(spec, first, second, begin, shape, words)
 
 
@@ -179,17 +179,17 @@ def _words(
     random: Tensor | None,
     random_product: Tensor | None,
     source: str | None,
-    step: int,
+    first_step: int,
     device: torch.device,
 ) -> kernels.Words:
     """Check the parameters of random words, and return the words of k steps."""
-    check_int("step", step, 0, (1 << 32) - 1)
-    if source is None and step:
-        raise ValueError("step has no effect without source='philox' or a tiling")
+    check_int("first_step", first_step, 0, (1 << 32) - 1)
+    if source is None and first_step:
+        raise ValueError("first_step has no effect without source='philox' or a tiling")
     if source is not None:
         _check_counter(spec, source, random, random_product)
         key = check_int(f"seed of {kernels.PHILOX}", 0 if seed is None else seed, 0, (1 << 64) - 1)
-        return kernels.Words(key=key, first_step=step)
+        return kernels.Words(key=key, first_step=first_step)
     if spec.random is None:
         if seed is not None:
             raise ValueError(f"seed has no effect, because {spec} has no source of random words, such as @lfsr16")
@@ -340,12 +340,12 @@ def _tiled(
     start: Tensor | None,
     tiling: Tiling,
     seed: int,
-    step: int,
+    first_step: int,
     shape: tuple[int, ...],
 ) -> Tensor:
     """Compute the product tile by tile, with the random words of an array's sources."""
-    check_int("step", step, 0, (1 << 32) - 1)
-    device = elements_of(a).device
+    check_int("first_step", first_step, 0, (1 << 32) - 1)
+    device, taken = elements_of(a).device, first_step
     *batch, n, m = shape
     k = spec.steps(elements_of(a).shape[-1])
     given = replace(spec, random=None, seed=1)
@@ -362,9 +362,9 @@ def _tiled(
             part = z[row : row + tall, column : column + wide]
             words = []
             for rows in part.split(tiling.height):
-                states = split_states(spec, spec.random, jump(spec.random, lanes, step))
+                states = split_states(spec, spec.random, jump(spec.random, lanes, taken))
                 words.append(_tile_words(spec, states, tiling, (len(rows), k, rows.shape[1])))
-                step += tiling.steps(len(rows), k, rows.shape[1])
+                taken += tiling.steps(len(rows), k, rows.shape[1])
             of_sum, of_product = (
                 None if blocks[0] is None else torch.cat(blocks) for blocks in zip(*words, strict=True)
             )

@@ -136,7 +136,7 @@ def test_tiled_product_takes_words_of_one_source_in_order():
     steps = spec.steps(70)
     words = golden.random.of_stream(Stream(spec.random, 9), 7 + 12 * steps, 10)[7:].reshape(2, 3, 2, steps)
     wanted = golden.gemm(a, b, "mxfp4*mxfp4+e6m5.sr10 step=8", random=words)
-    assert torch.equal(golden.gemm(a, b, spec, tiling=Tiling(1, 1), step=7, seed=9), wanted)
+    assert torch.equal(golden.gemm(a, b, spec, tiling=Tiling(1, 1), first_step=7, seed=9), wanted)
 
 
 def test_real_operands_and_start_split_a_sum():

@@ -540,7 +540,7 @@ def test_generic_kernel_accepts_counters_and_codebooks(text, monkeypatch):
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(3)
     a, b = codes(rng, spec.a, (3, 21), "any"), codes(rng, spec.b, (21, 5), "any")
-    more = {"source": "philox", "seed": 9, "step": 5} if spec.words else {}
+    more = {"source": "philox", "seed": 9, "first_step": 5} if spec.words else {}
     monkeypatch.setattr(plan, "sources", lambda *given: ())
     used = []
     monkeypatch.setattr(kernels, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
@@ -767,7 +767,9 @@ def test_counter_based_words_match_between_kernels_and_tensors(text):
     assert not torch.equal(found, golden.gemm(a, b, spec, start=start, source="philox", seed=1))
     if not spec.quire:
         first = golden.gemm(a[:, :13], b[:13], spec, start=start, source="philox", seed=key)
-        assert torch.equal(found, golden.gemm(a[:, 13:], b[13:], spec, start=first, source="philox", seed=key, step=13))
+        assert torch.equal(
+            found, golden.gemm(a[:, 13:], b[13:], spec, start=first, source="philox", seed=key, first_step=13)
+        )
 
 
 def test_gemm_accepts_real_operands():
@@ -785,9 +787,9 @@ def test_gemm_accepts_real_operands():
         ({"source": "lfsr16"}, ValueError, "unknown source"),
         ({"source": "philox", "seed": -1}, ValueError, "seed"),
         ({"source": "philox", "seed": 1.5}, TypeError, "seed"),
-        ({"source": "philox", "step": -1}, ValueError, "step"),
+        ({"source": "philox", "first_step": -1}, ValueError, "first_step"),
         ({"source": "philox", "random": torch.zeros(1, dtype=torch.int64)}, ValueError, "source philox"),
-        ({"random": torch.zeros(1, dtype=torch.int64), "step": 2}, ValueError, "step"),
+        ({"random": torch.zeros(1, dtype=torch.int64), "first_step": 2}, ValueError, "first_step"),
     ],
 )
 def test_gemm_rejects_bad_sources(options, error, sentence):

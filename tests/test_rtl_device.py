@@ -80,12 +80,12 @@ def test_rtl_words_match_tiled_words():
     a = torch.randint(1, 100, (3, 5, 4), generator=generator)
     b = torch.randint(1, 100, (4, 3), generator=generator)
     for key in (0, 7, 7 + 2 * rtl.BEGINNINGS):
-        wanted = golden.gemm(a, b, mac, tiling=rtl.TILING, step=key % rtl.BEGINNINGS)
+        wanted = golden.gemm(a, b, mac, tiling=rtl.TILING, first_step=key % rtl.BEGINNINGS)
         assert torch.equal(rtl.product(a, b, mac, None, key), wanted)
     bias = torch.tensor([1.5, -0.25, 64.0])
     row, start = golden.encode(bias, mac.b), golden.encode(bias, mac.o)
     wide = torch.cat([torch.full((3, 5, 1), mac.a.encode(1)), a], -1), torch.cat([row.unsqueeze(0), b])
-    wanted = golden.gemm(*wide, mac, tiling=rtl.TILING, step=5)
+    wanted = golden.gemm(*wide, mac, tiling=rtl.TILING, first_step=5)
     assert torch.equal(rtl.product(a, b, mac, start, 5), wanted)
 
 

@@ -98,7 +98,7 @@ def test_kernel_of_random_words_matches_torch(monkeypatch):
     found = {}
     for level in ("torch", "native"):
         monkeypatch.setenv("HALFULP_KERNEL", level)
-        found[level] = golden.gemm(a, b, spec), golden.gemm(a, b, spec, tiling=Tiling(2, 3, 2), step=5)
+        found[level] = golden.gemm(a, b, spec), golden.gemm(a, b, spec, tiling=Tiling(2, 3, 2), first_step=5)
     assert all(map(torch.equal, *found.values()))
     assert not found["torch"][0].equal(found["torch"][1])
 

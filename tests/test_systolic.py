@@ -129,7 +129,7 @@ def expected(a, b, made, step):
     """Return the product of two matrices by `golden.gemm`, of blocks and sparse weights also step by step."""
     mac, tiling = made.mac, made.tiling
     if isinstance(mac, MacSpec):
-        return golden.gemm(a, b, mac, **({"tiling": tiling, "step": step} if mac.random else {}))
+        return golden.gemm(a, b, mac, **({"tiling": tiling, "first_step": step} if mac.random else {}))
     x, y = entries(a, mac, "a"), entries(b, mac, "b")
     (n, k, _), m = x.shape, y.shape[1]
     words = {} if mac.random is None else words_of(mac, tiling, (n, k, m), step, mac.seed)
@@ -145,7 +145,7 @@ def expected(a, b, made, step):
         sequence, parts = golden.blockmac_sequence, (x[:, :-1], y[:, :-1], x[:, -1], y[:, -1])
     sums = sequence(*parts, zeros, torch.zeros_like(begins), begins, **own, **mac.parameters)
     found = sums[k - 1 :: k].reshape(n, m)
-    assert torch.equal(golden.gemm(a, b, mac, **({"tiling": tiling, "step": step} if mac.random else {})), found)
+    assert torch.equal(golden.gemm(a, b, mac, **({"tiling": tiling, "first_step": step} if mac.random else {})), found)
     return found
 
 
@@ -434,7 +434,7 @@ def test_tiled_gemm_takes_one_word_per_step(text, tiling, monkeypatch):
     dealt = [words_of(mac, tiling, (n, k, m), before + product * steps, seed) for product in range(batch)]
     words = {name: torch.stack([one[name] for one in dealt]) for name in mac.words}
     wanted = golden.gemm(a, b, text.partition("@")[0], start=start, **words)
-    tiled = partial(golden.gemm, a, b, text, start=start, seed=seed, step=before, tiling=tiling)
+    tiled = partial(golden.gemm, a, b, text, start=start, seed=seed, first_step=before, tiling=tiling)
     assert torch.equal(tiled(), wanted)
     monkeypatch.setattr(sys.modules["halfulp.golden.gemm"], "WORDS", 1)
     assert torch.equal(tiled(), wanted)
@@ -448,7 +448,7 @@ def test_tiled_gemm_takes_one_word_per_step(text, tiling, monkeypatch):
         ({"source": "philox"}, ValueError, "tiling"),
         ({"random": torch.zeros(1, dtype=torch.int64)}, ValueError, "tiling"),
         ({"seed": [[1, 2], [3, 4]]}, TypeError, "seed"),
-        ({"step": -1}, ValueError, "step"),
+        ({"first_step": -1}, ValueError, "first_step"),
     ],
 )
 def test_tiled_gemm_rejects_bad_arguments(given, error, keyword):

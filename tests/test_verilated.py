@@ -55,7 +55,7 @@ def test_verilated_kernel_products_ignore_memory_timing(number):
         step = step if go_on else 0
         behaviour = {"read": LATENCIES[turn % 5], "write": 1 + turn % 7, "stall": (0, 0.2, 0.8)[turn % 3]}
         found = verilated.product(a, b, go_on=go_on, seed=turn, **behaviour)
-        dealt = {"tiling": tiling, "step": step} if mac.random else {}
+        dealt = {"tiling": tiling, "first_step": step} if mac.random else {}
         assert torch.equal(found, golden.gemm(a, b, mac, **dealt)), (sizes, behaviour)
         step += tiling.steps(*sizes)
 
