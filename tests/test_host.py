@@ -100,7 +100,7 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
             a, b = (read(given, name, *shape) for name, shape in shapes.items())
             if not given["flags"] >> CONTINUE & 1:
                 self.words = 0
-            words = {"tiling": tile.tiling, "step": self.words} if spec.words else {}
+            words = {"tiling": tile.tiling, "first_step": self.words} if spec.words else {}
             c = golden.gemm(a, b, spec, **words)
             self.words += tile.tiling.steps(n, k, m)
             if flip:

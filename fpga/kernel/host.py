@@ -197,7 +197,7 @@ class Card:
         spec, tiling = self.tile.spec, self.tile.tiling
         steps = list(self._steps) if go_on else [0] * self.tile.cores
         for core, number, rows in (part for turn in self.tile.turns(*result.shape[:2]) for part in turn):
-            sources: dict[str, Any] = {"tiling": tiling, "step": steps[core]} if spec.words else {}
+            sources: dict[str, Any] = {"tiling": tiling, "first_step": steps[core]} if spec.words else {}
             result[number, rows] = golden.gemm(rows_of(x[number], rows), y[number], spec, **sources)
             steps[core] += self._steps_of(x[number], rows, result.shape[2])
         return result.reshape(shape)

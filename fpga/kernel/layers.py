@@ -63,7 +63,7 @@ def expected(a: Operand, b: Operand, mac: MacSpec | BlockMacSpec, start: Tensor 
     a random word as other steps do, but is exact.
     """
     a, b, _ = _operands(a, b, mac, start)
-    dealt: dict[str, Any] = {"tiling": TILING, "step": mac.steps(_begin(mac, key))} if mac.words else {}
+    dealt: dict[str, Any] = {"tiling": TILING, "first_step": mac.steps(_begin(mac, key))} if mac.words else {}
     return golden.gemm(a, b, mac, **dealt)
 
 

@@ -260,7 +260,7 @@ class TileReference(uvm_component):
     def results(self, a: Codes, b: Codes, step: int) -> Codes:
         """Compute the results of one tile with the golden model, after ``step`` words of each random source."""
         array = self.array
-        dealing: dict[str, Any] = {"tiling": array.tiling, "step": step} if array.mac.random else {}
+        dealing: dict[str, Any] = {"tiling": array.tiling, "first_step": step} if array.mac.random else {}
         x, y = (torch.from_numpy(codes.astype(np.int64)) for codes in (a, b))
         found: Codes = golden.gemm(x, y, array.mac, **dealing).numpy().astype(np.uint64)
         return found
