@@ -138,6 +138,7 @@ def gemm(
     given random words only.
     """
     rounding = Rounding.parse(operand_rounding)
+    check_int("first_step", first_step, 0, (1 << 32) - 1)
     if isinstance(by_steps := UnitSpec.parse(cast("UnitSpec | str", mac)), BlockMacSpec | SparseMacSpec):
         by_steps.check_one_sum()
         if random_product is not None:
@@ -183,7 +184,6 @@ def _words(
     device: torch.device,
 ) -> kernels.Words:
     """Check the parameters of random words, and return the words of k steps."""
-    check_int("first_step", first_step, 0, (1 << 32) - 1)
     if source is None and first_step:
         raise ValueError("first_step has no effect without source='philox' or a tiling")
     if source is not None:
@@ -344,7 +344,6 @@ def _tiled(
     shape: tuple[int, ...],
 ) -> Tensor:
     """Compute the product tile by tile, with the random words of an array's sources."""
-    check_int("first_step", first_step, 0, (1 << 32) - 1)
     device, taken = elements_of(a).device, first_step
     *batch, n, m = shape
     k = spec.steps(elements_of(a).shape[-1])

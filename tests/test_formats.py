@@ -399,6 +399,9 @@ def test_encode_takes_scalars_of_other_libraries(name):
         for mode in ("rn", "rz"):
             assert fmt.encode(number, mode) == fmt.encode(exact, mode)
     assert fmt.encode(Decimal("0.1"), "ru") == fmt.encode(Fraction(1, 10), "ru")
+    code = fmt.encode(Fraction(3, 10), "sr8", random=np.int64(200))
+    assert type(code) is int
+    assert code == fmt.encode(Fraction(3, 10), "sr8", random=200)
     for special in (np.float32(-0.0), np.float16("inf"), np.float32("-inf"), np.float32("nan"), Decimal("-0")):
         assert fmt.encode(special) == fmt.encode(float(special))
     for wrong in ("1", None, 1j, np.bool_(True), np.array([1.5]), torch.tensor(1.5)):

@@ -187,7 +187,8 @@ class Rounding:
             "sr": (rest << self.bits) // unit + random >= 1 << self.bits,
             "exact": False,
         }[self.mode]
-        return floor + up
+        # Scalars of numpy give numbers of Python, which codes are.
+        return int(floor + up)
 
     def _check_fixed(self) -> None:
         """Raise ValueError if a port chooses the mode: only units and their models have one."""
