@@ -4,6 +4,8 @@ Scales are constants; only raw numbers are shifted by signals.
 """
 
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
+from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -11,7 +13,7 @@ from .formats import Fixed, Rounding
 from .product import product
 from .raw import Raw
 from .round import Flags, cancelled_sign, is_exact, round_up
-from .wire import NEVER, extended, never, shift_right_sticky, shifted_up, wire
+from .wire import NEVER, bounds, extended, never, shift_right_sticky, shifted_up, wire
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,8 @@ def rounded(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -
     if not x.plus_half:
         up = goes_up(m, x, rounding, random)
         return wire(m, x.floor + up, "rounded"), x.discarded.any() | x.sticky
-    tie = wire(m, is_exact(x.discarded, x.sticky), "is_tie")
+    # The OR is written from the lowest bit up, because the lower bits of a sum of rows are known earlier.
+    tie = wire(m, ~reduce(or_, x.discarded, x.sticky), "is_tie")
     even = Cat(x.floor[0] & ~tie, x.floor[1:])
     integer = even.as_signed() if x.floor.shape().signed else even
     return wire(m, integer, "rounded"), ~is_exact(Cat(x.discarded[:-1], ~x.discarded[-1:]), x.sticky)
@@ -273,12 +276,15 @@ def pack_with_flags(
     signed = integer.shape().signed
     code = wrapped(integer, o)
     below_zero = integer[-1] if signed else NEVER
-    if o.signed:
+    least, most = bounds(integer)
+    if -(o.signed << o.width - 1) <= least and most < 1 << o.width - o.signed:
+        beyond: Value = NEVER
+    elif o.signed:
         upper = integer[o.width - 1 :]
         beyond = upper.any() & ~upper.all() if signed else upper.any()
     else:
         beyond = integer[o.width :].any() | below_zero
-    if saturating or o.overflow == "saturate":
+    if (saturating or o.overflow == "saturate") and beyond is not NEVER:
         code = Mux(wire(m, beyond, "beyond"), _end(o, below_zero), code)
     code = Mux(x.inf, _end(o, x.sign), code)
     flags = Flags(

@@ -14,10 +14,14 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Value
 from .fixed import FixedRaw, add
 from .formats import RN
 from .formats.base import floor_log2
-from .product import product
+from .product import has_rows, product_plus
 from .raw import Raw
 from .specs.pieces import Piece, PowerSum, last_place
 from .wire import NEVER, extended, lookup, shifted_up, wire
+
+SHORT_INDEX = 4
+"""Maximum width of the index of a single table. The lowest bit of a longer index, which a search finds last, selects
+one of two tables; otherwise Yosys repeats parts of the table in the logic that reads it."""
 
 Line = tuple[Fraction, Fraction]
 """Slope and intercept of a line."""
@@ -52,12 +56,13 @@ class Choice:
         return [intercept for _, intercept in self.lines]
 
 
-def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value:
+def search(m: Module, key: Value, thresholds: Sequence[int], name: str, *, fast: bool = False) -> Value:
     """Return the number of ascending thresholds that are at most ``key``, or any larger number for all of them.
 
     Key bits below all thresholds are ignored. A short key is looked up. A longer one uses binary search with one
     comparator per result bit; the previous bits select the threshold to compare with. Of a number of thresholds that is
-    a power of two, the last one is compared beside the search of the others.
+    a power of two, the last one is compared beside the search of the others. With ``fast``, the last step compares with
+    both thresholds that are left before the bit of the step before is known, which needs one more comparator.
     """
     if not thresholds:
         return Const(0, 0)
@@ -81,7 +86,13 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value
     for level in range(bits):
         half = 1 << (bits - level - 1)
         against = [padded[(2 * prefix + 1) * half - 1] for prefix in range(1 << level)]
-        found = Cat(wire(m, _reaches(key, found, against), f"{name}_{level}"), found)
+        if fast and 0 < level == bits - 1:
+            either = [_reaches(key, found[1:], against[bit::2]) for bit in (0, 1)]
+            either = [wire(m, reached, f"{name}_{level}_if_{bit}") for bit, reached in enumerate(either)]
+            reached = Mux(found[0], either[1], either[0])
+        else:
+            reached = _reaches(key, found, against)
+        found = Cat(wire(m, reached, f"{name}_{level}"), found)
     return wire(m, Cat(found, highest), name)
 
 
@@ -199,6 +210,8 @@ def table(index: Value, values: Sequence[int]) -> Value:
     """Return the value at an index; the index may have no bits."""
     if len(set(values)) == 1:
         index, values = Const(0, 1), [values[0]]
+    if len(index) > SHORT_INDEX:
+        return Mux(index[0], lookup(index[1:], list(values[1::2])), lookup(index[1:], list(values[::2])))
     return lookup(index, list(values))
 
 
@@ -241,23 +254,35 @@ def value_of(
 ) -> FixedRaw:
     """Return slope times x plus intercept, in the bits that results from ``low`` to ``high`` need.
 
-    The product is an integer product, or with ``shifts`` a sum of shifted copies of x.
+    The intercept is a summand of the first row of the product. With ``shifts``, the product is a sum of shifted copies
+    of x.
     """
     intercept = as_fixed_raw(m, choice.index, choice.intercepts, "intercept")
     if shifts:
         return trimmed(m, add(m, intercept, _shifted(m, x, choice), RN), low, high)
     slope = as_fixed_raw(m, choice.index, choice.slopes, "slope")
-    whole = wire(m, product(m, x.integer, slope.integer, "partial_product", dsp=dsp), "product")
-    multiple = replace(x, integer=whole, sign=NEVER, quantum=x.quantum + slope.quantum)
-    return trimmed(m, add(m, intercept, multiple, RN), low, high)
+    quantum = x.quantum + slope.quantum
+    if not has_rows(x.integer, slope.integer, dsp=dsp):
+        whole = wire(m, x.integer * slope.integer, "product")
+        return trimmed(m, add(m, intercept, replace(x, integer=whole, sign=NEVER, quantum=quantum), RN), low, high)
+    below = max(quantum - intercept.quantum, 0)
+    width = max(_needed(low, high, quantum - below), below + 1)
+    addend = extended(shifted_up(intercept.integer, max(intercept.quantum - quantum, 0)), width)[:width]
+    upper = product_plus(m, x.integer, slope.integer, addend[below:], "partial_sum")
+    total = Cat(addend[:below], upper).as_signed()
+    return trimmed(m, replace(x, integer=total, quantum=quantum - below), low, high)
+
+
+def _needed(low: Fraction, high: Fraction, quantum: int) -> int:
+    """Return the width of multiples of ``2**quantum`` from ``low`` to ``high``, which are signed if ``low < 0``."""
+    unit = Fraction(2) ** quantum
+    least, most = math.ceil(low / unit), math.floor(high / unit)
+    return max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
 
 
 def trimmed(m: Module, x: FixedRaw, low: Fraction, high: Fraction) -> FixedRaw:
     """Reduce a number to the bits that numbers from ``low`` to ``high`` need."""
-    unit = Fraction(2) ** x.quantum
-    least, most = math.ceil(low / unit), math.floor(high / unit)
-    width = max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
-    width = min(width, len(x.integer))
+    width = min(_needed(low, high, x.quantum), len(x.integer))
     signed = x.integer.shape().signed and low < 0
     integer = x.integer[:width]
     integer = wire(m, integer.as_signed() if signed else integer, "value")

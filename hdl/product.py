@@ -27,16 +27,36 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool =
     """
     if len(x) < len(y):
         x, y = y, x
-    if dsp or len(x) < 4 or len(y) < 3:
+    if not has_rows(x, y, dsp=dsp):
         return x * y
     if table and len(x) <= LONGEST_IN_TABLE:
         return _from_table(m, x, y, name)
-    # A signed factor ends with a pair of bits, the upper of negative weight; an unsigned one ends with a single bit.
-    # The first row adds a bit that is left over at the low end.
-    y_signed = y.shape().signed
-    start = (len(y) - (not y_signed)) % 2
-    whole = (_tree if fast else _rows)(m, x, y, start, Const(0, 1), name, 0)[: len(x) + len(y)]
-    return whole.as_signed() if x.shape().signed or y_signed else whole
+    whole = (_tree if fast else _rows)(m, x, y, _single_bits(y), Const(0, 1), name, 0)[: len(x) + len(y)]
+    return whole.as_signed() if x.shape().signed or y.shape().signed else whole
+
+
+def has_rows(x: Value, y: Value, *, dsp: bool) -> bool:
+    """Return True if the product of two factors is made of adder rows."""
+    return not dsp and max(len(x), len(y)) >= 4 and min(len(x), len(y)) >= 3
+
+
+def product_plus(m: Module, x: Value, y: Value, addend: Value, name: str) -> Value:
+    """Return ``x * y + addend`` in the bits of the addend, that is, modulo a power of two, as a chain of adder rows.
+
+    The factors, signed or not, are long enough for `has_rows`. The first row of a product has one summand, so the
+    addend needs no adder of its own.
+    """
+    if len(x) < len(y):
+        x, y = y, x
+    return _rows(m, x, y, _single_bits(y), Const(0, 1), name, 0, addend)[: len(addend)]
+
+
+def _single_bits(y: Value) -> int:
+    """Return the number of low bits, 0 or 1, of the shorter factor that the first row takes alone.
+
+    A signed factor ends with a pair of bits, the upper of negative weight; an unsigned one ends with a single bit.
+    """
+    return (len(y) - (not y.shape().signed)) % 2
 
 
 def _from_table(m: Module, x: Value, y: Value, name: str) -> Value:
@@ -63,18 +83,28 @@ def _tree(m: Module, x: Value, y: Value, start: int, below: Value, name: str, lo
     return Cat(lower[:half], total).as_signed()
 
 
-def _rows(m: Module, x: Value, y: Value, start: int, below: Value, name: str, low: int) -> Value:
+def _rows(
+    m: Module, x: Value, y: Value, start: int, below: Value, name: str, low: int, addend: Value | None = None
+) -> Value:
     """Return the product of ``x`` and the bits of ``y`` from the place ``low``, above the bit ``below``, as one chain.
 
-    With ``start``, the first bit of ``y`` is a row of its own.
+    With ``start``, the first bit of ``y`` is a row of its own. With an addend, the result is the sum of both in the
+    addend's width.
     """
-    # The longer factor and its double, with room for either sign.
-    width = len(x) + 2
-    times_one, times_two = extended(x, width), extended(shifted_up(x, 1), width)
     begun = x[:] & y[0].replicate(len(x)) if start else Const(0, 1)
+    begun = begun.as_signed() if start and x.shape().signed else begun
+    if addend is not None:
+        begun = wire(m, (addend + begun)[: len(addend)], f"{name}_row_{low}") if start else addend
     final = [begun[:start]]
-    rest = extended(begun[start:].as_signed() if start and x.shape().signed else begun[start:], width)
+    # The longer factor and its double, with room for either sign.
+    width = len(x) + 2 if addend is None else len(addend)
+    times_one, times_two = extended(x, width), extended(shifted_up(x, 1), width)
+    rest = extended(begun[start:].as_signed() if begun.shape().signed else begun[start:], width)
     for place in range(start, len(y), 2):
+        if addend is not None:
+            # All rows end where the addend ends.
+            width = max(len(addend) - place, 0)
+            times_one, times_two, rest = times_one[:width], times_two[:width], rest[:width]
         one = y[place]
         is_last = place == len(y) - 1
         two = Const(0, 1) if is_last else y[place + 1]
@@ -88,6 +118,6 @@ def _rows(m: Module, x: Value, y: Value, start: int, below: Value, name: str, lo
             total = (Cat(Const(1, 1), rest) + Cat(two, multiple))[1:]
         total = wire(m, total[:width], f"{name}_row_{low + place}")
         final.append(total[:2])
-        rest = extended(total[2:].as_signed(), width)
+        rest = extended(total[2:].as_signed(), width) if addend is None else total[2:]
         below = two
     return Cat(*final, rest)

@@ -164,6 +164,19 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
     check_in_simulation(PiecewiseLinear(table=table, build=Build(structure=structure)))
 
 
+@pytest.mark.parametrize("dsp", [False, True])
+@pytest.mark.parametrize("intercept", [F(1, 512), F(-1, 512), F(3, 64), F(-12), F(0)])
+def test_pwl_adds_intercepts_finer_and_coarser_than_the_product(intercept: Fraction, dsp: bool) -> None:
+    pieces = (Piece(F(0), F(5, 4), intercept), Piece(F(1), F(-3, 4), intercept / 2))
+    table = Segments("steps", parse("fxp4.4"), parse("fxp6.10"), Fixed(4, 4), Fixed(8, 10), pieces, None)
+    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators", dsp=dsp)))
+
+
+@pytest.mark.parametrize(("fmt", "out"), [("fxp4.4", "fxp3.5"), ("ufxp4.4", "ufxp3.5"), ("fxp4.4", "ufxp4.5")])
+def test_pwl_saturates_values_of_one_bit_more_than_the_result(fmt: str, out: str) -> None:
+    check_in_simulation(PiecewiseLinear(table=made("linear", fmt, out), build=Build(structure="comparators")))
+
+
 @pytest.mark.parametrize("structure", ["comparators", "address"])
 def test_pwl_gives_minus_zero_value_at_zero(structure: str) -> None:
     """The table of negative numbers has another value at zero."""
@@ -223,11 +236,10 @@ def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("function", "fmt"), [("odd", "fxp4.12"), pytest.param("exp2", "bf16", marks=pytest.mark.slow)]
-)
-def test_pwl_sweep_passes_all_16_bit_codes(function: str, fmt: str) -> None:
-    result = sweep(PiecewiseLinear(table=made(function, fmt, fmt)), seed=0)
+@pytest.mark.parametrize("stages", [0, 4])
+@pytest.mark.parametrize(("function", "fmt"), [("odd", "fxp4.12"), ("none", "fxp4.12"), ("exp2", "bf16")])
+def test_pwl_sweep_passes_all_16_bit_codes(function: str, fmt: str, stages: int) -> None:
+    result = sweep(PiecewiseLinear(table=made(function, fmt, fmt), build=Build(pipeline=stages)), seed=0)
     assert result.passed
     assert sum(check.checked for check in result.checks) == 1 << 16
 
@@ -296,8 +308,8 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
     check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
     search = lines.search
 
-    def late(m: Module, key: Value, thresholds: list[int], name: str) -> Value:
-        return search(m, key, [threshold + 1 for threshold in thresholds], name)
+    def late(m: Module, key: Value, thresholds: list[int], name: str, **options: Any) -> Value:
+        return search(m, key, [threshold + 1 for threshold in thresholds], name, **options)
 
     monkeypatch.setattr("halfulp.units.activation.search", late)
     with pytest.raises(AssertionError):

@@ -1,14 +1,15 @@
 """Multiplication in rows: every pair of short factors, and long random and extreme factors."""
 
+import itertools
 import random
 
 import pytest
-from amaranth.hdl import Module, Shape
+from amaranth.hdl import Cat, Const, Module, Shape
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from halfulp.hdl.product import product
+from halfulp.hdl.product import product, product_plus
 
 
 class Product(wiring.Component):
@@ -22,6 +23,37 @@ class Product(wiring.Component):
         m = Module()
         m.d.comb += self.o.eq(product(m, self.x, self.y, "row", dsp=False, table=self.table))
         return m
+
+
+class Sum(wiring.Component):
+    """Component with the sum of a product and an addend, modulo a power of two."""
+
+    def __init__(self, x, y, width):
+        super().__init__({"x": In(x), "y": In(y), "addend": In(width), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(product_plus(m, self.x, self.y, self.addend, "row"))
+        return m
+
+
+def wrong_sums(x, y, width):
+    """Return the operands whose sum is wrong: all factors, each with the least, a middle and the largest addend."""
+    dut, found = Sum(x, y, width), []
+    addends = [0, (1 << width) // 3, (1 << width) - 1]
+
+    async def drive(context):
+        for operands in itertools.product(numbers(x), numbers(y), addends):
+            for port, number in zip((dut.x, dut.y, dut.addend), operands, strict=True):
+                context.set(port, number)
+            p, q, r = operands
+            if context.get(dut.o) != (p * q + r) % (1 << width):
+                found.append(operands)
+
+    simulator = Simulator(dut)
+    simulator.add_testbench(drive)
+    simulator.run()
+    return found
 
 
 def wrong(x, y, pairs, **options):
@@ -70,6 +102,17 @@ def test_product_of_long_factors_is_exact(x_signed, y_signed, widths):
     ends = [(p, q) for p in (*numbers(x)[:3], *numbers(x)[-3:], 0) for q in (*numbers(y)[:3], *numbers(y)[-3:], 0)]
     some = [(rng.choice(numbers(x)), rng.choice(numbers(y))) for _ in range(300)]
     assert wrong(x, y, ends + some) == []
+
+
+@pytest.mark.parametrize("signs", itertools.product([False, True], repeat=2))
+def test_sum_of_product_and_addend_is_exact(signs):
+    for widths, width in (((4, 3), 9), ((3, 4), 8), ((5, 5), 6), ((5, 4), 2), ((4, 3), 12)):
+        assert wrong_sums(*map(Shape, widths, signs), width) == [], widths
+
+
+def test_sum_comparison_detects_missing_sign_extension(monkeypatch):
+    monkeypatch.setattr("halfulp.hdl.product.extended", lambda value, width: Cat(value, Const(0, width))[:width])
+    assert wrong_sums(Shape(4, True), Shape(3), 9) != []
 
 
 def test_product_comparison_detects_wrong_row(monkeypatch):

@@ -2,6 +2,7 @@
 """Activation functions made of line segments."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self, Unpack
@@ -256,14 +257,14 @@ class PiecewiseLinear(Arithmetic):
         if self.structure == ADDRESS:
             return by_address(m, x, starts, sides)
         if not folded:
-            return by_sign(m, search(m, x.integer, starts, "piece"), NEVER, sides), x
+            return by_sign(m, self._search(m, x.integer, starts), NEVER, sides), x
         # One's complement gives abs(x) - 1, so abs(x) >= start is compared with start - 1 and needs no adder. If starts
         # are multiples of a power of two, the bits below matter only if all are zero, when they would produce a carry.
         sign, low = x.integer[-1], low_bits(len(x.integer) - 1, starts)
         borrowed = wire(m, sign & ~x.integer[:low].any(), "borrowed") if low else sign
         key = Cat(borrowed, x.integer[low:-1] ^ sign.replicate(len(x.integer) - 1 - low))
         starts = [start >> low for start in starts]
-        return by_sign(m, search(m, key, [2 * start - 1 for start in starts], "piece"), sign, sides), x
+        return by_sign(m, self._search(m, key, [2 * start - 1 for start in starts]), sign, sides), x
 
     def _choose_raw(self, m: Module, x: Raw, bits: Value) -> Choice:
         """Return the line of a raw number, found by its code in ascending order of the numbers."""
@@ -285,7 +286,11 @@ class PiecewiseLinear(Arithmetic):
             blocks = Blocks.of(key, starts)
             sides = [tuple(side[place] for place in blocks.places) for side in sides]
             return by_sign(m, wire(m, blocks.index, "block"), sign, sides)
-        return by_sign(m, search(m, key, starts, "piece"), sign, sides)
+        return by_sign(m, self._search(m, key, starts), sign, sides)
+
+    def _search(self, m: Module, key: Value, starts: Sequence[int]) -> Value:
+        """Return the piece of a key; with register stages, on a shorter path with one more comparator."""
+        return search(m, key, starts, "piece", fast=self.build.has_stages)
 
     # Value of a line -------------------------------------------------------------------------------------------
 
@@ -329,7 +334,7 @@ class PiecewiseLinear(Arithmetic):
         if self.structure == ADDRESS:
             choice, argument = by_address(m, argument, starts, [side])
         else:
-            choice = by_sign(m, search(m, argument.integer, starts, "piece"), NEVER, [side])
+            choice = by_sign(m, self._search(m, argument.integer, starts), NEVER, [side])
         choice = with_values(m, choice, taken)
         value = self._line(m, choice, argument)
         if t.reduction == "log2":
