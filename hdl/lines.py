@@ -14,14 +14,14 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Value
 from .fixed import FixedRaw, add
 from .formats import RN
 from .formats.base import floor_log2
-from .product import has_rows, product_plus
+from .product import plus_is_smaller, product, product_plus
 from .raw import Raw
 from .specs.pieces import Piece, PowerSum, last_place
 from .wire import NEVER, extended, lookup, shifted_up, wire
 
 SHORT_INDEX = 4
-"""Maximum width of the index of a single table. The lowest bit of a longer index, which a search finds last, selects
-one of two tables; otherwise Yosys repeats parts of the table in the logic that reads it."""
+"""Maximum width of a searched index of a single table. The lowest bit of a longer one, which is found last, selects one
+of two tables; otherwise Yosys repeats parts of the table in the logic that reads it."""
 
 Line = tuple[Fraction, Fraction]
 """Slope and intercept of a line."""
@@ -40,10 +40,13 @@ class Choice:
         Index of the selected line; it may have no bits.
     lines : sequence of Line
         One line for each value of the index.
+    searched : bool
+        The lowest bit of the index is the last one that a search finds.
     """
 
     index: Value
     lines: Sequence[Line]
+    searched: bool = False
 
     @property
     def slopes(self) -> list[Fraction]:
@@ -152,11 +155,13 @@ def low_bits(width: int, thresholds: Sequence[int]) -> int:
     return low
 
 
-def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece]]) -> Choice:
-    """Return the line of an index; if there are two sides, the sign selects one."""
+def by_sign(
+    m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece]], *, searched: bool = False
+) -> Choice:
+    """Return the line of an index, which may be that of a `search`; if there are two sides, the sign selects one."""
     padded = [[side[min(place, len(side) - 1)] for place in range(1 << len(index))] for side in sides]
     lines = [(piece.slope, piece.intercept) for side in padded for piece in side]
-    return Choice(wire(m, Cat(index, sign), "line") if len(sides) > 1 else index, lines)
+    return Choice(wire(m, Cat(index, sign), "line") if len(sides) > 1 else index, lines, searched)
 
 
 def by_address(
@@ -198,7 +203,7 @@ def with_values(m: Module, choice: Choice, taken: Any) -> Choice:
     mixed = Mux(any_taken, number, choice.index)[:width]
     lines = [choice.lines[min(place, len(choice.lines) - 1)] for place in range(1 << width)]
     lines += [(Fraction(0), value) for value in taken.values]
-    return Choice(wire(m, Cat(mixed, any_taken), "line_or_value"), lines)
+    return replace(choice, index=wire(m, Cat(mixed, any_taken), "line_or_value"), lines=lines)
 
 
 def raised_by(choice: Choice, amount: Fraction) -> Choice:
@@ -206,20 +211,20 @@ def raised_by(choice: Choice, amount: Fraction) -> Choice:
     return replace(choice, lines=[(slope, intercept + amount) for slope, intercept in choice.lines])
 
 
-def table(index: Value, values: Sequence[int]) -> Value:
-    """Return the value at an index; the index may have no bits."""
+def table(index: Value, values: Sequence[int], *, searched: bool = False) -> Value:
+    """Return the value at an index, which may have no bits or be that of a `search`."""
     if len(set(values)) == 1:
         index, values = Const(0, 1), [values[0]]
-    if len(index) > SHORT_INDEX:
+    if searched and len(index) > SHORT_INDEX:
         return Mux(index[0], lookup(index[1:], list(values[1::2])), lookup(index[1:], list(values[::2])))
     return lookup(index, list(values))
 
 
-def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> FixedRaw:
+def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str, *, searched: bool = False) -> FixedRaw:
     """Return constants selected by an index, as fixed-point numbers on the coarsest exact scale."""
     quantum = min((last_place(value) for value in values if value), default=0)
     integers = [int(value / Fraction(2) ** quantum) for value in values]
-    integer = wire(m, table(index, integers), name)
+    integer = wire(m, table(index, integers, searched=searched), name)
     sign = integer[-1] if integer.shape().signed else NEVER
     return FixedRaw(integer, sign, quantum)
 
@@ -254,20 +259,20 @@ def value_of(
 ) -> FixedRaw:
     """Return slope times x plus intercept, in the bits that results from ``low`` to ``high`` need.
 
-    The intercept is a summand of the first row of the product. With ``shifts``, the product is a sum of shifted copies
-    of x.
+    The product is an integer product, to whose first row the intercept is added if that is smaller, or with ``shifts``
+    a sum of shifted copies of x.
     """
-    intercept = as_fixed_raw(m, choice.index, choice.intercepts, "intercept")
+    intercept = as_fixed_raw(m, choice.index, choice.intercepts, "intercept", searched=choice.searched)
     if shifts:
         return trimmed(m, add(m, intercept, _shifted(m, x, choice), RN), low, high)
-    slope = as_fixed_raw(m, choice.index, choice.slopes, "slope")
+    slope = as_fixed_raw(m, choice.index, choice.slopes, "slope", searched=choice.searched)
     quantum = x.quantum + slope.quantum
-    if not has_rows(x.integer, slope.integer, dsp=dsp):
-        whole = wire(m, x.integer * slope.integer, "product")
-        return trimmed(m, add(m, intercept, replace(x, integer=whole, sign=NEVER, quantum=quantum), RN), low, high)
-    below = max(quantum - intercept.quantum, 0)
+    below, zeros = max(quantum - intercept.quantum, 0), max(intercept.quantum - quantum, 0)
     width = max(_needed(low, high, quantum - below), below + 1)
-    addend = extended(shifted_up(intercept.integer, max(intercept.quantum - quantum, 0)), width)[:width]
+    if dsp or not plus_is_smaller(x.integer, slope.integer, width - below, zeros):
+        whole = wire(m, product(m, x.integer, slope.integer, "partial_product", dsp=dsp), "product")
+        return trimmed(m, add(m, intercept, replace(x, integer=whole, sign=NEVER, quantum=quantum), RN), low, high)
+    addend = extended(shifted_up(intercept.integer, zeros), width)[:width]
     upper = product_plus(m, x.integer, slope.integer, addend[below:], "partial_sum")
     total = Cat(addend[:below], upper).as_signed()
     return trimmed(m, replace(x, integer=total, quantum=quantum - below), low, high)

@@ -27,7 +27,7 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool =
     """
     if len(x) < len(y):
         x, y = y, x
-    if not has_rows(x, y, dsp=dsp):
+    if dsp or len(x) < 4 or len(y) < 3:
         return x * y
     if table and len(x) <= LONGEST_IN_TABLE:
         return _from_table(m, x, y, name)
@@ -35,20 +35,29 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool =
     return whole.as_signed() if x.shape().signed or y.shape().signed else whole
 
 
-def has_rows(x: Value, y: Value, *, dsp: bool) -> bool:
-    """Return True if the product of two factors is made of adder rows."""
-    return not dsp and max(len(x), len(y)) >= 4 and min(len(x), len(y)) >= 3
-
-
 def product_plus(m: Module, x: Value, y: Value, addend: Value, name: str) -> Value:
     """Return ``x * y + addend`` in the bits of the addend, that is, modulo a power of two, as a chain of adder rows.
 
-    The factors, signed or not, are long enough for `has_rows`. The first row of a product has one summand, so the
+    The factors are signed or not, and have at least three bits. The first row of a product has one summand, so the
     addend needs no adder of its own.
     """
     if len(x) < len(y):
         x, y = y, x
     return _rows(m, x, y, _single_bits(y), Const(0, 1), name, 0, addend)[: len(addend)]
+
+
+def plus_is_smaller(x: Value, y: Value, width: int, zeros: int) -> bool:
+    """Return True if `product_plus` has at most as many adder bits as `product` and an adder.
+
+    The addend has a width and a number of low bits that are zero. All rows of `product_plus` end where the addend ends,
+    so it is larger for a wide addend and a short factor.
+    """
+    if len(x) < len(y):
+        x, y = y, x
+    start = _single_bits(y)
+    places = range(start, len(y), 2)
+    with_addend = start * width + sum(max(width - place, 0) for place in places)
+    return min(len(x) - 3, len(y) - 2) > 0 and with_addend <= len(places) * (len(x) + 2) + width - zeros
 
 
 def _single_bits(y: Value) -> int:

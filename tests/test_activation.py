@@ -317,8 +317,8 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     as_fixed_raw = lines.as_fixed_raw
 
-    def off(m: Module, index: Value, values: Any, name: str) -> Any:
-        return as_fixed_raw(m, index, [value + (name == "intercept") * F(1, 64) for value in values], name)
+    def off(m: Module, index: Value, values: Any, name: str, **options: Any) -> Any:
+        return as_fixed_raw(m, index, [value + (name == "intercept") * F(1, 64) for value in values], name, **options)
 
     monkeypatch.setattr(lines, "as_fixed_raw", off)
     with pytest.raises(AssertionError):

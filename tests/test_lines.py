@@ -68,9 +68,10 @@ def test_fast_search_compares_with_both_thresholds_of_the_last_step(monkeypatch)
         assert compared == indexes, fast
 
 
+@pytest.mark.parametrize("searched", [False, True])
 @pytest.mark.parametrize("width", range(1, 8))
-def test_table_gives_the_value_of_every_index(width):
+def test_table_gives_the_value_of_every_index(width, searched):
     random = Random(width)
     values = [random.randrange(-50, 50) for _ in range(1 << width)]
-    found = results(Shape(width), lambda m, index: lines.table(index, values), Shape(8, signed=True))
+    found = results(Shape(width), lambda m, index: lines.table(index, values, searched=searched), Shape(8, signed=True))
     assert list(found.values()) == values

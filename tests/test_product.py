@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from halfulp.hdl.product import product, product_plus
+from halfulp.hdl.product import plus_is_smaller, product, product_plus
 
 
 class Product(wiring.Component):
@@ -108,6 +108,13 @@ def test_product_of_long_factors_is_exact(x_signed, y_signed, widths):
 def test_sum_of_product_and_addend_is_exact(signs):
     for widths, width in (((4, 3), 9), ((3, 4), 8), ((5, 5), 6), ((5, 4), 2), ((4, 3), 12)):
         assert wrong_sums(*map(Shape, widths, signs), width) == [], widths
+
+
+def test_addend_enters_rows_where_these_have_fewer_adder_bits():
+    assert plus_is_smaller(Const(0, 9), Const(0, 16), 22, 8)
+    assert not plus_is_smaller(Const(0, 9), Const(0, 16), 24, 22)
+    assert not plus_is_smaller(Const(0, 9), Const(0, 4), 24, 8)
+    assert not plus_is_smaller(Const(0, 16), Const(0, 2), 4, 0)
 
 
 def test_sum_comparison_detects_missing_sign_extension(monkeypatch):

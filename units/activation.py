@@ -257,14 +257,15 @@ class PiecewiseLinear(Arithmetic):
         if self.structure == ADDRESS:
             return by_address(m, x, starts, sides)
         if not folded:
-            return by_sign(m, self._search(m, x.integer, starts), NEVER, sides), x
+            return by_sign(m, self._search(m, x.integer, starts), NEVER, sides, searched=True), x
         # One's complement gives abs(x) - 1, so abs(x) >= start is compared with start - 1 and needs no adder. If starts
         # are multiples of a power of two, the bits below matter only if all are zero, when they would produce a carry.
         sign, low = x.integer[-1], low_bits(len(x.integer) - 1, starts)
         borrowed = wire(m, sign & ~x.integer[:low].any(), "borrowed") if low else sign
         key = Cat(borrowed, x.integer[low:-1] ^ sign.replicate(len(x.integer) - 1 - low))
         starts = [start >> low for start in starts]
-        return by_sign(m, self._search(m, key, [2 * start - 1 for start in starts]), sign, sides), x
+        index = self._search(m, key, [2 * start - 1 for start in starts])
+        return by_sign(m, index, sign, sides, searched=True), x
 
     def _choose_raw(self, m: Module, x: Raw, bits: Value) -> Choice:
         """Return the line of a raw number, found by its code in ascending order of the numbers."""
@@ -334,7 +335,7 @@ class PiecewiseLinear(Arithmetic):
         if self.structure == ADDRESS:
             choice, argument = by_address(m, argument, starts, [side])
         else:
-            choice = by_sign(m, self._search(m, argument.integer, starts), NEVER, [side])
+            choice = by_sign(m, self._search(m, argument.integer, starts), NEVER, [side], searched=True)
         choice = with_values(m, choice, taken)
         value = self._line(m, choice, argument)
         if t.reduction == "log2":
