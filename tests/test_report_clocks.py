@@ -144,11 +144,9 @@ def test_page_has_the_figures_of_the_record_of_stages() -> None:
     assert [row["stages"] for row in rows] == [*range(9)] * len(clocks)
     steps = [after / before for own in clocks.values() for before, after in pairwise(own)]
     error = sum(abs(row["model / MHz"] - 1) for row in rows) / len(rows)
-    ratios = sorted(row["MHz / slices"] for row in rows)
+    ratios = [row["MHz / slices"] for row in rows]
     text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
     assert f"{len(clocks)} units with 0 to 8 stages" in text
     assert f"mean error of the model is {100 * error:.1f} %" in text
     assert f"falls by more than 3 % with one stage more in {sum(step < 0.97 for step in steps)} of {len(steps)}" in text
     assert f"at least 90 % of the clock of slices in {sum(r >= 0.9 for r in ratios)} of {len(ratios)} cases" in text
-    assert f"at least {int(100 * ratios[0])} % in all" in text
-    assert f"the others have at least {int(100 * ratios[1])} %" in text
