@@ -229,24 +229,27 @@ def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str,
     return FixedRaw(integer, sign, quantum)
 
 
-def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Raw:
-    """Return constants selected by an index, as raw numbers without leading zeros."""
+def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str, *, least: int = 0) -> Raw:
+    """Return constants selected by an index, as raw numbers without leading zeros.
+
+    The exponent of the smallest number is ``least``; factors of small products have at least 1, as those of floats.
+    """
     exponents = [floor_log2(abs(value)) for value in values if value] or [0]
     emin, emax = min(exponents), max(exponents)
     places = max((floor_log2(abs(value)) - last_place(value) for value in values if value), default=0)
     fields, significands = [], []
     for value in values:
         first = floor_log2(abs(value)) if value else emin
-        fields.append(first - emin)
+        fields.append(first - emin + least)
         significands.append(int(abs(value) / Fraction(2) ** (first - places)))
-    width = (emax - emin).bit_length()
+    width = (emax - emin + least).bit_length()
     exponent = table(index, fields)[:width] if width else Const(0, 0)
     return Raw(
         sign=wire(m, table(index, [int(value < 0) for value in values])[:1], f"{name}_sign"),
         exponent=wire(m, exponent, f"{name}_exponent"),
         significand=wire(m, extended(table(index, significands), places + 1)[: places + 1], f"{name}_significand"),
         zero=wire(m, table(index, [int(value == 0) for value in values])[:1], f"{name}_zero"),
-        base=emin,
+        base=emin - least,
         emin=emin,
         emax=emax,
         leading="one",

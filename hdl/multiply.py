@@ -178,8 +178,8 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
     """Return exponent and normalised significand of a product, from a table of both significands.
 
     Up to three leading zeros are removed; a product of normal numbers without carry has one. Two or three occur only
-    with a subnormal factor, whose exponent reads 1; with all bits set it is two less. If more zeros remain, both
-    factors are subnormal, and the exponent is the lowest.
+    with a subnormal factor, whose exponent reads 1; with all bits set it is two less, and the other exponent must be at
+    least 1. If more zeros remain, both factors are subnormal, and the exponent is the lowest.
     """
     x_length, y_length = len(x.significand), len(y.significand)
     width = x_length + y_length

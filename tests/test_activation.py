@@ -177,6 +177,13 @@ def test_pwl_saturates_values_of_one_bit_more_than_the_result(fmt: str, out: str
     check_in_simulation(PiecewiseLinear(table=made("linear", fmt, out), build=Build(structure="comparators")))
 
 
+@pytest.mark.parametrize("fmt", ["e3m2", "e5m2"])
+def test_pwl_multiplies_the_smallest_subnormals_exactly(fmt: str) -> None:
+    for slope in (F(3), F(7, 4)):
+        table = Segments("line", parse(fmt), parse("e5m2"), Fixed(4, 4), Fixed(4, 4), (Piece(F(0), slope, F(0)),))
+        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+
+
 @pytest.mark.parametrize("structure", ["comparators", "address"])
 def test_pwl_gives_minus_zero_value_at_zero(structure: str) -> None:
     """The table of negative numbers has another value at zero."""
