@@ -236,10 +236,12 @@ def rounded(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -
     if not x.plus_half:
         up = goes_up(m, x, rounding, random)
         return wire(m, x.floor + up, "rounded"), x.discarded.any() | x.sticky
-    # The OR is written from the lowest bit up, because the lower bits of a sum of rows are known earlier.
+    # The OR starts with the lowest bit, because the lower bits of a sum of rows are ready first.
     tie = wire(m, ~reduce(or_, x.discarded, x.sticky), "is_tie")
-    even = Cat(x.floor[0] & ~tie, x.floor[1:])
-    integer = even.as_signed() if x.floor.shape().signed else even
+    # Below a floor of -1 is -2, which has two bits.
+    signed = x.floor.shape().signed
+    even = Cat(x.floor[0] & ~tie, (extended(x.floor, 2) if signed else x.floor)[1:])
+    integer = even.as_signed() if signed else even
     return wire(m, integer, "rounded"), ~is_exact(Cat(x.discarded[:-1], ~x.discarded[-1:]), x.sticky)
 
 

@@ -19,9 +19,10 @@ from .raw import Raw
 from .specs.pieces import Piece, PowerSum, last_place
 from .wire import NEVER, extended, lookup, shifted_up, wire
 
-SHORT_INDEX = 4
-"""Maximum width of a searched index of a single table. The lowest bit of a longer one, which is found last, selects one
-of two tables; otherwise Yosys repeats parts of the table in the logic that reads it."""
+LONGEST_SINGLE_INDEX = 4
+"""Maximum width of an index from `search` that reads a single table. A longer one reads two tables with its upper bits,
+and its lowest bit, which is found last, selects a value. With a single table, Yosys would repeat parts of it in the
+logic that reads it."""
 
 Line = tuple[Fraction, Fraction]
 """Slope and intercept of a line."""
@@ -64,8 +65,9 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str, *, fast:
 
     Key bits below all thresholds are ignored. A short key is looked up. A longer one uses binary search with one
     comparator per result bit; the previous bits select the threshold to compare with. Of a number of thresholds that is
-    a power of two, the last one is compared beside the search of the others. With ``fast``, the last step compares with
-    both thresholds that are left before the bit of the step before is known, which needs one more comparator.
+    a power of two, the last one is compared beside the search of the others. With ``fast``, the last step does
+    not wait for the previous bit: it compares with the thresholds for both values of this bit, which needs one more
+    comparator.
     """
     if not thresholds:
         return Const(0, 0)
@@ -90,9 +92,9 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str, *, fast:
         half = 1 << (bits - level - 1)
         against = [padded[(2 * prefix + 1) * half - 1] for prefix in range(1 << level)]
         if fast and 0 < level == bits - 1:
-            either = [_reaches(key, found[1:], against[bit::2]) for bit in (0, 1)]
-            either = [wire(m, reached, f"{name}_{level}_if_{bit}") for bit, reached in enumerate(either)]
-            reached = Mux(found[0], either[1], either[0])
+            both = [_reaches(key, found[1:], against[bit::2]) for bit in (0, 1)]
+            if_0, if_1 = (wire(m, reached, f"{name}_{level}_if_{bit}") for bit, reached in enumerate(both))
+            reached = Mux(found[0], if_1, if_0)
         else:
             reached = _reaches(key, found, against)
         found = Cat(wire(m, reached, f"{name}_{level}"), found)
@@ -215,7 +217,7 @@ def table(index: Value, values: Sequence[int], *, searched: bool = False) -> Val
     """Return the value at an index, which may have no bits or be that of a `search`."""
     if len(set(values)) == 1:
         index, values = Const(0, 1), [values[0]]
-    if searched and len(index) > SHORT_INDEX:
+    if searched and len(index) > LONGEST_SINGLE_INDEX:
         return Mux(index[0], lookup(index[1:], list(values[1::2])), lookup(index[1:], list(values[::2])))
     return lookup(index, list(values))
 
@@ -262,16 +264,18 @@ def value_of(
 ) -> FixedRaw:
     """Return slope times x plus intercept, in the bits that results from ``low`` to ``high`` need.
 
-    The product is an integer product, to whose first row the intercept is added if that is smaller, or with ``shifts``
-    a sum of shifted copies of x.
+    The product is an integer product; its first row adds the intercept if that needs fewer adder bits. With ``shifts``,
+    it is a sum of shifted copies of x.
     """
     intercept = as_fixed_raw(m, choice.index, choice.intercepts, "intercept", searched=choice.searched)
     if shifts:
         return trimmed(m, add(m, intercept, _shifted(m, x, choice), RN), low, high)
     slope = as_fixed_raw(m, choice.index, choice.slopes, "slope", searched=choice.searched)
     quantum = x.quantum + slope.quantum
+    # Bits of the intercept below the last place of the product, or zeros to append to it. A sum modulo 2**width is
+    # enough for results from low to high.
     below, zeros = max(quantum - intercept.quantum, 0), max(intercept.quantum - quantum, 0)
-    width = max(_needed(low, high, quantum - below), below + 1)
+    width = max(_width_of(low, high, quantum - below), below + 1)
     if dsp or not plus_is_smaller(x.integer, slope.integer, width - below, zeros):
         whole = wire(m, product(m, x.integer, slope.integer, "partial_product", dsp=dsp), "product")
         return trimmed(m, add(m, intercept, replace(x, integer=whole, sign=NEVER, quantum=quantum), RN), low, high)
@@ -281,8 +285,8 @@ def value_of(
     return trimmed(m, replace(x, integer=total, quantum=quantum - below), low, high)
 
 
-def _needed(low: Fraction, high: Fraction, quantum: int) -> int:
-    """Return the width of multiples of ``2**quantum`` from ``low`` to ``high``, which are signed if ``low < 0``."""
+def _width_of(low: Fraction, high: Fraction, quantum: int) -> int:
+    """Return the width of an integer for the multiples of ``2**quantum`` from ``low`` to ``high``, signed below zero."""
     unit = Fraction(2) ** quantum
     least, most = math.ceil(low / unit), math.floor(high / unit)
     return max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
@@ -290,7 +294,7 @@ def _needed(low: Fraction, high: Fraction, quantum: int) -> int:
 
 def trimmed(m: Module, x: FixedRaw, low: Fraction, high: Fraction) -> FixedRaw:
     """Reduce a number to the bits that numbers from ``low`` to ``high`` need."""
-    width = min(_needed(low, high, x.quantum), len(x.integer))
+    width = min(_width_of(low, high, x.quantum), len(x.integer))
     signed = x.integer.shape().signed and low < 0
     integer = x.integer[:width]
     integer = wire(m, integer.as_signed() if signed else integer, "value")

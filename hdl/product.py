@@ -36,10 +36,10 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool =
 
 
 def product_plus(m: Module, x: Value, y: Value, addend: Value, name: str) -> Value:
-    """Return ``x * y + addend`` in the bits of the addend, that is, modulo a power of two, as a chain of adder rows.
+    """Return ``x * y + addend`` modulo ``2**len(addend)``, as a chain of adder rows.
 
-    The factors are signed or not, and have at least three bits. The first row of a product has one summand, so the
-    addend needs no adder of its own.
+    The factors are signed or not, and have at least three bits. The first row of a product adds to nothing, so it can
+    add the addend.
     """
     if len(x) < len(y):
         x, y = y, x
@@ -47,17 +47,17 @@ def product_plus(m: Module, x: Value, y: Value, addend: Value, name: str) -> Val
 
 
 def plus_is_smaller(x: Value, y: Value, width: int, zeros: int) -> bool:
-    """Return True if `product_plus` has at most as many adder bits as `product` and an adder.
+    """Return True if `product_plus` has at most as many adder bits as `product` and an adder, and if it has rows.
 
-    The addend has a width and a number of low bits that are zero. All rows of `product_plus` end where the addend ends,
-    so it is larger for a wide addend and a short factor.
+    ``width`` is that of the addend, whose lowest ``zeros`` bits are zero. All rows of `product_plus` reach to the last
+    bit of the addend, so with a wide addend and short factors they are longer than those of `product`.
     """
     if len(x) < len(y):
         x, y = y, x
     start = _single_bits(y)
     places = range(start, len(y), 2)
     with_addend = start * width + sum(max(width - place, 0) for place in places)
-    return min(len(x) - 3, len(y) - 2) > 0 and with_addend <= len(places) * (len(x) + 2) + width - zeros
+    return len(x) >= 4 and len(y) >= 3 and with_addend <= len(places) * (len(x) + 2) + width - zeros
 
 
 def _single_bits(y: Value) -> int:
@@ -97,8 +97,8 @@ def _rows(
 ) -> Value:
     """Return the product of ``x`` and the bits of ``y`` from the place ``low``, above the bit ``below``, as one chain.
 
-    With ``start``, the first bit of ``y`` is a row of its own. With an addend, the result is the sum of both in the
-    addend's width.
+    With ``start``, the first bit of ``y`` is a row of its own. With an addend, return product plus addend, modulo
+    ``2**len(addend)``.
     """
     begun = x[:] & y[0].replicate(len(x)) if start else Const(0, 1)
     begun = begun.as_signed() if start and x.shape().signed else begun
@@ -111,7 +111,7 @@ def _rows(
     rest = extended(begun[start:].as_signed() if begun.shape().signed else begun[start:], width)
     for place in range(start, len(y), 2):
         if addend is not None:
-            # All rows end where the addend ends.
+            # The last bit of every row has the place of the addend's last bit.
             width = max(len(addend) - place, 0)
             times_one, times_two, rest = times_one[:width], times_two[:width], rest[:width]
         one = y[place]

@@ -184,6 +184,24 @@ def test_pwl_multiplies_the_smallest_subnormals_exactly(fmt: str) -> None:
         check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
 
 
+def test_pwl_multiplies_the_smallest_subnormals_by_the_factor_of_exp2() -> None:
+    line = (Piece(F(0), F(1), F(1)),)
+    formats = parse("e5m2"), parse("fxp4.4"), Fixed(8, 5), Fixed(8, 8)
+    table = Segments("exp2", *formats, line, reduction="exp2", factor=F(3, 8), fraction=1)
+    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+
+
+def test_pwl_rounds_ties_of_a_floor_of_one_bit() -> None:
+    pieces = (Piece(F(-1), F(0), F(-3, 8)), Piece(F(1, 4), F(0), F(0)))
+    table = Segments("steps", parse("fxp1.2"), parse("fxp2.2"), Fixed(40, 22), Fixed(36, 28), pieces)
+    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+
+
+def test_pwl_adds_no_power_to_special_values_of_zero() -> None:
+    table = made("log2", "fxp4.4", "fxp4.4", zero=F(0), minus_zero=F(0), negative=F(0))
+    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+
+
 @pytest.mark.parametrize("structure", ["comparators", "address"])
 def test_pwl_gives_minus_zero_value_at_zero(structure: str) -> None:
     """The table of negative numbers has another value at zero."""

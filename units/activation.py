@@ -290,7 +290,7 @@ class PiecewiseLinear(Arithmetic):
         return by_sign(m, self._search(m, key, starts), sign, sides)
 
     def _search(self, m: Module, key: Value, starts: Sequence[int]) -> Value:
-        """Return the piece of a key; with register stages, on a shorter path with one more comparator."""
+        """Return the index of the piece of a key; units with stages search on a shorter path with one more comparator."""
         return search(m, key, starts, "piece", fast=self.build.has_stages)
 
     # Value of a line -------------------------------------------------------------------------------------------
@@ -325,8 +325,8 @@ class PiecewiseLinear(Arithmetic):
         """Evaluate the pieces at the reduced argument and undo the reduction."""
         t = self.table
         reduced = reduce(m, x, t, self.rounding, dsp=self.build.dsp)
-        if any(taken.values):
-            # A special value that replaces the pieces is not scaled.
+        if any(taken.values) or (taken.values and t.reduction == "log2"):
+            # A special value that replaces the pieces is not scaled, and no power is added to it.
             reduced = unscaled_where(reduced, taken.where.any())
         argument = reduced.argument
         starts = starts_of(t, Fraction(2) ** argument.quantum)

@@ -65,8 +65,8 @@ class Build:
         Structure of a piecewise-linear function: ``comparators`` compares the operand with the starts of pieces;
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
         to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. With
-        ``pipeline`` or ``clock``, ``comparators`` has one comparator more, for both starts that the last step of the
-        search may need. Structure of an accumulator, for ``mac``, ``partmac``, ``accumulate`` and arrays: ``fast``
+        ``pipeline`` or ``clock``, the last step of a search with two or more steps has two comparators, one for each
+        start that it may need. Structure of an accumulator, for ``mac``, ``partmac``, ``accumulate`` and arrays: ``fast``
         holds the sum without normalising it, which shortens the loop and takes more LUTs and registers; see
         `halfulp.hdl.late` for formats and roundings.
     goal : str
