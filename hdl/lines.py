@@ -286,7 +286,7 @@ def value_of(
 
 
 def _width_of(low: Fraction, high: Fraction, quantum: int) -> int:
-    """Return the width of an integer for the multiples of ``2**quantum`` from ``low`` to ``high``, signed below zero."""
+    """Return the width of integers for multiples of ``2**quantum`` from ``low`` to ``high``, signed below zero."""
     unit = Fraction(2) ** quantum
     least, most = math.ceil(low / unit), math.floor(high / unit)
     return max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)

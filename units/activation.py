@@ -290,7 +290,7 @@ class PiecewiseLinear(Arithmetic):
         return by_sign(m, self._search(m, key, starts), sign, sides)
 
     def _search(self, m: Module, key: Value, starts: Sequence[int]) -> Value:
-        """Return the index of the piece of a key; units with stages search on a shorter path with one more comparator."""
+        """Return the index of the piece of a key; units with stages have a shorter path with one more comparator."""
         return search(m, key, starts, "piece", fast=self.build.has_stages)
 
     # Value of a line -------------------------------------------------------------------------------------------

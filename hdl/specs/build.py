@@ -66,8 +66,8 @@ class Build:
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
         to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. With
         ``pipeline`` or ``clock``, the last step of a search with two or more steps has two comparators, one for each
-        start that it may need. Structure of an accumulator, for ``mac``, ``partmac``, ``accumulate`` and arrays: ``fast``
-        holds the sum without normalising it, which shortens the loop and takes more LUTs and registers; see
+        start that it may need. Structure of an accumulator, for ``mac``, ``partmac``, ``accumulate`` and arrays:
+        ``fast`` holds the sum without normalising it, which shortens the loop and takes more LUTs and registers; see
         `halfulp.hdl.late` for formats and roundings.
     goal : str
         ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
