@@ -286,7 +286,7 @@ def pack_with_flags(
         beyond = upper.any() & ~upper.all() if signed else upper.any()
     else:
         beyond = integer[o.width :].any() | below_zero
-    if (saturating or o.overflow == "saturate") and beyond is not NEVER:
+    if saturating or o.overflow == "saturate":
         code = Mux(wire(m, beyond, "beyond"), _end(o, below_zero), code)
     code = Mux(x.inf, _end(o, x.sign), code)
     flags = Flags(

@@ -65,9 +65,8 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str, *, fast:
 
     Key bits below all thresholds are ignored. A short key is looked up. A longer one uses binary search with one
     comparator per result bit; the previous bits select the threshold to compare with. Of a number of thresholds that is
-    a power of two, the last one is compared beside the search of the others. With ``fast``, the last step does
-    not wait for the previous bit: it compares with the thresholds for both values of this bit, which needs one more
-    comparator.
+    a power of two, the last one is compared beside the search of the others. With ``fast``, the last step does not wait
+    for the previous bit: it compares with the thresholds for both values of this bit, which needs one more comparator.
     """
     if not thresholds:
         return Const(0, 0)
@@ -231,10 +230,10 @@ def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str,
     return FixedRaw(integer, sign, quantum)
 
 
-def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str, *, least: int = 0) -> Raw:
+def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Raw:
     """Return constants selected by an index, as raw numbers without leading zeros.
 
-    The exponent of the smallest number is ``least``; factors of small products have at least 1, as those of floats.
+    The lowest exponent field is 1, as that of a float, because small products subtract 2 from that of the other factor.
     """
     exponents = [floor_log2(abs(value)) for value in values if value] or [0]
     emin, emax = min(exponents), max(exponents)
@@ -242,16 +241,15 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str, *, le
     fields, significands = [], []
     for value in values:
         first = floor_log2(abs(value)) if value else emin
-        fields.append(first - emin + least)
+        fields.append(first - emin + 1)
         significands.append(int(abs(value) / Fraction(2) ** (first - places)))
-    width = (emax - emin + least).bit_length()
-    exponent = table(index, fields)[:width] if width else Const(0, 0)
+    width = (emax - emin + 1).bit_length()
     return Raw(
         sign=wire(m, table(index, [int(value < 0) for value in values])[:1], f"{name}_sign"),
-        exponent=wire(m, exponent, f"{name}_exponent"),
+        exponent=wire(m, table(index, fields)[:width], f"{name}_exponent"),
         significand=wire(m, extended(table(index, significands), places + 1)[: places + 1], f"{name}_significand"),
         zero=wire(m, table(index, [int(value == 0) for value in values])[:1], f"{name}_zero"),
-        base=emin - least,
+        base=emin - 1,
         emin=emin,
         emax=emax,
         leading="one",

@@ -25,9 +25,8 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool, fast: bool =
     With ``fast``, there are several chains of rows, whose results are added in a tree. With ``table``, the product of
     two short unsigned factors begins with a table, which needs fewer LUTs in a sum of products.
     """
-    if len(x) < len(y):
-        x, y = y, x
-    if dsp or len(x) < 4 or len(y) < 3:
+    x, y = _longer_first(x, y)
+    if dsp or not _has_rows(x, y):
         return x * y
     if table and len(x) <= LONGEST_IN_TABLE:
         return _from_table(m, x, y, name)
@@ -41,8 +40,7 @@ def product_plus(m: Module, x: Value, y: Value, addend: Value, name: str) -> Val
     The factors are signed or not, and have at least three bits. The first row of a product adds to nothing, so it can
     add the addend.
     """
-    if len(x) < len(y):
-        x, y = y, x
+    x, y = _longer_first(x, y)
     return _rows(m, x, y, _single_bits(y), Const(0, 1), name, 0, addend)[: len(addend)]
 
 
@@ -52,12 +50,21 @@ def plus_is_smaller(x: Value, y: Value, width: int, zeros: int) -> bool:
     ``width`` is that of the addend, whose lowest ``zeros`` bits are zero. All rows of `product_plus` reach to the last
     bit of the addend, so with a wide addend and short factors they are longer than those of `product`.
     """
-    if len(x) < len(y):
-        x, y = y, x
+    x, y = _longer_first(x, y)
     start = _single_bits(y)
     places = range(start, len(y), 2)
     with_addend = start * width + sum(max(width - place, 0) for place in places)
-    return len(x) >= 4 and len(y) >= 3 and with_addend <= len(places) * (len(x) + 2) + width - zeros
+    return _has_rows(x, y) and with_addend <= len(places) * (len(x) + 2) + width - zeros
+
+
+def _longer_first(x: Value, y: Value) -> tuple[Value, Value]:
+    """Return two factors, the longer one first."""
+    return (y, x) if len(x) < len(y) else (x, y)
+
+
+def _has_rows(x: Value, y: Value) -> bool:
+    """Return True if factors, the longer one first, are long enough for rows of an adder each."""
+    return len(x) >= 4 and len(y) >= 3
 
 
 def _single_bits(y: Value) -> int:

@@ -209,7 +209,7 @@ def test_structures_for_speed_take_other_fields_of_a_build(text: str, options: d
         (lambda: emit(Counter(), ports={"clk": "reg"}), ValueError, "reserved word"),
         (lambda: emit(Counter(), 3), TypeError, "int"),  # type: ignore[arg-type]  # the wrong type
         (lambda: emit(3), TypeError, "int"),
-        (lambda: emit(Counter(), reset=5), TypeError, "style of reset must be a string"),  # type: ignore[arg-type]
+        (lambda: emit(Counter(), reset=5), TypeError, "style of reset must be a string"),  # type: ignore[arg-type]  # the wrong type
         (lambda: emit(Counter(), enable="up"), ValueError, "unknown polarity of a clock enable 'up'"),
         (lambda: emit(Counter(), reset="low"), ValueError, "sync-low"),
         (lambda: emit(component("mul e5m2*e5m2"), reset="async"), ValueError, "no reset"),

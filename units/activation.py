@@ -313,7 +313,7 @@ class PiecewiseLinear(Arithmetic):
 
     def _raw_line(self, m: Module, choice: Choice, x: Raw) -> Number:
         """Return the value of a line at a raw number."""
-        slope = as_raw(m, choice.index, choice.slopes, "slope", least=1)
+        slope = as_raw(m, choice.index, choice.slopes, "slope")
         make: Any = as_fixed_raw if self.table.out.spacing == "uniform" else as_raw
         intercept = make(m, choice.index, choice.intercepts, "intercept")
         product = multiply(m, x, slope, dsp=self.build.dsp)
