@@ -45,7 +45,7 @@ def product_plus(m: Module, x: Value, y: Value, addend: Value, name: str) -> Val
 
 
 def plus_is_smaller(x: Value, y: Value, width: int, zeros: int) -> bool:
-    """Return True if `product_plus` has at most as many adder bits as `product` and an adder, and if it has rows.
+    """Return True if `product_plus` has rows, and fewer adder bits than `product` and an adder.
 
     ``width`` is that of the addend, whose lowest ``zeros`` bits are zero. All rows of `product_plus` reach to the last
     bit of the addend, so with a wide addend and short factors they are longer than those of `product`.
@@ -54,7 +54,7 @@ def plus_is_smaller(x: Value, y: Value, width: int, zeros: int) -> bool:
     start = _single_bits(y)
     places = range(start, len(y), 2)
     with_addend = start * width + sum(max(width - place, 0) for place in places)
-    return _has_rows(x, y) and with_addend <= len(places) * (len(x) + 2) + width - zeros
+    return _has_rows(x, y) and with_addend < len(places) * (len(x) + 2) + width - zeros
 
 
 def _longer_first(x: Value, y: Value) -> tuple[Value, Value]:
