@@ -283,17 +283,28 @@ def test_module_of_array_keeps_modules_with_several_instances():
     assert (emit(made).count(" #(."), emit(made).count(" #(parameter ")) == (3, 2)
     module = Module.of_array(made)
     assert [name.rpartition(".")[2].partition("_")[0] for name in module.keep] == ["element"]
-    # Modules have default values of their parameters.
-    assert (module.verilog.count(" #(."), module.verilog.count(" #(parameter ")) == (0, 2)
+    # Elements have default values of their parameters; the source in each element keeps its own.
+    assert (module.verilog.count(" #(."), module.verilog.count(" #(parameter ")) == (1, 2)
 
 
 @pytest.mark.slow
-def test_array_has_as_many_tables_by_modules_as_flat(build):
-    """The sum over all instances of the modules of an array of 4 x 4 is within three percent."""
-    made = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=4, m=4)
+@pytest.mark.parametrize("n", [1, 4])
+def test_array_has_as_many_tables_by_modules_as_flat(build, n):
+    """The sum over all instances of the modules of an array is within three percent."""
+    made = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=n, m=n)
     flat, modules = measure_modules([Module.of(made), Module.of_array(made)], VU9P)
     assert modules.lut == pytest.approx(flat.lut, rel=0.03)
     assert (modules.memory, modules.carry) == (flat.memory, flat.carry)
+
+
+@pytest.mark.slow
+def test_path_ends_at_kept_modules(build):
+    """A chain of registers in kept modules has the path of one of them."""
+    step = "module \\a.step (input clk, i, output reg o); always @(posedge clk) o <= ~i; endmodule\n"
+    steps = "".join(f"\\a.step s{n} (.clk(clk), .i(w[{n}]), .o(w[{n + 1}]));" for n in range(8))
+    chain = f"module chain(input clk, i, output o); wire [8:0] w; assign w[0] = i; {steps} assign o = w[8]; endmodule\n"
+    flat, kept = measure_modules([Module(step + chain, "chain", keep=keep) for keep in ((), ("\\a.step",))], VU9P)
+    assert (flat.ff, kept.ff, flat.path, kept.path) == (8, 8, 1, 1)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from halfulp.boards.board import KINDS, Resources
 from halfulp.boards.catalogue import BOARDS
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel import cost_model as tilecost
-from halfulp.fpga.kernel.arrays import KERNEL, array, kernel, with_source
+from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel, with_source
 from halfulp.fpga.kernel.cost_model import SMALL, CostModel, cost_model, recorded
 from halfulp.fpga.kernel.layout import ARGUMENTS, MASTERS
 from halfulp.fpga.match.cli import tile
@@ -267,13 +267,14 @@ def test_cost_model_is_exact_for_bilinear_costs():
 
 
 def test_cost_model_from_records_predicts_larger_arrays():
-    """Records of small arrays predict a larger one within a few percent."""
-    arrays = {size: array(SPEC, *size) for size in (*SMALL, (4, 4))}
-    found = recorded([arrays[size].name for size in arrays], TARGETS["u55c"])
-    predicted = CostModel(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
-    assert predicted.lut == pytest.approx(found[-1].lut, rel=0.05)
-    assert predicted.ff == pytest.approx(found[-1].ff, rel=0.03)
-    assert recorded([arrays[1, 1].name], TARGETS["artix100t"]) is None
+    """Records of small kernels predict the smallest and a large one within a few percent."""
+    predicted = cores_cost_model(SPEC, TARGETS["u55c"])
+    assert predicted.source == "the records of this version"
+    for size in ((1, 1), (64, 32)):
+        (found,) = recorded([kernel(SPEC, *size).name], TARGETS["u55c"])
+        assert predicted.cells(*size).lut == pytest.approx(found.lut, rel=0.03)
+        assert predicted.cells(*size).ff == pytest.approx(found.ff, rel=0.03)
+    assert recorded([kernel(SPEC, 1, 1).name], TARGETS["artix100t"]) is None
     assert recorded(["chain_of_nothing"], TARGETS["u55c"]) is None
 
 
@@ -292,9 +293,10 @@ def test_cost_model_synthesises_missing_records(monkeypatch):
     found = cost_model(lambda n, m: array(MacSpec.parse("e2m1fn*e2m1fn+e4m3.rn"), n, m, 2), TARGETS["u250"])
     assert asked == [f"chain_{n}x{m}_e2m1fn_e2m1fn_e4m3_rn_d2" for n, m in SMALL]
     # A memory made of lookup tables counts as eight of them.
-    assert found.cells(1, 1).lut == 9
-    assert found.cells(2, 2).lut == 13
-    assert found.cells(3, 3).lut == 9 + 2 * 1 + 2 * 2 + 4 * 1
+    assert found.cells(2, 2).lut == 9
+    assert found.cells(8, 8).lut == 13
+    # Two steps of six elements, and of six multiply-accumulates per element, from the smallest array.
+    assert found.cells(14, 14).lut == 9 + 2 * 1 + 2 * 2 + 4 * 1
     assert found.source.startswith("Yosys ")
 
 

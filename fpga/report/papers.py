@@ -158,7 +158,7 @@ def _arrays() -> Iterator[str]:
         "after place and route, by",
         "high-level synthesis. Ours: the array alone, and the kernel with its memory ports, as "
         "Yosys maps them, with an LFSR",
-        "of 16 bits; larger ones are not in the records.",
+        "of 16 bits; sizes without a figure are not in the records.",
         "",
         *_table(rows),
         "",

@@ -126,11 +126,15 @@ ROUTED_ARRAYS: tuple[tuple[type[Chain] | type[Grid], int, Build], ...] = (
 )
 """Arrays of 4 x 4 multiply-accumulates that are placed and routed: kind, depth, and how they are built."""
 
-TILES: tuple[Callable[[], Any], ...] = (
-    *(partial(array, MacSpec.parse(mac), n, m) for mac in _MACS for n, m in (*SMALL_ARRAYS, (4, 4))),
-    *(partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in SMALL_ARRAYS),
+TILES: tuple[Callable[[], Any], ...] = tuple(
+    partial(array, MacSpec.parse(mac), n, n) for mac in _MACS for n in (1, 2, 4)
 )
-"""Small arrays for the cost model, larger arrays that check it, and kernels around the small arrays."""
+"""Arrays that are synthesised as one module."""
+
+KERNELS: tuple[Callable[[], Any], ...] = tuple(
+    partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in ((1, 1), *SMALL_ARRAYS, (64, 32))
+)
+"""Kernels that are synthesised by modules: those of the cost model, and the smallest and the largest published one."""
 
 
 FITS: tuple[Implementation, ...] = (
@@ -157,10 +161,10 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     `ROUTED`, with the clock cycles from operands to the next ones. ``loops.csv``: `LOOPS` on `ROUTED`.
     ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
     device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
-    ``tiles.csv``: `TILES`. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at all ports. ``sru.csv``
-    and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
-    function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures of
-    `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
+    ``tiles.csv``: `TILES` and `KERNELS`. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at all ports.
+    ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl`
+    for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures
+    of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
     energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
@@ -237,10 +241,10 @@ def cells(
 
 
 def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:
-    components = [build() for build in TILES]
-    progress.total("synthesis", len(components))
-    costs = measure_modules(map(Module.of, components), DEVICES[0], progress, pool)
-    found = [_row(component.name, cost, DEVICES[0]) for component, cost in zip(components, costs, strict=True)]
+    progress.total("synthesis", len(TILES) + len(KERNELS))
+    modules = [*(Module.of(build()) for build in TILES), *(Module.of_array(build()) for build in KERNELS)]
+    costs = measure_modules(modules, DEVICES[0], progress, pool)
+    found = [_row(module.top, cost, DEVICES[0]) for module, cost in zip(modules, costs, strict=True)]
     return _sorted(found).drop(columns="MHz")
 
 

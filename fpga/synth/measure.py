@@ -164,11 +164,16 @@ class Module:
     def of_array(cls, component: Any) -> "Module":
         """Emit the Verilog of a component, and synthesise each module with several instances once.
 
-        Instances have the default values of parameters, which are seeds and positions and do not change the cost.
+        These instances have the default values of parameters, which are seeds and positions and do not change the cost.
         """
-        text = INSTANCE.sub(lambda one: one[0].replace(f"#({one[2]}) ", "", 1), verilog(component, component.name))
+        text = verilog(component, component.name)
         instances = Counter(one[1] for one in INSTANCE.finditer(text))
-        return cls(text, component.name, keep=tuple(module for module, count in instances.items() if count > 1))
+        keep = tuple(module for module, count in instances.items() if count > 1)
+
+        def without_values(one: re.Match[str]) -> str:
+            return one[0].replace(f"#({one[2]}) ", "", 1) if one[1] in keep else one[0]
+
+        return cls(INSTANCE.sub(without_values, text), component.name, keep=keep)
 
     @property
     def ties(self) -> list[str]:

@@ -31,7 +31,7 @@ class Job:
         Write the netlist, for place and route.
     keep : list of str
         Modules that are synthesised once and counted for each instance; all others become a part of the module that
-        contains them. The longest path is that of one module.
+        contains them. The longest path is that within one module.
     """
 
     top: str
@@ -69,8 +69,9 @@ class Job:
         # Without memories, the skipped step would only read libraries, which takes a third of the time.
         run(f"{synthesise} -run map_ffram:")
         run("tee -q -o cells.json stat -json")
-        # Yosys expects a shell pattern, not a regular expression.
-        run(f"tee -q -o path.txt ltp t:{self.ff.replace('.*', '*')} %n")
+        # Yosys expects a shell pattern, not a regular expression. A kept module may end paths at its own registers.
+        ends = [self.ff.replace(".*", "*"), *self.keep]
+        run(f"tee -q -o path.txt ltp {' '.join(f't:{cell}' for cell in ends)} {'%u ' * len(self.keep)}%n")
         if self.netlist:
             run("write_json netlist.json")
 
