@@ -120,6 +120,8 @@ def test_emit_replaces_numbers_by_names(made: Callable[[], Any], monkeypatch: py
     named = emit(design)
     assert not re.search(r"\\(?!\$auto|port)\S*\$\d", named)
     assert re.search(r"wire \w+_part1;", named)
+    # Yosys gives the name x[0] to bit 0 of x.
+    assert not re.search(r"\\(?!\$auto)\S*\] ", named)
     monkeypatch.setattr(verilog, "_named", lambda module: module[0])
     numbered = emit(design)
     name = re.compile(r"\\\S+ |(?<![\w'])[A-Za-z_]\w*")

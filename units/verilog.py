@@ -327,9 +327,10 @@ def _reordered(text: str, top: str, order: list[str]) -> str:
     return text[: head.start(1)] + ", ".join(written[port] for port in order) + text[head.end(1) :]
 
 
-# Patterns in the Verilog of Yosys: names with a generated number, names that are only a number, the first signal that
-# a statement assigns, aliases of a signal or of its bits, ports of instances, and ports with generated names.
-_NUMBERED = re.compile(r"\\((?!\$auto)\S*\$\S*) ")
+# Patterns in the Verilog of Yosys: names with a generated number or a last index, names that are only a number, the
+# first signal that a statement assigns, aliases of a signal or of its bits, ports of instances, and ports with generated
+# names.
+_NUMBERED = re.compile(r"\\((?!\$auto)\S*(?:\$\S*|\])) ")
 _UNNAMED = re.compile(r"\$\d+")
 _ASSIGNED = re.compile(r"^(?:assign)? *(?:{ )?\\?([\w$][^\s\[,;]*)[^;=\n]* <?= ", re.M)
 _RENAMED = re.compile(r"^assign \\?(\S+) += \\(\$\d+)  ?(?:\[[\d:]+\])?;")
@@ -341,7 +342,8 @@ def _named(module: re.Match[str]) -> str:
     """Return a module of Yosys with names in place of generated numbers.
 
     An unnamed value, such as ``$60``, becomes a part of the signal that first uses it: ``sum_zero_part1``. Further
-    signals of one name, such as ``x$7`` next to ``x``, become ``x_2``, ``x_3`` and so on.
+    signals of one name, such as ``x$7`` next to ``x``, become ``x_2``, ``x_3`` and so on. An element of an array, such
+    as ``x[0]``, becomes ``x_0``, because Yosys gives the name ``x[0]`` to bit 0 of ``x`` when it maps to tables.
     """
     users: dict[str, str] = {}
     found: dict[str, None] = {}
@@ -369,6 +371,10 @@ def _named(module: re.Match[str]) -> str:
             passed.add(user)
             user = users.get(user, "unused")
         stem = re.sub(r"\W+", "_", re.sub(r"\$\d+$", "", user)).strip("_")
+        if name.endswith("]") and stem not in taken:
+            renamed[name] = stem
+            taken.add(stem)
+            continue
         stem, first = (f"{stem}_part", 1) if _UNNAMED.fullmatch(name) else (f"{stem}_", 2)
         places = numbers.setdefault(stem, count(first))
         renamed[name] = next(new for place in places if (new := f"{stem}{place}") not in taken)
