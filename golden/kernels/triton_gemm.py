@@ -287,6 +287,15 @@ def _exact_sum(digits, index, LENGTH: tl.constexpr, QUANTUM: tl.constexpr):
 def _kernel(a, b, start, given, states, out, shape, key, first, a_strides, b_strides, sum_strides, product_strides,
             HAS_START: tl.constexpr, P: tl.constexpr, INT: tl.constexpr, CHUNK: tl.constexpr,
             N: tl.constexpr, M: tl.constexpr):  # fmt: skip
+    # Triton 3.6 passes attributes of constants on as constants only under names of their own.
+    RESULT: tl.constexpr = P.o
+    ROUNDING: tl.constexpr = P.rounding
+    PRODUCT: tl.constexpr = P.product
+    PRODUCT_ROUNDING: tl.constexpr = P.product_rounding
+    SUM_WORDS: tl.constexpr = P.sum_words
+    PRODUCT_WORDS: tl.constexpr = P.product_words
+    UP: tl.constexpr = P.up
+    QUANTUM: tl.constexpr = P.quantum
     n, m, k = shape
     tiles_down, tiles_across = tl.cdiv(n, N), tl.cdiv(m, M)
     tile = tl.program_id(0)
@@ -299,8 +308,8 @@ def _kernel(a, b, start, given, states, out, shape, key, first, a_strides, b_str
     b += batch * b_strides[0] + column * b_strides[2]
     sum_given = given[0] + batch * sum_strides[0] + row * sum_strides[1] + column * sum_strides[2]
     product_given = given[1] + batch * product_strides[0] + row * product_strides[1] + column * product_strides[2]
-    sum_state = _states(states[0], element, there, P.sum_words)
-    product_state = _states(states[1], element, there, P.product_words)
+    sum_state = _states(states[0], element, there, SUM_WORDS)
+    product_state = _states(states[1], element, there, PRODUCT_WORDS)
     word, code, never = tl.zeros((N, M), INT), tl.zeros((N, M), INT), there != there
     if HAS_START:
         code = tl.load(start + element, mask=there, other=0).to(INT)
@@ -308,39 +317,39 @@ def _kernel(a, b, start, given, states, out, shape, key, first, a_strides, b_str
     index, digits = tl.arange(0, DIGITS)[None, None, :], tl.zeros((N, M, DIGITS), tl.int64)
     nan, plus, minus = never, never, never
     if P.sums_exactly:
-        begin = unpack(code, P.o)
-        digits = _add_exactly(digits, begin, index, P.quantum)
+        begin = unpack(code, RESULT)
+        digits = _add_exactly(digits, begin, index, QUANTUM)
         nan, plus, minus = _specials(begin)
     # Counter-based words of a chunk of steps are computed at once. Offsets of steps may have more than 32 bits.
     first = first.to(tl.int64)
     for chunk in range(first // CHUNK, (first + k + CHUNK - 1) // CHUNK):
-        sum_block = _block(key, element, chunk * CHUNK, P.sum_words)
-        product_block = _block(key, element, chunk * CHUNK, P.product_words)
+        sum_block = _block(key, element, chunk * CHUNK, SUM_WORDS)
+        product_block = _block(key, element, chunk * CHUNK, PRODUCT_WORDS)
         for count in range(max(first, chunk * CHUNK), min(first + k, (chunk + 1) * CHUNK)):
             step = count - first
             words = sum_given + step * sum_strides[3]
-            word, sum_state = _word(words, there, sum_state, sum_block, count, P.sum_words, INT)
+            word, sum_state = _word(words, there, sum_state, sum_block, count, SUM_WORDS, INT)
             x = _operand(a + step * a_strides[2], row < n)
             y = _operand(b + step * b_strides[1], column < m)
             term = multiply(x, y)
-            if P.product is not None:
+            if PRODUCT is not None:
                 words = product_given + step * product_strides[3]
                 product_word, product_state = _word(
-                    words, there, product_state, product_block, count, P.product_words, INT
+                    words, there, product_state, product_block, count, PRODUCT_WORDS, INT
                 )
-                term = unpack(pack(term, never, product_word, P.product_rounding, P.product), P.product)
+                term = unpack(pack(term, never, product_word, PRODUCT_ROUNDING, PRODUCT), PRODUCT)
             if P.sums_exactly:
-                digits = _add_exactly(digits, term, index, P.quantum)
+                digits = _add_exactly(digits, term, index, QUANTUM)
                 more = _specials(term)
                 nan, plus, minus = nan | more[0], plus | more[1], minus | more[2]
             else:
-                total, sticky = add(term, unpack(code, P.o), P.rounding, P.up)
-                code = pack(total, sticky, word, P.rounding, P.o)
+                total, sticky = add(term, unpack(code, RESULT), ROUNDING, UP)
+                code = pack(total, sticky, word, ROUNDING, RESULT)
     if P.sums_exactly:
-        sign, exponent, significand, inexact = _exact_sum(digits, index, DIGITS, P.quantum)
+        sign, exponent, significand, inexact = _exact_sum(digits, index, DIGITS, QUANTUM)
         inf = plus | minus
         exact = tl.where(inf, minus, sign), exponent, significand, nan | (plus & minus), inf
-        code = pack(exact, inexact, word, P.rounding, P.o)
+        code = pack(exact, inexact, word, ROUNDING, RESULT)
     tl.store(out + element, code.to(tl.int64) & P.mask, mask=there)
 
 
