@@ -4,11 +4,15 @@ The parts are those of `halfulp sim`: drivers with gaps and stalls, monitors tha
 scoreboard with the golden model. A `Bench` starts the clock, resets, and steps them in each clock cycle.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from amaranth.hdl import Shape, ShapeCastable
+from amaranth.lib.data import Layout
+
+from halfulp.hdl.formats import Format
 
 from .bench import operations
 from .build import component_design, models
@@ -27,6 +31,7 @@ __all__ = [
     "Aligned",
     "Bench",
     "Driver",
+    "Expected",
     "Monitor",
     "Packed",
     "Pins",
@@ -49,7 +54,97 @@ __all__ = [
 ]
 
 
-class Reference:
+class Expected:
+    """Scoreboard that computes the results of a design from its operands with a function, and compares them in order.
+
+    A design may have fewer results than operands, or more. The function gets all operands from one reset to the next;
+    results that a reset interrupts are not missing.
+
+    Parameters
+    ----------
+    function : callable
+        Function from the packed operands since a reset, in order, to the packed results, in order.
+
+    Attributes
+    ----------
+    checked, failed : int
+        Numbers of compared results and of failures, after `check`.
+    """
+
+    paired = False
+
+    def __init__(self, function: Callable[[list[int]], Sequence[int]]) -> None:
+        self.function, self.checked, self.failed = function, 0, 0
+        self._parts: list[tuple[list[int], list[int]]] = [([], [])]
+        self._failures: list[Failure] = []
+        self._computed = (0, 0)
+        self._nothing = "no result was observed"
+
+    @property
+    def missing(self) -> int:
+        """Number of results since the last reset that have not been observed."""
+        words, results = self._parts[-1]
+        if len(words) != self._computed[0]:
+            self._computed = len(words), len(self.function(words))
+        return max(self._computed[1] - len(results), 0)
+
+    def operands(self, word: int) -> None:
+        """Take packed operands that the design accepts."""
+        self._parts[-1][0].append(word)
+
+    def result(self, word: int) -> None:
+        """Take a packed result."""
+        self._parts[-1][1].append(word)
+
+    def broken(self, kind: str, text: str) -> None:
+        """Take a violated rule of the protocol."""
+        self.failed += 1
+        self._failures.append(Failure(kind, text))
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._parts.append(([], []))
+        self._computed = (0, 0)
+
+    def check(self, explain: Explanation = lambda expected: None) -> None:
+        """Compare all results.
+
+        Parameters
+        ----------
+        explain : callable
+            Function from all expected words since the last reset to a cause of wrong results other than arithmetic.
+
+        Raises
+        ------
+        AssertionError
+            If nothing was compared, a result is wrong, or a rule of the protocol is violated.
+        """
+        expected: Sequence[int] = []
+        for words, results in self._parts:
+            if words or results:
+                expected = self._compare(words, results)
+        assert self.checked > 0, self._nothing
+        if self.failed:
+            cause = explain(expected)
+            texts = [text for _, text in [cause] if cause] if cause else []
+            raise AssertionError("\n".join([f"{self.failed} failures", *texts, *(one.text for one in self._failures)]))
+
+    def _compare(self, words: list[int], results: list[int]) -> Sequence[int]:
+        """Compare the results since a reset, and return all expected ones."""
+        expected = self.function(words)
+        if len(results) > len(expected):
+            self.broken("count", f"the design has {len(results)} results; {len(expected)} are expected")
+        for index, (got, want) in enumerate(zip(results, expected, strict=False)):
+            self.checked += 1
+            if got != want:
+                self.failed += 1
+                shown = "unknown bits" if got < 0 else f"{got:#x}"
+                if len(self._failures) < SHOWN:
+                    self._failures.append(Failure("mismatch", f"result {index}: {shown}, expected {want:#x}"))
+        return expected
+
+
+class Reference(Expected):
     """Scoreboard that computes the results of observed operands with the golden model, and compares them.
 
     Operations from one reset to the next are a sequence of their own; those that a reset interrupts are not compared.
@@ -68,68 +163,45 @@ class Reference:
     coverage : Coverage or None
     """
 
+    paired = True
+
     def __init__(self, unit: Any, *, coverage: bool = False) -> None:
-        self.unit, self.checked, self.failed = unit, 0, 0
+        super().__init__(self._results)
+        self.unit = unit
         self.coverage = Coverage(unit) if coverage else None
         self._inputs, self._outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-        self._parts: list[tuple[list[int], list[int]]] = [([], [])]
-        self._failures: list[Failure] = []
+        self._nothing = f"no operation of {unit.name} was observed"
 
-    def operands(self, word: int) -> None:
-        """Take packed operands that the unit accepts."""
-        self._parts[-1][0].append(word)
+    @property
+    def missing(self) -> int:
+        """Number of operations since the last reset without a result."""
+        words, results = self._parts[-1]
+        return max(len(words) - len(results), 0)
 
-    def result(self, word: int) -> None:
-        """Take a packed result."""
-        self._parts[-1][1].append(word)
+    def _results(self, words: list[int]) -> list[int]:
+        want = reference(self.unit, _columns(self._inputs, words), chained=self.unit.stateful)
+        return [self._outputs.pack(row) for row in zip(*(want[name].tolist() for name in want), strict=True)]
 
-    def broken(self, kind: str, text: str) -> None:
-        """Take a violated rule of the protocol."""
-        self.failed += 1
-        self._failures.append(Failure(kind, text))
-
-    def reset(self) -> None:
-        """Begin a sequence."""
-        self._parts.append(([], []))
-
-    def check(self, explain: Explanation = lambda expected: None) -> None:
-        """Compare all results.
-
-        Parameters
-        ----------
-        explain : callable
-            Function from all expected words since the last reset to a cause of wrong results other than arithmetic.
-
-        Raises
-        ------
-        AssertionError
-            If nothing was compared, a result is wrong, or a rule of the protocol is violated.
-        """
-        expected: list[int] = []
-        for words, results in self._parts:
-            count = min(len(words), len(results))
-            if len(results) > count:
-                self.broken("count", "there are more results than accepted operations")
-            # A result may have unknown bits, which no code has.
-            if unknown := sum(word < 0 for word in results):
-                self.broken("mismatch", f"{unknown} results have unknown bits")
-            if not count:
-                continue
-            got = _columns(self._outputs, [max(word, 0) for word in results[:count]])
-            codes = _columns(self._inputs, words[:count])
-            want = reference(self.unit, codes, chained=self.unit.stateful)
-            expected = [self._outputs.pack(row) for row in zip(*(want[name].tolist() for name in want), strict=True)]
-            most = SHOWN - len(self._failures)
-            failed, failures = compare(self.unit, codes, want, got, most, chained=self.unit.stateful)
-            self.checked, self.failed = self.checked + count, self.failed + failed
-            self._failures += failures
-            if self.coverage is not None:
-                self.coverage.sample(codes, got, chained=self.unit.stateful)
-        assert self.checked > 0, f"no operation of {self.unit.name} was observed"
-        if self.failed:
-            cause = explain(expected)
-            texts = [text for _, text in [cause] if cause] if cause else []
-            raise AssertionError("\n".join([f"{self.failed} failures", *texts, *(one.text for one in self._failures)]))
+    def _compare(self, words: list[int], results: list[int]) -> Sequence[int]:
+        count = min(len(words), len(results))
+        if len(results) > count:
+            self.broken("count", "there are more results than accepted operations")
+        # A result may have unknown bits, which no code has.
+        if unknown := sum(word < 0 for word in results):
+            self.broken("mismatch", f"{unknown} results have unknown bits")
+        if not count:
+            return []
+        got = _columns(self._outputs, [max(word, 0) for word in results[:count]])
+        codes = _columns(self._inputs, words[:count])
+        expected = self.function(words[:count])
+        want = _columns(self._outputs, expected)
+        most = SHOWN - len(self._failures)
+        failed, failures = compare(self.unit, codes, want, got, most, chained=self.unit.stateful)
+        self.checked, self.failed = self.checked + count, self.failed + failed
+        self._failures += failures
+        if self.coverage is not None:
+            self.coverage.sample(codes, got, chained=self.unit.stateful)
+        return expected
 
     @property
     def report(self) -> str:
@@ -138,7 +210,7 @@ class Reference:
         return counted if self.coverage is None else f"{counted}, {hits([self.coverage])}"
 
 
-def _columns(ports: Ports, words: list[int]) -> dict[str, Codes]:
+def _columns(ports: Ports, words: Sequence[int]) -> dict[str, Codes]:
     """Return the codes of packed words, one array per port."""
     rows = zip(*map(ports.unpack, words), strict=True)
     return {name: np.array(row, dtype=np.uint64) for name, row in zip(ports.names, rows, strict=True)}
@@ -189,7 +261,34 @@ def _wires(handle: Any, ports: Ports) -> Wires:
     return Wires({name: getattr(handle, name) for name in ports.names}, ports)
 
 
-def source(handle: Any, name: str, shapes: Mapping[str, Any]) -> Source:
+def _fields(shapes: Any) -> Ports:
+    """Return the fields of a payload as ports."""
+    def known(shape: Any) -> Any:
+        return shape if hasattr(shape, "width") else Shape.cast(shape)
+
+    if isinstance(shapes, Mapping):
+        return Ports.of({name: known(shape) for name, shape in shapes.items()})
+    if isinstance(shapes, Format):
+        return Ports.of({"payload": shapes})
+    cast = shapes
+    while isinstance(cast, ShapeCastable) and not isinstance(cast, Layout):
+        cast = cast.as_shape()
+    if not isinstance(cast, Layout):
+        return Ports.of({"payload": Shape.cast(cast)})
+    ports, end = {}, 0
+    for key, field in cast:
+        if field.offset != end:
+            raise ValueError(
+                f"field {key} of {cast} begins at bit {field.offset}; expected adjacent fields, from {end}"
+            )
+        ports[str(key)] = known(field.shape)
+        end += field.width
+    if end != cast.size:
+        raise ValueError(f"the fields of {cast} have {end} of its {cast.size} bits; expected adjacent fields")
+    return Ports.of(ports)
+
+
+def source(handle: Any, name: str, shapes: Any) -> Source:
     """Return the interface of a stream of operands of an Amaranth design.
 
     Parameters
@@ -197,18 +296,24 @@ def source(handle: Any, name: str, shapes: Mapping[str, Any]) -> Source:
     handle
         Handle of the design, with ports ``clk``, ``rst``, ``<name>__payload``, ``<name>__valid`` and ``<name>__ready``.
     name : str
-    shapes : mapping
-        Format, or shape of Amaranth, of each field of the payload; the first is lowest.
+    shapes : mapping, Layout or shape
+        Format, or shape of Amaranth, of each field of the payload, the first of which is lowest; the layout of a
+        structure or an array, or a subclass of ``Struct``; or the shape of a payload without fields.
+
+    Raises
+    ------
+    ValueError
+        If fields overlap or leave bits unused.
     """
     payload, valid, ready = (getattr(handle, f"{name}__{part}") for part in ("payload", "valid", "ready"))
-    word = Packed(payload, Ports.of(shapes))
+    word = Packed(payload, _fields(shapes))
     return Source(clk=handle.clk, rst=handle.rst, inputs=word, valid=valid, ready=ready)
 
 
-def sink(handle: Any, name: str, shapes: Mapping[str, Any]) -> Sink:
+def sink(handle: Any, name: str, shapes: Any) -> Sink:
     """Return the interface of a stream of results; parameters are those of `source`."""
     payload, valid, ready = (getattr(handle, f"{name}__{part}") for part in ("payload", "valid", "ready"))
-    word = Packed(payload, Ports.of(shapes))
+    word = Packed(payload, _fields(shapes))
     return Sink(clk=handle.clk, rst=handle.rst, outputs=word, valid=valid, ready=ready)
 
 

@@ -2,12 +2,16 @@
 
 import itertools
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from amaranth.hdl import unsigned
+from amaranth.lib import data
 
 from halfulp.hdl.formats import E4M3FN, E5M2
 from halfulp.hdl.specs import Build
@@ -38,7 +42,7 @@ def test_kit_example_on_page_is_the_file() -> None:
 @pytest.mark.slow
 def test_kit_example_passes() -> None:
     answer = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, cwd=ROOT)
-    assert (answer.returncode, answer.stdout) == (0, "PASS every_step_is_bit_exact\n"), answer.stderr
+    assert (answer.returncode, answer.stdout) == (0, "PASS steps_and_totals_are_bit_exact\n"), answer.stderr
 
 
 def scoreboard(unit: Any, words: list[int], change: int = 0) -> kit.Reference:
@@ -215,6 +219,107 @@ def test_kit_gaps_and_stalls_vary() -> None:
     assert set(pairs) == set(itertools.product((False, True), repeat=2))
     chances = kit.chance(0.25, random.Random(1))
     assert 900 < sum(next(chances) for _ in range(4000)) < 1100
+
+
+def test_kit_expected_compares_fewer_results_than_operands() -> None:
+    """One result for three operands; ``missing`` is never negative, and a reset interrupts a sum."""
+    board = kit.Expected(lambda words: [sum(words[i : i + 3]) for i in range(0, len(words) - 2, 3)])
+    for word in (1, 2, 3, 4, 5):
+        board.operands(word)
+    assert board.missing == 1
+    board.result(6)
+    assert board.missing == 0
+    board.reset()
+    for word in (7, 8, 9):
+        board.operands(word)
+    assert board.missing == 1
+    board.result(24)
+    board.result(25)
+    assert board.missing == 0
+    with pytest.raises(AssertionError, match="2 results; 1 are expected"):
+        board.check()
+    with pytest.raises(AssertionError, match="no result was observed"):
+        kit.Expected(lambda words: words).check()
+    wrong = kit.Expected(lambda words: [word + 1 for word in words])
+    for word in (1, 2):
+        wrong.operands(word)
+        wrong.result(2)
+    with pytest.raises(AssertionError, match="result 1: 0x2, expected 0x3"):
+        wrong.check()
+
+
+def test_kit_monitors_of_separate_streams_share_a_scoreboard() -> None:
+    """A monitor of results alone counted each of them as one operation less."""
+    ports, board = Ports.of({"x": E5M2}), kit.Reference(Mul(a=E5M2, b=E5M2, o=E5M2))
+    levels = {"valid": Handle(1), "ready": Handle(1)}
+    sink = kit.Sink(clk=Handle(), outputs=kit.Packed(Handle(5), ports), **levels)
+    monitor = kit.Monitor(sink, board)
+    monitor.look()
+    assert monitor.missing == 0
+
+
+def test_kit_driver_stops_at_stuck_designs() -> None:
+    levels = {"valid": Handle(0), "ready": Handle(0)}
+    stuck = kit.Source(clk=Handle(), inputs=kit.Packed(Handle(), Ports.of({"x": E5M2})), **levels)
+    driver = kit.Driver(stuck, limit=10)
+    sending = driver.send(1, 2)
+    sending.send(None)
+    for _ in range(10):
+        driver.drive()
+        driver.look()
+    with pytest.raises(AssertionError, match="stopped after 0 operands"):
+        sending.send(None)
+
+
+def test_kit_takes_layouts_of_amaranth() -> None:
+    class Term(data.Struct):
+        x: E4M3FN
+        last: unsigned(1)
+
+    def widths(shapes: Any) -> dict[str, int]:
+        handle = SimpleNamespace(clk=0, rst=0, i__payload=0, i__valid=0, i__ready=0)
+        return {port.name: port.width for port in kit.source(handle, "i", shapes).inputs.ports}
+
+    assert widths({"x": E4M3FN, "last": 1}) == widths(Term) == widths(data.StructLayout({"x": E4M3FN, "last": 1}))
+    assert widths(Term) == {"x": 8, "last": 1}
+    assert widths(data.ArrayLayout(E5M2, 2)) == {"0": 8, "1": 8}
+    assert widths(E5M2) == {"payload": 8}
+    assert widths(unsigned(3)) == widths(3) == {"payload": 3}
+    assert widths(data.StructLayout({"pair": data.ArrayLayout(E5M2, 2), "n": range(5)})) == {"pair": 16, "n": 3}
+    with pytest.raises(ValueError, match=r"field b of .* begins at bit 0"):
+        widths(data.UnionLayout({"a": 3, "b": 4}))
+    with pytest.raises(ValueError, match="3 of its 8 bits"):
+        widths(data.FlexibleLayout(8, {"a": data.Field(unsigned(3), 0)}))
+
+
+FAILING = """
+import cocotb
+from halfulp.sim import kit
+from halfulp.units.catalogue import component
+
+UNIT = component("mul e5m2*e5m2=e5m2")
+
+
+@cocotb.test()
+async def another_result_is_expected(dut):
+    bench = kit.Bench(dut.clk, dut.rst)
+    streams = kit.streams(UNIT, dut)
+    driver = bench.drive(streams)
+    bench.watch(streams, kit.Expected(lambda words: [0x11] * (len(words) // 2)))
+    async with bench:
+        await driver.send(*kit.vectors(UNIT, 20))
+"""
+
+
+@pytest.mark.slow
+def test_kit_keeps_the_log_that_a_failure_names(tmp_path: Path) -> None:
+    file = tmp_path / "kit_that_fails.py"
+    file.write_text(FAILING)
+    with pytest.raises(AssertionError, match="20 results; 10 are expected") as failure:
+        simulate(Streamed(component("mul e5m2*e5m2=e5m2")), file)
+    log = re.search(r"whole log: (.*)\)", str(failure.value))
+    assert log is not None
+    assert "another_result_is_expected" in Path(log[1]).read_text()
 
 
 def test_kit_rejects_files_without_tests_and_units_without_clock(tmp_path: Path) -> None:

@@ -328,8 +328,8 @@ def _reordered(text: str, top: str, order: list[str]) -> str:
 
 
 # Patterns in the Verilog of Yosys: names with a generated number or a last index, names that are only a number, the
-# first signal that a statement assigns, aliases of a signal or of its bits, ports of instances, and ports with generated
-# names.
+# first signal that a statement assigns, aliases of a signal or of its bits, ports of instances, and ports with
+# generated names.
 _NUMBERED = re.compile(r"\\((?!\$auto)\S*(?:\$\S*|\])) ")
 _UNNAMED = re.compile(r"\$\d+")
 _ASSIGNED = re.compile(r"^(?:assign)? *(?:{ )?\\?([\w$][^\s\[,;]*)[^;=\n]* <?= ", re.M)

@@ -182,14 +182,14 @@ def scratch(kind: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def saved_on_failure(name: str) -> Iterator[Path]:
-    """Yield a folder for the files of a run; remove it at the end unless a tool failed and left its log there."""
+    """Yield a folder for the files of a run; remove it at the end unless a tool or test failed and left its log."""
     with machine_errors("the files of the run"):
         runs = writable(work_root() / "runs")
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
     failed = False
     try:
         yield folder
-    except ToolError:
+    except (ToolError, AssertionError):
         failed = True
         raise
     finally:

@@ -19,6 +19,8 @@ Explanation = Callable[[Sequence[int]], Broken | None]
 STUCK = 2000
 """Number of clock cycles without a transfer after which a design is stuck."""
 
+BUSY = 100
+"""Number of such times for which a design may work on, after its last operand, until its results are complete."""
 
 SILENT = 16
 """Number of clock cycles without a transfer after the last result, to detect extra results."""
@@ -49,6 +51,13 @@ def paced(noise: random.Random) -> tuple[Iterator[bool], Iterator[bool]]:
 class Board(Protocol):
     """Receiver of the operations that a `Monitor` observes."""
 
+    paired: bool
+    """True if each operation has one result, so that no result comes before its operands."""
+
+    @property
+    def missing(self) -> int:
+        """Number of expected results that have not been observed, at least 0."""
+
     def operands(self, word: int) -> None:
         """Take operands that the design accepts."""
 
@@ -71,7 +80,9 @@ class Scoreboard:
     Parameters
     ----------
     expected : sequence of int
-        Packed result of each operation.
+        Packed results.
+    paired : bool
+        Each operation has one result; False for a design with more results than operands.
 
     Attributes
     ----------
@@ -83,16 +94,21 @@ class Scoreboard:
         Index of the first wrong result.
     """
 
-    def __init__(self, expected: Sequence[int]) -> None:
-        self.expected = expected
+    def __init__(self, expected: Sequence[int], *, paired: bool = True) -> None:
+        self.expected, self.paired = expected, paired
         self.checked = self.failed = 0
         self.shown: list[dict[str, Any]] = []
         self.first: int | None = None
 
     @property
+    def missing(self) -> int:
+        """Number of expected results that have not been observed."""
+        return len(self.expected) - self.checked
+
+    @property
     def done(self) -> bool:
         """True after all expected results."""
-        return self.checked >= len(self.expected)
+        return not self.missing
 
     def operands(self, word: int) -> None:
         """Ignore operands: their results are known."""
@@ -142,6 +158,8 @@ class Driver:
         True for a cycle that begins no offer, and has none if the interface may withdraw it; default: no gaps.
     seed : int
         Seed of the noise.
+    limit : int
+        Number of clock cycles without an accepted word after which `send` stops.
 
     Attributes
     ----------
@@ -150,9 +168,16 @@ class Driver:
     """
 
     def __init__(
-        self, interface: Interface, words: Iterable[int] = (), *, gaps: Iterator[bool] | None = None, seed: int = 0
+        self,
+        interface: Interface,
+        words: Iterable[int] = (),
+        *,
+        gaps: Iterator[bool] | None = None,
+        seed: int = 0,
+        limit: int = STUCK,
     ) -> None:
-        self.interface, self.sent = interface, 0
+        self.interface, self.sent, self.limit = interface, 0, limit
+        self._idle = 0
         self._gaps = gaps or repeat(False)
         self._noise, self._width = random.Random(seed), interface.inputs.ports.width
         self._waiting = deque(words)
@@ -165,11 +190,13 @@ class Driver:
         return self._offered is None and not self._waiting
 
     async def send(self, *words: int) -> None:
-        """Send packed words, and wait until the design has accepted all."""
+        """Send packed words, and wait until the design has accepted all; AssertionError if it is stuck."""
         self._waiting.extend(words)
+        self._idle = 0
         self._empty.clear()
         if not self.done:
             await self._empty.wait()
+        assert self.done, f"the design stopped after {self.sent} operands: none was accepted in {self.limit:,} cycles"
 
     def rest(self) -> None:
         """Drive pins without operands, before the reset."""
@@ -187,10 +214,11 @@ class Driver:
 
     def look(self) -> None:
         """Read the handshake, before the rising edge."""
+        self._idle += not self.done
         if self._offered is not None and self.interface.taken:
-            self._offered, self.sent = None, self.sent + 1
-            if not self._waiting:
-                self._empty.set()
+            self._offered, self.sent, self._idle = None, self.sent + 1, 0
+        if self.done or self._idle >= self.limit:
+            self._empty.set()
 
 
 class Throttle:
@@ -251,8 +279,8 @@ class Monitor:
 
     @property
     def missing(self) -> int:
-        """Number of accepted operations without a result; 0 if operands never end or are not monitored."""
-        return self._taken - self._given if self._watch and self.interface.ends else 0
+        """Number of results that are expected and not observed; 0 if operands never end."""
+        return self.board.missing if self.interface.ends else 0
 
     def explain(self, expected: Sequence[int]) -> Broken | None:
         """Return a cause of wrong results other than arithmetic; ``expected`` are all words since the last reset."""
@@ -289,7 +317,7 @@ class Monitor:
         if takes and self.interface.taken:
             self.quiet, self._taken = 0, self._taken + 1
             self.board.operands(self.interface.inputs.read())
-        if takes and self._given > self._taken:
+        if takes and self.board.paired and self._given > self._taken:
             self.board.broken("count", "the stream has a result before its operands")
         for side, levels in self.interface.handshakes().items():
             self.cycles.setdefault(side, []).append(tuple(levels.values()))
@@ -313,10 +341,12 @@ class Bench:
         Handles of clock and reset; ``rst`` may be None.
     late : bool
         False if all monitors are read at the falling edge, as `Monitor` describes; this takes half the time.
+    limit : int
+        Number of clock cycles without a transfer after which the design is stuck.
     """
 
-    def __init__(self, clk: Any, rst: Any = None, *, late: bool = True) -> None:
-        self.clk, self.rst, self.late = clk, rst, late
+    def __init__(self, clk: Any, rst: Any = None, *, late: bool = True, limit: int = STUCK) -> None:
+        self.clk, self.rst, self.late, self.limit = clk, rst, late, limit
         self.agents: list[Agent] = []
         self._edge, self._middle = FallingEdge(clk), Timer(PERIOD // 4, "ns")
 
@@ -330,7 +360,7 @@ class Bench:
         seed: int = 0,
     ) -> Driver:
         """Add the drivers of both sides of an interface, and return that of the operands."""
-        driver = Driver(interface, words, gaps=gaps, seed=seed)
+        driver = Driver(interface, words, gaps=gaps, seed=seed, limit=self.limit)
         # The driver depends on the clock enable of the cycle.
         self.agents[:0] = [Throttle(interface, stalls), driver]
         return driver
@@ -373,13 +403,16 @@ class Bench:
         """Run until all operations have results, and check the scoreboards; AssertionError if the design is stuck."""
         drivers = [agent for agent in self.agents if isinstance(agent, Driver)]
         monitors = [agent for agent in self.agents if isinstance(agent, Monitor)]
-        silent = 0
-        while error is None and silent < STUCK:
-            if all(driver.done for driver in drivers) and not any(monitor.missing for monitor in monitors):
+        # Operands of an interface without `valid` never end, and are no sign of progress.
+        ending = [monitor for monitor in monitors if monitor.interface.ends]
+        silent, busy = 0, 0
+        while error is None and silent < self.limit and busy < BUSY * self.limit:
+            sent = all(driver.done for driver in drivers)
+            if sent and not any(monitor.missing for monitor in monitors):
                 # Extra results are a failure too.
                 break
             await self._edge
-            silent = min((monitor.quiet for monitor in monitors), default=silent + 1)
+            silent, busy = min((monitor.quiet for monitor in ending), default=silent + 1), busy + sent
         for _ in range(SILENT):
             await self._edge
         self._running.cancel()
@@ -389,7 +422,7 @@ class Bench:
             for driver in drivers:
                 assert driver.done, f"the design stopped after {driver.sent} operands"
             for monitor in monitors:
-                assert not monitor.missing, f"{monitor.missing} operations have no result"
+                assert not monitor.missing, f"{monitor.missing} results are missing after {busy:,} cycles"
 
     async def run(self, going: Callable[[], bool]) -> None:
         """Run clock cycles while a condition holds."""
