@@ -263,6 +263,7 @@ def _wires(handle: Any, ports: Ports) -> Wires:
 
 def _fields(shapes: Any) -> Ports:
     """Return the fields of a payload as ports."""
+
     def known(shape: Any) -> Any:
         return shape if hasattr(shape, "width") else Shape.cast(shape)
 

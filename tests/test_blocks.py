@@ -48,6 +48,8 @@ def test_block_text_round_trips(text):
         (lambda: Block.parse("block(e2m1fn,4,posit8,floor)"), TypeError, "scale"),
         (lambda: Block.parse("block(e2m1fn,4,fp64,floor)"), ValueError, "32 bits"),
         (lambda: Block.parse("block(e2m1fn,4,e4m3-finite,floor)"), ValueError, "NaN"),
+        (lambda: Block.parse("block(e2m1fn,4,e3m2b20fn,nearest)"), ValueError, "no code for it"),
+        (lambda: Block.parse("block(e2m1fn,4,e3m2b-20fn,nearest)"), ValueError, "no code for it"),
         (lambda: Block.parse(5), TypeError, "int"),
         (lambda: UnitSpec.parse("mac mxfp4*mxfp4+fp32"), TextError, "block"),
         (lambda: MacSpec.parse("mxfp4*mxfp4+fp32"), ValueError, "blockmac"),

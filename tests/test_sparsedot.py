@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from halfulp import golden
+from halfulp.golden import exact
 from halfulp.golden.nn import Sparsity
+from halfulp.hdl.formats import E5M2, FP32, Rounding
 from halfulp.hdl.shape import Choice
 from halfulp.hdl.specs import UnitSpec
 from halfulp.sim.bench import result_formats, run
@@ -53,6 +55,20 @@ def test_sparse_product_is_dense_product_with_pruned_weights(n, m):
     kept = torch.take_along_dim(w, places, 1)
     found = golden.sparsedot(x, kept, places % m, start, sparsity=f"{n}:{m}", **formats)
     assert torch.equal(found, dense)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rd"])
+def test_sum_of_stored_products_of_minus_zero_is_minus_zero(mode):
+    """The only difference to dense sums of finite numbers, whose omitted products of +0 make the sum +0."""
+    formats = {"a": "e5m2", "b": "e5m2", "c": "fp32", "o": "fp32", "rounding": mode}
+    one, start = golden.encode(torch.tensor([1.0, 1.0]), "e5m2"), torch.tensor(1 << 31)
+    minus, index = golden.encode(torch.tensor([-0.0]), "e5m2"), torch.tensor([0])
+    stored = golden.sparsedot(one, minus, index, start, sparsity="1:2", **formats)
+    assert stored == golden.dot(one[:1], minus, start, **formats) == 1 << 31
+    assert golden.dot(one, torch.cat([minus, minus * 0]), start, **formats) == (1 << 31) * (mode == "rd")
+    parameters = {"a": E5M2, "b": E5M2, "acc": FP32, "sparsity": "1:2", "step": 1, "rounding": Rounding.parse(mode)}
+    step = golden.sparsemac(one, minus, index, start, **parameters)
+    assert step == exact.sparsemac(one.tolist(), minus.tolist(), [0], 1 << 31, **parameters) == 1 << 31
 
 
 def test_index_beyond_group_selects_last_activation():

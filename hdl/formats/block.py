@@ -45,7 +45,8 @@ class Block:
     Raises
     ------
     TypeError, ValueError
-        If a parameter has the wrong type or is out of range, or neither scale nor element has a NaN.
+        If a parameter has the wrong type or is out of range, neither scale nor element has a NaN, or a float scale has
+        no code for 1.
 
     Notes
     -----
@@ -79,6 +80,8 @@ class Block:
             raise ValueError(
                 f"a block needs NaN in its scale or its elements, and {self.scale} and {self.element} have none"
             )
+        if isinstance(self.scale, Float) and self.scale.decode(self.scale.encode(1)) != 1:
+            raise ValueError(f"the scale of a block of zeros is 1, and {self.scale} has no code for it")
 
     @property
     def _text(self) -> str:
