@@ -36,6 +36,8 @@ exclude_patterns = ["build"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
+# Fields of a NamedTuple are documented once, in its docstring.
+napoleon_use_ivar = True
 napoleon_custom_sections = [
     ("Formula", "notes_style"),
     ("Latency", "notes_style"),

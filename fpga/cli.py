@@ -260,6 +260,39 @@ def delays(pool: JobPool, output: Path | None) -> None:
     publish(Report({"delays": table(found)}), folder)
 
 
+@report.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--top", required=True, metavar="NAME", help="module to measure")
+@click.option("--clock-port", metavar="NAME", help="port of the clock, with --route")
+@click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
+@_target
+@scheduled
+@written
+def peers(
+    files: tuple[Path, ...],
+    top: str,
+    clock_port: str | None,
+    route: bool,
+    target: Target,
+    pool: JobPool,
+    output: Path | None,
+) -> None:
+    """Measure a unit of another project.
+
+    FILE are its sources in Verilog, or in SystemVerilog or VHDL if sv2v or GHDL is installed. They are synthesised with
+    the settings of `halfulp synth`.
+    """
+    from .report.peers import measure, table
+
+    with requests():
+        if route:
+            check_route(target)
+    folder = report_folder(output)
+    with pool, Bar("report peers") as bar, requests():
+        found = measure(files, top, target, clock=clock_port, route=route, progress=bar, pool=pool)
+    publish(Report({"peers": table(top, found, target)}), folder)
+
+
 def _counts(text: str) -> list[int]:
     """Parse numbers of pieces such as ``2,3,4``."""
     words = text.split(",")

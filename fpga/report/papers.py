@@ -55,7 +55,8 @@ def _table(rows: list[dict[str, object]]) -> Iterator[str]:
 
 def _peers() -> Iterator[str]:
     """Multipliers, adders and fused multiply-adds beside other generators and libraries."""
-    peers, ours = _record("peers"), {row["unit"]: row for row in _record("small")}
+    peers = [row for row in _record("peers") if row["target"] == "vu9p"]
+    ours = {row["unit"]: row for row in _record("small")}
     rows: dict[str, dict[str, object]] = {}
     ratios: dict[str, list[float]] = {design: [] for design in SOURCES}
     for row in peers:

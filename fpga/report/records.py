@@ -1,6 +1,7 @@
 """Cost records: CSV files in the repository, which show every change of a cost."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import Block, parse_operand
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec
 from halfulp.hdl.specs.build import STRUCTURES, TABLE, Build
+from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -137,6 +139,67 @@ KERNELS: tuple[Callable[[], Any], ...] = tuple(
 """Kernels that are synthesised by modules: those of the cost model, and the smallest and the largest published one."""
 
 
+_DOTS = ("dot8 e4m3fn*e4m3fn=fp32", "dot8 e4m3fn*e4m3fn=bf16", "dot8 e5m2*e5m2=fp32", "dot8 e2m1fn*e2m1fn=fp32")
+
+ROUTED_SUMS: tuple[Implementation, ...] = tuple(
+    Implementation.parse(f"dot8 {fmt}*{fmt}=fp32 order=aligned25.trunc", goal=goal)
+    for fmt in ("e4m3fn", "e5m2")
+    for goal in ("area", "speed")
+)
+"""Aligned sums, which are also placed and routed."""
+
+OTHERS: tuple[Implementation, ...] = (
+    *(Implementation.parse(text, goal=goal) for text in _DOTS for goal in ("area", "speed")),
+    *ROUTED_SUMS,
+    *map(
+        Implementation.parse,
+        (
+            "dot8 posit8*posit8",
+            "dot4 e4m3fn*e4m3fn=fp32",
+            "dot4 int8*int8+int32",
+            *(f"sparsedot4 {fmt}*{fmt}=fp32" for fmt in ("e4m3fn", "e2m1fn")),
+            *(f"sparsedot8 {fmt}*{fmt}=fp32" for fmt in ("e4m3fn", "e5m2")),
+            *(f"{name} {part}" for name in ("mac", "sparsemac") for part in ("e4m3fn*e4m3fn+fp32", "int8*int8+int32")),
+            "sparsemac e4m3fn*e4m3fn+fp32 step=8",
+            "sparsemac e5m2*e5m2+e6m5",
+            "blockmac block(e4m3fn,4,e8m0fnu,floor)*block(e4m3fn,4,e8m0fnu,floor)+fp32",
+            "blockquantize bf16>mxfp8_e4m3",
+            "fma fp16*fp16+fp16 flags",
+            "mac e5m2*e5m2+e6m5.sr10@lfsr16",
+        ),
+    ),
+    *(Implementation.parse("blockquantize bf16>mxfp8_e4m3", iterations=count) for count in (1, 4)),
+    Implementation.parse("mac e5m2*e5m2+e6m5.sr10", stochastic="eager"),
+)
+"""Units that pages compare, and that are in no other file."""
+
+STAGED: tuple[Implementation, ...] = tuple(
+    short(unit, fmt, goal=goal, pipeline=stages)
+    for unit, fmt, goal in (("fma", "fp16", "area"), ("fma", "fp16", "speed"), ("add", "fp32", "area"), ("mul", "fp32", "speed"))
+    for stages in (2, 4, 6, 8)
+)
+"""Units with register stages, whose clocks are medians of `SEEDS` placements."""
+
+SEEDS = 3
+
+LENGTHS = ((8, 8), (16, 16), (32, 32), (64, 32))
+"""Sizes of the kernels whose Verilog is counted."""
+
+DELAYS = (6.5, 7.5, 9.0)
+"""Delay targets in nanoseconds of ``mul fp16`` in standard cells."""
+
+ARRAYS_BY_MODULES: tuple[Callable[[], Any], ...] = tuple(
+    partial(array, AccumulatorSpec.parse(mac), size, size)
+    for mac, size in (
+        ("mac e4m3fn*e4m3fn+fp32", 4),
+        ("sparsemac e4m3fn*e4m3fn+fp32", 4),
+        ("mac int8*int8+int32", 4),
+        ("sparsemac int8*int8+int32", 4),
+        (_MACS[1], 8),
+    )
+)
+"""Arrays that are synthesised by modules: dense and sparse ones, and one that is large."""
+
 FITS: tuple[Implementation, ...] = (
     short("pwl", "fxp4.4", fn="relu", pieces=1),
     short("pwl", "fxp4.4", fn="tanh", pieces=4),
@@ -161,10 +224,12 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     `ROUTED`, with the clock cycles from operands to the next ones. ``loops.csv``: `LOOPS` on `ROUTED`.
     ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
     device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
-    ``tiles.csv``: `TILES` and `KERNELS`. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at all ports.
+    ``others.csv``: `OTHERS` on the first device, and `ROUTED_SUMS` on the others of `ROUTED`.
+    ``stages.csv``: `STAGED` on the others of `ROUTED`. ``tiles.csv``: `TILES`, `ARRAYS_BY_MODULES` and `KERNELS`. ``verilog.csv``: lines of the
+    Verilog of kernels. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at all ports.
     ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl`
     for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures
-    of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
+    of `halfulp report delays`. ``cell-delays.csv``: ``mul fp16`` for each of `DELAYS`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
     energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
@@ -182,7 +247,10 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("divisions", divisions(DIVISIONS, progress, pool))
     yield write_files("loops", loops(progress, pool))
     yield write_files("block-dots", block_dots(progress, pool))
+    yield write_files("others", others(progress, pool))
+    yield write_files("stages", staged(progress, pool))
     yield write_files("tiles", _tiles(progress, pool))
+    yield write_files("verilog", lines())
     yield write_files("arrays", arrays(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
         # Its figures are multiples of the figures of one unit.
@@ -195,6 +263,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("structures", _structures(progress, pool))
     yield write_files("delays", delays.measure(progress, pool))
     if OSU018.is_file():
+        yield write_files("cell-delays", delay_targets(Library.read(), progress, pool))
         yield write_files("cells", cells(CELLS, Library.read(), progress, pool))
     found = {tool: version(tool) for tool in TOOLS} | ({"OpenSTA": timer} if (timer := opensta()) else {})
     yield write_files("tools", pd.DataFrame({"tool": list(found), "version": list(found.values())}))
@@ -230,6 +299,36 @@ def block_dots(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFra
     return _sorted([row for units, target in wanted for row in rows(units, target, progress, pool)])
 
 
+def others(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the sorted rows of `OTHERS` on the first device, and of `ROUTED_SUMS` on the others of `ROUTED`."""
+    wanted = ((ROUTED_SUMS if target.nextpnr else OTHERS, target) for target in ROUTED)
+    return _sorted([row for units, target in wanted for row in rows(units, target, progress, pool)])
+
+
+def staged(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the sorted rows of `STAGED`, with median clocks, on the device of `ROUTED` that nextpnr supports."""
+    target = next(target for target in ROUTED if target.nextpnr)
+    costs = measure_units(STAGED, target, progress, pool=pool)
+    progress.total("place and route", len(STAGED))
+    registered = (replace(module_of(unit, registered=True), seeds=SEEDS) for unit in STAGED)
+    clocks = frequencies(registered, target, progress, pool)
+    found = [replace(cost, fmax=clock) for cost, clock in zip(costs.values(), clocks, strict=True)]
+    return _sorted([_row(name, cost, target) for name, cost in zip(costs, found, strict=True)])
+
+
+def delay_targets(library: Library, progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the rows of ``mul fp16`` in standard cells for each of `DELAYS`."""
+    unit = short("mul", "fp16")
+    progress.total("synthesis", 1)
+    (costs,) = measure_cells([unit], library, progress, pool, targets=DELAYS)
+    return pd.DataFrame(
+        [
+            {"unit": str(unit), "target ns": target} | asic.row(cost)
+            for target, cost in zip(DELAYS, costs, strict=True)
+        ]
+    )
+
+
 def cells(
     units: Sequence[Implementation], library: Library, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> pd.DataFrame:
@@ -241,8 +340,9 @@ def cells(
 
 
 def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:
-    progress.total("synthesis", len(TILES) + len(KERNELS))
-    modules = [*(Module.of(build()) for build in TILES), *(Module.of_array(build()) for build in KERNELS)]
+    by_modules = (*ARRAYS_BY_MODULES, *KERNELS)
+    progress.total("synthesis", len(TILES) + len(by_modules))
+    modules = [*(Module.of(build()) for build in TILES), *(Module.of_array(build()) for build in by_modules)]
     costs = measure_modules(modules, DEVICES[0], progress, pool)
     found = [_row(module.top, cost, DEVICES[0]) for module, cost in zip(modules, costs, strict=True)]
     return _sorted(found).drop(columns="MHz")
@@ -265,6 +365,14 @@ def arrays(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
         for (kind, depth, build), cost, clock in zip(ROUTED_ARRAYS, costs, clocks, strict=True)
     ]
     return pd.DataFrame(found)
+
+
+def lines() -> pd.DataFrame:
+    """Return the number of lines of the Verilog of kernels of `LENGTHS`."""
+    built = {(n, m): kernel(MacSpec.parse(_MACS[1]), n, m) for n, m in LENGTHS}
+    return pd.DataFrame(
+        [{"size": f"{n} x {m}", "lines": verilog(one, one.name).count("\n")} for (n, m), one in built.items()]
+    )
 
 
 def _structures(progress: Progress, pool: JobPool) -> pd.DataFrame:
