@@ -39,7 +39,8 @@ Develop:
   make test      Run the tests, in about 8 minutes on two cores; ARGS="-k mac" goes to pytest.
   make test-all  Run slow tests too, in an hour and a half; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
-  make docs      Build the documentation in build/docs.
+  make docs      Build the documentation in build/docs; ARGS="-t quick" draws only quick plots.
+  make figures   Write the figures of the records into the pages.
   make package   Build the sdist and the wheel, and check the wheel in an empty environment.
   make clean     Remove everything that was built but .venv.
 
@@ -98,7 +99,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim vectors check sweep uvm emit synth stats report train match tile cost test test-all bench docs package lint clean FORCE formal mutate faults save coverage signoff
+.PHONY: help sim vectors check sweep uvm emit synth stats report train match tile cost test test-all bench docs figures package lint clean FORCE formal mutate faults save coverage signoff
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
@@ -151,7 +152,10 @@ test-all: .venv/ready
 	$(alone) .venv/bin/pytest -n auto --dist worksteal $(call given,ARGS)
 
 docs: .venv/docs
-	$(alone) .venv/bin/python -m sphinx -b html -W --keep-going -q docs build/docs
+	$(alone) .venv/bin/python -m sphinx -b html -W --keep-going -q docs build/docs $(call given,ARGS)
+
+figures: .venv/ready
+	$(alone) .venv/bin/python docs/figures.py --renew
 
 .venv/docs: .ci/docs.lock .venv/ready
 	.venv/bin/pip install -q --no-input -r .ci/docs.lock

@@ -1,18 +1,26 @@
 """Settings of the documentation, which `make docs` builds with Sphinx."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import gallery  # noqa: E402  # found on the path above
+import figures  # noqa: E402  # found on the path above
+import gallery  # noqa: E402  # like the line above
 from generate import write  # noqa: E402  # like the line above
 
 import halfulp  # noqa: E402  # the checkout, like the line above
 
-write(HERE / "generated")
-gallery.write(HERE / "generated")
+if stale := figures.problems():
+    raise ValueError("\n".join(["figures differ from the records; `make figures` renews them:", *stale]))
+
+# The tag is that of `make docs ARGS="-t quick"`. The plots are drawn by other processes while this one writes pages.
+with ThreadPoolExecutor(1) as pool:
+    plots = pool.submit(gallery.write, HERE / "generated", quick="quick" in tags)  # noqa: F821  # Sphinx defines tags
+    write(HERE / "generated")
+    plots.result()
 
 project = "halfulp"
 author = project_copyright = "the halfulp authors"

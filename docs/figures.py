@@ -67,7 +67,19 @@ class Records(dict[str, Any]):
             if {"unit", "target", "LUT", "path"} <= set(frame) and name != "peers":
                 for one in frame.to_dict("records"):
                     self._add(name, {column: value for column, value in one.items() if not pd.isna(value)})
-        functions = (self.text, self.row, self.cost, self.mhz, self.one, self.peer, self.dsp, self.gain, self.spread, self.tile, self.estimate)
+        functions = (
+            self.text,
+            self.row,
+            self.cost,
+            self.mhz,
+            self.one,
+            self.peer,
+            self.dsp,
+            self.gain,
+            self.spread,
+            self.tile,
+            self.estimate,
+        )
         self |= {function.__name__: function for function in functions}
 
     def _add(self, name: str, found: dict[str, Any]) -> None:
@@ -108,7 +120,7 @@ class Records(dict[str, Any]):
         return dict(frame.iloc[0])
 
     def peer(self, unit: str, design: str, stages: int | None = None) -> Any:
-        """Return LUT and path of a unit of another project, if measured, or its clock on ECP5 for a number of stages."""
+        """Return LUT and path of a peer, if they were measured, or its clock on ECP5 for a number of stages."""
         if stages is None:
             peers = self["peers"]
             found = peers[(peers["unit"] == unit) & (peers["design"] == design) & (peers["target"] == "vu9p")]

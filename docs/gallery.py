@@ -57,14 +57,19 @@ PLOTS = {
 """Command and description of each plot, by the name of its file."""
 
 
-def write(folder: Path) -> None:
-    """Run all commands, and write the page."""
+QUICK = ("stats-sru", "delays", "match-lenet5-u55c", "faults-mac_e5m2_e5m2_e6m5_rn")
+"""Plots that take seconds."""
+
+
+def write(folder: Path, *, quick: bool = False) -> None:
+    """Run all commands, or those of `QUICK` only, and write the page."""
+    plots = {name: PLOTS[name] for name in (QUICK if quick else PLOTS)}
     pictures = folder / "gallery"
     pictures.mkdir(parents=True, exist_ok=True)
     # The tables that the commands write, too, are not pages.
     with TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda command: draw(command, Path(scratch)), [command for command, _ in PLOTS.values()]))
-        for name in PLOTS:
+        list(pool.map(lambda command: draw(command, Path(scratch)), [command for command, _ in plots.values()]))
+        for name in plots:
             copy(Path(scratch) / f"{name}.png", pictures)
     lines = [
         "# Gallery",
@@ -75,7 +80,7 @@ def write(folder: Path) -> None:
         "",
         ":::::{container} gallery",
     ]
-    for name, (command, sentence) in PLOTS.items():
+    for name, (command, sentence) in plots.items():
         lines += ["", f"::::{{figure}} gallery/{name}.png", f":alt: {sentence}", f":target: ../_images/{name}.png"]
         lines += ["", f"`{command}`", "", sentence, "::::"]
     write_whole(folder / "gallery.md", "\n".join([*lines, "", ":::::", ""]))

@@ -261,7 +261,9 @@ def delays(pool: JobPool, output: Path | None) -> None:
 
 
 @report.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option("--top", required=True, metavar="NAME", help="module to measure")
 @click.option("--clock-port", metavar="NAME", help="port of the clock, with --route")
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")

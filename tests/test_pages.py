@@ -28,7 +28,10 @@ from halfulp.units.verilog import emit
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("boards", "docs", "examples", "fpga", "golden", "halfulp", "hdl", "sim", "tests", "units")
-PAGES = {path.name: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+PAGES = {
+    path.name: re.sub(r"<!--.*?-->\n?", "", path.read_text(), flags=re.DOTALL)
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
 
 
 TUTORIALS = {
@@ -152,7 +155,7 @@ def test_page_links_lead_to_files(page):
 
 
 def test_readme_is_one_page():
-    assert len(PAGES["README.md"].splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 def test_readme_test_command_matches_ci():
@@ -161,8 +164,8 @@ def test_readme_test_command_matches_ci():
 
 
 def test_targets_of_ci_have_recipes():
-    targets = re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert targets == ["package", "lint", "test"]
+    targets = re.findall(r"^make ([a-z]+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert targets == ["package", "docs", "lint", "test"]
     makefile = (ROOT / "Makefile").read_text()
     assert [name for name in targets if not re.search(rf"^{name}:.*\n\t", makefile, re.MULTILINE)] == []
 
@@ -279,6 +282,7 @@ def test_paper_tables_have_records_and_sources(segments, monkeypatch, tmp_path):
         list(csv.DictReader((papers.RESULTS / f"{name}.csv").read_text().splitlines())) for name in ("peers", "small")
     )
     luts = {row["unit"]: f"{row['LUT']} ({row['path']})" for row in small}
+    peers = [row for row in peers if row["target"] == "vu9p"]
     assert len(peers) > 30
     for row in peers:
         (line,) = (line for line in text.splitlines() if line.startswith(f"| `{row['unit']}` | "))

@@ -1,7 +1,6 @@
 """Report of clocks: draws between neighbouring latencies, and verdicts of place and route."""
 
 from collections.abc import Iterable
-from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from halfulp.fpga.report import clocks
 from halfulp.fpga.report.clocks import Drawn, study, tables
 from halfulp.fpga.synth.measure import Module
 from halfulp.sim.implementation import Implementation
-from halfulp.tools.records import read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = Implementation.parse("mul e2m1*e2m1.rn")
@@ -117,36 +115,3 @@ def test_report_clocks_rejects_units_that_no_stage_makes_faster(monkeypatch: pyt
     monkeypatch.setattr(clocks, "frequencies", lambda modules, *_: [50.0 for _ in modules])
     with pytest.raises(ValueError, match="more stages"):
         study([UNIT], stages=1)
-
-
-def test_page_has_the_figures_of_the_record() -> None:
-    path = ROOT / "fpga" / "results" / "clocks.csv"
-    optional = {name: lambda text: float(text) if text else None for name in ("model", "met", "fewer")}
-    rows = read_records(path, {"MHz": float, "between": int, **optional})
-    found = [
-        Drawn(Implementation.parse(row["unit"]), row["MHz"], row["between"] + 1, row["model"], row["met"], row["fewer"])
-        for row in rows
-    ]
-    units, met, least = (
-        len({one.unit for one in found}),
-        sum(one.is_met for one in found),
-        sum(one.is_least for one in found),
-    )
-    text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
-    assert f"{units} units and {len(found)} clocks" in text
-    assert f"reaches {met}, and with one stage fewer {len(found) - least}" in text
-
-
-def test_page_has_the_figures_of_the_record_of_stages() -> None:
-    columns: dict[str, Any] = {"stages": int, "MHz": float, "model / MHz": float, "MHz / slices": float}
-    rows = read_records(ROOT / "fpga" / "results" / "clocks-stages.csv", columns)
-    clocks = {unit: [row["MHz"] for row in of_unit] for unit, of_unit in groupby(rows, lambda row: row["unit"])}
-    assert [row["stages"] for row in rows] == [*range(9)] * len(clocks)
-    steps = [after / before for own in clocks.values() for before, after in pairwise(own)]
-    error = sum(abs(row["model / MHz"] - 1) for row in rows) / len(rows)
-    ratios = [row["MHz / slices"] for row in rows]
-    text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
-    assert f"{len(clocks)} units with 0 to 8 stages" in text
-    assert f"mean error of the model is {100 * error:.1f} %" in text
-    assert f"falls by more than 3 % with one stage more in {sum(step < 0.97 for step in steps)} of {len(steps)}" in text
-    assert f"at least 90 % of the clock of slices in {sum(r >= 0.9 for r in ratios)} of {len(ratios)} cases" in text

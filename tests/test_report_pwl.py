@@ -1,7 +1,6 @@
 """Report of line segments: its figures match the units, and it is complete."""
 
 import io
-import re
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -108,20 +107,6 @@ def test_pwl_records_match_current_results():
     assert (str(limited.table().slope), str(limited.table().intercept)) == (row["small slope"], row["small intercept"])
     (cost,) = measure_modules([module_of(limited.implementation())], VU9P)
     assert (cost.lut, cost.path) == (row["small LUT"], row["small path"]), "run `make cost`, and look at what changes"
-
-
-def test_pwl_table_on_a_page_matches_records():
-    frame = recorded().query("pieces == 8").set_index("function")
-    text = Path(records.__file__).resolve().parents[2].joinpath("docs/line_segments.md").read_text()
-    table = re.findall(
-        r"^\| (\w+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \|$", text, re.MULTILINE
-    )
-    assert [name for name, *_ in table] == list(FUNCTIONS)
-    for name, *cells in table:
-        kept = frame.loc[name]
-        figures = [f"{kept[f'{kind}max ulp']:.2f}" for kind in ("", "uniform ", "small ")]
-        tables = [str(kept[f"{kind}LUT"]) for kind in ("", "uniform ", "small ")]
-        assert [*cells[::2], *cells[1::2]] == [*figures, *tables]
 
 
 def test_pwl_segments_file_is_keyed_by_content(tmp_path):

@@ -1,14 +1,10 @@
 """`halfulp report tiles`: lookup tables of arrays compared with published ones."""
 
-import re
-from pathlib import Path
-
 import pytest
 
 from halfulp.boards.board import Resources
-from halfulp.boards.targets import TARGETS
-from halfulp.fpga.kernel.arrays import array, cores_cost_model, kernel
-from halfulp.fpga.kernel.cost_model import SMALL, CostModel, recorded
+from halfulp.fpga.kernel.arrays import array
+from halfulp.fpga.kernel.cost_model import SMALL, CostModel
 from halfulp.fpga.report import tiles
 from halfulp.fpga.report.tiles import MAC, study, table
 from halfulp.fpga.synth.measure import Cost
@@ -45,23 +41,3 @@ def test_tiles_table_matches_cost_model(monkeypatch):
     assert list(frame["ratio"]) == pytest.approx([1100 / published[0], 350 / published[1], 162.5 / published[2]])
     with pytest.raises(ValueError, match="smallest has 1"):
         study(0)
-
-
-def test_tiles_on_a_page_match_records():
-    text = (Path(tiles.__file__).resolve().parents[2] / "docs" / "arrays.md").read_text()
-    rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", text, re.MULTILINE)
-    kernels = cores_cost_model(SPEC, TARGETS["u55c"])
-    assert kernels.source == "the records of this version"
-    published = {(row.n, row.m): row for row in tiles.TABLE_III}
-    assert len(rows) == 4
-    (large,) = recorded([kernel(SPEC, 64, 32).name], TARGETS["u55c"])
-    sentence = f"the kernel of 64 x 32 takes {large.lut:,} LUT of UltraScale+; the estimate is "
-    assert f"{sentence}{kernels.cells(64, 32).lut:,}." in text
-    for n, m, alone, whole, other in rows:
-        n, m = int(n), int(m)
-        if (n, m) != (8, 8):
-            (cells,) = recorded([array(SPEC, n, m).name], TARGETS["u55c"])
-            assert alone == f"{cells.lut / (n * m):,.1f}"
-        assert whole == f"{kernels.cells(n, m).lut / (n * m):,.1f}"
-        row = published[n, m]
-        assert other == f"{row.lut / 100 * tiles.PUBLISHED_LUT / (n * m * row.cores):,.1f}"

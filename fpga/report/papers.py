@@ -219,14 +219,17 @@ def _networks() -> Iterator[str]:
     yield from (
         "## Accuracy of trained networks",
         "",
-        "Published test accuracy in % {cite:p}`benali2025`, Table II. The repository has no "
-        "training runs, because they take",
-        "hours; `halfulp train` makes them with the text of a row, and `halfulp report accuracy` "
-        "prints them beside these.",
+        "Published test accuracy in % {cite:p}`benali2025`, Table II. The repository has no records of these "
+        "trainings. `halfulp train`",
+        "makes one with the text of a row; an epoch of LeNet-5 takes seconds to a minute, and the other networks need "
+        "data that no package has.",
+        "`halfulp report accuracy` prints finished trainings beside these figures.",
         "",
         *_table(rows),
         "",
-        "The published speed of emulation on processors and GPUs {cite:p}`arbitor2023` has no counterpart here.",
+        "The counterpart of the published speed of emulation on processors and GPUs {cite:p}`arbitor2023` is `make "
+        "bench`, which prints the",
+        "time of training steps in emulated arithmetic relative to FP32 on the machine that runs it.",
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module as Design
+from amaranth.hdl import ClockSignal, Elaboratable, Instance
+from amaranth.hdl import Module as Design
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,9 +28,9 @@ from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
-VERILOG, SYSTEM_VERILOG, VHDL = (".v",), (".sv", ".svh"), (".vhd", ".vhdl")
+VERILOG, SYSTEM_VERILOG, VHDL = (".v",), (".sv",), (".vhd", ".vhdl")
 
-CONVERTERS = {SYSTEM_VERILOG: "sv2v", VHDL: "ghdl"}
+CONVERTERS: dict[tuple[str, ...], str] = {SYSTEM_VERILOG: "sv2v", VHDL: "ghdl"}
 """Programs that convert other languages to Verilog, by the endings of files."""
 
 PORTS = """
@@ -73,6 +74,7 @@ class Peer(wiring.Component):
 
 def read(files: Sequence[Path], top: str) -> str:
     """Return the Verilog of source files; ValueError for other files, ToolError if a converter is missing or fails."""
+    endings: tuple[str, ...]
     for endings in (VERILOG, *CONVERTERS):
         if all(file.suffix in endings for file in files):
             break
@@ -145,5 +147,7 @@ def table(top: str, cost: Cost, target: Target) -> Table:
     """Return a table with the columns of ``peers.csv`` that are measured."""
     row = {"module": top, "target": target.name, "LUT": cost.lut, "FF": cost.ff, "path": cost.path}
     row |= {} if cost.fmax is None else {"MHz": cost.fmax}
-    notes = [f"{Cost.origin(target)}. MHz: after place and route, between registers at all ports, which are not counted."]
+    notes = [
+        f"{Cost.origin(target)}. MHz: after place and route, between registers at all ports, which are not counted."
+    ]
     return Table(f"Cost of {top}", pd.DataFrame([row]), {"MHz": ".1f"}, notes)

@@ -161,7 +161,6 @@ OTHERS: tuple[Implementation, ...] = (
             *(f"sparsedot8 {fmt}*{fmt}=fp32" for fmt in ("e4m3fn", "e5m2")),
             *(f"{name} {part}" for name in ("mac", "sparsemac") for part in ("e4m3fn*e4m3fn+fp32", "int8*int8+int32")),
             "sparsemac e4m3fn*e4m3fn+fp32 step=8",
-            "sparsemac e5m2*e5m2+e6m5",
             "blockmac block(e4m3fn,4,e8m0fnu,floor)*block(e4m3fn,4,e8m0fnu,floor)+fp32",
             "blockquantize bf16>mxfp8_e4m3",
             "fma fp16*fp16+fp16 flags",
@@ -175,7 +174,12 @@ OTHERS: tuple[Implementation, ...] = (
 
 STAGED: tuple[Implementation, ...] = tuple(
     short(unit, fmt, goal=goal, pipeline=stages)
-    for unit, fmt, goal in (("fma", "fp16", "area"), ("fma", "fp16", "speed"), ("add", "fp32", "area"), ("mul", "fp32", "speed"))
+    for unit, fmt, goal in (
+        ("fma", "fp16", "area"),
+        ("fma", "fp16", "speed"),
+        ("add", "fp32", "area"),
+        ("mul", "fp32", "speed"),
+    )
     for stages in (2, 4, 6, 8)
 )
 """Units with register stages, whose clocks are medians of `SEEDS` placements."""
@@ -225,12 +229,14 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
     device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
     ``others.csv``: `OTHERS` on the first device, and `ROUTED_SUMS` on the others of `ROUTED`.
-    ``stages.csv``: `STAGED` on the others of `ROUTED`. ``tiles.csv``: `TILES`, `ARRAYS_BY_MODULES` and `KERNELS`. ``verilog.csv``: lines of the
-    Verilog of kernels. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at all ports.
+    ``stages.csv``: `STAGED` on the others of `ROUTED`. ``tiles.csv``: `TILES`, `ARRAYS_BY_MODULES` and `KERNELS`.
+    ``verilog.csv``: lines of the Verilog of kernels. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at
+    all ports.
     ``sru.csv`` and ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl`
     for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures
-    of `halfulp report delays`. ``cell-delays.csv``: ``mul fp16`` for each of `DELAYS`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed, with
-    energy and leakage, and with the delay by OpenSTA if it is installed too. ``tools.csv``: versions.
+    of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed,
+    with energy and leakage, and with the delay by OpenSTA if it is installed too. ``cell-delays.csv``: ``mul fp16`` in
+    these cells for each of `DELAYS`. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -322,10 +328,7 @@ def delay_targets(library: Library, progress: Progress = silent, pool: JobPool =
     progress.total("synthesis", 1)
     (costs,) = measure_cells([unit], library, progress, pool, targets=DELAYS)
     return pd.DataFrame(
-        [
-            {"unit": str(unit), "target ns": target} | asic.row(cost)
-            for target, cost in zip(DELAYS, costs, strict=True)
-        ]
+        [{"unit": str(unit), "target ns": target} | asic.row(cost) for target, cost in zip(DELAYS, costs, strict=True)]
     )
 
 

@@ -1,0 +1,58 @@
+"""`halfulp report peers`: modules of other projects, measured with the settings of this library."""
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from halfulp.fpga.cli import report
+from halfulp.fpga.report import peers
+
+AND = "module both(input clk, input [3:0] a, input [3:0] b, output [3:0] o);\nassign o = a & b;\nendmodule\n"
+"""Four gates, each a lookup table of one cell."""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "both.v"
+    path.write_text(AND)
+    return path
+
+
+def test_peer_is_measured(file, tmp_path):
+    answer = CliRunner().invoke(report, ["peers", str(file), "--top", "both", "-o", str(tmp_path)])
+    assert answer.exit_code == 0, answer.output
+    (row,) = pd.read_csv(tmp_path / "peers.csv").to_dict("records")
+    assert row == {"module": "both", "target": "vu9p", "LUT": 4, "FF": 0, "path": 1}
+
+
+@pytest.mark.slow
+def test_peer_is_placed_and_routed_between_registers(file, tmp_path):
+    words = ["--target", "ecp5-85k", "--route", "--clock-port", "clk", "-o", str(tmp_path)]
+    answer = CliRunner().invoke(report, ["peers", str(file), "--top", "both", *words])
+    assert answer.exit_code == 0, answer.output
+    (row,) = pd.read_csv(tmp_path / "peers.csv").to_dict("records")
+    assert (row["LUT"], row["FF"]) == (4, 0)
+    assert row["MHz"] > 100
+
+
+def test_ports_of_peer_are_those_of_its_top_module():
+    assert peers.ports(AND, "both") == {"clk": ("input", 1), "a": ("input", 4), "b": ("input", 4), "o": ("output", 4)}
+
+
+@pytest.mark.parametrize(
+    ("names", "top", "keyword"),
+    [(("a.v",), "other", "has no module other"), (("a.v", "b.vhd"), "both", "one language")],
+)
+def test_report_peers_refuses_wrong_sources(names, top, keyword, tmp_path):
+    for name in names:
+        (tmp_path / name).write_text(AND)
+    files = [str(tmp_path / name) for name in names]
+    answer = CliRunner().invoke(report, ["peers", *files, "--top", top, "-o", str(tmp_path / "out")])
+    assert answer.exit_code == 2
+    assert keyword in answer.output
+
+
+def test_report_peers_names_missing_converter(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(peers.shutil, "which", lambda program: None)
+    with pytest.raises(peers.ToolError, match="ghdl is not installed"):
+        peers.read([file.rename(tmp_path / "both.vhd")], "both")
