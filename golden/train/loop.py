@@ -365,11 +365,13 @@ class Run:
         scaled = loss if self.scaler is None else self.scaler.scale(loss)
         with emulation:
             scaled.backward()
-        step = emulation(self.optimizer.step)
         if self.scaler is None:
-            step()
+            emulation(self.optimizer.step)()
         else:
-            self.scaler.step(self.optimizer, step)
+            # The division of gradients is outside of the program.
+            self.scaler.unscale_(self.optimizer)
+            emulation(self.scaler.step)(self.optimizer)
+            self.scaler.update()
         if isinstance(emulation, emulate):
             self.report, self.histories = emulation.report(), emulation.state_dict()
         self.losses.append(loss.item())
