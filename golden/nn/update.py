@@ -4,6 +4,7 @@ import functools
 import warnings
 from collections.abc import Iterable, MutableMapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,14 @@ from .draw import check_seed, fresh_state, mix, next_key
 _expected: MutableMapping[Tensor, str] = WeakIdKeyDictionary()
 """Texts of the updates that policies of converted layers name, by parameter."""
 
-_rounded: MutableMapping[Tensor, bool] = WeakIdKeyDictionary()
+_rounding: MutableMapping[Tensor, bool] = WeakIdKeyDictionary()
 """Parameters with a `WeightUpdate`."""
+
+_updates: MutableMapping[torch.optim.Optimizer, int] = WeakKeyDictionary()
+"""Number of the `WeightUpdate` of an optimiser."""
+
+STATES = "weight_updates"
+"""Entry of the state dict of an optimiser for the states of its `WeightUpdate`, in the order in which they were made."""
 
 
 @functools.cache
@@ -40,14 +47,14 @@ def expect_update(parameters: Iterable[Tensor], cast: Cast | None) -> None:
 
 def _warn_of_expected(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     parameters = [one for group in optimizer.param_groups for one in group["params"] if one in _expected]
-    texts = dict.fromkeys(_expected.pop(one) for one in parameters if one not in _rounded)
+    texts = dict.fromkeys(_expected.pop(one) for one in parameters if one not in _rounding)
     if texts:
         warn_of_update(", ".join(texts))
 
 
 def lacks_update(optimizer: torch.optim.Optimizer) -> bool:
     """Return True if no parameter of an optimiser has a `WeightUpdate`."""
-    return all(one not in _rounded for group in optimizer.param_groups for one in group["params"])
+    return all(one not in _rounding for group in optimizer.param_groups for one in group["params"])
 
 
 def warn_of_update(text: str) -> None:
@@ -75,7 +82,7 @@ class WeightUpdate:
         The optimiser updates a copy of the parameters that is not rounded. If False, it updates the rounded parameters,
         and changes below their last place may be lost.
     parameters : iterable of Parameter, optional
-        Parameters to round; default: all parameters of the optimiser.
+        Parameters to round; default: all parameters of the optimiser, with those of later calls of ``add_param_group``.
     seed : int
         Seed of the random words.
 
@@ -86,7 +93,9 @@ class WeightUpdate:
 
     Notes
     -----
-    A checkpoint needs its `state_dict` in addition to those of model and optimiser.
+    Elements of the parameters that other code writes between steps, such as ``load_state_dict``, clipping or averaging,
+    replace those of the copy. The state dict of the optimiser includes `state_dict`, with the copy and the state of the
+    random words, in its entry ``weight_updates``.
     """
 
     def __init__(
@@ -108,23 +117,48 @@ class WeightUpdate:
         chosen = known if parameters is None else {id(one): one for one in parameters}
         if any(key not in known for key in chosen):
             raise ValueError("parameters must be parameters of the optimizer; one is not")
-        self._parameters = list(chosen.values())
-        _rounded.update(dict.fromkeys(self._parameters, True))
         self._state = fresh_state(check_seed(seed))
+        self._parameters: list[Tensor] = []
         self._masters: list[Tensor] = []
+        self._rounded: list[Tensor] = []
+        """Roundings of the masters, as last written to the parameters."""
         self._before_step: list[Tensor] = []
-        if master:
-            self._masters = [parameter.detach().clone() for parameter in self._parameters]
-        self._round()
+        self._take(chosen.values())
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
+        self._place = _updates.get(optimizer, 0)
+        _updates[optimizer] = self._place + 1
+        optimizer.register_state_dict_post_hook(self._save)
+        optimizer.register_load_state_dict_pre_hook(self._load)
+        if parameters is None:
+            add = optimizer.add_param_group
+
+            @functools.wraps(add)
+            def add_and_round(group: dict[str, Any]) -> None:
+                add(group)
+                held = set(map(id, self._parameters))
+                self._take(one for one in optimizer.param_groups[-1]["params"] if id(one) not in held)
+
+            optimizer.add_param_group = add_and_round  # type: ignore[method-assign]  # torch has no hook for it
+
+    def _take(self, parameters: Iterable[Tensor]) -> None:
+        """Round more parameters, at once and after each step."""
+        first = len(self._parameters)
+        self._parameters += parameters
+        _rounding.update(dict.fromkeys(self._parameters[first:], True))
+        if self.master:
+            self._masters += [one.detach().clone() for one in self._parameters[first:]]
+        if not first:
+            self._key = next_key(self._state)
+        self._round(first)
 
     # The step may be emulated; its masks and roundings are no part of the program.
     @_disable_current_modes()
     @torch.no_grad()
     def _before(self, *_: Any) -> None:
-        for parameter, master in zip(self._parameters, self._masters, strict=False):
-            parameter.copy_(master)
+        for parameter, master, rounded in zip(self._parameters, self._masters, self._rounded, strict=False):
+            written = _bits(parameter) != _bits(rounded.to(parameter))
+            parameter.copy_(torch.where(written, parameter, master.to(parameter)))
         if self.cast.sparsity is not None:
             self._before_step = [parameter.detach().clone() for parameter in self._parameters]
 
@@ -138,24 +172,44 @@ class WeightUpdate:
         self._before_step = []
         for parameter, master in zip(self._parameters, self._masters, strict=False):
             master.copy_(parameter)
+        self._key = next_key(self._state)
         self._round()
 
     @_disable_current_modes()
     @torch.no_grad()
-    def _round(self) -> None:
-        key = next_key(self._state)
-        for place, parameter in enumerate(self._parameters):
-            parameter.copy_(self.cast.real(parameter, mix(key, place)))
+    def _round(self, first: int = 0) -> None:
+        for place, parameter in enumerate(self._parameters[first:], first):
+            parameter.copy_(self.cast.real(parameter, mix(self._key, place)))
+        if self.master:
+            self._rounded[first:] = [one.detach().clone() for one in self._parameters[first:]]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         return {"random": self._state.clone(), "masters": [master.clone() for master in self._masters]}
 
+    @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state; ValueError if it belongs to other parameters."""
         shapes = [tuple(master.shape) for master in state["masters"]]
         if shapes != [tuple(master.shape) for master in self._masters]:
             raise ValueError(f"the state has master copies of shapes {shapes}, but the parameters have other shapes")
         self._state.copy_(state["random"])
-        for master, saved in zip(self._masters, state["masters"], strict=True):
+        self._key = next_key(self._state - torch.tensor([0, 1, 0]))
+        for place, (master, saved) in enumerate(zip(self._masters, state["masters"], strict=True)):
             master.copy_(saved)
+            self._rounded[place].copy_(self.cast.real(master.to(self._parameters[place]), mix(self._key, place)))
+
+    def _save(self, _: Any, state: dict[str, Any]) -> None:
+        state.setdefault(STATES, []).append(self.state_dict())
+
+    def _load(self, _: Any, state: dict[str, Any]) -> None:
+        if self._place < len(state.get(STATES, ())):
+            self.load_state_dict(state[STATES][self._place])
+
+
+def _bits(x: Tensor) -> Tensor:
+    """Return the bits of numbers as integers, so that signs of zeros and NaN are compared too."""
+    return x.detach().view(_INTEGERS[x.element_size()])
+
+
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -272,7 +272,6 @@ class Run:
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": None if self.scaler is None else self.scaler.state_dict(),
-                "updates": [update.state_dict() for update in self.updates],
                 "histories": self.histories,
                 "schedule": self.schedule.state_dict(),
                 "counts": self.counts and self.counts.record,
@@ -295,8 +294,6 @@ class Run:
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scaler is not None:
             self.scaler.load_state_dict(state["scaler"])
-        for update, saved in zip(self.updates, state["updates"], strict=True):
-            update.load_state_dict(saved)
         self.step, self.seconds, self.losses = state["step"], state["seconds"], state["losses"]
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.histories = state["histories"]
