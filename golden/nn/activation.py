@@ -17,7 +17,7 @@ from halfulp.hdl.specs.segments import Segments
 from .cast import Cast, check_holds, check_real
 from .draw import words
 from .functional import cast_of
-from .layers import Stateful
+from .layers import Constant
 from .operator import differentiable, transformed
 
 TABLE_WIDTH = 16
@@ -46,7 +46,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 """Functions of torch by the names of segment tables, for true derivatives."""
 
 
-class PiecewiseLinear(Stateful):
+class PiecewiseLinear(Constant):
     """Piecewise linear function of each element.
 
     Elements are rounded to the operand format and values to the result format, with the result bits of the unit.
@@ -73,6 +73,8 @@ class PiecewiseLinear(Stateful):
         If a parameter has the wrong type, the cast has a format, or torch has no function with the table's name.
     """
 
+    parameters_of_module = ("table", "rounding", "saturate", "cast", "derivative")
+
     def __init__(
         self,
         table: Segments,
@@ -98,11 +100,6 @@ class PiecewiseLinear(Stateful):
         self._texts = table.text, str(self.rounding), saturate, str(self.cast)
         self._derivative = _derivative_key(derivative, table.name)
         self._set_state(bool(self.rounding.bits or self.cast.rounding.bits), seed)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("table", "rounding", "saturate", "cast", "derivative") and name in self.__dict__:
-            raise AttributeError(f"{name} of a PiecewiseLinear is read-only; make a new one")
-        super().__setattr__(name, value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -16,6 +16,10 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
     The projections of queries, keys, values and result are computed as in `Linear`, with their parts of
     ``in_proj_bias``. The products of queries and keys, and of attention weights and values, are computed as in `Bmm`;
     queries are scaled before. Masks, softmax and dropout are those of torch, and so are the names of parameters.
+
+    A query whose scores are all minus infinity, because a mask excludes all keys, has weights of 0 without
+    ``need_weights``, and of NaN with it, as in torch. torch's fast path in evaluation, which gives NaN without
+    ``need_weights`` too, is not used.
     """
 
     products = (False, False, False, True, True, False)
@@ -41,7 +45,14 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         batched = query.dim() == 3
         # The batch is the first dimension from here on.
         q, k, v = (self._batches(tensor, batched) for tensor in (query, key, value))
-        mask = self._mask(attn_mask, key_padding_mask, q, k, batched)
+        if not len(q) == len(k) == len(v) or k.shape[1] != v.shape[1]:
+            raise ValueError(
+                "query, key and value must have one batch size, and key and value one length; they have shapes "
+                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
+            )
+        # Like torch, which then ignores the mask.
+        hinted = is_causal and key_padding_mask is None and not need_weights
+        mask = None if hinted else self._mask(attn_mask, key_padding_mask, q, k, batched)
         q, k, v = self._projected(q, k, v)
         if self.bias_k is not None and self.bias_v is not None:
             k, v = (torch.cat([x, bias.expand(len(x), 1, -1)], 1) for x, bias in ((k, self.bias_k), (v, self.bias_v)))
@@ -50,8 +61,12 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         if self.add_zero_attn:
             k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
             mask = None if mask is None else F.pad(mask, (0, 1))
+        if hinted:
+            shape = (q.shape[-2], k.shape[-2])
+            mask = _additive("is_causal", torch.ones(shape, dtype=torch.bool, device=q.device).triu(1), q.dtype)
         scores = bmm(q * math.sqrt(1.0 / self.head_dim), k.mT, self.use(q, 3))
-        weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
+        scores = scores if mask is None else scores + mask
+        weights = F.softmax(scores, dim=-1) if need_weights else _softmax_or_zeros(scores)
         dropped = F.dropout(weights, self.dropout) if self.training and self.dropout else weights
         heads = bmm(dropped, v, self.use(v, 4))
         sums = linear(heads.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, self.use(heads, 5))
@@ -86,14 +101,14 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         """Return the sum of the masks, to be added to the scores, in a shape that broadcasts to theirs."""
         added = None
         if attn_mask is not None:
-            added = _additive(attn_mask, q.dtype)
+            added = _additive("attn_mask", attn_mask, q.dtype)
             shape = (q.shape[1], k.shape[1])
             _check_mask("attn_mask", added, shape, (len(q) * self.num_heads, *shape))
             if added.dim() == 3:
                 added = added.reshape(len(q), self.num_heads, *shape)
         if key_padding_mask is not None:
             _check_mask("key_padding_mask", key_padding_mask, (len(k), k.shape[1]) if batched else (k.shape[1],))
-            ignored = _additive(key_padding_mask, q.dtype).reshape(len(k), 1, 1, k.shape[1])
+            ignored = _additive("key_padding_mask", key_padding_mask, q.dtype).reshape(len(k), 1, 1, k.shape[1])
             added = ignored if added is None else added + ignored
         return added
 
@@ -103,8 +118,16 @@ def _check_mask(name: str, mask: Tensor, *shapes: tuple[int, ...]) -> None:
         raise ValueError(f"{name} has shape {tuple(mask.shape)}: expected {' or '.join(map(str, shapes))}")
 
 
-def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def _additive(name: str, mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Convert a mask to numbers: minus infinity where a mask of bools is True."""
-    if mask.dtype != torch.bool:
+    if mask.is_floating_point():
         return mask.to(dtype)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"{name} has dtype {mask.dtype}: expected bool or a type of real numbers")
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)
+
+
+def _softmax_or_zeros(scores: Tensor) -> Tensor:
+    """Return the softmax of rows, and zeros with zero gradients for rows of minus infinity only."""
+    excluded = (scores == -math.inf).all(-1, keepdim=True)
+    return F.softmax(scores.masked_fill(excluded, 0), dim=-1).masked_fill(excluded, 0)

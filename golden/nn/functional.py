@@ -689,7 +689,8 @@ def conv2d(
 
     Each element is one sum in ascending index order. The sum of a result runs over (channel, row, column) of the kernel
     and starts from the bias; that of an input gradient runs over (kernel, row, column) of the flipped kernels; that of
-    a weight gradient runs over (image, row, column). A stride above 1 adds products with zero to input gradients.
+    a weight gradient runs over (image, row, column). Sums have products with the zeros of a padding, and those of input
+    gradients with zeros at the edges and for a stride above 1; with infinity or NaN in a kernel they are NaN.
     """
     dtype = check_real(x, "the input")
     images = x if x.dim() == 4 else x.unsqueeze(0)

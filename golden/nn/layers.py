@@ -69,6 +69,18 @@ class Stateful(nn.Module):
                 )
 
 
+class Constant(Stateful):
+    """Module whose parameters are read-only, because others are derived from them."""
+
+    parameters_of_module: tuple[str, ...] = ()
+    """Names of these parameters."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.parameters_of_module and name in self.__dict__:
+            raise AttributeError(f"{name} of a {type(self).__name__} is read-only; make a new one")
+        super().__setattr__(name, value)
+
+
 class Computed(Stateful):
     """Layer that computes in the arithmetic of a policy.
 
@@ -82,7 +94,6 @@ class Computed(Stateful):
         Seed of the random words; default: drawn from torch's generator.
     """
 
-    policy: Policy
     layer = ""
     """Name of the layer in messages."""
     products: tuple[bool, ...] = (False,)
@@ -98,12 +109,22 @@ class Computed(Stateful):
         super().__init__(*sizes, **parts)
         self.compute_with(policy, seed)
 
+    @property
+    def policy(self) -> Policy:
+        """Arithmetic of the layer; an assignment is `compute_with`."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy | MacSpec | str) -> None:
+        self.compute_with(policy)
+
     def compute_with(self, policy: Policy | MacSpec | str, seed: int | None = None) -> None:
         """Set the arithmetic and restart the random words."""
-        self.policy = Policy.parse(policy)
+        given = Policy.parse(policy)
         for name in PROGRAM:
-            if getattr(self.policy, name) is not None:
+            if getattr(given, name) is not None:
                 raise ValueError(f"layers have no {name}; use golden.emulate, which computes whole programs")
+        self._policy = given
         # torch.compile cannot trace a policy, but takes a text and a bool.
         self._text, self._plain = str(self.policy), self.policy.plain
         self._set_state(self.policy.stochastic, seed)
@@ -148,8 +169,12 @@ class Conv2d(Computed, nn.Conv2d):
         """Compute the layer."""
         if self._plain:
             return super().forward(input)
+        padding = self._reversed_padding_repeated_twice
+        if self.padding_mode == "zeros" and not isinstance(self.padding, str):
+            # torch makes the other one with the layer, and then uses it for other modes only.
+            padding = [one for one in reversed(self.padding) for _ in range(2)]
         return conv2d(
-            padded(input, self._reversed_padding_repeated_twice, self.padding_mode),
+            padded(input, padding, self.padding_mode),
             self.weight,
             self.bias,
             self.use(input),
@@ -172,7 +197,7 @@ class Bmm(Computed):
         return a @ b if self._plain else bmm(a, b, self.use(a))
 
 
-class Quantize(Stateful):
+class Quantize(Constant):
     """Rounding of elements and of their gradients.
 
     Parameters
@@ -182,6 +207,8 @@ class Quantize(Stateful):
     seed : int, optional
         Seed of the random words; default: drawn from torch's generator.
     """
+
+    parameters_of_module = ("forward_cast", "backward_cast")
 
     def __init__(
         self, forward: Cast | str | None, backward: Cast | str | None = None, *, seed: int | None = None

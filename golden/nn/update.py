@@ -27,7 +27,7 @@ _updates: MutableMapping[torch.optim.Optimizer, int] = WeakKeyDictionary()
 """Number of the `WeightUpdate` of an optimiser."""
 
 STATES = "weight_updates"
-"""Entry of the state dict of an optimiser for the states of its `WeightUpdate`, in the order in which they were made."""
+"""Entry of the state dict of an optimiser for the states of each `WeightUpdate`, in the order of their making."""
 
 
 @functools.cache
