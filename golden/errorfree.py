@@ -24,6 +24,13 @@ def product_error(x: Tensor, y: Tensor, product: Tensor) -> Tensor:
     return ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
 
 
+def sum_and_error(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rounded sum of two numbers, and their exact sum minus it (Knuth's TwoSum)."""
+    total = x + y
+    of_y = total - x
+    return total, (x - (total - of_y)) + (y - of_y)
+
+
 def to_odd(result: Tensor, error: Tensor) -> Tensor:
     """Round to odd a result that is rounded to nearest; ``error`` has the sign of exact minus rounded result."""
     word = result.view(torch.int64)

@@ -97,7 +97,8 @@ class Call:
     ) -> Tensor:
         """Multiply matrices of codes, or of values if the policy of the role is torch's own arithmetic.
 
-        With ``out``, the result is its tensor, with the product as its elements.
+        Sums begin from ``start``; with factors, it is added after the multiplication by them. With ``out``, the result
+        is its tensor, with the product as its elements.
         """
         mac = self.mac("weight_gradient" if role == "bias_gradient" else role)
 
@@ -112,12 +113,15 @@ class Call:
         if mac is None:
             return summed(gathered(a), gathered(b), start)
         factor = self.factors.get(("weight_gradient", "a")) if role == "bias_gradient" else self.factor(role)
+        bias = None
+        if factor is not None and start is not None:
+            bias, start = decoded(encode(start, mac.o) if start.is_floating_point() else start, mac.o, torch.float64), None
         if isinstance(mac, BlockMacSpec):
             made = self._of_blocks(role, mac, gathered(a), gathered(b), start)
             note((self.layer, role, "result"), made, lambda: gathered(a) @ gathered(b), mac.o)
             check_holds(dtype, mac.o)
             if factor is not None:
-                found = multiplied(decoded(made, mac.o, torch.float64), factor, dtype)
+                found = multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias)
             else:
                 found = real(made, mac.o, dtype)
             if out is None:
@@ -148,7 +152,11 @@ class Call:
         if factor is None:
             return real(made, mac.o, dtype)
         check_holds(dtype, mac.o)
-        return multiplied(decoded(made, mac.o, torch.float64), factor, dtype)
+        if bias is not None and out is not None:
+            filled = replace(out, data=torch.empty_like(out.data, dtype=torch.float64))
+            filled.scatter(bias.expand(out.shape))
+            bias = filled.data
+        return multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias)
 
     def _of_blocks(self, role: str, mac: BlockMacSpec, a: Tensor, b: Tensor, start: Tensor | None) -> Tensor:
         """Quantize the values of operands along the sums, and return the codes of their product."""
@@ -319,12 +327,9 @@ class Operand:
     def _scaled(
         self, phase: str, part: str, formats: dict[Format, None], summed: tuple[int, ...]
     ) -> tuple[Tensor, Tensor | None]:
-        """Return divided values and their factor; start values are divided by the factors of both operands."""
+        """Return divided values and their factor; start values have none."""
         values, scale = self._values, self._cast.scale
-        if part == "o":
-            of_sums = self._call.factor(phase)
-            return values if of_sums is None else divided(values, of_sums), None
-        if scale is None or not formats:
+        if part == "o" or scale is None or not formats:
             return values, None
         delayed = None
         if scale.history:
@@ -551,11 +556,9 @@ def _convolution(
     windows, output = _windows(codes, w.shape[2:], stride, dilation, groups)
     codes = call.operand("w", w).codes("forward", "b", (1,), rest, lambda found: found.transpose(0, 1))
     kernels = codes.reshape(groups, m // groups, math.prod(w.shape[1:]))
-    start = call.start(None if bias is None else bias.reshape(1, m, *[1] * len(output)))
+    start = call.start(bias)
     if start is not None:
-        # Scaled images have start values of their own.
-        start = start.reshape(-1, groups, m // groups).transpose(0, 1)
-        start = start.repeat_interleave(math.prod(output) if start.shape[1] > 1 else 1, 1)
+        start = start.reshape(groups, 1, m // groups)
     images = _images(x.new_empty((x.shape[0], m, *output)), groups)
     return call.product("forward", windows, kernels.mT, x.dtype, start, images)
 

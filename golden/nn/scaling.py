@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import check_int
-from halfulp.golden.errorfree import product_error, to_odd
+from halfulp.golden.errorfree import product_error, sum_and_error, to_odd
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, FP16, RN, Fixed, Format
 from halfulp.hdl.specs.mac import part_of
@@ -59,8 +59,9 @@ class Scaling:
     has one, and that of the operand, the factor is the smallest power of two, or number of binary32, whose product with
     the largest number is at least amax, times 2^margin, within the normal numbers of binary32. It is 1 if amax is 0.
     Elements are divided by the factor, and the exact quotients are rounded as elements without a scale are. A product
-    is that of `halfulp.golden.gemm` on these codes. Its start values are divided by both factors, and its result is
-    multiplied by both: exactly with powers of two, and otherwise with one rounding to the type of the tensor.
+    is that of `halfulp.golden.gemm` on these codes, with sums that start from +0. Its result is multiplied by both
+    factors, then a bias in the accumulator's format is added, and the exact value is rounded once to the type of the
+    tensor. Without a bias and with powers of two, the value needs no rounding within the range of the type.
 
     Delayed scaling is that of FP8 training recipes (Transformer Engine: ``amax_history_len=1024``, ``max``,
     ``margin=0``; ``delayed1`` is its ``most_recent``). The first factor is 1, and elements that grow may exceed the
@@ -175,18 +176,33 @@ def divided(values: Tensor, factor: Tensor) -> Tensor:
     return to_odd(quotient, (x - product) - product_error(quotient, factor, product))
 
 
-def multiplied(sums: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Multiply sums in float64 by factors and round once to a type."""
+def multiplied(sums: Tensor, factor: Tensor, dtype: torch.dtype, bias: Tensor | None = None) -> Tensor:
+    """Multiply sums in float64 by factors, add a bias in float64, and round once to a type."""
     product = sums * factor
+    error = None if _powers_of_two(factor) else product_error(sums, factor, product)
+    if bias is not None:
+        product, error = _added(product, error, bias)
     if dtype == torch.float64:
         return product
-    if not _powers_of_two(factor):
-        product = to_odd(product, product_error(sums, factor, product))
+    if error is not None:
+        product = to_odd(product, error)
     if dtype == torch.float32:
         return product.to(dtype)
     # torch rounds float64 to narrower types through float32.
     fmt = _NARROW[dtype]
     return decoded(encoded(product, fmt, RN, None, False), fmt, dtype)
+
+
+def _added(product: Tensor, error: Tensor | None, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of a product with its error and a bias, rounded once, and a number with the sign of its error.
+
+    The sum of both errors is rounded to odd (Boldo and Melquiond, IEEE TC 57(4), 2008, algorithm of fma).
+    """
+    if error is None:
+        return sum_and_error(product, bias)
+    low, rest = sum_and_error(bias, error)
+    high, more = sum_and_error(product, low)
+    return sum_and_error(high, to_odd(*sum_and_error(more, rest)))
 
 
 def _powers_of_two(factor: Tensor) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.errorfree import halves, to_odd
+from halfulp.golden.errorfree import halves, sum_and_error, to_odd
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.draw import mix
@@ -21,9 +21,7 @@ from .functions import FUNCTIONS, TABLE_WIDTH, function, table
 
 
 def _add(x: Tensor, y: Tensor) -> Tensor:
-    total = x + y
-    of_y = total - x
-    return to_odd(total, (x - (total - of_y)) + (y - of_y))
+    return to_odd(*sum_and_error(x, y))
 
 
 def _signed_zero(total: Tensor, x: Tensor, y: Tensor) -> Tensor:

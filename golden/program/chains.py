@@ -1,7 +1,7 @@
 """Chains of element-wise operations of a graph, each computed by one call of the element-wise kernel."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,8 +64,11 @@ class GraphChain:
         count, steps = len(self.inputs()), sum(1 + len(link.operands) for link in self.links)
         return count + len(self.links) <= elementwise.OPERANDS and count + steps <= elementwise.REGISTERS
 
-    def compute(self, env: Mapping[Node, Any]) -> list[Tensor] | None:
-        """Compute the results from the values of nodes; None if no kernel supports it."""
+    def compute(self, env: Mapping[Node, Any], unrounded: Collection[Node]) -> list[Tensor] | None:
+        """Compute the results from the values of nodes; None if no kernel supports it.
+
+        Operands that are ``unrounded`` are rounded even if the graph knows their format.
+        """
         inputs = self.inputs()
         tensors = [env[one] if isinstance(one, Node) else number(*one) for one in inputs]
         if not elementwise.takes(*tensors):
@@ -76,7 +79,7 @@ class GraphChain:
         registers: dict[Any, int] = {one: place for place, one in enumerate(inputs)}
         for link in self.links:
             given = [one if isinstance(one, Node) else (float(one).hex(), link.cast) for one in link.operands]
-            known = {registers[one] for one in link.known if one in registers}
+            known = {registers[one] for one in link.known if one in registers and one not in unrounded}
             registers[link.node] = steps.add(link.name, link.cast, *(registers[one] for one in given), known=known)
         of_shape = [one for one in tensors if one.shape == shape] or [tensors[0].expand(shape)]
         outs = [elementwise.empty_result(shape, of_shape, link.node.meta["val"].dtype) for link in self.results]

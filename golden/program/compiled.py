@@ -1,7 +1,7 @@
 """Backend of torch.compile: the graph of a program, forward and backward, in the arithmetic of a policy."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch._ops import OpOverload
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from halfulp.golden.nn.policy import Policy
 
@@ -171,6 +171,28 @@ class _Graph(Dispatch):
         return found
 
 
+def _sums_of_one(graph: Graph, tangents: Mapping[Node, bool]) -> dict[Node, Node]:
+    """Return the sums of two gradients of which one is zero because it follows from outputs that nothing uses.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph of a backward pass, or of both passes.
+    tangents : mapping of Node to bool
+        Gradients of outputs; False for zeros, which torch gives to an output without a gradient.
+    """
+    defined, found = dict(tangents), {}
+    for node in graph.nodes:
+        given = [one for one in node.all_input_nodes if one in defined]
+        if node in defined or not given:
+            continue
+        defined[node] = any(defined[one] for one in given)
+        is_sum = node.target is torch.ops.aten.add.Tensor and len(given) == 2
+        if is_sum and not all(map(defined.get, given)) and defined[node]:
+            found[node] = next(one for one in given if defined[one])
+    return found
+
+
 class _Run(Interpreter):
     """One run of a graph."""
 
@@ -180,13 +202,26 @@ class _Run(Interpreter):
         # Errors are one sentence.
         self.extra_traceback = False
         self.dispatch, self.chains = _Graph(owner), chains
+        self.unchanged: dict[Node, Node] = {}
+        """Sums of gradients with one term, which autograd does not compute, and that term."""
+        self.unrounded: set[Node] = set()
+        """Nodes with the elements of such a term, which may have another format than the sum."""
 
     def boxed_run(self, args_list: Any) -> Any:
         """Run the graph; a backward pass has the keys of its forward pass."""
-        inputs = (node for node in self.graph.nodes if node.op == "placeholder")
+        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        tangents: dict[Node, bool] = {}
         for node, value in zip(inputs, args_list, strict=True):
             if node.name.startswith(keys_of_run.__name__):
                 self.dispatch.keys = value
+            elif node.name.startswith("tangents"):
+                tangents[node] = isinstance(value, Tensor) and bool(value.any())
+        if not all(tangents.values()):
+            self.unchanged = _sums_of_one(self.graph, tangents)
+            for node in self.graph.nodes:
+                moved = not isinstance(node.target, OpOverload) or node.target.is_view or is_exact(node.target)
+                if node in self.unchanged or (moved and not self.unrounded.isdisjoint(node.all_input_nodes)):
+                    self.unrounded.add(node)
         return super().boxed_run(args_list)
 
     def run_node(self, n: Node) -> Any:
@@ -196,13 +231,16 @@ class _Run(Interpreter):
         return self._run_chain(n) if n in self.chains.last else self._run_alone(n)
 
     def _run_alone(self, n: Node) -> Any:
+        if n in self.unchanged:
+            return self.env[self.unchanged[n]]
         self.dispatch.current = n.meta.get(KEY)  # type: ignore[assignment]  # only of operations
         return super().run_node(n)
 
     def _run_chain(self, n: Node) -> Any:
         """Compute the chain that ends with a node."""
         chain, started = self.chains.last[n], time.perf_counter()
-        found = chain.compute(self.env)
+        single = any(link.node in self.unchanged for link in chain.links)
+        found = None if single else chain.compute(self.env, self.unrounded)
         if found is None:
             for link in chain.links:
                 self.env[link.node] = self._run_alone(link.node)

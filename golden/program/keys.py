@@ -1,5 +1,6 @@
 """Keys of the random words of operations, equal in a running program and in its graph."""
 
+import math
 import zlib
 from collections.abc import Iterable
 
@@ -15,7 +16,9 @@ REMEMBERED = 1 << 18
 class Keys:
     """Keys from a seed, the operation, its operands, and the number of earlier uses of the operation on equal operands.
 
-    Neither the place of an operation nor the order of different operations changes its key.
+    Neither the place of an operation nor the order of different operations changes its key. Operands are equal if their
+    values are: -0 equals +0, and NaN equals NaN. A graph may add a gradient of zeros that autograd leaves out, and the
+    sum of -0 and +0 is +0.
 
     Parameters
     ----------
@@ -30,7 +33,9 @@ class Keys:
         """Return the key of the next use of an operation on real operands; it has 63 bits."""
         checksum = zlib.crc32(operation.encode())
         for x in operands:
-            real = x.detach() if x.dtype == torch.float64 else x.detach().float()
+            # The sum with +0 has no -0.
+            real = (x.detach() if x.dtype == torch.float64 else x.detach().float()) + 0.0
+            real.nan_to_num_(math.nan, math.inf, -math.inf)
             checksum = zlib.crc32(real.contiguous().cpu().numpy().data, checksum)
         uses = self._uses.pop(checksum, 0)
         self._uses[checksum] = uses + 1
