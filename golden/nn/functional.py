@@ -115,7 +115,8 @@ class Call:
         factor = self.factors.get(("weight_gradient", "a")) if role == "bias_gradient" else self.factor(role)
         bias = None
         if factor is not None and start is not None:
-            bias, start = decoded(encode(start, mac.o) if start.is_floating_point() else start, mac.o, torch.float64), None
+            codes = encode(start, mac.o) if start.is_floating_point() else start
+            bias, start = decoded(codes, mac.o, torch.float64), None
         if isinstance(mac, BlockMacSpec):
             made = self._of_blocks(role, mac, gathered(a), gathered(b), start)
             note((self.layer, role, "result"), made, lambda: gathered(a) @ gathered(b), mac.o)

@@ -152,7 +152,8 @@ class Computed(Stateful):
 class Linear(Computed, nn.Linear):
     """`torch.nn.Linear` in the arithmetic of a policy; parameters as for `Computed`.
 
-    Sums start from the bias. The gradient of the bias is a sum of products with 1.
+    Sums start from the bias, or with scaled operands it is added to the multiplied results. The gradient of the bias is
+    a sum of products with 1.
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name

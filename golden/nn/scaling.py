@@ -198,11 +198,15 @@ def _added(product: Tensor, error: Tensor | None, bias: Tensor) -> tuple[Tensor,
 
     The sum of both errors is rounded to odd (Boldo and Melquiond, IEEE TC 57(4), 2008, algorithm of fma).
     """
+    total, rest = sum_and_error(product, bias)
     if error is None:
-        return sum_and_error(product, bias)
+        return total, rest
     low, rest = sum_and_error(bias, error)
     high, more = sum_and_error(product, low)
-    return sum_and_error(high, to_odd(*sum_and_error(more, rest)))
+    found, rest = sum_and_error(high, to_odd(*sum_and_error(more, rest)))
+    # Infinities, NaN and zeros have their signs from the plain sum.
+    usual = total.isfinite() & (found != 0)
+    return torch.where(usual, found, total), torch.where(usual, rest, 0.0)
 
 
 def _powers_of_two(factor: Tensor) -> bool:
