@@ -70,7 +70,9 @@ def test_product_and_bias_are_rounded_once(dtype, real):
     if real:
         factor = factor * (torch.rand(count, generator=generator) + 1).double() * torch.rand(count, generator=generator)
     # Some sums cancel, to nothing or to the error of the product.
-    bias = torch.randn(count, generator=generator).double() * 2.0 ** torch.randint(-40, 12, (count,), generator=generator)
+    bias = torch.randn(count, generator=generator).double() * 2.0 ** torch.randint(
+        -40, 12, (count,), generator=generator
+    )
     bias = torch.where(torch.arange(count) % 3 == 0, -(sums * factor), bias)
     found = multiplied(sums, factor, dtype, bias).tolist()
     for s, f, b, one in zip(sums.tolist(), factor.tolist(), bias.tolist(), found, strict=True):

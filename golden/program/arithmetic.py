@@ -1,21 +1,24 @@
 """Element-wise operations and functions: operands in their format, and one rounding of the exact result.
 
 Exact results go through binary64, rounded to odd there: a truncated number whose last bit is set if it is inexact.
-Operands are numbers of binary32, so that sums, products, quotients and square roots have errors that binary64 holds.
+Operands are numbers of binary32, or integers, so that sums, products, quotients and square roots have errors that
+binary64 holds.
 """
 
 import functools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from halfulp.golden.errorfree import halves, sum_and_error, to_odd
+from halfulp.golden.errorfree import halves, product_error, sum_and_error, to_odd
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.draw import mix
-from halfulp.hdl.formats import FP32, Format
+from halfulp.hdl.formats import FP32, RN, RZ, Format
 
 from .functions import FUNCTIONS, TABLE_WIDTH, function, table
 
@@ -29,10 +32,15 @@ def _signed_zero(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.where((total == 0) & (x.signbit() | y.signbit()), -0.0, total)
 
 
+def _mul(x: Tensor, y: Tensor) -> Tensor:
+    product = x * y
+    return to_odd(product, product_error(x, y, product))
+
+
 def _div(x: Tensor, y: Tensor) -> Tensor:
     quotient = x / y
-    high, low = halves(quotient)
-    remainder = (x - high * y) - low * y
+    product = quotient * y
+    remainder = (x - product) - product_error(quotient, y, product)
     return to_odd(quotient, torch.where(y < 0, -remainder, remainder))
 
 
@@ -45,18 +53,21 @@ def _sqrt(x: Tensor) -> Tensor:
 ARITHMETIC: dict[str, Callable[..., Tensor]] = {
     "add": _add,
     "sub": lambda x, y: _add(x, -y),
-    # 48 bits are enough for every product of two numbers of binary32.
-    "mul": torch.mul,
+    "mul": _mul,
     "div": _div,
     "sqrt": _sqrt,
 }
-"""Operations on numbers of binary32 in binary64, whose results are rounded to odd."""
+"""Operations on numbers of binary32 and integers in binary64, whose results are rounded to odd."""
 
 
 def operand(value: Any, cast: Cast, key: int) -> Tensor:
     """Round an operand, a tensor or a number, to the format of its operation, as float64."""
+    return cast.real(_in_binary64(value), key)
+
+
+def _in_binary64(value: Any) -> Tensor:
     given = value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
-    return cast.real(given.to(torch.float64), key)
+    return given.to(torch.float64)
 
 
 def broadcast(shapes: list[torch.Size]) -> torch.Size:
@@ -67,7 +78,13 @@ def broadcast(shapes: list[torch.Size]) -> torch.Size:
 
 
 def compute(
-    name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: torch.dtype, into: Tensor | None = None
+    name: str,
+    operands: tuple[Any, ...],
+    cast: Cast,
+    key: int,
+    dtype: torch.dtype,
+    into: Tensor | None = None,
+    exact: Collection[int] = (),
 ) -> Tensor:
     """Compute an element-wise operation or a function on real operands that broadcast.
 
@@ -84,39 +101,54 @@ def compute(
         Type of the result's tensor.
     into : Tensor, optional
         Contiguous tensor for the result; it may be an operand.
+    exact : collection of int
+        Places of operands of products and quotients that are not rounded: numbers of binary32 or integers.
     """
     assert cast.fmt is not None
     # The error terms need operands of binary32, and a narrower result type would round a second time.
     for needed in (torch.float32, dtype):
         check_holds(needed, cast.fmt)
-    found = _in_kernel(name, operands, cast, key, dtype, into)
+    found = _in_kernel(name, operands, cast, key, dtype, into, exact)
     if found is not None:
         return found
-    given = [operand(value, cast, mix(key, 1 + place)) for place, value in enumerate(operands)]
+    given = [
+        _in_binary64(value) if place in exact else operand(value, cast, mix(key, 1 + place))
+        for place, value in enumerate(operands)
+    ]
     if name in FUNCTIONS:
-        exact = function(name, given[0], cast.fmt)
+        odd = function(name, given[0], cast.fmt)
     else:
         # Functions of two numbers have errors of a few ulp of binary64.
-        exact = ARITHMETIC[name](*given) if name in ARITHMETIC else getattr(torch, name)(*given)
+        odd = ARITHMETIC[name](*given) if name in ARITHMETIC else getattr(torch, name)(*given)
         if cast.rounding.mode == "rd" and name in ("add", "sub"):
-            exact = _signed_zero(exact, given[0], given[1] if name == "add" else -given[1])
-    result = cast.real(exact, key).to(dtype)
+            odd = _signed_zero(odd, given[0], given[1] if name == "add" else -given[1])
+    result = cast.real(odd, key).to(dtype)
     if into is not None:
         return into.copy_(result)
-    return result if result.stride() == exact.stride() else torch.empty_like(exact, dtype=dtype).copy_(result)
+    return result if result.stride() == odd.stride() else torch.empty_like(odd, dtype=dtype).copy_(result)
 
 
 def _in_kernel(
-    name: str, operands: tuple[Any, ...], cast: Cast, key: int, dtype: torch.dtype, into: Tensor | None = None
+    name: str,
+    operands: tuple[Any, ...],
+    cast: Cast,
+    key: int,
+    dtype: torch.dtype,
+    into: Tensor | None,
+    exact: Collection[int],
 ) -> Tensor | None:
     """Compute in a compiled kernel; None if it does not support the operation or its operands."""
     to = cast.target
     assert cast.fmt is not None
     tabled = name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH
-    if to is None or not (tabled or name in ARITHMETIC):
+    # The products of the kernel have at most 53 bits.
+    if to is None or not (tabled or name in ARITHMETIC) or (exact and name == "mul"):
         return None
     keys = [mix(key, 1 + place) for place in range(len(operands))]
-    given = [_tensor(value, cast, one) for value, one in zip(operands, keys, strict=True)]
+    given = [
+        _in_binary64(value) if place in exact and not isinstance(value, Tensor) else _tensor(value, cast, one)
+        for place, (value, one) in enumerate(zip(operands, keys, strict=True))
+    ]
     if not elementwise.takes(*given):
         return None
     shape = broadcast([one.shape for one in given])
@@ -127,7 +159,7 @@ def _in_kernel(
     chain = elementwise.KernelChain([*given, *words])
     registers = []
     for place, one in enumerate(given):
-        ready = DTYPES[one.dtype] == cast.fmt or not isinstance(operands[place], Tensor)
+        ready = DTYPES[one.dtype] == cast.fmt or not isinstance(operands[place], Tensor) or place in exact
         word = len(given) + place if words else None
         registers.append(place if ready else chain.step("round", to, place, words=word))
     found = chain.step(
@@ -222,3 +254,22 @@ def _tensor(value: Any, cast: Cast, key: int) -> Tensor:
 def number(text: str, cast: Cast) -> Tensor:
     """Round a number, given in hexadecimal digits so that -0 is not 0."""
     return operand(float.fromhex(text), cast, 0)
+
+
+@functools.lru_cache(maxsize=4096)
+def became(text: str, cast: Cast) -> float | None:
+    """Return 0, 1, -1, an infinity or NaN if a format replaces another finite number by it, else None.
+
+    Stochastic rounding counts as rounding to nearest.
+    """
+    value = float.fromhex(text)
+    nearest = replace(cast, rounding=RN, source=None) if cast.rounding.bits else cast
+    found = float(operand(value, nearest, 0))
+    lost = found in (0, 1, -1) or not math.isfinite(found)
+    return found if lost and math.isfinite(value) and found != value else None
+
+
+@functools.lru_cache(maxsize=4096)
+def is_held(value: int, fmt: Format) -> bool:
+    """Return True for an integer that is a number of a format."""
+    return float(operand(value, Cast(fmt, RZ), 0)) == value

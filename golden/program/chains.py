@@ -18,7 +18,7 @@ from .arithmetic import ARITHMETIC, RoundingChain, number
 from .dispatch import name_of
 from .functions import FUNCTIONS, TABLE_WIDTH
 from .graph import KEY, KEYS
-from .site import Site
+from .site import Site, is_exact_count
 
 LONGEST = 8
 """Largest number of operations of a chain."""
@@ -90,7 +90,9 @@ class GraphChain:
         """Count all operations in the report, each with an equal share of the time."""
         share = (time.perf_counter() - started) / len(self.links)
         for link in self.links:
-            site_of(link).count_element(link.name, str(link.cast), results[0], time.perf_counter() - share)
+            site = site_of(link)
+            site.note_constants(link.name, link.cast, link.operands)
+            site.count_element(link.name, str(link.cast), results[0], time.perf_counter() - share)
 
 
 class GraphChains:
@@ -181,6 +183,8 @@ def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> GraphLink |
     if cast is None or cast.fmt is None or cast.target is None or cast.rounding.bits:
         return None
     if name not in ARITHMETIC and cast.fmt.width > TABLE_WIDTH:
+        return None
+    if any(is_exact_count(name, one, cast.fmt) for one in operands):
         return None
     try:
         for dtype in (torch.float32, found.dtype):

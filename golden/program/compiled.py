@@ -167,7 +167,7 @@ class _Graph(Dispatch):
     def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:
         """Return the site of the running operation."""
         found = _GraphSite(policy, base, self.phase(), place, None, draw, self.owner.record, lambda _: False, {})
-        found.operation_of_graph = self.current
+        found.operation_of_graph, found.note = self.current, self.owner.note_constant
         return found
 
 

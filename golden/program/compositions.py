@@ -13,6 +13,8 @@ import torch._decomp.decompositions as of_torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
+from .averages import AVERAGES
+
 aten = torch.ops.aten
 
 
@@ -20,7 +22,7 @@ def compositions() -> dict[Any, Any]:
     """Return the functions of all compositions by operation."""
     # torch.compile makes prims.fma, after a product or a quotient, of addcmul_ and addcdiv_.
     compiled = {torch.ops.prims.fma.default: _fma} if hasattr(torch.ops.prims, "fma") else {}
-    return decomposition_table | _OWN | compiled
+    return decomposition_table | AVERAGES | _OWN | compiled
 
 
 def _fma(x: Tensor, y: Any, z: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
 from .compositions import compositions
 from .keys import Keys
-from .operations import EXACT, HANDLERS
+from .operations import EXACT, FILLS, HANDLERS
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
 
@@ -72,6 +72,10 @@ class Program:
         """Count calls in the report; refuse torch's own arithmetic if the program is strict."""
         self.refuse(where)
         self._report.add(where, counts, result if self.values else None, seconds, calls)
+
+    def note_constant(self, where: Mapping[str, str], value: float, became: float) -> None:
+        """Add a constant to the report that a format replaced by 0, 1, an infinity or NaN."""
+        self._report.add_constant(where, value, became)
 
     def refuse(self, where: Mapping[str, str]) -> None:
         """Raise RuntimeError for torch's own arithmetic if the program is strict."""
@@ -217,6 +221,8 @@ class Dispatch(TorchDispatchMode):
         base, in_place = name_of(func)
         self.note_operands(args)
         if is_exact(func):
+            if base in FILLS:
+                self._note_fills(base, args, kwargs)
             return func(*args, **kwargs)
         if any(isinstance(one, Tensor) and one.is_nested for one in args):
             # Operators of Python replace a TypeError by one of their own.
@@ -226,7 +232,7 @@ class Dispatch(TorchDispatchMode):
             # Integers may have real results, such as quotients.
             if base not in HANDLERS or not is_real(found):
                 return found
-        if func.namespace == "halfulp":
+        if func.namespace == "halfulp" and base not in HANDLERS:
             return self._layer(func, base, args, kwargs)
         if base.startswith("_foreach_"):
             return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
@@ -244,6 +250,16 @@ class Dispatch(TorchDispatchMode):
             return out.resize_(found.shape).copy_(found)
         return found
 
+    def _note_fills(self, base: str, args: Any, kwargs: Any) -> None:
+        """Note numbers in tensors that later roundings of the policy replace by 0, 1, an infinity or NaN."""
+        numbers = [one for one in (*args, *kwargs.values()) if type(one) is float and math.isfinite(one)]
+        place = self.place() if numbers else None
+        policy = None if place is None else self._policy(place, base)
+        if policy is not None and place is not None:
+            site = self.site(policy, base, place, lambda: 0)
+            if (cast := site.numbers) is not None:
+                site.note_constants(base, cast, numbers)
+
     def _policy(self, place: Place, base: str) -> Policy | None:
         operations = tuple(f"aten.{one}" for one in (base, self.composition) if one)
         return self.owner.policy_for(Candidate((place.module,), place.kinds, operations, self.phase()))
@@ -254,7 +270,7 @@ class Dispatch(TorchDispatchMode):
         policy = self._policy(place, base)
         if policy is None or self._runs_in_torch(policy):
             return NotImplemented
-        if base in HANDLERS and func.namespace in ("aten", "prims"):
+        if base in HANDLERS and func.namespace in ("aten", "prims", "halfulp"):
 
             def draw() -> int:
                 if not self.owner.stochastic:

@@ -332,6 +332,7 @@ class _Eager(Dispatch):
         return Site(
             *(policy, base, self.phase(), place, self.node, draw),
             *(self.owner.record, self._is_weight, self.repeated, self._delayed),
+            note=self.owner.note_constant,
         )
 
     def _delayed(self, site: Site, role: str, values: Tensor, length: int) -> Tensor:

@@ -232,6 +232,15 @@ EXACT = frozenset(
 """Operations that move, select, compare or draw numbers: each real result is a number that was there, or is exact."""
 
 
+FILLS = frozenset(
+    [
+        *("clamp", "clamp_max", "clamp_min", "constant_pad_nd", "fill", "full", "full_like", "index_fill"),
+        *("masked_fill", "new_full", "scalar_tensor", "where"),
+    ]
+)
+"""Exact operations that put numbers of the program into tensors."""
+
+
 def handler(*names: str) -> Callable[[Handler], Handler]:
     """Register a function for operations of these names."""
 
@@ -311,9 +320,13 @@ def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bi
 
 
 def _binary(name: str) -> Handler:
-    def run(site: Site, x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None) -> Any:
+    def run(
+        site: Site, x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None, average: bool = False
+    ) -> Any:
         if rounding_mode is not None:
             return NotImplemented
+        if average:
+            return site.average(x, y)
         if alpha != 1:
             y = site.element("mul", y, alpha) if isinstance(y, Tensor) else y * alpha
         return site.element(name, x, y)
@@ -400,7 +413,7 @@ def _sum(site: Site, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype
 @handler("mean")
 def _mean(site: Site, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     sums = site.sum(x if dtype is None else x.to(dtype), dim, keepdim)
-    return site.element("div", sums, max(x.numel(), 1) // max(sums.numel(), 1) if x.numel() else 0)
+    return site.average(sums, max(x.numel(), 1) // max(sums.numel(), 1) if x.numel() else 0)
 
 
 @handler("var_mean")
@@ -415,7 +428,7 @@ def _var_mean(
     sums = site.sum(site.element("mul", apart, apart), dim, keepdim)
     count = x.numel() // max(sums.numel(), 1)
     free = max(count - (int(unbiased) if correction is None else correction), 0)
-    return site.element("div", sums, free), mean if keepdim else mean.reshape(sums.shape)
+    return site.average(sums, free), mean if keepdim else mean.reshape(sums.shape)
 
 
 @handler("var")
@@ -557,7 +570,7 @@ class _Pool:
         else:
             inside = F.pad(inside, self.borders)
         counts = self._windows(inside).sum(self.dims)
-        self.divisor: Any = float(divisor) if divisor else counts.to(x.dtype)
+        self.divisor: Any = divisor or counts
 
     def windows(self, x: Tensor, value: float = 0) -> Tensor:
         """Return the windows of a tensor in its last dimensions, with a value beyond its borders."""
@@ -580,13 +593,13 @@ def _pooled(size: int, length: int, step: int, edge: int, ceil: bool) -> int:
 @handler("avg_pool2d", "avg_pool3d")
 def _avg_pool(site: Site, x: Tensor, *given: Any) -> Any:
     pool = _Pool(x, given)
-    return site.element("div", site.sum(pool.windows(x), pool.dims, False), pool.divisor)
+    return site.average(site.sum(pool.windows(x), pool.dims, False), pool.divisor)
 
 
 @handler("avg_pool2d_backward", "avg_pool3d_backward")
 def _avg_pool_backward(site: Site, gradient: Tensor, x: Tensor, *given: Any) -> Any:
     pool = _Pool(x, given)
-    shares = site.element("div", gradient, pool.divisor)
+    shares = site.element("div", gradient, pool.divisor, exact=(1,))
     # 0 is a place beyond the borders.
     numbers = pool.windows((torch.arange(x.numel(), device=x.device) + 1).reshape(x.shape))
     values = shares.reshape(*shares.shape, *[1] * len(pool.dims)).expand(numbers.shape)

@@ -64,6 +64,33 @@ _KEY = COLUMNS[: COLUMNS.index("calls")]
 
 
 @dataclass
+class Constant:
+    """A finite number of the program that a format replaced by 0, 1, -1, an infinity or NaN.
+
+    Attributes
+    ----------
+    module, source, phase, operation, arithmetic : str
+        As for `Row`; operations that fill a tensor have the arithmetic of later operations on it.
+    value, became : float
+        Value, the first of those that became the same at this place, and what it became.
+    calls : int
+    """
+
+    module: str
+    source: str
+    phase: str
+    operation: str
+    arithmetic: str
+    value: float
+    became: float
+    calls: int = 0
+
+    def __str__(self) -> str:
+        place = f" in {self.module}" if self.module else ""
+        return f"{self.operation} at {self.source}{place}: {self.value:.6g} became {self.became:g} in {self.arithmetic}"
+
+
+@dataclass
 class Report:
     """Operations of a program; its text is a table in descending order of multiply-accumulates.
 
@@ -75,6 +102,8 @@ class Report:
         operands are numbers of the format already.
     chains : int
         In compiled graphs, number of chains of element-wise operations, each computed at once.
+    constants : list of Constant
+        Numbers of the program that a format replaced by 0, 1, an infinity or NaN, such as the ``eps`` of an optimiser.
     breaks : list of str
         Places at which `torch.compile` broke the graph, with the reason; code between graphs is not emulated.
     """
@@ -83,7 +112,9 @@ class Report:
     casts: int = 0
     redundant: int = 0
     chains: int = 0
+    constants: list[Constant] = field(default_factory=list)
     breaks: list[str] = field(default_factory=list)
+    _constants: dict[tuple[str, ...], Constant] = field(default_factory=dict, repr=False, compare=False)
     _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
 
     def add(
@@ -103,6 +134,14 @@ class Report:
             row.zeros += int((result == 0).sum())
             row.infinities += int(result.isinf().sum())
             row.nans += int(result.isnan().sum())
+
+    def add_constant(self, where: Mapping[str, str], value: float, became: float) -> None:
+        """Count a use of a constant that a format replaced by 0, 1, an infinity or NaN."""
+        key = (*(where[name] for name in ("module", "source", "phase", "operation", "arithmetic")), str(became))
+        if key not in self._constants:
+            self._constants[key] = Constant(*key[:-1], value, became)
+            self.constants.append(self._constants[key])
+        self._constants[key].calls += 1
 
     @property
     def in_torch(self) -> list[Row]:
@@ -127,6 +166,7 @@ class Report:
             "redundant": self.redundant,
             "chains": self.chains,
         }
+        totals |= {"constants": [{**asdict(one), "became": str(one.became)} for one in self.constants]}
         totals |= {"breaks": self.breaks}
         return json.dumps(totals | {"rows": [asdict(row) for row in self.sorted()]}, indent=1)
 
@@ -165,7 +205,7 @@ class Report:
 
     def __str__(self) -> str:
         table = tabulate([list(_cells(row)) for row in self.sorted()], COLUMNS, disable_numparse=True)
-        return f"{table}\n{self.summary}"
+        return "\n".join([table, *map(str, self.constants), self.summary])
 
 
 def _cells(row: Row) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from halfulp.hdl.formats import FP32, RN, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import products, report
-from .arithmetic import ARITHMETIC, broadcast, compute
+from .arithmetic import ARITHMETIC, became, broadcast, compute, is_held
 from .functions import FUNCTIONS, TABLE_WIDTH
 
 _HERE = (Path(__file__), Path(__file__).resolve())
@@ -157,6 +157,8 @@ class Site:
     """Key of the random words, once an operation has drawn it."""
     into: Tensor | None = None
     """Operand that an operation in place changes, if it is computed at once."""
+    note: Callable[[Mapping[str, str], float, float], None] = lambda *_: None
+    """Adds a constant to the report: place and operation, its value, and what its format made of it."""
 
     @property
     def key(self) -> int:
@@ -186,15 +188,8 @@ class Site:
         operation: str | None = None,
     ) -> None:
         """Count a primitive; ``arithmetic`` is None for torch's own, with its reason."""
-        where = {
-            "module": self.place.module,
-            "source": self.place.source,
-            "phase": phase or self.sum_phase,
-            "operation": operation or self.operation,
-            "kind": kind,
-            "arithmetic": arithmetic or report.IN_TORCH,
-            "reason": "" if arithmetic else reason,
-        }
+        where = self._where(operation or self.operation, arithmetic or report.IN_TORCH, phase)
+        where |= {"kind": kind, "reason": "" if arithmetic else reason}
         self.record(where, {"elements": result.numel(), **(counts or {})}, result, time.perf_counter() - started)
 
     def product(self, phase: str, macs: int) -> Product:
@@ -240,8 +235,15 @@ class Site:
             return self.policy.functions
         return self.policy.elementwise
 
-    def element(self, name: str, *operands: Any) -> Tensor:
-        """Compute an element-wise operation or a function."""
+    def average(self, sums: Tensor, count: Any) -> Tensor:
+        """Divide sums by a count: neither is rounded to the format of the operation before the quotient is."""
+        return self.element("div", sums, count, exact=(0, 1))
+
+    def element(self, name: str, *operands: Any, exact: tuple[int, ...] = ()) -> Tensor:
+        """Compute an element-wise operation or a function; ``exact`` are places of operands that are not rounded.
+
+        Integers that multiply or divide are exact, because they are counts.
+        """
         started = time.perf_counter()
         cast = self.arithmetic(name)
         dtype = _result_dtype(name, operands)
@@ -254,13 +256,16 @@ class Site:
         assert cast.fmt is not None
         text = str(cast)
         into = self._into(operands, dtype)
-        if name in ARITHMETIC and _is_native(cast, operands, dtype):
+        counts = tuple(place for place, one in enumerate(operands) if is_exact_count(name, one, cast.fmt))
+        if len(exact) < len(operands):
+            self.note_constants(name, cast, [one for place, one in enumerate(operands) if place not in exact + counts])
+        if name in ARITHMETIC and not counts and _is_native(cast, operands, dtype):
             given = tuple(_tensor(one) for one in operands)
             found = _in_torch(name, given) if into is None else getattr(torch, name)(*given, out=into)
         else:
-            exact = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
-            text += "" if exact else " of binary64"
-            found = compute(name, operands, cast, self.next_key(cast), dtype, into)
+            correct = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
+            text += "" if correct else " of binary64"
+            found = compute(name, operands, cast, self.next_key(cast), dtype, into, (*exact, *counts))
         self.count_element(name, text, found, started)
         return found
 
@@ -274,6 +279,16 @@ class Site:
         apart = all(one.untyped_storage().data_ptr() != memory for one in others)
         fits = all(broadcast([into.shape, one.shape]) == into.shape for one in others)
         return into if apart and fits else None
+
+    def note_constants(self, name: str, cast: Cast, operands: Iterable[Any]) -> None:
+        """Note the numbers among operands that the format replaces by 0, 1, an infinity or NaN."""
+        for one in operands:
+            if isinstance(one, (int, float)) and (found := became(float(one).hex(), cast)) is not None:
+                self.note(self._where(name, str(cast)), float(one), found)
+
+    def _where(self, operation: str, arithmetic: str, phase: str | None = None) -> dict[str, str]:
+        place = {"module": self.place.module, "source": self.place.source, "phase": phase or self.sum_phase}
+        return place | {"operation": operation, "arithmetic": arithmetic}
 
     def count_element(self, name: str, arithmetic: str, result: Tensor, started: float) -> None:
         """Count an element-wise operation or a function in the arithmetic of the policy."""
@@ -376,6 +391,11 @@ class Site:
         found = products.scattered(into, places, rows, self.numbers, acc, self._keys(acc))
         self.count(report.REDUCTION, f"{products.as_cast(acc)} sequential", "", found, started)
         return found
+
+
+def is_exact_count(name: str, value: Any, fmt: Format) -> bool:
+    """Return True for an integer operand of a product or a quotient that the format does not hold."""
+    return type(value) is int and name in ("mul", "div") and not is_held(value, fmt)
 
 
 def is_broadcast(phase: str, sum_phase: str, sizes: Sequence[int]) -> bool:
