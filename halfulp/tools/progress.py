@@ -2,7 +2,25 @@
 
 import shutil
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import monotonic
+
+LONG = 5.0
+"""Seconds after which `long_step` prints what runs."""
+
+
+@contextmanager
+def long_step(text: str) -> Iterator[None]:
+    """Print a line on standard error if a step takes longer than a few seconds, with or without a terminal."""
+    timer = threading.Timer(LONG, lambda: print(f"halfulp: {text}", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Progress:
