@@ -91,7 +91,13 @@ def flip_manifest(folder: Path) -> None:
     path.write_text(json.dumps(listed))
 
 
-@pytest.mark.parametrize("damage", [truncate, flip, empty, remove, remove_manifest, truncate_manifest, flip_manifest])
+def nest_manifest(folder: Path) -> None:
+    (folder / "manifest.json").write_text("[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "damage", [truncate, flip, empty, remove, remove_manifest, truncate_manifest, flip_manifest, nest_manifest]
+)
 def test_damaged_entry_is_made_again_with_one_line(
     damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -217,9 +217,10 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
     assert code == 0
     assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
     # An unreadable record is ignored.
-    (tmp_path / "small.json").write_text("{")
-    assert halfulp("report", str(tmp_path / "small.toml"), "-o", str(tmp_path))[0] == 0
-    assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "small.json").write_text(text)
+        assert halfulp("report", str(tmp_path / "small.toml"), "-o", str(tmp_path))[0] == 0
+        assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,10 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
         ("none.toml", 2, "Invalid value for 'FILE': File 'none.toml' does not exist."),
         ("bad.toml", 2, "bad.toml: macs"),
         ("bad.json", 2, "bad.json is not a finished study"),
-        ("text.json", 2, "invalid JSON in text.json"),
+        ("text.json", 2, "text.json: invalid JSON"),
+        ("deep.json", 2, "deep.json: invalid JSON: lists and tables are nested more than 50 levels deep"),
+        ("deep.toml", 2, "deep.toml: invalid TOML: lists and tables are nested more than 50 levels deep"),
+        ("tables.toml", 2, "tables.toml: invalid TOML: lists and tables are nested more than 50 levels deep"),
         ("changed.json", 2, "changed.json was changed"),
         ("small.toml -o small.toml", 2, "Directory 'small.toml' is a file"),
         ("small.toml -o small.toml/out", 3, "could not be written"),
@@ -244,6 +248,9 @@ def test_report_rejects_bad_requests(halfulp, monkeypatch, place, finished, tmp_
     (tmp_path / "bad.toml").write_text("macs = []")
     (tmp_path / "bad.json").write_text("[]")
     (tmp_path / "text.json").write_text("text")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "deep.toml").write_text("macs = " + "[" * 100_000)
+    (tmp_path / "tables.toml").write_text("grid" + ".a" * 2000 + " = 1")
     (tmp_path / "changed.json").write_text((place / "out" / "small.json").read_text().replace("91.0", "92.0"))
     (tmp_path / "zero.toml").write_text('title = "t"\nmacs = ["int4*int4+int16.rn"]\ndots = {scale = 1e-9}\n')
     found, out, err = halfulp("report", *words.split())

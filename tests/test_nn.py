@@ -1124,7 +1124,9 @@ def test_policy_files_read_rules(tmp_path):
         ("layers = 3", 'mixed.toml: layers must be tables, such as [layers."fc*"]'),
         ("max = 3", "mixed.toml: unknown key 'max' of a policy"),
         ("mac = 3", "mixed.toml: forward: expected the text of a unit"),
-        ("mac =", "mixed.toml: Invalid value"),
+        ("mac =", "mixed.toml: invalid TOML: Invalid value"),
+        ("mac = " + "[" * 5000, "mixed.toml: invalid TOML: lists and tables are nested more than 50 levels deep"),
+        ("layers" + ".a" * 5000 + " = 1", "mixed.toml: invalid TOML: lists and tables are nested more than"),
     ):
         path.write_text(text)
         with pytest.raises((TypeError, ValueError)) as caught:

@@ -20,10 +20,11 @@ from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
+from halfulp.tools.texts import json_of, text_of
 
 from . import asic
 from .dots import Error, errors
-from .study import Study, Trained, text_of
+from .study import Study, Trained
 
 KIND = "halfulp co-report"
 
@@ -173,10 +174,11 @@ class Record:
 
 def load(path: Path) -> Record:
     """Read the record of a file; ValueError if the file has none or was changed."""
+    text = text_of(path)
     try:
-        whole = json.loads(text_of(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"invalid JSON in {path.name}: {error}") from error
+        whole = json_of(text)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
     if not isinstance(whole, dict) or whole.get("kind") != KIND or not isinstance(whole.get("report"), dict):
         raise ValueError(f"{path.name} is not a finished study written by halfulp report")
     content = whole["report"]

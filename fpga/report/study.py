@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from halfulp.boards.targets import ASIC, TARGETS, check_route, target_of
 from halfulp.fpga.synth.liberty import Library
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.records import finite, read_records
+from halfulp.tools.texts import text_of, toml_of
 
 TRAINED = "trained"
 """Distribution of operands from the activations and weights of a trained layer."""
@@ -146,20 +146,11 @@ class Study:
 
 def read(path: Path) -> Study:
     """Read a study from a TOML file; TypeError or ValueError name the wrong key."""
+    text = text_of(path)
     try:
-        return _study(tomllib.loads(text_of(path)), path.parent)
+        return _study(toml_of(text), path.parent)
     except (TypeError, ValueError) as error:
         raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{path.name}: {error}") from error
-
-
-def text_of(path: Path) -> str:
-    """Read a file in UTF-8; ValueError if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not encoded in UTF-8") from error
 
 
 Word = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*\Z")]

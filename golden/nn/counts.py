@@ -15,6 +15,7 @@ from torch import Tensor
 
 from halfulp.golden.values import decode
 from halfulp.hdl.formats import Fixed, Format
+from halfulp.tools.texts import json_of
 
 KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost", "pruned")
 """Columns: all numbers; those that rounding made zero; infinite, NaN or wrapped; the largest finite number; lost NaN;
@@ -56,7 +57,7 @@ class Counts:
     def __init__(self, record: str = "[]") -> None:
         self.rows: dict[tuple[str, str, str], dict[str, int]] = {
             (layer, phase, tensor): dict(zip(KINDS, counts, strict=True))
-            for layer, phase, tensor, *counts in json.loads(record)
+            for layer, phase, tensor, *counts in json_of(record)
         }
 
     @property

@@ -1,10 +1,11 @@
 """Policies in TOML files: by pattern, and their changes during a run."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from halfulp.tools.texts import text_of, toml_of
 
 from .policy import Policy, expanded, prefixed
 
@@ -49,11 +50,9 @@ class PolicyFile:
             If the file cannot be read, or a policy or a table is invalid.
         """
         path = Path(path)
-        try:
-            with prefixed(path.name):
-                return cls._of(tomllib.loads(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+        text = text_of(path)
+        with prefixed(path.name):
+            return cls._of(toml_of(text))
 
     @classmethod
     def _of(cls, table: dict[str, Any]) -> "PolicyFile":

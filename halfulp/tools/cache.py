@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from .digests import digest
 from .paths import build_root, check_private, locked, replacing_folder, work_root, writable
+from .texts import json_of
 
 MANIFEST = "manifest.json"
 """File of an entry that lists its other files."""
@@ -152,7 +153,7 @@ def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], objec
 def _damage(folder: Path) -> str | None:
     """Return the first difference of an entry from its manifest, or None."""
     try:
-        listed = json.loads((folder / MANIFEST).read_text())
+        listed = json_of((folder / MANIFEST).read_text())
         for name, (length, known) in listed.items():
             path = folder / name
             if path.stat().st_size != length:

@@ -7,13 +7,14 @@ import math
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
+
+from halfulp.tools.texts import text_of, toml_of
 
 from .base import CodeOrder, Format, RoundedUnit, floor_log2, significand_bits
 from .checks import check_int, check_one_of
@@ -195,12 +196,10 @@ class Codebook(Format):
     def load(cls, path: Path | str) -> Self:
         """Load a codebook from TOML with ``values`` and optionally ``order``, ``overflow``, ``threshold``, ``nan``."""
         path = Path(path)
-        try:
-            given = tomllib.loads(path.read_bytes().decode())
-        except ValueError as error:
-            raise ValueError(f"{path}: invalid TOML: {error}") from None
+        text = text_of(path)
         known = {item.name for item in fields(cls) if item.init and item.name != "name"}
         try:
+            given = toml_of(text)
             if "values" not in given:
                 raise ValueError("no values; expected a line such as values = [0, 1]")
             if unknown := given.keys() - known:
