@@ -1,5 +1,6 @@
 """Generation of Verilog from components."""
 
+import hashlib
 import importlib
 import re
 import shlex
@@ -104,8 +105,7 @@ def emit(
     component : wiring.Component
         A unit, a `Streamed` unit, or a component of your own.
     name : str, optional
-        Name of the top module and prefix of the names of submodules; default: the component's ``name``, which contains
-        its parameters, or the name of its class.
+        Name of the top module and prefix of the names of submodules; default: `default_name`.
     reset : str
         Reset style, one of `RESETS`.
     enable : str
@@ -126,7 +126,8 @@ def emit(
         raise TypeError(f"cannot emit Verilog of {type(component).__name__}: expected a wiring.Component")
     check_one_of("style of reset", reset, RESETS)
     check_one_of("polarity of a clock enable", enable, ENABLES)
-    top = check_name(getattr(component, "name", type(component).__name__) if name is None else name)
+    default = default_name(component, reset=reset, enable=enable, ports=ports)
+    top = check_name(default if name is None else name)
     text = _Modules(top, reset.startswith("async")).convert(component)
     text = _active_low(text, top, reset, enable)
     found = {port.name: port for port in verilog_ports(text, top)}
@@ -141,6 +142,23 @@ def emit(
     options += ["--ports", ",".join(f"{role}={port}" for role, port in ports.items())] if ports else []
     lines = [*_about(component, top, options, "clk" in found), *_table(component, found, names, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
+
+
+def default_name(
+    component: Any, *, reset: str = SYNC, enable: str = HIGH, ports: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return the default name of a component's module, which differs for different Verilog.
+
+    It is the component's ``name``, which contains its parameters, or the name of its class, and the options of `emit`
+    that differ from their defaults: ``_async_low``, ``_en_low``, and a digest of other names of ports.
+    """
+    low = {"rst": reset.endswith("low"), "en": enable == LOW}
+    named = sorted((role, name) for role, name in ports.items() if name != (f"{role}_n" if low.get(role) else role))
+    parts = [getattr(component, "name", type(component).__name__)]
+    parts += [reset.replace("-", "_")] if reset != SYNC else []
+    parts += [f"en_{enable}"] if enable != HIGH else []
+    parts += [f"ports_{hashlib.sha256(repr(named).encode()).hexdigest()[:6]}"] if named else []
+    return "_".join(parts)
 
 
 def _active_low(text: str, top: str, reset: str, enable: str) -> str:

@@ -21,7 +21,7 @@ from halfulp.sim.reference import row_of
 from halfulp.sim.signals import agents
 from halfulp.tools.digests import version
 from halfulp.tools.progress import Progress, silent
-from halfulp.units.verilog import ASYNC, HIGH, KEYWORDS, LOW, ROLES, SYNC, check_name, emit, verilog_ports
+from halfulp.units.verilog import ASYNC, HIGH, KEYWORDS, LOW, ROLES, SYNC, check_name, default_name, emit, verilog_ports
 
 from .netlists import Netlists, share
 from .vectors import vectors
@@ -490,6 +490,7 @@ class Package:
             plain = [port.name for port in verilog_ports(text, top)]
             seen |= set(plain)
             options = controls.of(plain)
+            top = top if len(components) == 1 else check_name(prefix + default_name(one, **options))
             if any(options.values()) and options != Controls().of(plain):
                 text = verilog(one, top, **options)
             texts[top] = text

@@ -85,7 +85,7 @@ def emit(
     a folder for people who do not write Python: wrappers, declarations, vectors, benches, and a manifest. A package
     may have several units, each given by a text.
     """
-    from halfulp.units.verilog import check_name
+    from halfulp.units.verilog import check_name, default_name
 
     if package and flow is not None:
         raise Refused("--package and --flow write different folders; choose one")
@@ -105,7 +105,7 @@ def emit(
         asked = implementation(unit, fmt, **options, **stages)
         built = asked.component()
         if prefix or name is not None:
-            name = check_name(prefix + (built.name if name is None else name))
+            name = check_name(prefix + (default_name(built, **controls) if name is None else name))
     if flow is not None:
         if enable != "high" or ports:
             raise Refused("--enable and --ports are for Verilog and packages; omit them with --flow")
@@ -137,9 +137,11 @@ def _package(units: list[tuple[str, str | None]], output: str | None, *, name: s
         if name is None and len(built) > 1:
             raise ValueError("a package of several units needs a name; add --name NAME")
         from halfulp.fpga.package import files
+        from halfulp.units.verilog import default_name
 
         with Bar("emit --package") as bar:
-            texts = files(built, built[0].name if name is None else name, prefix=prefix, progress=bar, **controls)
+            name = default_name(built[0], **controls) if name is None else name
+            texts = files(built, name, prefix=prefix, progress=bar, **controls)
     write_folder(folder, texts)
 
 

@@ -22,7 +22,7 @@ from halfulp.sim.build import verilog
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
-from halfulp.units.verilog import VerilogPort, verilog_ports
+from halfulp.units.verilog import VerilogPort, default_name, verilog_ports
 
 FLOW = "flow.tcl"
 UTILIZATION, TIMING, POWER = REPORTS = ("utilization.rpt", "timing.rpt", "power.rpt")
@@ -110,13 +110,13 @@ def scripts(
     dsp : bool
         Multipliers may become DSP blocks.
     name : str, optional
-        Name of the top module; default: the component's ``name``.
+        Name of the top module; default: `default_name` of `halfulp.units.verilog`.
     reset : str
         Style of the reset; see `halfulp.units.verilog.emit`.
     """
     target = target_of(target)
     check(target, clock_mhz)
-    top = component.name if name is None else name
+    top = default_name(component, reset=reset) if name is None else name
     return _scripts(verilog(component, name, reset=reset), top, target.part, clock_mhz, dsp)
 
 
