@@ -7,6 +7,7 @@ results, and the right ones where the unit is right. Results that no suspect giv
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -112,7 +113,9 @@ def _guilty(unit: Any, codes: Columns, want: Codes, got: Codes) -> Iterator[Caus
     """Yield suspects that explain more wrong results than they have wrong results of their own, the best one first."""
     rest = want != got
     right = ~rest
-    at = np.flatnonzero(rest)
+    # Zeros with the wrong sign alone are no evidence of a rounding: an exact difference is -0 in one that rounds down.
+    other = ~_wrong_zeros(next(iter(Ports.of(unit.outputs).formats.values())), want, got)
+    at = np.flatnonzero(rest & other)
     some = {name: column[at] for name, column in codes.items()}
     known = []
     for suspect in Suspects(unit, codes, want).all():
@@ -120,7 +123,12 @@ def _guilty(unit: Any, codes: Columns, want: Codes, got: Codes) -> Iterator[Caus
         if (suspect.results(some) == got[at]).any():
             known.append((suspect, suspect.results(codes)))
     while known and rest.any():
-        scores = [int(((one == got) & rest).sum()) - int(((one != want) & right).sum()) for _, one in known]
+        scores = [
+            int(((one == got) & rest).sum()) - int(((one != want) & right).sum())
+            if ((one == got) & rest & other).any()
+            else 0
+            for _, one in known
+        ]
         best = int(np.argmax(scores))
         if scores[best] <= 0:
             return
@@ -152,6 +160,7 @@ class Suspects:
     def all(self) -> Iterator[Suspect]:
         """Yield all suspects, the simplest first."""
         yield from self._flushed()
+        yield from self._without_subnormals()
         yield from self._range()
         yield from self._modes()
         yield from self._product()
@@ -244,6 +253,19 @@ class Suspects:
                 "it reads subnormal operands as zero, and gives zero for subnormal results",
                 lambda codes: _flush(self.o, own(flushed(codes))),
             )
+
+    def _without_subnormals(self) -> Iterator[Suspect]:
+        """Yield units whose formats, or only those of sums and results, are the ones with or without ``-ftz``."""
+        others = {
+            item.name: replace(fmt, subnormals=not fmt.subnormals)
+            for item in dataclass_fields(self.spec)
+            if isinstance(fmt := getattr(self.spec, item.name), Float) and (_has_subnormals(fmt) or fmt.flushes)
+        }
+        results = {name: fmt for name, fmt in others.items() if name in ("o", "acc", "product")}
+        for changes in (others, results)[: 1 + (0 < len(results) < len(others))]:
+            names = ", ".join(f"{name} {fmt}" for name, fmt in changes.items())
+            if changes:
+                yield self._of(f"it computes with {names}", replace(self.spec, **changes))
 
     # Roundings of an intermediate result -------------------------------------------------------------------------
 
@@ -365,6 +387,13 @@ def _flush(fmt: Format, codes: Codes, with_sign: bool = True) -> Codes:
     return np.where(_subnormal(fmt, codes), grid.signed(sign, np.zeros_like(codes)), codes)
 
 
+def _wrong_zeros(fmt: Format, want: Codes, got: Codes) -> Mask:
+    """Return True for zeros with the wrong sign."""
+    grid = Grid.of(fmt)
+    wrong: Mask = grid.parts(want).zero & grid.parts(got).zero & (want != got)
+    return wrong
+
+
 def _flags(want: Codes, got: Codes) -> Iterator[Cause]:
     """Yield descriptions of wrong exception flags."""
     for bit, name in enumerate(FLAGS):
@@ -385,7 +414,7 @@ def _described(fmt: Format, want: Codes, got: Codes, rest: Mask) -> Iterator[Cau
         ("it gives another code of NaN", right.nan & found.nan),
         ("it gives a number for NaN", right.nan),
         ("it gives NaN for a number", found.nan),
-        ("it gives a zero with the wrong sign", right.zero & found.zero),
+        ("it gives a zero with the wrong sign", _wrong_zeros(fmt, want, got)),
         ("it gives the largest number for infinity", right.infinite & (found_rank == grid.max_code)),
         ("it gives another number for infinity", right.infinite),
         ("it gives infinity for a number", found.infinite),

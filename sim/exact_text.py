@@ -14,12 +14,16 @@ import numpy as np
 from halfulp.hdl.formats import Format, decimal_text
 from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec
 from halfulp.hdl.specs.division import EndlessSpec
+from halfulp.hdl.specs.scaleb import ScalebSpec
 from halfulp.hdl.specs.segments import Segments
 
 from .ports import STATE, Port, Ports
 from .reference import compound_of, exact_call
 
 Number = Fraction | float
+
+MOST_POWER = 2000
+"""Power of two up to which a scaled number is shown as a decimal, too."""
 
 ROOT_BITS = 64
 """Significant bits of square roots, at least."""
@@ -66,6 +70,8 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
         table: Segments = unit.parameters["table"]
         magnitude, negative = table.number(values["a"], formats["a"].negative(codes["a"]))
         return f"{table.name}(a), by its line = {number(-magnitude if negative else magnitude)}"
+    if isinstance(unit.spec, ScalebSpec):
+        return _scaled(values["a"], formats["b"].decode(codes["b"]))
     if isinstance(unit.spec, EndlessSpec):
         return _endless(unit.spec, values)
     if (len(values) == 1 and not scales) or "," in unit.spec.form.formula:
@@ -107,6 +113,14 @@ def _before_rounding(unit: Any, codes: dict[str, int]) -> str:
     operation, operands, parameters = exact_call(unit, dict.fromkeys(unit.words, 0) | codes)
     found = exact.unrounded(operation, *operands, **parameters)
     return number(found[-1].value) if found else ""
+
+
+def _scaled(value: Number, power: Number) -> str:
+    """Format a number times a power of two, without the decimal beyond the range of 2^-2000 to 2^2000."""
+    if not isinstance(value, Fraction) or value == 0 or abs(power) <= MOST_POWER:
+        return number(value * Fraction(2) ** int(power) if isinstance(value, Fraction) else value)
+    odd, _, exponent = number(value).partition(" = ")[2].partition(" * 2^")
+    return f"{odd} * 2^{int(exponent) + int(power)}"
 
 
 def _endless(spec: EndlessSpec, values: dict[str, Number]) -> str:

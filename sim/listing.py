@@ -30,8 +30,9 @@ def units() -> list[str]:
     """Return the lines of the catalogue of units."""
     from halfulp.units.catalogue import CATALOGUE
 
-    rows = (f"{row.name:12}{row.summary:38}{row.spec.form.text}" for row in CATALOGUE.values())
-    return [f"{'unit':12}{'computes':38}text", *rows]
+    rows = [("unit", "computes", "text"), *((row.name, row.summary, row.spec.form.text) for row in CATALOGUE.values())]
+    names, summaries, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return [f"{name:{names}}  {summary:{summaries}}  {text}" for name, summary, text in rows]
 
 
 def grammar() -> list[str]:

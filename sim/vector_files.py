@@ -72,9 +72,13 @@ def _digits(port: Port) -> int:
 
 
 def text(table: Table) -> str:
-    """Return lines of codes in hexadecimal, separated by spaces: operands, then results, as TestFloat writes them."""
+    """Return lines of codes in hexadecimal, separated by spaces: operands, then results, as TestFloat writes them.
+
+    The lines before them, which begin with ``#``, have the text of the unit, and the ports in their order.
+    """
     columns = [[f"{code:0{_digits(port)}X}" for code in codes.tolist()] for port, codes in table.ports]
-    return "".join(f"{' '.join(row)}\n" for row in zip(*columns, strict=True))
+    rows = (" ".join(row) for row in zip(*columns, strict=True))
+    return "".join(f"{line}\n" for line in (*(f"# {line}" for line in _head(table)), *rows))
 
 
 def c_header(table: Table) -> str:
@@ -113,8 +117,11 @@ def system_verilog(table: Table) -> str:
 
 def _head(table: Table) -> list[str]:
     inputs, outputs = Ports.of(table.unit.inputs).stateless, Ports.of(table.unit.outputs)
-    ports = [f"{port.name}: {port.fmt or f'{port.width} bits'}" for port in (*inputs, *outputs)]
-    return [f"Test vectors of {table.unit.spec.text}, {table.what}. Written by halfulp.", ", ".join(ports)]
+    ports = [
+        f"{port.name}: {f'{port.fmt}, ' if port.fmt else ''}{port.width} bit{'s' * (port.width > 1)}"
+        for port in (*inputs, *outputs)
+    ]
+    return [f"Test vectors of {table.unit.spec.text}, {table.what}. Written by halfulp.", "; ".join(ports)]
 
 
 def _array(begin: str, prefix: str, end: str, port: Port, codes: Codes) -> str:

@@ -128,6 +128,37 @@ def test_planted_fault_is_the_cause(name: str) -> None:
     assert np.array_equal(found[0].at, wrong)
 
 
+def test_negative_zeros_of_exact_differences_are_no_rounding() -> None:
+    """Vectors whose results are all exact have no evidence of a rounding; x - x is -0 under rd."""
+    unit = Implementation.parse("add fp16+fp16").component()
+    a = np.array([0x3C00, 0x4000, 0x4400, 0x3C00, 0x4000], dtype=np.uint64)
+    codes = {"a": a, "b": np.roll(a, 1) ^ 0x8000, "subtract": np.zeros_like(a)}
+    codes["b"][:3] = a[:3] ^ 0x8000
+    right = reference(unit, codes)
+    got = changed(right["o"] == 0, 0x8000, right["o"])
+    (cause,) = causes(unit, codes, right, {"o": got})
+    assert cause.fault == "it gives a zero with the wrong sign"
+    assert cause.at.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "fault"),
+    [
+        ("mul e4m3*e4m3", "mul e4m3-ftz*e4m3-ftz", "it computes with a e4m3-ftz, b e4m3-ftz, o e4m3-ftz"),
+        ("mul e4m3*e4m3=e5m2", "mul e4m3*e4m3=e5m2-ftz", "it computes with o e5m2-ftz"),
+        ("mac e4m3*e4m3+e6m5-ftz.rn", "mac e4m3*e4m3+e6m5.rn", "it computes with acc e6m5, o e6m5"),
+    ],
+)
+def test_formats_without_subnormals_are_the_cause(text: str, other: str, fault: str) -> None:
+    """Results just below the smallest normal number round as in full precision, unlike flushed results."""
+    unit = Implementation.parse(text).component()
+    table = Table.of(unit, limit=1 << 16)
+    got = reference(Implementation.parse(other).component(), table.codes)
+    (cause,) = causes(unit, table.codes, table.results, got)
+    assert cause.fault == fault
+    assert len(cause.at) == cause.visible == int((got["o"] != table.results["o"]).sum()) > 5
+
+
 def test_two_faults_are_told_apart() -> None:
     unit = Implementation.parse("mul fp16*fp16").component()
     table = Table.of(unit, seed=2, limit=4000)

@@ -361,6 +361,37 @@ def test_sim_prints_one_dot_vector_in_detail(halfulp: Program) -> None:
         assert text in out
 
 
+@pytest.mark.parametrize(
+    ("codes", "exact"),
+    [
+        ("0x3e00,0x7f", "2.5521177519070385e+38 = 3 * 2^126"),
+        ("0x3e00,0x80", "3 * 2^-129"),
+        ("0x8000,0x7f", "0"),
+    ],
+)
+def test_sim_vector_shows_exact_scaled_number(halfulp: Program, codes: str, exact: str) -> None:
+    code, out, err = halfulp("sim", "scaleb fp16,int8", "--vector", codes)
+    assert code == 0, err
+    (line,) = (line for line in out.splitlines() if "exact" in line)
+    assert line.endswith(exact)
+
+
+def test_sim_vector_shows_powers_of_scaled_number_beyond_decimals(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "scaleb fp16,int32", "--vector", "0xbe00,0x7fffffff")
+    assert code == 0, err
+    assert f"exact          -3 * 2^{2**31 - 2}\n" in out
+
+
+def test_list_of_units_has_a_blank_between_columns(halfulp: Program) -> None:
+    _, out, _ = halfulp("list", "units")
+    head, *lines = out.splitlines()
+    columns = head.index("computes"), head.index("text")
+    assert len(lines) == len(CATALOGUE)
+    for row, line in zip(CATALOGUE.values(), lines, strict=True):
+        assert [line[: columns[0]].rstrip(), line[columns[0] : columns[1]].rstrip()] == [row.name, row.summary]
+        assert all(line[column - 2 : column] == "  " for column in columns)
+
+
 @pytest.mark.slow
 def test_sim_all_passes_options_to_units_that_have_them(halfulp: Program) -> None:
     code, out, err = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")

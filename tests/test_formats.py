@@ -318,6 +318,15 @@ def test_formats_are_immutable_and_hashable():
 # Codes ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("names", "fmt"),
+    [("binary16 half float16", "fp16"), ("binary32 single float float32", "fp32"), ("binary64 double float64", "fp64")],
+)
+def test_names_of_ieee_and_c_parse(names, fmt):
+    assert {str(parse(name)) for name in names.split()} == {fmt}
+    assert {str(parse(f"{name}-ftz")) for name in names.split()} == {f"{fmt}-ftz"}
+
+
 @pytest.mark.parametrize("name", [name for name in ML_DTYPES if hasattr(ml_dtypes, name)])
 def test_decode_matches_ml_dtypes(name):
     fmt = parse(name)

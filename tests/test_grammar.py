@@ -129,6 +129,7 @@ def test_description_includes_source_state():
         ("mul e5m2 ^e5m2", "^", r"expected '\*'"),
         ("mul e5m2*^", "^", "format of b"),
         ("mul e5m2*^e5n2", "^", "did you mean e5m2"),
+        ("mul e5m2*^binary_16", "^", "did you mean binary16"),
         ("^foo e5m2*e5m2", "^", "unknown unit 'foo'"),
         ("dot^ e5m2*e5m2", "^", "number after dot"),
         ("mac e5m2*e5m2^", "^", r"'=' or '\+'"),

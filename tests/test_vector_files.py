@@ -20,12 +20,29 @@ MUL = "mul e3m2fn*e3m2fn=e5m2"
 
 def test_lines_are_all_inputs_with_the_results_of_the_golden_model(halfulp) -> None:
     code, out, _ = halfulp("vectors", MUL)
-    rows = [[int(word, 16) for word in line.split(" ")] for line in out.splitlines()]
+    rows = [[int(word, 16) for word in line.split(" ")] for line in codes_of(out).splitlines()]
     assert code == 0
     assert sorted((a, b) for a, b, _ in rows) == [(a, b) for a in range(64) for b in range(64)]
     a, b, o = np.array(rows).T
     want = golden.mul(torch.tensor(a), torch.tensor(b), a="e3m2fn", b="e3m2fn", o="e5m2")
     assert want.tolist() == o.tolist()
+
+
+def codes_of(text: str) -> str:
+    """Return the lines of codes of a text file of vectors."""
+    return "".join(line for line in text.splitlines(True) if not line.startswith("#"))
+
+
+def test_text_has_unit_and_ports_before_its_codes(halfulp, tmp_path: Path) -> None:
+    path = tmp_path / "mul.txt"
+    halfulp("vectors", "add e2m1fn+e2m1fn=e4m3fn.sr3 flags", "--vectors", 20, "-o", path)
+    first, second, *lines = path.read_text().splitlines()
+    assert first.startswith("# Test vectors of add e2m1fn+e2m1fn=e4m3fn.sr3 flags, ")
+    ports = "a: e2m1fn, 4 bits; b: e2m1fn, 4 bits; subtract: 1 bit; random: 3 bits; o: e4m3fn, 8 bits; flags: 5 bits"
+    assert second == f"# {ports}"
+    assert {tuple(map(len, line.split())) for line in lines} == {(1, 1, 1, 1, 2, 2)}
+    path.write_text("\n".join(lines))
+    assert halfulp("check", "add e2m1fn+e2m1fn=e4m3fn.sr3 flags", "--results", path)[0] == 0
 
 
 def test_c_program_reads_header(halfulp, tmp_path: Path) -> None:
@@ -44,14 +61,14 @@ def test_c_program_reads_header(halfulp, tmp_path: Path) -> None:
     """)
     subprocess.run(["cc", "-Wall", "-Werror", "-std=c99", "-o", tmp_path / "main", source], check=True)
     printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
-    assert printed == vector_files.text(table)
+    assert printed == codes_of(vector_files.text(table))
 
 
 def include_file(halfulp, tmp_path: Path) -> tuple[str, str]:
     """Write vectors for SystemVerilog; return the name of their unit, and the same vectors as lines."""
     halfulp("vectors", MUL, "--vectors", 64, "-o", tmp_path / "mul.svh")
     table = Table.of(Implementation.parse(MUL).component(), limit=64)
-    return table.unit.name, vector_files.text(table)
+    return table.unit.name, codes_of(vector_files.text(table))
 
 
 def test_include_file_has_codes_of_each_port(halfulp, tmp_path: Path) -> None:
@@ -101,9 +118,9 @@ def test_words_of_random_source_follow_its_reset(halfulp, tmp_path: Path) -> Non
     text = "mac e5m2*e5m2+e6m5.sr10@lfsr16"
     path = tmp_path / "mac.txt"
     halfulp("vectors", text, "--vectors", 300, "-o", path)
-    assert len(path.read_text().splitlines()[0].split()) == 4
+    lines = codes_of(path.read_text()).splitlines()
+    assert len(lines[0].split()) == 4
     assert halfulp("check", text, "--results", path)[0] == 0
-    lines = path.read_text().splitlines()
     path.write_text("\n".join(reversed(lines)))
     assert halfulp("check", text, "--results", path)[0] == 1
 

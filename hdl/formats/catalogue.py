@@ -4,7 +4,7 @@ import difflib
 
 from .base import Format
 from .families import FAMILIES
-from .floating import ML_DTYPES
+from .floating import ML_DTYPES, OTHER_NAMES
 
 _LIKE = "e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8"
 
@@ -31,7 +31,7 @@ def parse(text: str | Format) -> Format:
         raise TypeError(
             f"{text} is a block of numbers with a shared scale, and the format of one number is needed here"
         )
-    near = difflib.get_close_matches(text, [*NAMED, *ML_DTYPES], n=1)
+    near = difflib.get_close_matches(text, [*NAMED, *ML_DTYPES, *OTHER_NAMES], n=1)
     hint = f"did you mean {near[0]}?" if near else f"formats are written like {_LIKE}"
     raise ValueError(f"unknown format {text!r}; {hint}")
 

@@ -22,6 +22,10 @@ ML_DTYPES |= {"float8_e5m2": "e5m2", "float8_e5m2fnuz": "e5m2fnuz"}
 ML_DTYPES |= {"float6_e2m3fn": "e2m3fn", "float6_e3m2fn": "e3m2fn", "float4_e2m1fn": "e2m1fn"}
 """Names of numpy and ml_dtypes for formats of this module; they parse too."""
 
+OTHER_NAMES = {"binary64": "fp64", "binary32": "fp32", "binary16": "fp16"}
+OTHER_NAMES |= {"double": "fp64", "single": "fp32", "float": "fp32", "half": "fp16"}
+"""Names of IEEE 754, and of C and torch; they parse too."""
+
 _TEXT = re.compile(r"e([0-9]+)m([0-9]+)(?:b(-?[0-9]+))?(-?fn|-?fnuz|-finite)?")
 
 
@@ -123,7 +127,7 @@ class Float(Format):
     def from_text(cls, text: str) -> Self | None:
         # e3m2fn, e2m3fn and e2m1fn have no NaN, as in ml_dtypes; e3m2-fn has one.
         name = text.removesuffix("-ftz")
-        name = ML_DTYPES.get(name, name)
+        name = ML_DTYPES.get(name, OTHER_NAMES.get(name, name))
         name = cls.names.get(name, name)
         match = _TEXT.fullmatch(name)
         if match is None:
