@@ -22,7 +22,8 @@ def test_keys_follow_values(dtype):
     assert Keys(1).next("add", [same]) == key
     assert all(Keys(1).next("add", [other]) != key for other in others)
     # The operands themselves stay as they are.
-    assert same[0].signbit() and x[2].isnan()
+    assert same[0].signbit()
+    assert x[2].isnan()
 
 
 @pytest.mark.parametrize("compute", [lambda a, b: a @ b, lambda a, b: a.sum(0), lambda a, b: a * 1.3 + b.mT])

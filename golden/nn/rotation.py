@@ -89,6 +89,8 @@ class Rotation:
         Tensor
             The rotated values, in the shape and dtype of ``values``.
         """
+        if not values.numel():
+            return values
         wide = torch.promote_types(values.dtype, torch.float32)
         sums = values.to(wide).movedim(dim, -1).unflatten(-1, (groups, -1))
         signs = 1 - 2 * words(key, 1, (self.length,), values.device).to(wide)

@@ -124,6 +124,17 @@ def is_exact(func: Any) -> bool:
     return func.is_view or torch.Tag.inplace_view in func.tags or name in EXACT or name_of(func)[0] in EXACT
 
 
+def _not_emulated(args: Any) -> str:
+    """Return the reason why no operation on these arguments is emulated; empty for dense tensors of real numbers."""
+    for one in args:
+        if isinstance(one, Tensor):
+            if one.layout is not torch.strided:
+                return "halfulp does not emulate sparse tensors"
+            if one.dtype.is_complex:
+                return "halfulp does not emulate complex numbers"
+    return ""
+
+
 class _Composite:
     """State of torch's fused kernels, which all threads share."""
 
@@ -237,12 +248,13 @@ class Dispatch(TorchDispatchMode):
         if base.startswith("_foreach_"):
             return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
         out = kwargs.pop("out", None)
-        found = self._computed(func, base, in_place, args, kwargs)
+        reason = _not_emulated(args)
+        found = NotImplemented if reason else self._computed(func, base, in_place, args, kwargs)
         self.note_result(found)
         if found is NotImplemented:
             if out is not None:
                 kwargs["out"] = out
-            return self._in_torch(func, base, args, kwargs)
+            return self._in_torch(func, base, args, kwargs, reason)
         if in_place and found is not args[0]:
             args[0].copy_(found)
             return args[0]
@@ -315,7 +327,7 @@ class Dispatch(TorchDispatchMode):
         """Return True for an operation of an optimiser that the policy leaves to torch."""
         return self.phase() == UPDATE and policy.optimizer is None
 
-    def _in_torch(self, func: Any, base: str, args: Any, kwargs: Any) -> Any:
+    def _in_torch(self, func: Any, base: str, args: Any, kwargs: Any, reason: str = "") -> Any:
         """Compute an operation in torch's own arithmetic, and count it."""
         started = time.perf_counter()
         place = self.place()
@@ -324,7 +336,7 @@ class Dispatch(TorchDispatchMode):
             reason = "no pattern of the policies names it"
         elif self._runs_in_torch(policy):
             reason = "the policy names no optimizer"
-        else:
+        elif not reason:
             reason = f"halfulp does not emulate {func.namespace}.{base}"
         where = {"operation": base, "kind": ELEMENTWISE, "arithmetic": IN_TORCH, "reason": reason}
         where |= {"module": place.module, "source": place.source, "phase": self.phase()}

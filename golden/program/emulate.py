@@ -260,12 +260,12 @@ class _Eager(Dispatch):
         self.node = None if node is None or self.modules or self.again or repeats() else node
         self.running = ""
         for one in args:
-            if isinstance(one, nn.Parameter):
+            if isinstance(one, nn.Parameter) and one.layout is torch.strided:
                 self.parameters[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
 
     def note_result(self, found: Any) -> None:
         """Note the results of recomputed regions."""
-        if isinstance(found, Tensor) and torch._C._current_autograd_node() is not None and self.node is None:
+        if isinstance(found, Tensor) and found.layout is torch.strided and torch._C._current_autograd_node() is not None and self.node is None:
             self.repeated.setdefault(address(found), None)
 
     def phase(self) -> str:

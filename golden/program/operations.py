@@ -476,7 +476,7 @@ def _rows(x: Tensor, dim: int, dtype: Any) -> Tensor:
 @handler("prod")
 def _prod(site: Site, x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     flat = x.reshape(-1) if dim is None else _rows(x, dim, dtype)
-    found = site.running("mul", flat)[-1] if len(flat) else torch.ones_like(flat.sum(0))
+    found = site.running("mul", flat, last=True)[0] if len(flat) else torch.ones_like(flat.sum(0))
     return found.unsqueeze(dim) if keepdim and dim is not None and x.dim() else found
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn import functional
-from halfulp.golden.nn.cast import Cast, check_holds, real
+from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, real
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.functional import Call, Use, check_one, spread, spread_places, turned, turned_kernels
 from halfulp.golden.nn.policy import Policy
@@ -162,7 +162,7 @@ def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]
 def total(x: Tensor, fmt: Format, acc: Cast | MacSpec, order: str, key: int) -> Tensor:
     """Sum the last dimension of numbers of a format."""
     if order == "pairwise":
-        return _pairwise(x, as_cast(acc), key)
+        return pairwise(x, as_cast(acc), key)
     one = UFXP1_0 if isinstance(fmt, Fixed) else fmt
     if isinstance(acc, MacSpec):
         spec = replace(acc, a=fmt, b=one, product=None, product_rounding=EXACT)
@@ -196,7 +196,8 @@ def as_cast(acc: Cast | MacSpec) -> Cast:
     return Cast(acc.o, acc.rounding, acc.saturate) if isinstance(acc, MacSpec) else acc
 
 
-def _pairwise(x: Tensor, cast: Cast, key: int) -> Tensor:
+def pairwise(x: Tensor, cast: Cast, key: int, name: str = "add") -> Tensor:
+    """Add, or multiply with ``mul``, the numbers of the last dimension in a balanced tree of neighbours."""
     if x.shape[-1] == 0:
         return x.new_zeros(x.shape[:-1])
     x = operand(x, cast, key).to(x.dtype)
@@ -204,35 +205,51 @@ def _pairwise(x: Tensor, cast: Cast, key: int) -> Tensor:
     while (length := x.shape[-1]) > 1:
         level += 1
         even = length - length % 2
-        sums = compute("add", (x[..., 0:even:2], x[..., 1:even:2]), cast, mix(key, level), x.dtype)
+        sums = compute(name, (x[..., 0:even:2], x[..., 1:even:2]), cast, mix(key, level), x.dtype)
         x = torch.cat([sums, x[..., even:]], -1)
     return x.squeeze(-1)
 
 
 def scattered(
-    into: Tensor, places: Tensor, x: Tensor, number: Cast | None, acc: Cast | MacSpec, keys: tuple[int, int]
+    into: Tensor,
+    places: Tensor,
+    x: Tensor,
+    number: Cast | None,
+    acc: Cast | MacSpec,
+    order: str,
+    keys: tuple[int, int],
 ) -> Tensor:
     """Add the rows of x, in their order, to rows ``places`` of a copy of ``into``.
 
     ``number`` is the format of the elements of x, and ``keys`` are those of the random words of elements and of sums.
+    In an order that is not sequential, each sum is that of the row of ``into`` and of the rows of x.
     """
     cast, sums = as_cast(acc), into.clone(memory_format=torch.contiguous_format)
     assert cast.fmt is not None
     for needed in (torch.float32, into.dtype):
         check_holds(needed, cast.fmt)
     parts = (cast,) if number is None else (cast, number)
-    if all(one.target is not None and not one.rounding.bits for one in parts):
+    if order == "sequential" and all(one.target is not None and not one.rounding.bits for one in parts):
         assert cast.target is not None
         if elementwise.scatter(sums, places, x, None if number is None else number.target, cast.target):
             return sums
     if number is not None:
         x = number.real(x, keys[0])
-    order = places.argsort(stable=True)
-    starts = places[order]
+    by_place = places.argsort(stable=True)
+    starts = places[by_place]
     first = torch.searchsorted(starts, starts)
-    turn = torch.arange(len(order), device=places.device) - first
+    if order != "sequential":
+        lengths = torch.searchsorted(starts, starts, right=True) - first
+        for length in lengths.unique().tolist():
+            begins = ((lengths == length) & (first == torch.arange(len(starts), device=places.device))).nonzero()
+            rows = by_place[begins + torch.arange(length, device=places.device)]
+            at = places[rows[:, 0]]
+            terms = torch.cat([sums[at].unsqueeze(1), x[rows]], 1).movedim(1, -1)
+            sums[at] = total(terms, DTYPES[into.dtype], acc, order, mix(keys[1], length))
+        return sums
+    turn = torch.arange(len(by_place), device=places.device) - first
     for step in range(int(turn.max()) + 1 if len(turn) else 0):
-        rows = order[turn == step]
+        rows = by_place[turn == step]
         at = places[rows]
         sums[at] = compute("add", (sums[at], x[rows]), cast, mix(keys[1], step), into.dtype)
     return sums

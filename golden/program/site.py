@@ -108,7 +108,7 @@ class Product:
         """Count the product."""
         policy = self.site.policy
         arithmetic = None if getattr(policy, self.phase) is None else policy.product(self.phase)
-        reason = f"the policy has {report.IN_TORCH} for {self.phase}"
+        reason = "" if arithmetic else f"the policy has {report.IN_TORCH} for {self.phase}"
         counts = {"macs": self.macs, "pruned": PRUNED.total - self.pruned}
         self.site.count(report.PRODUCT, arithmetic, reason, result, self.started, self.phase, counts=counts)
         return result
@@ -187,9 +187,9 @@ class Site:
         counts: Mapping[str, int] | None = None,
         operation: str | None = None,
     ) -> None:
-        """Count a primitive; ``arithmetic`` is None for torch's own, with its reason."""
+        """Count a primitive; ``arithmetic`` is None for torch's own. A reason tells why the policy is not followed."""
         where = self._where(operation or self.operation, arithmetic or report.IN_TORCH, phase)
-        where |= {"kind": kind, "reason": "" if arithmetic else reason}
+        where |= {"kind": kind, "reason": reason}
         self.record(where, {"elements": result.numel(), **(counts or {})}, result, time.perf_counter() - started)
 
     def product(self, phase: str, macs: int) -> Product:
@@ -331,7 +331,7 @@ class Site:
         found: Tensor | None
         if acc is None or x.dtype not in DTYPES:
             found = torch.sum(x, dims, keepdim) if dims else x.clone()
-            self.count(report.REDUCTION, None, self._no_accumulator, found, started)
+            self.count(report.REDUCTION, None, self._no_accumulator(x), found, started)
             return found
         keys = self._keys(acc)
         found = products.total_in_kernel(x, dims, self.numbers, acc) if order == "sequential" else None
@@ -357,39 +357,54 @@ class Site:
             return DTYPES[x.dtype], x
         return cast.fmt, cast.real(x, key)
 
-    @property
-    def _no_accumulator(self) -> str:
+    def _no_accumulator(self, x: Tensor) -> str:
+        if x.dtype not in DTYPES:
+            return f"{x.dtype} is no type of real numbers"
         if self.phase == UPDATE:
             return "the policy names no optimizer"
         return f"the policy has {report.IN_TORCH} for {self.sum_phase} and names no reductions"
 
-    def running(self, name: str, x: Tensor) -> Tensor:
-        """Cumulative sums or products along the first dimension, each step rounded to the accumulator."""
+    def running(self, name: str, x: Tensor, *, last: bool = False) -> Tensor:
+        """Cumulative sums or products along the first dimension, or only the last one.
+
+        In a sequential order each step is rounded to the accumulator. In another order each result is that of a sum or
+        product of the elements up to its own. Products have no exact order.
+        """
         started = time.perf_counter()
-        acc, _ = self.accumulator()
+        acc, order = self.accumulator()
         if acc is None or x.dtype not in DTYPES:
             found = torch.cumsum(x, 0) if name == "add" else torch.cumprod(x, 0)
-            self.count(report.REDUCTION, None, self._no_accumulator, found, started)
-            return found
-        cast = products.as_cast(acc)
-        _, rows = self._elements(x, self.next_key(self.numbers))
-        steps = [rows[:1]]
-        for row in rows[1:]:
-            steps.append(compute(name, (steps[-1][0], row), cast, self.next_key(cast), x.dtype).unsqueeze(0))
+            self.count(report.REDUCTION, None, self._no_accumulator(x), found, started)
+            return found[-1:] if last else found
+        cast, reason = products.as_cast(acc), ""
+        if order == "exact" and name == "mul":
+            order, reason = "sequential", "exact is an order of sums; each step of a product is rounded"
+        fmt, rows = self._elements(x, self.next_key(self.numbers))
+        if order == "sequential":
+            # Keys of steps are numbered from 1.
+            steps = [cast.real(rows[:1], mix(self.key, 0) if cast.rounding.bits else 0)]
+            for row in rows[1:]:
+                steps.append(compute(name, (steps[-1][0], row), cast, self.next_key(cast), x.dtype).unsqueeze(0))
+        else:
+            steps, columns = [rows[:0]], rows.movedim(0, -1)
+            for length in range(len(rows) if last else 1, len(rows) + 1):
+                given, key = columns[..., :length], self.next_key(cast)
+                made = products.total(given, fmt, acc, order, key) if name == "add" else None
+                steps.append((products.pairwise(given, cast, key, name) if made is None else made).unsqueeze(0))
         found = torch.cat(steps) if len(rows) else rows
-        self.count(report.REDUCTION, f"{cast} sequential", "", found, started)
-        return found
+        self.count(report.REDUCTION, f"{cast} {order}", reason, found, started)
+        return found[-1:] if last else found
 
     def scattered(self, into: Tensor, places: Tensor, rows: Tensor) -> Tensor:
         """Add rows to rows of a tensor, in their order."""
         started = time.perf_counter()
-        acc, _ = self.accumulator()
+        acc, order = self.accumulator()
         if acc is None or into.dtype not in DTYPES:
             found = into.index_add(0, places, rows)
-            self.count(report.REDUCTION, None, self._no_accumulator, found, started)
+            self.count(report.REDUCTION, None, self._no_accumulator(into), found, started)
             return found
-        found = products.scattered(into, places, rows, self.numbers, acc, self._keys(acc))
-        self.count(report.REDUCTION, f"{products.as_cast(acc)} sequential", "", found, started)
+        found = products.scattered(into, places, rows, self.numbers, acc, order, self._keys(acc))
+        self.count(report.REDUCTION, f"{products.as_cast(acc)} {order}", "", found, started)
         return found
 
 
