@@ -21,6 +21,7 @@ from halfulp.golden.nn.draw import mix, words
 from halfulp.golden.program import dispatch, products
 from halfulp.golden.program.arithmetic import chained, compute
 from halfulp.golden.program.functions import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
+from halfulp.golden.program.operations import EXACT as EXACT_OVERLOADS
 from halfulp.hdl.formats import parse
 
 BF16 = "bf16*bf16+fp32.rn, elementwise=bf16.rn, functions=e5m2.rn, optimizer=bf16.rn"
@@ -768,10 +769,8 @@ def test_emulate_refuses_export():
 
 @pytest.mark.parametrize("part", ["elementwise=bf16.rn", "elementwise=fp32.rn"])
 def test_emulate_in_place_operands_share_memory(part):
-    """Operations in place whose other operands are views of the changed tensor, or that have several parts."""
+    """Operations in place whose other operand is the changed tensor, or that have several parts."""
     changes = {
-        "add_": (lambda x: (x.t(),), {}),
-        "mul_": (lambda x: (x[0],), {}),
         "sub_": (lambda x: (x,), {"alpha": 0.3}),
         "div_": (lambda x: (torch.arange(1.0, 6),), {}),
         "pow_": (lambda x: (3,), {}),
@@ -783,6 +782,85 @@ def test_emulate_in_place_operands_share_memory(part):
             found = getattr(x, name)(*operands(x), **named)
         assert found is x
         assert torch.equal(x, expected)
+
+
+REFUSED_WRITES = {
+    "overlapping view": lambda t: t[1:].add_(t[:-1]),
+    "transposed view": lambda t: t.reshape(2, 2).mul_(t.reshape(2, 2).t()),
+    "broadcast view": lambda t: t.reshape(2, 2).mul_(t[:2]),
+    "expanded tensor": lambda t: t[:1].expand(4).add_(torch.ones(4)),
+    "integers in place": lambda t: t.long().add_(t),
+    "integers for results": lambda t: torch.add(t, 1, out=t.long()),
+    "results in an operand": lambda t: torch.add(t[1:], 1, out=t[:-1]),
+    "larger result": lambda t: t[:1].add_(t.clone()),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_WRITES)
+def test_emulate_refuses_writes_that_torch_refuses(name):
+    with pytest.raises(RuntimeError) as wanted:
+        REFUSED_WRITES[name](torch.ones(4))
+    with golden.emulate(BF16, strict=True), pytest.raises(RuntimeError) as found:
+        REFUSED_WRITES[name](torch.ones(4))
+    assert str(found.value) == str(wanted.value)
+
+
+NUMBERS = {
+    "decimals": lambda: torch.tensor([0.123, -2.345, 7.0]).round(decimals=2),
+    "decimals in place": lambda: torch.tensor([0.123, -2.345, 7.0]).round_(decimals=2),
+    "real steps": lambda: torch.arange(0, 1, 0.1),
+    "points": lambda: torch.linspace(0, 1, 7),
+    "largest numbers": lambda: torch.tensor([math.nan, math.inf, -math.inf, 0.3]).nan_to_num(),
+    "sums at places": lambda: torch.full((2,), 0.3).scatter_(0, torch.tensor([0]), torch.tensor([0.3]), reduce="add"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_new_numbers_are_rounded_and_reported(name):
+    policy = "bf16*bf16+bf16.rn, elementwise=bf16.rn"
+    with golden.emulate(policy, strict=True) as run:
+        found = NUMBERS[name]()
+    rows = [row for row in run.report().rows if row.arithmetic.startswith("bf16")]
+    assert rows
+    # Numbers at which nothing was added stay as they are.
+    numbers = found[:1] if name == "sums at places" else found
+    assert torch.equal(numbers, numbers.bfloat16().float())
+    torch.testing.assert_close(found.clamp(-3e38, 3e38), NUMBERS[name]().clamp(-3e38, 3e38), rtol=3 * 2**-8, atol=0)
+    with pytest.raises(RuntimeError, match=r"elementwise|forward"), golden.emulate("fp32", strict=True):
+        NUMBERS[name]()
+
+
+def test_sequences_of_integers_are_constants():
+    with golden.emulate("fp32", strict=True) as run:
+        assert torch.arange(0, 4, dtype=torch.float32).tolist() == torch.linspace(0, 3, 4).tolist() == [0, 1, 2, 3]
+    assert not run.report().rows
+
+
+OTHER_OVERLOADS = {
+    "round.decimals": "multiplies and divides by a power of ten",
+    "scatter.reduce": "adds or multiplies",
+    "scatter.value_reduce": "adds or multiplies",
+    "index.list_Tensor": "selects from a list in TorchScript, and no tensor reaches it",
+}
+"""Overloads without a place in the table of operations that round nothing, and the reasons."""
+
+
+def test_every_overload_of_exact_operations_is_classified():
+    """A new overload in torch, or a new operation of the table without its overloads, needs a decision."""
+    exact = {name for names in EXACT_OVERLOADS.values() for name in names.split()}
+    packets = {name.partition(".")[0] for name in exact}
+    found = set()
+    for name, namespace in itertools.product(sorted(packets | {f"{one}_" for one in packets}), ("aten", "prims")):
+        packet = getattr(getattr(torch.ops, namespace), name, None)
+        for overload in () if packet is None else packet.overloads():
+            func = getattr(packet, overload)
+            tensors = [one for one in (*func._schema.arguments, *func._schema.returns) if str(one.type) == "Tensor"]
+            # Overloads without tensors, and those of lists and dictionaries, belong to TorchScript.
+            if tensors and not any(str(one.type).startswith("Dict") for one in func._schema.arguments):
+                key = str(dispatch.functional(func)).removeprefix(f"{namespace}.").removesuffix(".default")
+                if not dispatch.is_exact(func):
+                    found.add(key)
+    assert found == set(OTHER_OVERLOADS)
 
 
 @pytest.mark.slow

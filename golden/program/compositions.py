@@ -36,6 +36,17 @@ def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norm: Tensor, 
     return g / norm * (gradient - v * (along / (norm * norm))), along / norm
 
 
+def _soft_margin_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """Return the gradient of log(1 + exp(-target x)); that of torch's composition, sigmoid - 1, cancels."""
+    found = gradient * -target * torch.sigmoid(-target * x)
+    return found / x.numel() if reduction == 1 else found
+
+
+def _max_unpool2d(x: Tensor, places: Tensor, sizes: Sequence[int]) -> Tensor:
+    found = of_torch.max_unpool2d(x, places, list(sizes))
+    return found.contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
+
+
 class _Grid:
     """Points of a linear interpolation: places of both neighbours in each dimension, and weights of the second one.
 
@@ -99,6 +110,8 @@ _OWN = {
     aten.addcmul.default: lambda x, y, z, *, value=1: _fma(y * z, value, x),
     aten.addcdiv.default: lambda x, y, z, *, value=1: _fma(y / z, value, x),
     aten._weight_norm_interface_backward.default: _weight_norm_backward,
+    aten.soft_margin_loss_backward.default: _soft_margin_loss_backward,
+    aten.max_unpool2d.default: _max_unpool2d,
     **{
         one.default: lambda x, outputs, align, *scales: _interpolated(x, outputs, align, scales)
         for one in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d)

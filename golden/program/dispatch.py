@@ -6,14 +6,14 @@ import math
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from halfulp.golden.nn.cast import DTYPES
 from halfulp.golden.nn.draw import check_seed
@@ -26,7 +26,7 @@ from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
 from .compositions import compositions
 from .keys import Keys
-from .operations import EXACT, FILLS, HANDLERS
+from .operations import EXACT, FILLS, HANDLERS, SEQUENCES
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
 
@@ -118,10 +118,61 @@ def name_of(func: Any) -> tuple[str, bool]:
 
 
 @functools.cache
+def outs_of(func: Any) -> tuple[str, ...]:
+    """Return the names of the arguments that are tensors for results, such as ``out``."""
+    return tuple(one.name for one in func._schema.arguments if one.is_out)
+
+
+@functools.cache
+def functional(func: Any) -> Any:
+    """Return the overload of an operation that computes the same and changes no operand; itself without one."""
+    packet = getattr(getattr(torch.ops, func.namespace), name_of(func)[0], None)
+    if packet is None or not func._schema.is_mutable:
+        return func
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    return next((one for one in overloads if not one._schema.is_mutable and _types(one) == _types(func)), func)
+
+
+def _types(func: Any) -> list[str]:
+    return [str(one.type) for one in func._schema.arguments if not one.is_out]
+
+
+_EXACT = frozenset(name for names in EXACT.values() for name in names.split())
+
+
+@functools.cache
 def is_exact(func: Any) -> bool:
-    """Return True for an operation that changes no number."""
-    name = func.overloadpacket.__name__
-    return func.is_view or torch.Tag.inplace_view in func.tags or name in EXACT or name_of(func)[0] in EXACT
+    """Return True for an overload of an operation that rounds nothing."""
+    if func.is_view or torch.Tag.inplace_view in func.tags:
+        return True
+    name = str(functional(func)).removesuffix(".default")
+    # Without operands, torch has overloads with ``out`` only for tensors that are there.
+    names = {name, name.removesuffix(".out"), name.removesuffix("_out")}
+    return func.namespace in ("aten", "prims") and not _EXACT.isdisjoint(one.partition(".")[2] for one in names)
+
+
+def overlaps(operands: Sequence[Any]) -> bool:
+    """Return True if an operation in place writes to memory that it reads as another operand, or writes to it twice."""
+    into, *others = (one for one in operands if isinstance(one, Tensor))
+    memory = into.untyped_storage().data_ptr()
+    return torch._debug_has_internal_overlap(into) == 1 or any(
+        one is not into and one.untyped_storage().data_ptr() == memory for one in others
+    )
+
+
+def rehearsed(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operation of torch on copies of its operands, which share memory as these do; it raises torch's errors."""
+    memories: dict[int, Any] = {}
+
+    def copied(x: Tensor) -> Tensor:
+        memory = x.untyped_storage()
+        if memory._cdata not in memories:
+            memories[memory._cdata] = memory.clone()
+        made = torch.empty(0, dtype=x.dtype, device=x.device)
+        return made.set_(memories[memory._cdata], x.storage_offset(), x.size(), x.stride())
+
+    copies = tree_map_only(Tensor, copied, (args, kwargs))
+    return func(*copies[0], **copies[1])
 
 
 def _not_emulated(args: Any) -> str:
@@ -240,26 +291,35 @@ class Dispatch(TorchDispatchMode):
             raise ValueError(f"golden.emulate computes no {base} of nested tensors; pad them outside of it")
         if not any(map(is_real, args)) and not any(is_real(one) for one in tree_leaves((args, kwargs))):
             found = func(*args, **kwargs)
-            # Integers may have real results, such as quotients.
-            if base not in HANDLERS or not is_real(found):
+            # Numbers and integers may have real results, such as quotients.
+            drawn = torch.Tag.nondeterministic_seeded in func.tags
+            if drawn or not any(map(is_real, tree_leaves(found))):
+                return found
+            if base in SEQUENCES and torch.equal(found, found.round()):
                 return found
         if func.namespace == "halfulp" and base not in HANDLERS:
             return self._layer(func, base, args, kwargs)
         if base.startswith("_foreach_"):
             return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
-        out = kwargs.pop("out", None)
+        outs = {name: kwargs[name] for name in outs_of(func) if name in kwargs}
+        given = {name: one for name, one in kwargs.items() if name not in outs}
         reason = _not_emulated(args)
-        found = NotImplemented if reason else self._computed(func, base, in_place, args, kwargs)
+        # Torch refuses some operands that share memory, and chooses the strides of tensors for results.
+        rehearses = not reason and (outs or (in_place and overlaps(args)))
+        shown = rehearsed(func, args, kwargs) if rehearses else None
+        found = NotImplemented if reason else self._computed(func, base, in_place, args, given)
         self.note_result(found)
         if found is NotImplemented:
-            if out is not None:
-                kwargs["out"] = out
             return self._in_torch(func, base, args, kwargs, reason)
+        if outs:
+            written = zip(outs.values(), tree_leaves(found), tree_leaves(shown), strict=True)
+            made = tuple(_write(*one) for one in written)
+            return made if len(made) > 1 else made[0]
         if in_place and found is not args[0]:
+            if found.shape != args[0].shape or found.dtype != args[0].dtype:
+                rehearsed(func, args, kwargs)
             args[0].copy_(found)
             return args[0]
-        if out is not None:
-            return out.resize_(found.shape).copy_(found)
         return found
 
     def _note_fills(self, base: str, args: Any, kwargs: Any) -> None:
@@ -298,8 +358,8 @@ class Dispatch(TorchDispatchMode):
                 return found
         if base in CHAINS and not kwargs and (found := self._chained(policy, base, args)) is not None:
             return found
-        functional = _functional(func, base) if in_place else func
-        decomposed = _compositions().get(functional)
+        func = functional(func)
+        decomposed = _compositions().get(func)
         if decomposed is None and not func.has_kernel_for_dispatch_key(_COMPOSITE):
             return NotImplemented
         outer, self.composition = self.composition, self.composition or base
@@ -404,7 +464,8 @@ def _item(given: Any, place: int) -> Any:
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
-def _functional(func: Any, base: str) -> Any:
-    """Return the variant of an operation that changes no operand."""
-    packet = getattr(torch.ops.aten, base, None)
-    return getattr(packet, func._overloadname, None) if packet is not None else None
+def _write(out: Tensor, found: Tensor, shown: Tensor) -> Tensor:
+    """Write a result to a tensor for it, which gets the shape and the strides that torch gives it."""
+    if out.shape != found.shape:
+        out.resize_(found.shape).as_strided_(shown.shape, shown.stride())
+    return out.copy_(found)

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halfulp.golden.nn.cast import DTYPES
+
 from . import products
 from .functions import FUNCTIONS
 from .products import Geometry
@@ -18,218 +20,53 @@ Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
 """Functions of a site and of the arguments of an operation."""
 
-EXACT = frozenset(
-    [
-        "_efficientzerotensor",
-        "_fused_dropout",
-        "_has_same_storage_numel",
-        "_local_scalar_dense",
-        "_nested_tensor_from_mask",
-        "_pack_padded_sequence",
-        "_pad_packed_sequence",
-        "_reshape_alias",
-        "_reshape_copy",
-        "_to_copy",
-        "_unique2",
-        "_unsafe_index",
-        "_unsafe_view",
-        "abs",
-        "adaptive_max_pool2d",
-        "adaptive_max_pool3d",
-        "alias",
-        "all",
-        "allclose",
-        "amax",
-        "amin",
-        "aminmax",
-        "any",
-        "arange",
-        "argmax",
-        "argmin",
-        "as_strided",
-        "as_strided_scatter",
-        "bernoulli",
-        "bernoulli_",
-        "broadcast_in_dim",
-        "broadcast_tensors",
-        "bucketize",
-        "cat",
-        "cauchy_",
-        "ceil",
-        "channel_shuffle",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "clone",
-        "constant_pad_nd",
-        "contiguous",
-        "convert_element_type",
-        "copy",
-        "copy_",
-        "copysign",
-        "count_nonzero",
-        "cummax",
-        "cummin",
-        "detach",
-        "diag",
-        "diag_embed",
-        "diagonal_backward",
-        "diagonal_copy",
-        "diagonal_scatter",
-        "embedding",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "eq",
-        "equal",
-        "expand_copy",
-        "exponential_",
-        "eye",
-        "fill",
-        "fill_",
-        "flip",
-        "floor",
-        "fmax",
-        "fmin",
-        "fmod",
-        "frac",
-        "full",
-        "full_like",
-        "gather",
-        "ge",
-        "geometric_",
-        "gt",
-        "hardtanh",
-        "hardtanh_backward",
-        "histc",
-        "im2col",
-        "index",
-        "index_copy",
-        "index_fill",
-        "index_select",
-        "is_same_size",
-        "isclose",
-        "isfinite",
-        "isin",
-        "isinf",
-        "isnan",
-        "isneginf",
-        "isposinf",
-        "item",
-        "kthvalue",
-        "le",
-        "lift",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "linspace",
-        "log_normal_",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "lt",
-        "masked_fill",
-        "masked_scatter",
-        "max",
-        "max_pool2d_with_indices",
-        "max_pool3d_with_indices",
-        "maximum",
-        "median",
-        "meshgrid",
-        "min",
-        "minimum",
-        "mode",
-        "multinomial",
-        "nan_to_num",
-        "nanmedian",
-        "ne",
-        "neg",
-        "new_empty",
-        "new_empty_strided",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "nonzero",
-        "normal",
-        "normal_",
-        "ones",
-        "ones_like",
-        "permute_copy",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "rand",
-        "rand_like",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "random_",
-        "reflection_pad1d",
-        "reflection_pad2d",
-        "reflection_pad3d",
-        "relu",
-        "relu6",
-        "repeat",
-        "repeat_interleave",
-        "replication_pad1d",
-        "replication_pad2d",
-        "replication_pad3d",
-        "resize_",
-        "resize_as_",
-        "roll",
-        "rot90",
-        "round",
-        "scalar_tensor",
-        "scatter",
-        "searchsorted",
-        "select_backward",
-        "select_scatter",
-        "set_",
-        "sgn",
-        "sign",
-        "signbit",
-        "slice_backward",
-        "slice_scatter",
-        "sort",
-        "split_copy",
-        "split_with_sizes_copy",
-        "squeeze_copy",
-        "stack",
-        "t_copy",
-        "take",
-        "take_along_dim",
-        "threshold",
-        "threshold_backward",
-        "tile",
-        "topk",
-        "transpose_copy",
-        "tril",
-        "tril_indices",
-        "triu",
-        "trunc",
-        "unbind_copy",
-        "unfold_copy",
-        "uniform",
-        "uniform_",
-        "unique_dim",
-        "unsafe_chunk",
-        "unsafe_split",
-        "unsafe_split_with_sizes",
-        "unsqueeze_copy",
-        "upsample_nearest1d",
-        "upsample_nearest2d",
-        "upsample_nearest3d",
-        "view_as_complex",
-        "view_as_real",
-        "view_copy",
-        "view_of",
-        "where",
-        "zero",
-        "zero_",
-        "zeros",
-        "zeros_like",
-    ]
-)
-"""Operations that move, select, compare or draw numbers: each real result is a number that was there, or is exact."""
+EXACT = {
+    "moves numbers": """
+        _pack_padded_sequence _pad_packed_sequence _reshape_alias _reshape_copy _unsafe_index.Tensor
+        _unsafe_index.Tensor_hacked_twin _unsafe_view alias as_strided as_strided_scatter broadcast_in_dim
+        broadcast_tensors cat channel_shuffle clone contiguous copy copy_.Tensor detach diag diag_embed
+        diagonal_backward diagonal_copy diagonal_scatter embedding expand_copy flip gather im2col index.Tensor
+        index.Tensor_hacked_twin index_copy index_fill.int_Tensor index_select lift lift_fresh lift_fresh_copy
+        masked_fill.Tensor masked_scatter meshgrid meshgrid.indexing permute_copy pixel_shuffle pixel_unshuffle
+        reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave.self_Tensor
+        repeat_interleave.self_int replication_pad1d replication_pad2d replication_pad3d resize resize_ resize_as
+        resize_as_ roll rot90 scatter.src select_backward select_scatter set set_.source_Tensor_storage_offset
+        set.source_Storage set.source_Storage_storage_offset set.source_Tensor slice_backward slice_scatter
+        split_copy.Tensor split_with_sizes_copy squeeze_copy squeeze_copy.dim squeeze_copy.dims stack t_copy take
+        take_along_dim tile transpose_copy.int tril triu unbind_copy.int unfold_copy unsafe_chunk unsafe_split.Tensor
+        unsafe_split_with_sizes unsqueeze_copy upsample_nearest1d upsample_nearest1d.vec upsample_nearest2d
+        upsample_nearest2d.vec upsample_nearest3d upsample_nearest3d.vec view_as_complex view_as_real view_copy
+        view_copy.dtype view_of""",
+    "selects some of the numbers": """
+        adaptive_max_pool2d adaptive_max_pool3d amax amin aminmax clamp.Tensor clamp_max.Tensor clamp_min.Tensor
+        cummax cummin fmax fmin kthvalue max max.dim max.other max_pool2d_with_indices max_pool3d_with_indices
+        maximum median median.dim min min.dim min.other minimum mode nanmedian nanmedian.dim relu relu6 sort
+        sort.stable threshold_backward topk unique_dim _unique2 where.self hardtanh_backward""",
+    "fills in a constant, which the operation that uses it rounds": """
+        _efficientzerotensor clamp clamp_max clamp_min constant_pad_nd copy_.float copy_.int empty empty.memory_format
+        empty_like empty_permuted empty_strided eye eye.m fill fill.Scalar fill.Tensor full full_like hardtanh
+        index_fill.int_Scalar masked_fill.Scalar new_empty new_empty_strided new_full new_ones new_zeros ones ones_like
+        scalar_tensor scatter.value threshold where where.Scalar where.ScalarOther where.ScalarSelf zero zeros
+        zeros_like""",
+    "has results that are numbers of every format of the operand": """
+        abs ceil copysign.Scalar copysign.Tensor floor fmod fmod.Scalar fmod.Tensor frac neg round sgn sign trunc""",
+    "compares, counts or finds places": """
+        _has_same_storage_numel all all.dim all.dims allclose any any.dim any.dims argmax argmin bucketize.Scalar
+        bucketize.Tensor count_nonzero count_nonzero.dim_IntList eq eq.Scalar eq.Tensor equal ge ge.Scalar ge.Tensor gt
+        gt.Scalar gt.Tensor histc is_same_size isclose isfinite isin.Scalar_Tensor isin.Tensor_Scalar
+        isin.Tensor_Tensor isinf isnan isneginf isposinf le le.Scalar le.Tensor logical_and logical_not logical_or
+        logical_xor lt lt.Scalar lt.Tensor ne ne.Scalar ne.Tensor nonzero repeat_interleave.Tensor searchsorted.Scalar
+        searchsorted.Tensor signbit tril_indices""",
+    "draws random numbers": """
+        bernoulli bernoulli.Tensor bernoulli.p cauchy exponential geometric log_normal multinomial normal
+        normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor normal.float_float normal_ rand rand.generator
+        rand_like rand_like.generator randint_like randint_like.Tensor randint_like.Tensor_generator
+        randint_like.generator randint_like.low_dtype randint_like.low_generator_dtype randn randn.generator randn_like
+        randn_like.generator random random.from random.to uniform""",
+    "converts between the types of torch": """
+        _local_scalar_dense _to_copy convert_element_type item""",
+}
+"""Operations that round nothing, by reason: overloads without arguments for results, ``default`` left out."""
 
 
 FILLS = frozenset(
@@ -456,10 +293,50 @@ def _norm(site: Site, x: Tensor, order: float = 2, dim: Any = None, keepdim: boo
     return x.abs().amax(dim if dim is not None else (), keepdim) if order == math.inf else NotImplemented
 
 
+SEQUENCES = frozenset({"arange", "linspace"})
+"""Sequences of numbers, which are constants if all of them are integers."""
+
+
+@handler("arange")
+def _arange(site: Site, *bounds: Any, dtype: Any = None, **_: Any) -> Any:
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    return site.rounded("arange", torch.arange(*bounds, dtype=torch.float64), dtype)
+
+
+@handler("linspace")
+def _linspace(site: Site, start: Any, end: Any, steps: int, *, dtype: Any = None, **_: Any) -> Any:
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    return site.rounded("linspace", torch.linspace(start, end, steps, dtype=torch.float64), dtype)
+
+
+@handler("round")
+def _round(site: Site, x: Tensor, *, decimals: int) -> Any:
+    """Round to decimals by a power of ten, as torch does."""
+    power = 10.0 ** abs(decimals)
+    first, last = ("mul", "div") if decimals >= 0 else ("div", "mul")
+    return site.element(last, site.element(first, x, power).round(), power)
+
+
+@handler("nan_to_num")
+def _nan_to_num(
+    site: Site, x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """Replace NaN by zero and infinities by the largest numbers of the format, if no other numbers are given."""
+    cast, given = site.arithmetic("add"), x
+    if cast is not None and x.dtype in DTYPES:
+        assert cast.fmt is not None
+        # An operand beyond the format is infinite in it.
+        given = cast.real(x.double(), site.next_key(cast))
+        posinf = float(cast.fmt.largest) if posinf is None else posinf
+        neginf = float(cast.fmt.lowest) if neginf is None else neginf
+    return site.rounded("nan_to_num", torch.nan_to_num(given, nan, posinf, neginf), x.dtype)
+
+
 def _running(name: str) -> Handler:
     def run(site: Site, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
         given = _rows(x, dim, dtype)
-        return site.running(name, given).movedim(0, dim) if x.dim() else site.running(name, given).reshape(())
+        found = site.running(name, given)
+        return found.movedim(0, dim).contiguous() if x.dim() else found.reshape(())
 
     return run
 
@@ -493,17 +370,27 @@ def _embedding_backward(site: Site, gradient: Tensor, index: Tensor, count: int,
 def _index_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     if alpha != 1:
         source = site.element("mul", source, alpha)
-    return site.scattered(x.movedim(dim, 0), index.reshape(-1), source.movedim(dim, 0)).movedim(0, dim)
+    found = site.scattered(_rows(x, dim, None), index.reshape(-1), _rows(source, dim, None))
+    return found.movedim(0, dim).contiguous() if x.dim() else found.reshape(())
 
 
 @handler("scatter_add")
 def _scatter_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    if x.dim() == 0:
-        return site.element("add", x, source)
+    if not index.numel():
+        return x.clone()
+    into, index, source = (torch.atleast_1d(one) for one in (x, index, source))
     grid = torch.meshgrid(*(torch.arange(size, device=x.device) for size in index.shape), indexing="ij")
-    places = [index if place == dim % x.dim() else one for place, one in enumerate(grid)]
+    places = [index if place == dim % into.dim() else one for place, one in enumerate(grid)]
     taken = source[tuple(slice(size) for size in index.shape)]
-    return _added_at(site, x, places, taken)
+    return _added_at(site, into, places, taken).reshape(x.shape)
+
+
+@handler("scatter")
+def _scatter(site: Site, x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Any:
+    if reduce != "add":
+        return NotImplemented
+    rows = source if isinstance(source, Tensor) else torch.full_like(index, source, dtype=x.dtype)
+    return _scatter_add(site, x, dim, index, rows)
 
 
 @handler("index_put", "_unsafe_index_put", "_index_put_impl")

@@ -100,11 +100,13 @@ class Geometry:
         if not self.transposed:
             return F.pad(gradient, self._borders(-1))
         places = spread_places(self.stride, self._reach(w), x.shape[2:])
-        return F.pad(gradient, self._borders(1))[places]
+        return F.pad(gradient, self._borders(1))[places].contiguous()
 
     def weight_gradient(self, gradient: Tensor, w: Tensor) -> Tensor:
         """Return the gradient of the kernels from that of the prepared ones."""
-        return self._turned(gradient, w.shape[1] * self.groups).reshape(w.shape) if self.transposed else gradient
+        if not self.transposed:
+            return gradient
+        return self._turned(gradient, w.shape[1] * self.groups).reshape(w.shape).contiguous()
 
     def _borders(self, sign: int) -> list[int]:
         return [sign * one for one in reversed(self.padding) for _ in range(2)]

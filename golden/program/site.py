@@ -13,7 +13,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
 from halfulp.golden.nn.amax import ROLES
-from halfulp.golden.nn.cast import DTYPES, Cast
+from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.counts import PRUNED
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.functional import Call, Use
@@ -267,6 +267,20 @@ class Site:
             text += "" if correct else " of binary64"
             found = compute(name, operands, cast, self.next_key(cast), dtype, into, (*exact, *counts))
         self.count_element(name, text, found, started)
+        return found
+
+    def rounded(self, name: str, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """Round numbers in binary64 once, to the format of element-wise operations."""
+        started = time.perf_counter()
+        cast = self.arithmetic("add")
+        if cast is None or dtype not in DTYPES:
+            reason = f"{dtype} is no type of real numbers" if cast else f"the policy names no {self._missing}"
+            self.count(report.ELEMENTWISE, None, reason, x, started, operation=name)
+            return x.to(dtype)
+        assert cast.fmt is not None
+        check_holds(dtype, cast.fmt)
+        found = cast.real(x, self.next_key(cast)).to(dtype)
+        self.count(report.ELEMENTWISE, str(cast), "", found, started, operation=name)
         return found
 
     def _into(self, operands: tuple[Any, ...], dtype: torch.dtype) -> Tensor | None:
