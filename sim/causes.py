@@ -256,7 +256,7 @@ class Suspects:
 
     def _without_subnormals(self) -> Iterator[Suspect]:
         """Yield units whose formats, or only those of sums and results, are the ones with or without ``-ftz``."""
-        others = {
+        others: dict[str, Any] = {
             item.name: replace(fmt, subnormals=not fmt.subnormals)
             for item in dataclass_fields(self.spec)
             if isinstance(fmt := getattr(self.spec, item.name), Float) and (_has_subnormals(fmt) or fmt.flushes)

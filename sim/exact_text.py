@@ -117,7 +117,7 @@ def _before_rounding(unit: Any, codes: dict[str, int]) -> str:
 
 def _scaled(value: Number, power: Number) -> str:
     """Format a number times a power of two, without the decimal beyond the range of 2^-2000 to 2^2000."""
-    if not isinstance(value, Fraction) or value == 0 or abs(power) <= MOST_POWER:
+    if not isinstance(value, Fraction) or value == 0 or -MOST_POWER <= power <= MOST_POWER:
         return number(value * Fraction(2) ** int(power) if isinstance(value, Fraction) else value)
     odd, _, exponent = number(value).partition(" = ")[2].partition(" * 2^")
     return f"{odd} * 2^{int(exponent) + int(power)}"

@@ -87,7 +87,10 @@ def test_normalisation_of_many_elements_has_value_and_gradients(name, compiled):
 
     def run(gradient):
         x.grad = None
-        loss = lambda: (NORMS[name](x).reshape(gradient.shape) * gradient).sum()  # noqa: E731
+
+        def loss():
+            return (NORMS[name](x).reshape(gradient.shape) * gradient).sum()
+
         if compiled:
             torch.compile(loss, backend=golden.emulate.backend(NARROW, strict=True), fullgraph=True)().backward()
         else:

@@ -92,7 +92,7 @@ def emit(
     with requests():
         device = target or TARGETS[DEFAULT_TARGET]
         stages = stages_of(clock, device, options, routed=flow is not None)
-        controls = {"reset": reset, "enable": enable, "ports": ports}
+        controls: dict[str, Any] = {"reset": reset, "enable": enable, "ports": ports}
     if package:
         if target is not None and clock is None:
             raise Refused("--target is the device of a clock; add --clock")

@@ -104,7 +104,8 @@ def _batch_norm_backward(
     needs: list[bool],
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     mean: Any = saved_mean if train else running_mean
-    invstd: Any = saved_invstd if train else torch.rsqrt(running_var + eps)  # type: ignore[operator]  # a tensor
+    variance: Any = running_var
+    invstd: Any = saved_invstd if train else torch.rsqrt(variance + eps)
     rest = [dim for dim in range(x.dim()) if dim != 1]
 
     def spread(one: Tensor) -> Tensor:

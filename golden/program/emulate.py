@@ -265,7 +265,12 @@ class _Eager(Dispatch):
 
     def note_result(self, found: Any) -> None:
         """Note the results of recomputed regions."""
-        if isinstance(found, Tensor) and found.layout is torch.strided and torch._C._current_autograd_node() is not None and self.node is None:
+        if (
+            isinstance(found, Tensor)
+            and found.layout is torch.strided
+            and torch._C._current_autograd_node() is not None
+            and self.node is None
+        ):
             self.repeated.setdefault(address(found), None)
 
     def phase(self) -> str:

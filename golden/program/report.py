@@ -137,9 +137,10 @@ class Report:
 
     def add_constant(self, where: Mapping[str, str], value: float, became: float) -> None:
         """Count a use of a constant that a format replaced by 0, 1, an infinity or NaN."""
-        key = (*(where[name] for name in ("module", "source", "phase", "operation", "arithmetic")), str(became))
+        names = where["module"], where["source"], where["phase"], where["operation"], where["arithmetic"]
+        key = (*names, str(became))
         if key not in self._constants:
-            self._constants[key] = Constant(*key[:-1], value, became)
+            self._constants[key] = Constant(*names, value, became)
             self.constants.append(self._constants[key])
         self._constants[key].calls += 1
 
