@@ -74,9 +74,10 @@ def write(folder: Path, *, quick: bool = False) -> None:
     lines = [
         "# Gallery",
         "",
-        "This page shows every plot that a command writes, with the command. All were drawn when this page was built;",
-        "a click enlarges one. Colours are those of Okabe and Ito, which colour-blind readers tell apart, and marks,",
-        "lines and hatches differ too. Each command writes the plot beside its tables into the folder of `-o`.",
+        f"This page shows {'the quick plots' if quick else 'every plot'} that a command writes, with the command.",
+        "They were drawn when this page was built; a click enlarges one. Colours are those of Okabe and Ito, which",
+        "colour-blind readers tell apart, and marks, lines and hatches differ too. Each command writes the plot beside",
+        "its tables into the folder of `-o`.",
         "",
         ":::::{container} gallery",
     ]

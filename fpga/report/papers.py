@@ -221,8 +221,9 @@ def _networks() -> Iterator[str]:
         "",
         "Published test accuracy in % {cite:p}`benali2025`, Table II. The repository has no records of these "
         "trainings. `halfulp train`",
-        "makes one with the text of a row; an epoch of LeNet-5 takes seconds to a minute, and the other networks need "
-        "data that no package has.",
+        "makes one of `lenet5` in seconds with the text of a row; `resnet20` needs the images of CIFAR-10, "
+        "and the other two",
+        "networks are no part of the program.",
         "`halfulp report accuracy` prints finished trainings beside these figures.",
         "",
         *_table(rows),
