@@ -1,5 +1,6 @@
 """Settings of every test run: threads, signals, slow tests and order."""
 
+import math
 import os
 import signal
 import sys
@@ -71,6 +72,9 @@ def oracle(record_property: Callable[[str, object], None]) -> Callable[..., None
 @pytest.fixture
 def halfulp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs the program in this process: exit code, standard output and standard error."""
+
+    # Lines about the progress of slow commands depend on the load of the machine.
+    monkeypatch.setattr("halfulp.tools.progress.QUIET", math.inf)
 
     def run(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])

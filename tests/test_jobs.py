@@ -27,7 +27,7 @@ from halfulp.tools import jobs as room
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.paths import scratch
-from halfulp.tools.progress import Bar, Progress
+from halfulp.tools.progress import Bar, Progress, heartbeat
 
 TOOL = """
 import json, os, sys
@@ -520,6 +520,22 @@ def test_scratch_removes_folders_of_dead_processes_only(build):
     with scratch("it") as first, scratch("it") as second:
         assert {path for path in (build / "runs").iterdir() if path.is_dir()} == {first, second, others}
     assert set((build / "runs").iterdir()) == {others, others.with_suffix(".lock")}
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_heartbeat_tells_what_a_slow_command_does(terminal, capsys, monkeypatch):
+    monkeypatch.setattr("halfulp.tools.progress.QUIET", 0.05)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    with heartbeat("check"):
+        time.sleep(0.1)
+        assert re.fullmatch("halfulp: check, 0 s\n", capsys.readouterr().err)
+        with Bar("tile") as bar:
+            bar.total("synthesis", 4, 1)
+            time.sleep(0.2)
+            said = capsys.readouterr().err
+    assert ("halfulp: tile: synthesis, 1 of 4, 0 s\n" in said) == (not terminal)
+    time.sleep(0.3)
+    assert "halfulp" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -15,6 +15,7 @@ import click
 from .errors import CheckError, ToolError
 from .jobs import JobPool
 from .paths import build_root, machine_errors, replacing_folder
+from .progress import heartbeat
 
 if TYPE_CHECKING:
     from .report import Report
@@ -30,7 +31,11 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
     """Run a command with the arguments of the program, print its errors, and exit with its exit code."""
     try:
         # Not command(), which prints an empty line on Ctrl-C.
-        with _no_lost_interrupts(), command.make_context(name, sys.argv[1:]) as context:
+        with (
+            _no_lost_interrupts(),
+            heartbeat(" ".join(sys.argv[1:2])),
+            command.make_context(name, sys.argv[1:]) as context,
+        ):
             command.invoke(context)
         code = 0
     except click.exceptions.Exit as end:

@@ -1,5 +1,6 @@
 """Progress of a run."""
 
+import contextlib
 import shutil
 import sys
 import threading
@@ -7,14 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-LONG = 5.0
-"""Seconds after which `long_step` prints what runs."""
+QUIET = 5.0
+"""Seconds after which a command prints a line about its progress; later intervals double up to `LONGEST`."""
 
+LONGEST = 60.0
+
+_bars: list["Bar"] = []
+"""Bars of the running command."""
 
 @contextmanager
 def long_step(text: str) -> Iterator[None]:
     """Print a line on standard error if a step takes longer than a few seconds, with or without a terminal."""
-    timer = threading.Timer(LONG, lambda: print(f"halfulp: {text}", file=sys.stderr, flush=True))
+    timer = threading.Timer(QUIET, lambda: print(f"halfulp: {text}", file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
     try:
@@ -43,18 +48,25 @@ silent = Progress()
 
 
 class Bar(Progress):
-    """Progress bar on standard error; nothing is shown without a terminal."""
+    """Progress bar on standard error; without a terminal, `heartbeat` prints its text now and then."""
 
     def __init__(self, title: str) -> None:
         self._title = title
         self._begin(title, None, 0)
 
     def __enter__(self) -> "Bar":
+        _bars.append(self)
         self._draw()
         return self
 
     def __exit__(self, *_: object) -> None:
+        _bars.remove(self)
         self._print("")
+
+    def line(self) -> str:
+        """Return phase, finished items and time as a text."""
+        count = f", {self._done} of {self._count}" if self._count else ""
+        return f"{self._text}{count}, {monotonic() - self._begun:.0f} s"
 
     def total(self, text: str, count: int | None = None, done: int = 0) -> None:
         self._begin(f"{self._title}: {text}", count, done)
@@ -83,3 +95,29 @@ class Bar(Progress):
             width = shutil.get_terminal_size().columns - 1
             # The cursor stays at the start of the line, so that a message replaces the bar.
             print(f"\x1b[2K{line[:width]}\r", end="", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def heartbeat(title: str) -> Iterator[None]:
+    """Print a line on standard error from time to time while the body runs, so that no command is silent for minutes.
+
+    The line has the text of the innermost `Bar`, or ``title`` and the time. A terminal has bars that move instead, and
+    gets a line only if there is none.
+    """
+    ended, begun = threading.Event(), monotonic()
+
+    def beat() -> None:
+        wait = QUIET
+        while not ended.wait(wait):
+            if not (_bars and sys.stderr.isatty()):
+                text = _bars[-1].line() if _bars else f"{title}, {monotonic() - begun:.0f} s"
+                print(f"halfulp: {text}", file=sys.stderr, flush=True)
+            wait = min(2 * wait, LONGEST)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    if QUIET < threading.TIMEOUT_MAX:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
