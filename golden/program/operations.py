@@ -22,49 +22,55 @@ HANDLERS: dict[str, Handler] = {}
 
 EXACT = {
     "moves numbers": """
-        _pack_padded_sequence _pad_packed_sequence _reshape_alias _reshape_copy _unsafe_index.Tensor
-        _unsafe_index.Tensor_hacked_twin _unsafe_view alias as_strided as_strided_scatter broadcast_in_dim
-        broadcast_tensors cat channel_shuffle clone contiguous copy copy_.Tensor detach diag diag_embed
-        diagonal_backward diagonal_copy diagonal_scatter embedding expand_copy flip gather im2col index.Tensor
-        index.Tensor_hacked_twin index_copy index_fill.int_Tensor index_select lift lift_fresh lift_fresh_copy
-        masked_fill.Tensor masked_scatter meshgrid meshgrid.indexing permute_copy pixel_shuffle pixel_unshuffle
-        reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave.self_Tensor
-        repeat_interleave.self_int replication_pad1d replication_pad2d replication_pad3d resize resize_ resize_as
-        resize_as_ roll rot90 scatter.src select_backward select_scatter set set_.source_Tensor_storage_offset
-        set.source_Storage set.source_Storage_storage_offset set.source_Tensor slice_backward slice_scatter
-        split_copy.Tensor split_with_sizes_copy squeeze_copy squeeze_copy.dim squeeze_copy.dims stack t_copy take
-        take_along_dim tile transpose_copy.int tril triu unbind_copy.int unfold_copy unsafe_chunk unsafe_split.Tensor
-        unsafe_split_with_sizes unsqueeze_copy upsample_nearest1d upsample_nearest1d.vec upsample_nearest2d
-        upsample_nearest2d.vec upsample_nearest3d upsample_nearest3d.vec view_as_complex view_as_real view_copy
-        view_copy.dtype view_of""",
+        alias as_strided as_strided_scatter broadcast_in_dim broadcast_tensors cat channel_shuffle clone
+        contiguous copy copy_.Tensor detach diag diag_embed diagonal_backward diagonal_copy diagonal_scatter
+        embedding expand_copy flip gather im2col index.Tensor index.Tensor_hacked_twin index_copy
+        index_fill.int_Tensor index_select lift lift_fresh lift_fresh_copy masked_fill.Tensor masked_scatter
+        meshgrid meshgrid.indexing _pack_padded_sequence _pad_packed_sequence permute_copy pixel_shuffle
+        pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d repeat
+        repeat_interleave.self_Tensor repeat_interleave.self_int replication_pad1d replication_pad2d
+        replication_pad3d _reshape_alias _reshape_copy resize resize_ resize_as resize_as_ roll rot90
+        scatter.src select_backward select_scatter set set.source_Storage set.source_Storage_storage_offset
+        set.source_Tensor set_.source_Tensor_storage_offset slice_backward slice_scatter split_copy.Tensor
+        split_with_sizes_copy squeeze_copy squeeze_copy.dim squeeze_copy.dims stack t_copy take take_along_dim
+        tile transpose_copy.int tril triu unbind_copy.int unfold_copy unsafe_chunk _unsafe_index.Tensor
+        _unsafe_index.Tensor_hacked_twin unsafe_split.Tensor unsafe_split_with_sizes _unsafe_view
+        unsqueeze_copy upsample_nearest1d upsample_nearest1d.vec upsample_nearest2d upsample_nearest2d.vec
+        upsample_nearest3d upsample_nearest3d.vec view_as_complex view_as_real view_copy view_copy.dtype
+        view_of""",
     "selects some of the numbers": """
-        adaptive_max_pool2d adaptive_max_pool3d amax amin aminmax clamp.Tensor clamp_max.Tensor clamp_min.Tensor
-        cummax cummin fmax fmin kthvalue max max.dim max.other max_pool2d_with_indices max_pool3d_with_indices
-        maximum median median.dim min min.dim min.other minimum mode nanmedian nanmedian.dim relu relu6 sort
-        sort.stable threshold_backward topk unique_dim _unique2 where.self hardtanh_backward""",
+        adaptive_max_pool2d adaptive_max_pool3d amax amin aminmax clamp.Tensor clamp_max.Tensor
+        clamp_min.Tensor cummax cummin fmax fmin fractional_max_pool2d fractional_max_pool3d
+        hardshrink_backward hardtanh_backward kthvalue masked_select max max.dim max.other
+        max_pool2d_with_indices max_pool3d_with_indices maximum median median.dim min min.dim min.other
+        minimum mode nanmedian nanmedian.dim relu relu6 softshrink_backward sort sort.stable
+        threshold_backward topk _unique2 unique_consecutive unique_dim where.self""",
     "fills in a constant, which the operation that uses it rounds": """
-        _efficientzerotensor clamp clamp_max clamp_min constant_pad_nd copy_.float copy_.int empty empty.memory_format
-        empty_like empty_permuted empty_strided eye eye.m fill fill.Scalar fill.Tensor full full_like hardtanh
-        index_fill.int_Scalar masked_fill.Scalar new_empty new_empty_strided new_full new_ones new_zeros ones ones_like
-        scalar_tensor scatter.value threshold where where.Scalar where.ScalarOther where.ScalarSelf zero zeros
-        zeros_like""",
+        clamp clamp_max clamp_min constant_pad_nd copy_.float copy_.int _efficientzerotensor empty
+        empty.memory_format empty_like empty_permuted empty_strided eye eye.m fill fill.Scalar fill.Tensor
+        full full_like hardtanh index_fill.int_Scalar masked_fill.Scalar new_empty new_empty_strided new_full
+        new_ones new_zeros ones ones_like scalar_tensor scatter.value threshold where where.Scalar
+        where.ScalarOther where.ScalarSelf zero zeros zeros_like""",
     "has results that are numbers of every format of the operand": """
-        abs ceil copysign.Scalar copysign.Tensor floor fmod fmod.Scalar fmod.Tensor frac neg round sgn sign trunc""",
+        abs ceil copysign.Scalar copysign.Tensor floor fmod fmod.Scalar fmod.Tensor frac frexp
+        frexp.Tensor neg
+        round sgn sign trunc""",
     "compares, counts or finds places": """
-        _has_same_storage_numel all all.dim all.dims allclose any any.dim any.dims argmax argmin bucketize.Scalar
-        bucketize.Tensor count_nonzero count_nonzero.dim_IntList eq eq.Scalar eq.Tensor equal ge ge.Scalar ge.Tensor gt
-        gt.Scalar gt.Tensor histc is_same_size isclose isfinite isin.Scalar_Tensor isin.Tensor_Scalar
-        isin.Tensor_Tensor isinf isnan isneginf isposinf le le.Scalar le.Tensor logical_and logical_not logical_or
-        logical_xor lt lt.Scalar lt.Tensor ne ne.Scalar ne.Tensor nonzero repeat_interleave.Tensor searchsorted.Scalar
-        searchsorted.Tensor signbit tril_indices""",
+        all all.dim all.dims allclose any any.dim any.dims argmax argmin bucketize.Scalar bucketize.Tensor
+        count_nonzero count_nonzero.dim_IntList eq eq.Scalar eq.Tensor equal ge ge.Scalar ge.Tensor gt
+        gt.Scalar gt.Tensor _has_same_storage_numel histc is_same_size isclose isfinite isin.Scalar_Tensor
+        isin.Tensor_Scalar isin.Tensor_Tensor isinf isnan isneginf isposinf le le.Scalar le.Tensor logical_and
+        logical_not logical_or logical_xor lt lt.Scalar lt.Tensor ne ne.Scalar ne.Tensor nonzero
+        nonzero_static repeat_interleave.Tensor searchsorted.Scalar searchsorted.Tensor signbit tril_indices""",
     "draws random numbers": """
         bernoulli bernoulli.Tensor bernoulli.p cauchy exponential geometric log_normal multinomial normal
-        normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor normal.float_float normal_ rand rand.generator
-        rand_like rand_like.generator randint_like randint_like.Tensor randint_like.Tensor_generator
-        randint_like.generator randint_like.low_dtype randint_like.low_generator_dtype randn randn.generator randn_like
-        randn_like.generator random random.from random.to uniform""",
+        normal_ normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor normal.float_float rand
+        rand.generator rand_like rand_like.generator randint_like randint_like.Tensor
+        randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
+        randint_like.low_generator_dtype randn randn.generator randn_like randn_like.generator random
+        random.from random.to uniform""",
     "converts between the types of torch": """
-        _local_scalar_dense _to_copy convert_element_type item""",
+        convert_element_type item _local_scalar_dense _to_copy""",
 }
 """Operations that round nothing, by reason: overloads without arguments for results, ``default`` left out."""
 
