@@ -262,6 +262,6 @@ def test_refused_function_has_exit_code_2():
 
 
 def test_long_fit_says_what_it_does(own_build, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "LONG", 0.0)
+    monkeypatch.setattr(progress, "QUIET", 0.0)
     segments_of("tanh", fmt="fxp3.5", error=1.5)
     assert "halfulp: fitting tanh from fxp3.5 to fxp3.5 with error=1.5" in capsys.readouterr().err

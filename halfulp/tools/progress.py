@@ -5,7 +5,6 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from time import monotonic
 
 QUIET = 5.0
@@ -16,7 +15,8 @@ LONGEST = 60.0
 _bars: list["Bar"] = []
 """Bars of the running command."""
 
-@contextmanager
+
+@contextlib.contextmanager
 def long_step(text: str) -> Iterator[None]:
     """Print a line on standard error if a step takes longer than a few seconds, with or without a terminal."""
     timer = threading.Timer(QUIET, lambda: print(f"halfulp: {text}", file=sys.stderr, flush=True))
