@@ -221,7 +221,7 @@ def _networks() -> Iterator[str]:
         "",
         "Published test accuracy in % {cite:p}`benali2025`, Table II. The repository has no records of these "
         "trainings. `halfulp train`",
-        "makes one of `lenet5` in seconds with the text of a row; `resnet20` needs the images of CIFAR-10, "
+        "makes one of `lenet5` in less than a minute with the text of a row; `resnet20` needs the images of CIFAR-10, "
         "and the other two",
         "networks are no part of the program.",
         "`halfulp report accuracy` prints finished trainings beside these figures.",

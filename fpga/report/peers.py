@@ -1,7 +1,8 @@
 """Cost of units of other projects, whose Verilog or VHDL is synthesised with the settings of this library's units.
 
-``peers.csv`` has the recorded figures, with the command that measures each. A version or commit ``not recorded`` was
-not written down when the unit was measured.
+``peers.csv`` has the recorded figures. They were measured before this command existed, with the same settings of Yosys
+but by a program that is not in the repository: ``command`` is the form that measures such a unit now, and has not
+reproduced the figures. ``not recorded``: not written down when the unit was measured.
 """
 
 import json
