@@ -139,7 +139,7 @@ class WeightUpdate:
                 held = set(map(id, self._parameters))
                 self._take(one for one in optimizer.param_groups[-1]["params"] if id(one) not in held)
 
-            optimizer.add_param_group = add_and_round  # type: ignore[method-assign,assignment]  # torch has no hook for it
+            optimizer.add_param_group = add_and_round  # type: ignore[method-assign, assignment]  # torch has no hook
 
     def _take(self, parameters: Iterable[Tensor]) -> None:
         """Round more parameters, at once and after each step."""

@@ -17,7 +17,7 @@ class Counted(NamedTuple):
     """True for the place of the backward pass in the program, False for that of the layer."""
 
 
-AT_LAYER, AT_BACKWARD = Counted(INPUT), Counted(INPUT, True)
+AT_LAYER = Counted(INPUT)
 
 
 class CellLink(NamedTuple):

@@ -16,7 +16,7 @@ from halfulp.golden.nn.policy import Policy
 from .chains import GraphChains, GraphLink
 from .compositions import compositions, in_graphs
 from .dispatch import Dispatch, Program, composite, is_exact, name_of
-from .graph import KEY, KEYS, Analysis, Operation, policy_of
+from .graph import KEY, KEYS, Analysis, Modules, Operation, policy_of
 from .operations import HANDLERS
 from .site import Place, Site
 
@@ -52,10 +52,11 @@ class Backend(Program):
         if NO_GRAPH in self._report.breaks:
             self._report.breaks.remove(NO_GRAPH)
         self._check_break(getattr(module, "compile_subgraph_reason", None))
+        modules = Modules()
         weights = {place for place, one in enumerate(inputs) if isinstance(one, nn.Parameter)}
 
         def analysed(graph: GraphModule) -> GraphModule:
-            found = Analysis(graph.graph, weights, self)
+            found = Analysis(graph.graph, weights, self, modules)
             self._report.casts += found.casts
             self._report.redundant += found.redundant
             if self.stochastic:
@@ -72,8 +73,11 @@ class Backend(Program):
             # Chains have no values of inner results to count.
             chains = GraphChains(graph.graph, lambda node: None if self.values else policy_of(node, self))
             self._report.chains += len(chains.last)
+            is_forward = not any(node.meta[KEY].backward for node in graph.graph.nodes if KEY in node.meta)
 
             def run(given: list[Any]) -> Any:
+                if is_forward:
+                    modules.check(graph.graph, self)
                 return _Run(graph, self, chains).boxed_run(given)
 
             run._boxed_call = True  # type: ignore[attr-defined]  # AOT autograd reads it

@@ -258,6 +258,9 @@ class Dispatch(TorchDispatchMode):
     def note_place(self, place: Place) -> None:
         """Note the place of the running operation for its backward pass."""
 
+    def note_exact(self) -> None:
+        """Note the place of a running operation that changes no number."""
+
     def note_operands(self, args: Any) -> None:
         """Note the arguments of an operation."""
 
@@ -283,6 +286,8 @@ class Dispatch(TorchDispatchMode):
         base, in_place = name_of(func)
         self.note_operands(args)
         if is_exact(func):
+            # Their backward operations may compute, such as the sum of expand.
+            self.note_exact()
             if base in FILLS:
                 self._note_fills(base, args, kwargs)
             return func(*args, **kwargs)

@@ -27,7 +27,7 @@ from halfulp.golden.nn.update import lacks_update, warn_of_update
 from .dispatch import Dispatch, Program, composite, policies_of
 from .recurrent import layers
 from .report import Report
-from .site import UPDATE, Place, Site, address, outside
+from .site import UPDATE, Place, Site, address, names_in, outside
 
 if TYPE_CHECKING:
     from .compiled import Backend
@@ -194,8 +194,7 @@ class _Eager(Dispatch):
                 if torch.compiler.is_exporting():
                     raise RuntimeError("torch.export has no meaning in golden.emulate: export the module outside of it")
                 if not self.modules:
-                    # A compiled module has the module itself as a part.
-                    self.names = {id(one): name.replace("_orig_mod.", "") for name, one in module.named_modules()}
+                    self.names = names_in(module)
                     self.root = self.owner.name_of_root(module)
                 self.modules.append(self.names.get(id(module), type(module).__name__))
                 self.kinds.append(type(module))
@@ -324,6 +323,11 @@ class _Eager(Dispatch):
                 self.places = dict(list(self.places.items())[PLACES // 2 :])
             # Autograd numbers an operation before it runs; operations without gradients follow under the same number.
             self.places.setdefault(_get_sequence_nr() - 1, place)
+
+    def note_exact(self) -> None:
+        """Note the place of a running operation that changes no number."""
+        if self.node is None and torch.is_grad_enabled():
+            self.note_place(self.place())
 
     def draw(self, operation: str, operands: list[Tensor]) -> int:
         """Return a new key of random words; in a recomputed region, that of the first pass."""

@@ -4,12 +4,16 @@ The graph is that of AOT autograd: forward pass, then backward pass, in operatio
 """
 
 import operator
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
@@ -22,7 +26,7 @@ from . import products
 from .dispatch import Program, is_exact, name_of
 from .functions import FUNCTIONS
 from .operations import HANDLERS, IN_BINARY64
-from .site import is_broadcast, outside
+from .site import is_broadcast, names_in, outside
 
 KEY = "halfulp"
 """Entry of a node's ``meta`` that holds its `Operation`."""
@@ -110,9 +114,9 @@ class Analysis:
         the format already.
     """
 
-    def __init__(self, graph: Graph, weights: set[int], program: Program) -> None:
+    def __init__(self, graph: Graph, weights: set[int], program: Program, modules: "Modules") -> None:
         self.casts = self.redundant = 0
-        self._program, self._weights = program, weights
+        self._program, self._weights, self._modules = program, weights, modules
         self._formats: dict[Node, Any] = {}
         self._tangents: set[Node] = set()
         self._forward: dict[int, list[Node]] = {}
@@ -142,9 +146,18 @@ class Analysis:
             sums = "weight_gradient" if kinds & {"addmm", "convolution", "expand"} else "input_gradient"
         roles, paired = self._roles(node, computing, backward)
         original, own = _original(node), name_of(node.target)[0] if isinstance(node.target, OpOverload) else ""
+        if node.meta.get("is_gradient_acc"):
+            # A sum of gradients is at the place of its last summand; torch gives it that of another operation.
+            made = [one.meta[KEY] for one in node.all_input_nodes if KEY in one.meta]
+            first = max(made, key=lambda one: one.number, default=first)
+        if first is not None:
+            module, around = first.module, first.kinds
+        else:
+            # A running program knows no place of a backward operation without a forward one.
+            module, around = ("", ()) if backward and not same else self._modules.around(node)
         return Operation(
-            module=first.module if first else _module(node),
-            kinds=first.kinds if first else _kinds(node),
+            module=module,
+            kinds=around,
             source=first.source if first else _source(node),
             number=number,
             place=first.place if first else number,
@@ -255,14 +268,15 @@ class Analysis:
         self.redundant += sum(one == cast.fmt for one in known)
 
 
-def policy_of(node: Node, program: Program) -> Policy | None:
-    """Return the policy of an operation of an analysed graph."""
+def policy_of(node: Node, program: Program, place: tuple[str, tuple[type, ...]] | None = None) -> Policy | None:
+    """Return the policy of an operation of an analysed graph, also as if it had another module and classes around."""
     operation: Operation | None = node.meta.get(KEY)
     if operation is None or not isinstance(node.target, OpOverload):
         return None
+    module, kinds = place or (operation.module, operation.kinds)
     names = tuple(f"aten.{one}" for one in (name_of(node.target)[0], operation.composition) if one)
     phase = "backward" if operation.backward else "forward"
-    return program.policy_for(Candidate((operation.module,), operation.kinds, names, phase))
+    return program.policy_for(Candidate((module,), kinds, names, phase))
 
 
 def _is_handled(node: Node) -> bool:
@@ -333,16 +347,63 @@ def _held(fmt: Any, node: Node) -> Any:
     return fmt
 
 
-def _module(node: Node) -> str:
-    """Return the path of the module, relative to the outermost one."""
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    paths = [path for path, _ in stack.values()]
-    return paths[-1].removeprefix(paths[0]).lstrip(".") if paths else ""
+class Modules:
+    """Modules around the operations of a graph, with the names that a running program gives them.
+
+    The outermost module is that of the running call in which torch.compile makes the graph; a graph of a function has
+    that of each operation.
+    """
+
+    def __init__(self) -> None:
+        self._running = running_modules()
+        self._checked = {self._running}
+        # torch.compile names a module by the expression of the compiled function, and by its id.
+        self._known = InstructionTranslator.current_tx().output.side_effects.id_to_variable
+        self._names: dict[nn.Module, dict[int, str]] = {}
+
+    def around(self, node: Node) -> tuple[str, tuple[type, ...]]:
+        """Return the name of the innermost module around an operation, and the classes of all, the outermost first."""
+        stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+        inner = [int(key.partition("@")[0]) for key in stack]
+        kinds = (*map(type, self._running), *(kind for _, kind in stack.values()))
+        if not kinds:
+            return "", ()
+        root = self._running[0] if self._running else self._known[inner[0]].value  # type: ignore[attr-defined]
+        if root not in self._names:
+            self._names[root] = names_in(root)
+        return self._names[root].get(inner[-1] if inner else id(self._running[-1]), kinds[-1].__name__), kinds
+
+    def check(self, graph: Graph, program: Program) -> None:
+        """Check a call of a graph: RuntimeError if torch.compile runs it in modules whose policies are others."""
+        now = running_modules()
+        if now in self._checked:
+            return
+        before, after = (names_in(one[0])[id(one[-1])] if one else "" for one in (self._running, now))
+        for node in graph.nodes:
+            operation: Operation | None = node.meta.get(KEY)
+            if operation is None:
+                continue
+            name = operation.module
+            if not before or name == before or name.startswith(f"{before}."):
+                name = f"{after}.{name.removeprefix(before).lstrip('.')}".strip(".")
+            kinds = (*map(type, now), *operation.kinds[len(self._running) :])
+            if policy_of(node, program) != policy_of(node, program, (name, kinds)):
+                raise RuntimeError(
+                    f"torch.compile runs the graph of {operation.module or 'the model'} as {name or 'the model'}, for "
+                    "which the policies select other arithmetic; compile the model as one graph (fullgraph=True)"
+                )
+        self._checked.add(now)
 
 
-def _kinds(node: Node) -> tuple[type, ...]:
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return tuple(kind for _, kind in stack.values() if isinstance(kind, type))
+def running_modules() -> tuple[nn.Module, ...]:
+    """Return the modules whose calls run in this thread, the outermost first."""
+    found: list[nn.Module] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is nn.Module._call_impl.__code__:
+            found.append(frame.f_locals["self"])
+        frame = frame.f_back
+    return tuple(one for one in reversed(found) if not isinstance(one, OptimizedModule))
 
 
 def _source(node: Node) -> str:

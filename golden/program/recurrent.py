@@ -28,7 +28,6 @@ from halfulp.hdl.specs import MacSpec
 from . import products, report
 from .arithmetic import ARITHMETIC, RoundingChain, compute, number
 from .cells import (
-    AT_BACKWARD,
     AT_LAYER,
     CELLS,
     INPUT,
@@ -290,13 +289,13 @@ class Layer:
 
     def _begins(self, carried: Collection[str], is_last: bool, biased: bool) -> tuple[Begin, ...]:
         """Return the gradients of the results of a step, in the order in which autograd adds them."""
-        of_h = [("out", AT_BACKWARD), ("h>", AT_LAYER), ("product", self._of_product(biased))]
+        of_h = [("out", AT_LAYER), ("h>", AT_LAYER), ("product", self._of_product(biased))]
         if is_last:
-            of_h = [("h>", AT_BACKWARD), ("out", AT_LAYER if self.dropped else AT_BACKWARD)]
+            of_h = [("h>", AT_LAYER), ("out", AT_LAYER)]
         others = (name for name in self.cell.states[1:] if f"{name}>" in carried)
         return (
             ("h'", tuple(one for one in of_h if one[0] in {*carried, "out"})),
-            *((f"{name}'", ((f"{name}>", AT_BACKWARD),)) for name in others),
+            *((f"{name}'", ((f"{name}>", AT_LAYER),)) for name in others),
         )
 
     def _chain_of_gradients(
@@ -324,7 +323,7 @@ class Layer:
             found = self._sum(parts)
         seconds = time.perf_counter() - started
         self.count_products(WEIGHT, "mm", steps, wide * width, rows, seconds)
-        self.count(Counter({CellLink("", "add", (), AT_BACKWARD): steps - 1}), wide * width, 0.0)
+        self.count(Counter({CellLink("", "add", (), AT_LAYER): steps - 1}), wide * width, 0.0)
         return found
 
     def _of_weights_at_once(self, h: Tensor, of_h: Tensor) -> Tensor | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
@@ -434,6 +434,11 @@ def is_broadcast(phase: str, sum_phase: str, sizes: Sequence[int]) -> bool:
         and sum_phase == "input_gradient"
         and all(isinstance(one, int) and one == 1 for one in sizes)
     )
+
+
+def names_in(model: nn.Module) -> dict[int, str]:
+    """Return the names of the modules of a model by id; a compiled module has the module itself as a part."""
+    return {id(one): name.replace("_orig_mod.", "") for name, one in model.named_modules()}
 
 
 def outside(path: str) -> bool:
