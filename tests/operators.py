@@ -345,4 +345,8 @@ def findings(op: Any, most: int | None = None) -> dict[str, int]:
                 parts += compared("out", into_out(op), sample, False, op)
             for one in parts:
                 found[one] = found.get(one, 0) + 1
+        errors = op.error_inputs("cpu") if op.error_inputs_func is not None and most is None else ()
+        for one in errors:
+            for text in compared("error", op, one.sample_input, False):
+                found[text] = found.get(text, 0) + 1
     return found

@@ -805,6 +805,26 @@ def test_emulate_refuses_writes_that_torch_refuses(name):
     assert str(found.value) == str(wanted.value)
 
 
+REFUSED_ARGUMENTS = {
+    "vectors of other lengths": lambda t: torch.dot(t, t[:2]),
+    "dilation of zero": lambda t: F.conv1d(t.reshape(1, 1, 4), t[:2].reshape(1, 1, 2), dilation=0),
+    "rows of another shape": lambda t: t.reshape(2, 2).index_add(0, torch.tensor([0]), t[:2]),
+    "index out of bounds": lambda t: t.scatter_add(0, torch.tensor([4]), t[:1]),
+    "row out of bounds": lambda t: t.index_add(0, torch.tensor([7]), t[:1]),
+    "divisor of zero": lambda t: F.avg_pool2d(t.reshape(1, 2, 2), 2, divisor_override=0),
+    "approximation without a name": lambda t: F.gelu(t, approximate="exact"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_ARGUMENTS)
+def test_emulate_raises_errors_of_torch(name):
+    with pytest.raises((RuntimeError, IndexError)) as wanted:
+        REFUSED_ARGUMENTS[name](torch.ones(4))
+    with golden.emulate(BF16, strict=True), pytest.raises(type(wanted.value)) as found:
+        REFUSED_ARGUMENTS[name](torch.ones(4))
+    assert str(found.value) == str(wanted.value)
+
+
 NUMBERS = {
     "decimals": lambda: torch.tensor([0.123, -2.345, 7.0]).round(decimals=2),
     "decimals in place": lambda: torch.tensor([0.123, -2.345, 7.0]).round_(decimals=2),

@@ -54,6 +54,7 @@ EXPLAINED = {
     "linalg.eig": ("KeyError (torch.complex64)", "complex numbers are not emulated"),
     "linalg.matrix_rank": ("out: value of torch.int64", "torch writes no `out` inside any dispatch mode"),
     "linalg.matrix_rank.hermitian": ("out: value of torch.int64", "torch writes no `out` inside any dispatch mode"),
+    "narrow_copy": ("IndexError (Dimension out of range", "torch's parts of the operation raise another type"),
     "nn.functional.scaled_dot_product_attention": (FUSED, "fused kernels of torch have other strides than their parts"),
     "ormqr": (FUSED, "the products of a gradient in torch have columns in order"),
     "polar": ("value of torch.complex64", "complex numbers are not emulated"),

@@ -25,6 +25,7 @@ from . import products
 from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
 from .compositions import compositions
+from .functions import FUNCTIONS
 from .keys import Keys
 from .operations import EXACT, FILLS, HANDLERS, SEQUENCES
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
@@ -158,6 +159,32 @@ def overlaps(operands: Sequence[Any]) -> bool:
     return torch._debug_has_internal_overlap(into) == 1 or any(
         one is not into and one.untyped_storage().data_ptr() == memory for one in others
     )
+
+
+_CHECKED: set[Any] = set()
+"""Operations with the shapes, types and numbers of arguments that torch accepts."""
+
+CHECKED = 1 << 16
+"""Largest number of these."""
+
+
+def check(func: Any, args: Any, kwargs: Any) -> None:
+    """Run an operation in torch once for each kind of arguments; it raises torch's errors."""
+    kind = (func, _kind(args), _kind(tuple(kwargs.items())))
+    if kind not in _CHECKED:
+        func(*args, **kwargs)
+        if len(_CHECKED) >= CHECKED:
+            _CHECKED.clear()
+        _CHECKED.add(kind)
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.shape, value.dtype
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_kind, value))
+    # Real numbers change from step to step, and torch accepts all of them.
+    return float if isinstance(value, float) else value
 
 
 def rehearsed(func: Any, args: Any, kwargs: Any) -> Any:
@@ -355,6 +382,9 @@ class Dispatch(TorchDispatchMode):
                 given = tree_leaves((args, kwargs))
                 return self.draw(base, [one for one in given if isinstance(one, Tensor) and one.dtype in DTYPES])
 
+            # Operands of element-wise operations only have to broadcast.
+            if kwargs or (base not in ARITHMETIC and base not in FUNCTIONS):
+                check(functional(func), args, kwargs)
             site = self.site(policy, base, place, draw)
             if in_place and base in ARITHMETIC and not kwargs and args[0].is_contiguous():
                 site.into = args[0]

@@ -372,10 +372,17 @@ def _embedding_backward(site: Site, gradient: Tensor, index: Tensor, count: int,
     return site.scattered(rows.new_zeros(count, rows.shape[-1]), places[kept], rows[kept])
 
 
+def _inside(index: Tensor, rows: Tensor) -> bool:
+    """Return True if all indices are rows."""
+    return not index.numel() or bool((index >= 0).all() & (index < len(rows)).all())
+
+
 @handler("index_add")
 def _index_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     if alpha != 1:
         source = site.element("mul", source, alpha)
+    if not _inside(index, _rows(x, dim, None)):
+        return torch.index_add(x, dim, index, source)  # raises torch's error
     found = site.scattered(_rows(x, dim, None), index.reshape(-1), _rows(source, dim, None))
     return found.movedim(0, dim).contiguous() if x.dim() else found.reshape(())
 
@@ -385,6 +392,8 @@ def _scatter_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor)
     if not index.numel():
         return x.clone()
     into, index, source = (torch.atleast_1d(one) for one in (x, index, source))
+    if not _inside(index, into.movedim(dim, 0)):
+        return torch.scatter_add(into, dim, index, source)  # raises torch's error
     grid = torch.meshgrid(*(torch.arange(size, device=x.device) for size in index.shape), indexing="ij")
     places = [index if place == dim % into.dim() else one for place, one in enumerate(grid)]
     taken = source[tuple(slice(size) for size in index.shape)]
