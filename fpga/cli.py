@@ -18,7 +18,7 @@ from halfulp.sim.implementation import Implementation, implementations
 from halfulp.sim.options import unit_options
 from halfulp.tools.commands import Parsed, Refused, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
-from halfulp.tools.progress import Bar, long_step
+from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
 
 from .vendor.cli import DEFAULT_CLOCK, clock_option, stages_of, target_option
@@ -132,9 +132,7 @@ def synth(
     # pandas takes long to load.
     from .report.resources import implement_units, measure_units, table
 
-    tool = "Vivado runs" if vivado else "Yosys and nextpnr run" if route else "Yosys runs"
-    named = str(asked[0]) if len(asked) == 1 else f"{len(asked)} units"
-    with pool, Bar("synth") as bar, long_step(f"{tool} on {named}"):
+    with pool, Bar("synth") as bar:
         if vivado and clock is not None:
             costs = implement_units(asked, target, bar, clock_mhz=clock, pool=pool)
         else:

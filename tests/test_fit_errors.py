@@ -18,7 +18,6 @@ from halfulp.hdl.formats import RN, Fixed, Float, parse
 from halfulp.hdl.specs import UnitSpec
 from halfulp.sim.build import verilog
 from halfulp.sim.report import fit_lines
-from halfulp.tools import progress
 from halfulp.units import PiecewiseLinear
 
 VALUES = {
@@ -259,9 +258,3 @@ def test_refused_function_has_exit_code_2():
     assert answer.exit_code == 2
     assert "wraps and cannot hold all values of exp" in answer.output
     assert "Traceback" not in answer.output
-
-
-def test_long_fit_says_what_it_does(own_build, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "QUIET", 0.0)
-    segments_of("tanh", fmt="fxp3.5", error=1.5)
-    assert "halfulp: fitting tanh from fxp3.5 to fxp3.5 with error=1.5" in capsys.readouterr().err

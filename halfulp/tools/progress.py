@@ -16,17 +16,6 @@ _bars: list["Bar"] = []
 """Bars of the running command."""
 
 
-@contextlib.contextmanager
-def long_step(text: str) -> Iterator[None]:
-    """Print a line on standard error if a step takes longer than a few seconds, with or without a terminal."""
-    timer = threading.Timer(QUIET, lambda: print(f"halfulp: {text}", file=sys.stderr, flush=True))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
 
 class Progress:
     """Receiver of progress; the base class shows nothing."""

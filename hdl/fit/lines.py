@@ -5,6 +5,7 @@ the nearest number and an exact remainder (Knuth, The Art of Computer Programmin
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,17 @@ class Band:
         """Return the band at the points from ``first`` to before ``last``."""
         part = slice(first, last)
         return Band(self.t[part], self.low[part], self.high[part], self.low_closed[part], self.high_closed[part])
+
+    def merged(self, starts: Any) -> "Band":
+        """Return the band with one point for each argument, whose first points are at ``starts``."""
+        if len(starts) == len(self.t):
+            return self
+        low, high = np.maximum.reduceat(self.low, starts), np.minimum.reduceat(self.high, starts)
+        counts = np.diff(np.append(starts, len(self.t)))
+        low_closed = self.low_closed | (self.low < np.repeat(low, counts))
+        high_closed = self.high_closed | (self.high > np.repeat(high, counts))
+        closed = [np.logical_and.reduceat(flags, starts) for flags in (low_closed, high_closed)]
+        return Band(self.t[starts], low, high, *closed)
 
     @property
     def empty(self) -> bool:
@@ -154,19 +166,12 @@ class Band:
         if ends is None:
             return None
         tried = slopes.between(*ends)
-        few = self._merged()
-        step = max(_AT_ONCE // len(few.t), 1)
+        step = max(_AT_ONCE // len(self.t), 1)
         for first in range(0, len(tried), step):
-            for slope in few._likely(tried[first : first + step], intercepts):
+            for slope in self._likely(tried[first : first + step], intercepts):
                 if (found := self.intercept(float(slope), intercepts)) is not None:
                     return float(slope), found
         return None
-
-    def _merged(self) -> "Band":
-        """Return the bounds with one point for each argument; the closed ends are those of its first point."""
-        starts = np.flatnonzero(np.concatenate([[True], self.t[1:] > self.t[:-1]]))
-        low, high = np.maximum.reduceat(self.low, starts), np.minimum.reduceat(self.high, starts)
-        return Band(self.t[starts], low, high, self.low_closed[starts], self.high_closed[starts])
 
     def _likely(self, slopes: Numbers, intercepts: Grid) -> Numbers:
         """Return the slopes that have intercepts, apart from rounding errors."""

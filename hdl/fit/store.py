@@ -11,7 +11,6 @@ from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code
 from halfulp.tools.paths import build_root, work_root, write_whole
-from halfulp.tools.progress import long_step
 
 SUFFIX = ".segments"
 """File name suffix of segments in text form."""
@@ -149,7 +148,4 @@ def _fitted(fn: Any, request: FitRequest) -> Segments:
     # The fit imports numpy and mpmath, which load slowly.
     from .fit import fit
 
-    given = dict(request)
-    budget = " ".join(f"{name}={given[name]}" for name in BUDGET if name in given)
-    with long_step(f"fitting {fn} from {given['fmt']} to {given['out']} with {budget}; this is done once"):
-        return fit(fn, **given).segments
+    return fit(fn, **dict(request)).segments
