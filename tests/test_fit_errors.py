@@ -98,7 +98,7 @@ def check_error(name, fmt, bound):
     assert largest_error(name, table) <= bound * (1 + mp.mpf(2) ** -40)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "fmt"), QUICK)
 def test_error_is_met_in_ulp_of_the_result_format(name, fmt):
     check_error(name, fmt, 1)
@@ -171,8 +171,7 @@ def check_shape(name, fmt, options):
     if 0 in found and name not in ("softplus", "reciprocal"):
         assert found[0][0] == out.decode(out.encode(at_zero.get(name, Fraction(0))))
     if name in ("tanh", "erf", "reciprocal"):
-        finite = {x: got for x, (got, _) in found.items() if isinstance(got, Fraction)}
-        assert all(-got == finite[-x] for x, got in finite.items() if -x in finite and got != out.lowest)
+        assert all(-got == found[-x][0] for x, (got, _) in found.items() if -x in found and -x != out.lowest)
     limits = {"tanh": (-1, 1), "erf": (-1, 1), "sigmoid": (0, 1), "hard_sigmoid": (0, 1), "elu": (-1, None)}
     limits |= dict.fromkeys(("exp", "gelu", "silu", "softplus", "relu", "hard_swish"), (0, None))
     for x, limit in zip((min(found), max(found)), limits.get(name, (None, None)), strict=True):
@@ -194,7 +193,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.sampled(12, 2)
+@pytest.mark.sampled(6, 2)
 @pytest.mark.parametrize(("name", "fmt", "options"), SHAPES)
 def test_fit_keeps_sign_zero_symmetry_and_asymptotes(name, fmt, options):
     check_shape(name, fmt, options)
@@ -240,7 +239,7 @@ def check_pair(name, pair, budget):
     return True
 
 
-@pytest.mark.sampled(72, 3)
+@pytest.mark.sampled(24, 1)
 @pytest.mark.parametrize("budget", ["pieces=3", "error=2"])
 @pytest.mark.parametrize(("name", "pair"), [*itertools.product(FUNCTIONS, PAIRS)])
 def test_function_between_formats_works_or_is_refused(name, pair, budget):
