@@ -5,7 +5,6 @@ the nearest number and an exact remainder (Knuth, The Art of Computer Programmin
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -56,17 +55,6 @@ class Band:
         """Return the band at the points from ``first`` to before ``last``."""
         part = slice(first, last)
         return Band(self.t[part], self.low[part], self.high[part], self.low_closed[part], self.high_closed[part])
-
-    def merged(self, starts: Any) -> "Band":
-        """Return the band with one point for each argument, whose first points are at ``starts``."""
-        if len(starts) == len(self.t):
-            return self
-        low, high = np.maximum.reduceat(self.low, starts), np.minimum.reduceat(self.high, starts)
-        counts = np.diff(np.append(starts, len(self.t)))
-        low_closed = self.low_closed | (self.low < np.repeat(low, counts))
-        high_closed = self.high_closed | (self.high > np.repeat(high, counts))
-        closed = [np.logical_and.reduceat(flags, starts) for flags in (low_closed, high_closed)]
-        return Band(self.t[starts], low, high, *closed)
 
     @property
     def empty(self) -> bool:

@@ -77,16 +77,6 @@ class Points:
         """Indices of the breakpoints, and the number of points."""
         return [*map(int, self.breakpoints), len(self.t)]
 
-    @cached_property
-    def _arguments(self) -> Any:
-        """Indices of the first point of each argument."""
-        return np.flatnonzero(np.concatenate([[True], self.t[1:] > self.t[:-1]]))
-
-    @cached_property
-    def band_ends(self) -> list[int]:
-        """Indices of the breakpoints in `band`, and its length."""
-        return [int(place) for place in np.searchsorted(self._arguments, self.ends)]
-
     def slice(self, first: int, last: int) -> "Points":
         """Return the points from ``first`` to before ``last``, with only the first as breakpoint."""
         part = slice(first, last)
@@ -120,7 +110,7 @@ class Points:
         return float(np.max(np.minimum(found, self.errors(np.maximum(self.nearest - 1, 0)))))
 
     def band(self, error: float) -> Band:
-        """Return the bounds on values of pieces within an error, one for each argument."""
+        """Return the bounds on values of pieces within an error."""
         values, top = self.rounding_table.values, len(self.rounding_table.values) - 1
         reach = np.minimum(error * self.unit, np.finfo(float).max)
         first = np.searchsorted(values, self.value - reach, "left")
@@ -148,7 +138,7 @@ class Points:
             np.where(none, -np.inf, np.where(falls, low, high)),
             np.where(falls, high_closed, low_closed),
             np.where(falls, low_closed, high_closed),
-        ).merged(self._arguments)
+        )
 
     def _within(self, index: Any, error: float) -> Any:
         top = len(self.rounding_table.values) - 1

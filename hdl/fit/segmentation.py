@@ -92,7 +92,7 @@ class Task:
         band = points.band(error)
         if band.empty:
             return None
-        ends = points.band_ends
+        ends = points.ends
         last, right = self._tail(band, self.tails.right, from_right=True)
         first, left = self._tail(band.part(0, ends[last]), self.tails.left, from_right=False) if last else (0, None)
         inner = self._inner(band, first, last)
@@ -103,7 +103,7 @@ class Task:
 
     def _tail(self, band: Band, tails: tuple[Tail, ...], *, from_right: bool) -> tuple[int, Line | None]:
         """Return the longest tail of the candidates: the breakpoint at its inner end, and its line."""
-        ends, count = self.points.band_ends, len(self.points.breakpoints)
+        ends, count = self.points.ends, len(self.points.breakpoints)
         if not from_right:
             count = ends.index(len(band.t))
         best: tuple[int, Line | None] = (count if from_right else 0, None)
@@ -135,7 +135,7 @@ class Task:
         return self._blocks(band, first, last)
 
     def _line(self, band: Band, first: int, last: int) -> Line | None:
-        ends = self.points.band_ends
+        ends = self.points.ends
         return band.part(ends[first], ends[last]).line(self.slopes, self.intercepts)
 
     def _lines(self, band: Band, breakpoints: list[int]) -> Parts | None:
