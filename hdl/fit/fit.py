@@ -242,7 +242,9 @@ class _FitRequest:
     def _best(self, points: Points, tails: Tails) -> tuple[Points, Segmentation, Format | PowerSum, Format]:
         """Return the best pieces, the points of their breakpoints, and the formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
-        finest, task = self._widest(points, tails, chosen)
+        finest = _finest(points, self.folding, self.fmt, self.out, self.measure)
+        grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
+        task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
         try:
             self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
             task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key())
@@ -256,21 +258,6 @@ class _FitRequest:
         slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts])
         intercept = self.intercept or _narrowest([line[1] for _, line in found.parts])
         return task.points, found, slope, intercept
-
-    def _widest(
-        self, points: Points, tails: Tails, chosen: dict[str, Format | PowerSum | None]
-    ) -> tuple[dict[str, Grid], Task]:
-        """Return the grids of fine coefficients, and the problem with them where no format is given.
-
-        Results of floats may be too small for coefficients in fixed point, which then have few significant bits.
-        """
-        fixed, digits = _finest(points, self.folding, self.fmt, self.out, self.measure)
-        for finest in (fixed, digits):
-            grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
-            task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
-            if digits is fixed or self.function.scales or (self.error is not None and task.meets(self.error)):
-                break
-        return finest, task
 
     def _key(self) -> Key | None:
         """Return the bits of the argument whose leading part selects the piece in a unit; None for floats."""
@@ -362,13 +349,8 @@ class _FitRequest:
         return segments
 
 
-def _finest(
-    points: Points, folding: Folding, fmt: Format, out: Format, measure: str
-) -> tuple[dict[str, Grid], dict[str, Grid]]:
-    """Return grids of coefficients that are fine and wide enough for the best fit.
-
-    The first are in fixed point. The second have few significant bits where fixed point has too few fraction bits.
-    """
+def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure: str) -> dict[str, Grid]:
+    """Return grids of coefficients that are fine and wide enough for the best fit."""
     places = out.precision
     if out.spacing == "uniform":
         places = -out.quantum
@@ -383,28 +365,30 @@ def _finest(
         steepest = float(np.max(np.abs(slopes[np.isfinite(slopes)]), initial=1.0))
         # The best line is parallel to the function at some point, and its distance there is at most the error.
         rise = 2 * float(np.max(intercepts[np.isfinite(intercepts)], initial=1.0))
-    cancelled, clipped = 0, places + _MORE_PLACES > _MOST_PLACES
-    if clipped:
-        # Product and intercept of a line may cancel most of each other.
+    cancelled = 0
+    if places + _MORE_PLACES > _MOST_PLACES:
+        # Results are too small for fixed point. Product and intercept of a line may cancel most of each other.
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             ratio = np.abs(slopes * t[1:] / value[1:])
         cancelled = int(np.ceil(np.log2(np.max(ratio[np.isfinite(ratio)], initial=1.0))))
-    grids, digits = {}, {}
+    grids = {}
     for name, largest, precision in (
         ("slopes", steepest, max(fmt.precision, folding.fraction) + 1),
         ("intercepts", rise, 0),
     ):
         bits = int(np.ceil(np.log2(largest))) + 1
         # Products of slopes and arguments are exact in double precision.
+        if places + _MORE_PLACES > _MOST_PLACES:
+            digits = min(out.precision + _MORE_PLACES + cancelled, _EXACT - precision)
+            grids[name] = Grid(-(2.0**bits), 2.0**bits, digits=digits)
+            continue
         last = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
         grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-last)
-        most = min(out.precision + _MORE_PLACES + cancelled, _EXACT - precision)
-        digits[name] = Grid(-(2.0**bits), 2.0**bits, digits=most)
-    return grids, digits if clipped else grids
+    return grids
 
 
 def _narrowest(numbers: list[float]) -> Fixed | Float:
-    """Return the narrowest fixed-point format of some numbers, or the narrowest float if they differ in size."""
+    """Return the narrowest fixed-point format that holds some numbers, or the narrowest float if they differ in size."""
     exact = [Fraction(number) for number in numbers if number]
     last = [last_place(number) for number in exact]
     places = max(0, -min(last, default=0))

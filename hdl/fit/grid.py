@@ -21,10 +21,6 @@ MOST = 1 << 16
 """Maximum number of candidate multiples, taken from the middle; a format of 16 bits has no more."""
 
 
-SMALLEST = 2.0**-900
-"""Smallest magnitude of numbers with few significant bits."""
-
-
 @dataclass(frozen=True, eq=False)
 class Grid:
     """Candidate values of a coefficient: multiples of a step, numbers with few significant bits, or a list.
@@ -59,8 +55,8 @@ class Grid:
         """Return the distance of the candidates between bounds: of the numbers with the largest exponent there."""
         if not self.digits:
             return self.step
-        largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), SMALLEST)
-        return np.ldexp(1.0, np.frexp(largest)[1] - self.digits)
+        largest = np.maximum(np.abs(low), np.abs(high))
+        return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - self.digits), 1.0)
 
     def between(self, low: float, high: float) -> Numbers:
         """Return the values from ``low`` to ``high``, both included, middle ones first."""

@@ -292,9 +292,7 @@ def _kept(
     top = len(rounding_table.values) - 1
     if not function.shaped:
         return np.zeros(len(x), np.int64), np.full(len(x), top)
-    # These are equal if there is a zero.
-    above, below = (np.searchsorted(rounding_table.values, 0.0, side) for side in ("left", "right"))
-    below = below - 1
+    zero = np.searchsorted(rounding_table.values, 0.0)
     exact = np.zeros(len(x), bool)
     if function.defined(Fraction(0)) and function.exact(Fraction(0)) is not None:
         exact = x == 0
@@ -303,10 +301,9 @@ def _kept(
             line = function.asymptote(x[place] > 0)
             if line is not None and rounding_table.round(line[0] * x[[place]] + line[1])[0] == nearest[place]:
                 exact[place] = True
-    # A value that is too small for double precision is zero here; its nearest number may have a sign.
-    positive, negative = (raw > 0) | (nearest > below), (raw < 0) | (nearest < above)
-    lowest = np.where(exact, nearest, np.where(negative, 0, np.minimum(above, nearest)))
-    highest = np.where(exact, nearest, np.where(positive, top, np.maximum(below, nearest)))
+    # A value that is too small for double precision is zero here; its nearest number may be another one.
+    lowest = np.where(exact, nearest, np.where(raw >= 0, np.minimum(zero, nearest), 0))
+    highest = np.where(exact, nearest, np.where(raw <= 0, np.maximum(zero, nearest), top))
     return lowest, highest
 
 

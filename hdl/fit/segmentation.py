@@ -261,11 +261,6 @@ class Task:
                 return nearer
         return found
 
-    def meets(self, error: float) -> Segmentation | None:
-        """Return the fewest pieces within an error; None if more than a fit may have."""
-        found = self.within(error)
-        return None if found is None or found.inner > MOST_PIECES else found
-
     def fewest_pieces(self, error: float) -> Segmentation:
         """Return the fewest pieces within an error.
 
@@ -274,8 +269,8 @@ class Task:
         ValueError
             If there are none.
         """
-        if (found := self.meets(error)) is None:
-            most = self.pieces or MOST_PIECES
+        found, most = self.within(error), self.pieces or MOST_PIECES
+        if found is None or found.inner > most:
             least = replace(self, pieces=most).best(nearly=True).error
             raise ValueError(
                 f"an error of {error:.6g} is not possible with {most} piece{'s' if most != 1 else ''}, whose smallest "
