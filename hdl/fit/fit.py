@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.formats import RN, Fixed, Float, Format, Rounding, parse
-from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.checks import check_one_of
-from halfulp.hdl.specs.pieces import Piece, PowerSum, last_place
+from halfulp.hdl.specs.pieces import Piece, PowerSum
 from halfulp.hdl.specs.piecewise import check_budget
 from halfulp.hdl.specs.segments import Segments
 
@@ -19,8 +18,8 @@ from .error import Errors, errors
 from .folding import Folding, folding_of
 from .functions import Function, function_of
 from .grid import Grid, fixed_for, grid_of
-from .points import REDUCED_BITS, REFERENCES, Points, points_of
-from .segmentation import Parts, Segmentation, Tail, Tails, Task
+from .points import MEASURES, REDUCED_BITS, REFERENCES, Points, points_of
+from .segmentation import Parts, Segmentation, TailSlopes, Task
 from .small import Key, fewest_places, smallest_unit
 
 SHARE = 1 / 16
@@ -112,9 +111,8 @@ def fit(
     reduction : str, optional
         ``auto`` uses the reduction of the function, for exp only if a format is not fixed point. None uses none.
     measure : str, optional
-        Unit of errors: ``ulp`` of the result format at the value, or ``absolute``. Default with ``error``: ``ulp``.
-        Default with ``pieces`` alone: ``ulp`` for fixed point, for reductions, whose results are of all sizes, and for
-        ReLU and leaky ReLU; else ``absolute``.
+        Unit of errors: ``ulp`` of the value, or ``absolute``. Default: ``ulp`` for fixed point, for reductions,
+        whose results are of all sizes, and for ReLU and leaky ReLU; else ``absolute``.
     against : str
         Reference of errors: ``real`` for the function's value, ``rounded`` for its correctly rounded value.
     rounding : Rounding or str
@@ -127,15 +125,14 @@ def fit(
     """
     if pieces is None and error is None:
         raise ValueError("a fit needs a number of pieces, an error, or both")
-    check_budget(pieces=pieces, error=error, measure=measure, breakpoints=breakpoints, slopes=slopes, terms=terms)
+    check_budget(pieces=pieces, error=error, breakpoints=breakpoints, slopes=slopes, terms=terms)
     check_one_of("against", against, REFERENCES)
     if slopes == "pow2" and slope is not None:
         raise ValueError("slope does nothing with slopes=pow2; omit it")
     row, fmt, out = function_of(function), parse(fmt), parse(fmt if out is None else out)
-    if error is not None:
-        measure = measure or "ulp"
     folding = folding_of(row, fmt, out, interval, symmetry, reduction, measure)
     measure = measure or measure_of(row, out, folding.reduction)
+    check_one_of("measure", measure, MEASURES)
     return _FitRequest(
         function=row,
         fmt=fmt,
@@ -154,7 +151,7 @@ def fit(
 
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
-    """Return the measure that a fit with a number of pieces alone minimises by default."""
+    """Return the default measure of errors."""
     return "ulp" if out.spacing == "uniform" or reduction or function.scales else "absolute"
 
 
@@ -207,18 +204,16 @@ class _FitRequest:
             ) from None
         return Fit(segments, self.function, found.inner, found.error, self.measure, self.rounding, self.folding)
 
-    def _tails(self, points: Points) -> Tails:
-        """Return the lines that the function follows at the ends."""
+    def _tails(self, points: Points) -> TailSlopes:
+        """Return the slopes of lines that the function follows at the ends."""
         folding = self.folding
         if folding.reduction is not None:
-            return Tails()
-        slopes: list[dict[float, float | None]] = [{}, {}]
-        for side, first, second in ((0, 0, 1), (1, -1, -2)):
-            asymptote = self.function.asymptote(bool(side))
+            return TailSlopes()
+        left, right = self.function.left, self.function.right
+        slopes: list[set[float]] = [set(), set()]
+        for side, asymptote, first, second in ((0, left, 0, 1), (1, right, -1, -2)):
             if folding.interval is None and asymptote is not None:
-                # The intercept is free if the function does not reach its asymptote within the format.
-                reached = self.function.shaped and points.lowest[first] == points.highest[first]
-                slopes[side][asymptote[0]] = asymptote[1] if reached else None
+                slopes[side].add(float(asymptote))
             # The function is constant at an end: it saturates the output, or x is outside the interval.
             if (
                 len(points.breakpoints) > 1
@@ -226,20 +221,17 @@ class _FitRequest:
             ):
                 saturates = points.nearest[first] in (0, len(points.rounding_table.values) - 1)
                 if folding.interval is not None or saturates:
-                    slopes[side].setdefault(0.0, None)
+                    slopes[side].add(0.0)
         if folding.symmetry is not None:
             slopes[0].clear()
         # A given slope format may not hold the slope of the asymptote.
         held = grid_of(self.slope) if self.slope is not None and self.power is None else None
-        near: list[tuple[Tail, ...]] = [
-            tuple(sorted(tail for tail in side.items() if held is None or tail[0] in held.near(tail[0])))
-            for side in slopes
-        ]
-        return Tails(*near)
+        near = [tuple(sorted(s for s in side if held is None or s in held.near(s))) for side in slopes]
+        return TailSlopes(*near)
 
     # Formats ---------------------------------------------------------------------------------------------------
 
-    def _best(self, points: Points, tails: Tails) -> tuple[Points, Segmentation, Format | PowerSum, Format]:
+    def _best(self, points: Points, tails: TailSlopes) -> tuple[Points, Segmentation, Format | PowerSum, Format]:
         """Return the best pieces, the points of their breakpoints, and the formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
         finest = _finest(points, self.folding, self.fmt, self.out, self.measure)
@@ -255,8 +247,8 @@ class _FitRequest:
                 f"{self.function.name} cannot be fitted{f' with {asked}' if asked else ''}: {error}"
             ) from None
         found = task.polished(found)
-        slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts])
-        intercept = self.intercept or _narrowest([line[1] for _, line in found.parts])
+        slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
+        intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
         return task.points, found, slope, intercept
 
     def _key(self) -> Key | None:
@@ -365,12 +357,6 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
         steepest = float(np.max(np.abs(slopes[np.isfinite(slopes)]), initial=1.0))
         # The best line is parallel to the function at some point, and its distance there is at most the error.
         rise = 2 * float(np.max(intercepts[np.isfinite(intercepts)], initial=1.0))
-    cancelled = 0
-    if places + _MORE_PLACES > _MOST_PLACES:
-        # Results are too small for fixed point. Product and intercept of a line may cancel most of each other.
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            ratio = np.abs(slopes * t[1:] / value[1:])
-        cancelled = int(np.ceil(np.log2(np.max(ratio[np.isfinite(ratio)], initial=1.0))))
     grids = {}
     for name, largest, precision in (
         ("slopes", steepest, max(fmt.precision, folding.fraction) + 1),
@@ -378,23 +364,14 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
     ):
         bits = int(np.ceil(np.log2(largest))) + 1
         # Products of slopes and arguments are exact in double precision.
-        if places + _MORE_PLACES > _MOST_PLACES:
-            digits = min(out.precision + _MORE_PLACES + cancelled, _EXACT - precision)
-            grids[name] = Grid(-(2.0**bits), 2.0**bits, digits=digits)
-            continue
         last = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
         grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-last)
     return grids
 
 
-def _narrowest(numbers: list[float]) -> Fixed | Float:
-    """Return the narrowest fixed-point format that holds some numbers, or the narrowest float if they differ in size."""
-    exact = [Fraction(number) for number in numbers if number]
-    last = [last_place(number) for number in exact]
-    places = max(0, -min(last, default=0))
-    if places <= _MOST_PLACES:
-        return fixed_for(min(numbers), max(numbers), places)
-    first = [floor_log2(abs(number)) for number in exact]
-    exponents = max(first) - min(first) + 1
-    man = max(high - low for high, low in zip(first, last, strict=True))
-    return Float(max(exponents.bit_length(), 2), max(man, 1), bias=1 - min(first), specials="finite")
+def _narrowest(numbers: list[float], step: float) -> Fixed:
+    """Return the narrowest fixed-point format that holds all of these multiples of a step."""
+    places = round(-np.log2(step))
+    while places > 0 and all((number * 2.0 ** (places - 1)).is_integer() for number in map(float, numbers)):
+        places -= 1
+    return fixed_for(min(numbers), max(numbers), places)

@@ -20,6 +20,9 @@ from .functions import ALL, GUARD, Function, fraction_of
 from .lines import Band, two_sum
 from .rounding_table import Numbers, RoundingTable, check_width, numbers_of, rounding_table_of
 
+MEASURES = ("ulp", "absolute")
+"""Units of errors: ulp of the output at the value, or absolute."""
+
 REFERENCES = ("real", "rounded")
 """References of errors: the function's value, or its correctly rounded value."""
 
@@ -46,8 +49,6 @@ class Points:
         Index of the correctly rounded value in the rounding table.
     unit : array of float64
         Unit of errors at each point.
-    lowest, highest : array of int
-        Indices in the rounding table between which results keep the sign, f(0) and the asymptotes of the function.
     rounding_table : RoundingTable
         Rounding table of the output.
     breakpoints : array of int
@@ -63,8 +64,6 @@ class Points:
     value: Numbers
     nearest: Any
     unit: Numbers
-    lowest: Any
-    highest: Any
     rounding_table: RoundingTable
     breakpoints: Any
     addresses: Any
@@ -80,7 +79,7 @@ class Points:
     def slice(self, first: int, last: int) -> "Points":
         """Return the points from ``first`` to before ``last``, with only the first as breakpoint."""
         part = slice(first, last)
-        arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit", "lowest", "highest")
+        arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit")
         return replace(self, **{name: getattr(self, name)[part] for name in arrays}, breakpoints=np.array([0]))
 
     def coarser(self, grain: int) -> "Points":
@@ -120,7 +119,6 @@ class Points:
         first = np.where(self._within(first, error), first, first + 1)
         last = np.where(self._within(last + 1, error), last + 1, last)
         last = np.where(self._within(last, error), last, last - 1)
-        first, last = np.maximum(first, self.lowest), np.minimum(last, self.highest)
         out = np.isinf(values[self.nearest])
         first, last = np.where(out, self.nearest, first), np.where(out, self.nearest, last)
         none = first > last
@@ -244,7 +242,6 @@ def points_of(
         # A result out of range in one rounding may be the end of the range in another.
         value = np.clip(reference.values[nearest], rounding_table.values[0], rounding_table.values[-1])
         nearest = np.searchsorted(rounding_table.values, value)
-    lowest, highest = _kept(function, x, raw, nearest, rounding_table, folding)
     t, scale, offset = _folded(x, folding)
     order = np.lexsort((x, t))
     t = t[order]
@@ -259,8 +256,6 @@ def points_of(
         value[order],
         nearest[order],
         unit[order],
-        lowest[order],
-        highest[order],
         rounding_table,
         breakpoints,
         addresses(fmt, folding, t[breakpoints]),
@@ -279,32 +274,6 @@ def _nearest(function: Function, places: Numbers, raw: Numbers, rounding_table: 
     for index in np.flatnonzero(~(gap > _SURE * np.abs(raw)) & np.isfinite(raw)):
         nearest[index] = nearest_to(function, Fraction(float(places[index])), rounding_table)
     return nearest
-
-
-def _kept(
-    function: Function, x: Numbers, raw: Numbers, nearest: Any, rounding_table: RoundingTable, folding: Folding
-) -> tuple[Any, Any]:
-    """Return the lowest and highest indices of results that keep sign, f(0) and asymptotes of a function.
-
-    A result never has the opposite sign of the function's value. A zero of the function, a rational value at zero, and
-    the asymptote at the ends of the format, where the function's value rounds to it, are exact.
-    """
-    top = len(rounding_table.values) - 1
-    if not function.shaped:
-        return np.zeros(len(x), np.int64), np.full(len(x), top)
-    zero = np.searchsorted(rounding_table.values, 0.0)
-    exact = np.zeros(len(x), bool)
-    if function.defined(Fraction(0)) and function.exact(Fraction(0)) is not None:
-        exact = x == 0
-    if folding.interval is None and folding.reduction is None:
-        for place in (0, -1):
-            line = function.asymptote(x[place] > 0)
-            if line is not None and rounding_table.round(line[0] * x[[place]] + line[1])[0] == nearest[place]:
-                exact[place] = True
-    # A value that is too small for double precision is zero here; its nearest number may be another one.
-    lowest = np.where(exact, nearest, np.where(raw >= 0, np.minimum(zero, nearest), 0))
-    highest = np.where(exact, nearest, np.where(raw <= 0, np.maximum(zero, nearest), top))
-    return lowest, highest
 
 
 def _folded(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.specs.piecewise import MOST_PIECES
-
 from .grid import Grid
 from .lines import Band, Line, sums
 from .points import Points
@@ -26,16 +24,12 @@ _STEPS = 64
 _LARGEST = 2.0**80
 
 
-Tail = tuple[float, float | None]
-"""Slope of a tail, and its intercept, or None if any is allowed."""
-
-
 @dataclass(frozen=True)
-class Tails:
-    """Candidates of the first and last segment outside the fitted pieces: slopes, each with its intercept if known."""
+class TailSlopes:
+    """Candidate slopes of the first and last segment outside the fitted pieces."""
 
-    left: tuple[Tail, ...] = ()
-    right: tuple[Tail, ...] = ()
+    left: tuple[float, ...] = ()
+    right: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +58,7 @@ class Task:
     ----------
     points : Points
     slopes, intercepts : Grid
-    tails : Tails
+    tails : TailSlopes
     breakpoints : str
     pieces : int, optional
         Maximum number of pieces; for uniform breakpoints the exact number.
@@ -75,7 +69,7 @@ class Task:
     points: Points
     slopes: Grid
     intercepts: Grid
-    tails: Tails
+    tails: TailSlopes
     breakpoints: str
     pieces: int | None
     grain: int = 0
@@ -101,20 +95,19 @@ class Task:
         parts = [*([(0, left)] if left else []), *inner, *([(last, right)] if right else [])]
         return Segmentation(parts, len(inner), self.error(parts))
 
-    def _tail(self, band: Band, tails: tuple[Tail, ...], *, from_right: bool) -> tuple[int, Line | None]:
-        """Return the longest tail of the candidates: the breakpoint at its inner end, and its line."""
+    def _tail(self, band: Band, slopes: tuple[float, ...], *, from_right: bool) -> tuple[int, Line | None]:
+        """Return the longest tail with one of the slopes: the breakpoint at its inner end, and its line."""
         ends, count = self.points.ends, len(self.points.breakpoints)
         if not from_right:
             count = ends.index(len(band.t))
         best: tuple[int, Line | None] = (count if from_right else 0, None)
-        for slope, intercept in tails:
-            intercepts = self.intercepts if intercept is None else self.intercepts.only(intercept)
+        for slope in slopes:
             # Bisection between the empty tail and all points.
             short, long, line = 0, count, None
             while short < long:
                 length = (short + long + 1) // 2
                 part = slice(ends[count - length], len(band.t)) if from_right else slice(0, ends[length])
-                found = band.part(part.start, part.stop).intercept(slope, intercepts)
+                found = band.part(part.start, part.stop).intercept(slope, self.intercepts)
                 if found is None:
                     long = length - 1
                 else:
@@ -269,13 +262,10 @@ class Task:
         ValueError
             If there are none.
         """
-        found, most = self.within(error), self.pieces or MOST_PIECES
-        if found is None or found.inner > most:
-            least = replace(self, pieces=most).best(nearly=True).error
-            raise ValueError(
-                f"an error of {error:.6g} is not possible with {most} piece{'s' if most != 1 else ''}, whose smallest "
-                f"error is about {least * (1 + _LOOSER):.4g}"
-            )
+        found = self.within(error)
+        if found is None:
+            most = "" if self.pieces is None else f" with {self.pieces} piece{'s' if self.pieces != 1 else ''}"
+            raise ValueError(f"an error of {error:.6g} is not possible{most}")
         return found
 
     def polished(self, found: Segmentation) -> Segmentation:
@@ -283,10 +273,8 @@ class Task:
         parts: Parts = []
         for (place, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
             left, right = place == 0, last == len(self.points)
-            tails = (*(self.tails.left if left else ()), *(self.tails.right if right else ()))
-            asymptote = any(line == tail for tail in tails)
-            keep_slope = any(line[0] == slope for slope, _ in tails)
-            parts.append((place, line if asymptote else self._minimised(first, last, line, keep_slope=keep_slope)))
+            tail = (left and line[0] in self.tails.left) or (right and line[0] in self.tails.right)
+            parts.append((place, self._minimised(first, last, line, keep_slope=tail)))
         return Segmentation(parts, found.inner, self.error(parts))
 
     def _minimised(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:
