@@ -75,8 +75,8 @@ def current(
     """
     found, rows = {}, []
     for row in known:
-        own = {name: row.get(name, "") for name in ("text", *DIGESTS)}
-        if sources(Implementation.parse(row["text"])) == own["sources"]:
+        own = {name: row[name] for name in ("text", *DIGESTS)}
+        if sources(Implementation.parse(row["text"])) == row["sources"]:
             found[own.pop("text")] = own
         else:
             rows.append(own)
