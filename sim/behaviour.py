@@ -1,102 +1,18 @@
-"""Behaviour of a unit as digests: of its netlist without names, and of its golden results on fixed vectors."""
+"""Fixed vectors of a unit, and a digest of its golden results."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from halfulp.tools.digests import code, digest
-from halfulp.tools.jobs import LOCAL, Job, JobPool
-from halfulp.tools.progress import Progress, silent
+from halfulp.tools.digests import digest
 
-from .build import design, emitter
-from .implementation import Implementation
-from .netlist import netlist, without_comments
 from .ports import STATE, Codes, Ports, is_random
-from .reference import reference, row_of
+from .reference import reference
 from .space import Space
-
-DIGESTS = ("sources", "verilog", "netlist", "results")
-"""Digests of an implementation: of the code that decides its behaviour, of its Verilog, netlist and golden results.
-
-The behaviour is the last two; equal sources or equal Verilog save the time to compute them.
-"""
-
-BATCH = 16
-"""Number of implementations per job."""
 
 VECTORS = 1 << 10
 """Number of fixed vectors."""
-
-
-def digests(asked: Implementation) -> dict[str, str]:
-    """Return the digests of an implementation."""
-    unit, verilog = asked.component(), _verilog(asked)
-    values = sources(asked), digest(verilog)[:12], netlist(verilog), results(unit)
-    return dict(zip(DIGESTS, values, strict=True))
-
-
-@cache
-def sources(asked: Implementation) -> str:
-    """Return a digest of the code and the parameters that decide the behaviour of an implementation."""
-    from halfulp import golden
-
-    unit = asked.component()
-    modules = type(unit).__module__, getattr(golden, row_of(unit).name).__module__
-    return digest(unit.name, unit.parameters, unit.latency, code(*modules, "halfulp.units.verilog"), emitter())[:12]
-
-
-def behaves(text: str, known: Mapping[str, str]) -> bool:
-    """Return True if an implementation has the behaviour of known digests."""
-    asked = Implementation.parse(text)
-    if sources(asked) == known["sources"]:
-        return True
-    if results(asked.component()) != known["results"]:
-        return False
-    verilog = _verilog(asked)
-    return digest(verilog)[:12] == known["verilog"] or netlist(verilog) == known["netlist"]
-
-
-def current(
-    known: Iterable[Mapping[str, str]], progress: Progress = silent, pool: JobPool = LOCAL, *, renew: bool = False
-) -> dict[str, dict[str, str]]:
-    """Return the digests of the records whose implementation has the same behaviour as before, by text.
-
-    Parameters
-    ----------
-    known : iterable of dict
-        Records with the column ``text`` and those of `DIGESTS`.
-    progress : Progress
-    pool : JobPool
-    renew : bool
-        Return the present digests; default: the known ones, which may have other sources and Verilog.
-    """
-    found, rows = {}, []
-    for row in known:
-        own = {name: row[name] for name in ("text", *DIGESTS)}
-        if sources(Implementation.parse(row["text"])) == row["sources"]:
-            found[own.pop("text")] = own
-        else:
-            rows.append(own)
-    progress.total("comparing behaviour", len(rows))
-    starts = range(0, len(rows), BATCH)
-    jobs = (Job("behaviour", _current, (rows[start : start + BATCH], renew)) for start in starts)
-    # A process takes seconds to start.
-    for job, same in pool.run(jobs, here="process" if len(rows) > BATCH else "call"):
-        found |= same
-        progress.advance(len(job.arguments[0]))
-    return found
-
-
-def _current(rows: list[dict[str, str]], renew: bool) -> dict[str, dict[str, str]]:
-    same = [row for row in rows if behaves(row["text"], row)]
-    return {row["text"]: digests(Implementation.parse(row["text"])) if renew else row for row in same}
-
-
-def _verilog(asked: Implementation) -> str:
-    return without_comments(design(asked.component()).verilog)
 
 
 def results(unit: Any) -> str:
