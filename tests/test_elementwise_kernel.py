@@ -49,7 +49,7 @@ def _in_torch(name, operands, cast, key, dtype, monkeypatch):
 
 
 def _check(name, operands, cast, dtype, monkeypatch):
-    found = arithmetic._in_kernel(name, operands, cast, 7, dtype)
+    found = arithmetic._in_kernel(name, operands, cast, 7, dtype, None, ())
     assert found is not None
     wanted = _in_torch(name, operands, cast, 7, dtype, monkeypatch)
     assert found.dtype == dtype
@@ -197,10 +197,10 @@ def test_sums_at_places_in_kernel_equal_torch_path(number, columns, monkeypatch)
     places = torch.randint(5, (40,), generator=torch.Generator().manual_seed(0))
     into, x = _numbers(6 * columns, 0)[: 6 * columns].reshape(6, -1), _numbers(40 * columns, 1)[-40 * columns :]
     x = x.reshape(columns, 40).T
-    found = products.scattered(into, places, x, cast, kept, (0, 0))
+    found = products.scattered(into, places, x, cast, kept, "sequential", (0, 0))
     assert torch.equal(found[5], into[5])
     monkeypatch.setenv(build.SETTING, "torch")
-    assert _same(found, products.scattered(into, places, x, cast, kept, (0, 0)))
+    assert _same(found, products.scattered(into, places, x, cast, kept, "sequential", (0, 0)))
 
 
 @pytest.mark.parametrize("text", ["bf16.rn", "tf32.rn", "e8m20.rn"])

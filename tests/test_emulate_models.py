@@ -1,7 +1,8 @@
 """Emulation of models of other libraries: every operation in the policy's arithmetic, to the bits of references."""
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +20,7 @@ from halfulp.golden import exact
 from halfulp.golden.nn import Policy
 from halfulp.golden.program import products
 from halfulp.golden.program.functions import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
-from halfulp.golden.program.site import Site
+from halfulp.golden.program.site import Site, is_exact_count
 from halfulp.hdl.formats import RN
 
 POLICY = "bf16*bf16+fp32.rn, elementwise=bf16.rn, optimizer=bf16.rn"
@@ -140,32 +141,41 @@ class _Checks:
         torch.testing.assert_close(found.double(), wanted, rtol=0, atol=0, equal_nan=True)
         self.products += 1
 
-    def element(self, name: str, cast: Any, operands: tuple[Any, ...], found: torch.Tensor) -> None:
+    def element(
+        self, name: str, cast: Any, operands: tuple[Any, ...], found: torch.Tensor, unrounded: Collection[int]
+    ) -> None:
         """Compare some results of an element-wise operation with the scalar reference."""
         fmt = cast.fmt
         wide = torch.broadcast_tensors(*(torch.as_tensor(one) for one in operands))
         for place in {0, found.numel() // 3, found.numel() - 1} if found.numel() else ():
-            codes = [int(golden.encode(float(one.reshape(-1)[place]), fmt)) for one in wide]
-            wanted = _reference(name, codes, fmt)
+            numbers = [float(one.reshape(-1)[place]) for one in wide]
+            codes = [int(golden.encode(one, fmt)) for one in numbers]
+            exactly = {at: Fraction(numbers[at]) for at in unrounded}
+            wanted = _reference(name, codes, fmt, exactly)
             if wanted is not None:
                 value, z = float(fmt.decode(wanted)), float(found.reshape(-1)[place])
                 assert z == value or (math.isnan(z) and math.isnan(value)), (name, codes, z, value)
                 self.elements += 1
 
 
-def _reference(name: str, codes: list[int], fmt: Any) -> int | None:
-    """Return the code of an exact result, rounded once; None without a reference."""
-    if name in ("add", "sub"):
+def _reference(name: str, codes: list[int], fmt: Any, exactly: Mapping[int, Fraction]) -> int | None:
+    """Return the code of an exact result, rounded once; None without a reference.
+
+    Operands in ``exactly`` are not rounded to the format.
+    """
+    if name in ("add", "sub") and not exactly:
         return exact.add(*codes, int(name == "sub"), a=fmt, b=fmt, o=fmt)
-    if name == "mul":
+    if name == "mul" and not exactly:
         return exact.mul(*codes, a=fmt, b=fmt, o=fmt)
-    values = [fmt.decode(code) for code in codes]
+    values = [exactly.get(place, fmt.decode(code)) for place, code in enumerate(codes)]
     if not all(isinstance(one, Fraction) and one != 0 for one in values) or name in ("pow", "atan2", "hypot"):
         return None
     with mpmath.workprec(300):
         numbers = [mpmath.mpf(one.numerator) / one.denominator for one in values]
         if name == "div":
-            result = Fraction(values[0], values[1])
+            result = Fraction(values[0]) / Fraction(values[1])
+        elif name in ("add", "sub", "mul"):
+            result = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[name](*values)
         elif name == "sqrt" and values[0] < 0:
             return fmt.nan_code
         else:
@@ -190,11 +200,14 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> _Checks:
         found.product(a, b, start, getattr(call.policy, phase), made)
         return made
 
-    def elements(site: Site, name: str, *operands: Any) -> torch.Tensor:
+    def elements(site: Site, name: str, *operands: Any, exact: tuple[int, ...] = ()) -> torch.Tensor:
         # An operation in place changes its operand.
         given = tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in operands)
-        made = element(site, name, *operands)
-        found.element(name, site.arithmetic(name), given, made)
+        made = element(site, name, *operands, exact=exact)
+        cast = site.arithmetic(name)
+        assert cast is not None
+        counts = [place for place, one in enumerate(operands) if is_exact_count(name, one, cast.fmt)]
+        found.element(name, cast, given, made, {*exact, *counts})
         return made
 
     def convolution(x: torch.Tensor, w: torch.Tensor, bias: Any, use: Any, amax: Any, geometry: Any) -> torch.Tensor:

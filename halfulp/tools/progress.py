@@ -16,7 +16,6 @@ _bars: list["Bar"] = []
 """Bars of the running command."""
 
 
-
 class Progress:
     """Receiver of progress; the base class shows nothing."""
 
