@@ -68,12 +68,12 @@ def test_unused_outputs_change_no_gradient_of_a_graph(policy, used):
     model, x = Branches(), torch.randn(6, 8)
     backend = golden.emulate.backend(policy, strict=True)
     graph, gradients = torch.compile(model, backend=backend, fullgraph=True), []
+    ramps = [torch.linspace(-1, 1, one.numel()).reshape(one.shape) for one in model(x)]
     for run, context in ((model, golden.emulate(policy, strict=True)), (graph, contextlib.nullcontext())):
         model.zero_grad()
         with context:
             outputs = run(x)
-            chosen = [outputs[place] for place in used]
-            torch.autograd.backward(chosen, [torch.linspace(-1, 1, one.numel()).reshape(one.shape) for one in chosen])
+            torch.autograd.backward([outputs[place] for place in used], [ramps[place] for place in used])
         gradients.append([one.grad.clone() for one in model.parameters() if one.grad is not None])
     for eager, compiled in zip(*gradients, strict=True):
         assert torch.equal(eager, compiled)

@@ -464,7 +464,7 @@ class _Pool:
         after = [max(end - size - edge, 0) for end, size, edge in zip(last, sizes, edges, strict=True)]
         self.borders = [one for pair in zip(reversed(edges), reversed(after), strict=True) for one in pair]
         self.dims = list(range(-dims, 0))
-        inside = torch.ones(sizes, dtype=torch.float64, device=x.device)
+        inside = torch.ones(sizes, dtype=torch.int64, device=x.device)
         if count_padding:
             inside = F.pad(inside, [edge for edge in reversed(edges) for _ in range(2)], value=1.0)
             rest = [end - edge for end, edge in zip(self.borders[1::2], reversed(edges), strict=True)]
