@@ -20,7 +20,8 @@ class Reduction:
         Format and rounding of the sums; default: those of the accumulator of the products.
     order : str
         ``sequential``: one sum in ascending index, rounded after each element; ``pairwise``: a balanced tree of sums of
-        neighbours, each rounded; ``exact``: rounded once.
+        neighbours, each rounded; ``exact``: rounded once. A cumulative sum is that of the elements up to its own.
+        Products have no exact order, and stay sequential.
 
     Raises
     ------

@@ -66,7 +66,8 @@ class emulate(Program, contextlib.ContextDecorator):
     Notes
     -----
     Matrix products and convolutions have the order and the bits of `halfulp.golden.gemm`. Element-wise operations round
-    their operands to the format, and their exact result once. Functions are correctly rounded in formats of up to 16
+    their operands to the format, and their exact result once; integers that multiply or divide are exact, and means
+    divide a sum in its accumulator by the exact count. Functions are correctly rounded in formats of up to 16
     bits; in wider formats a result in binary64, with an error of a few ulp of binary64, is rounded. Sums start from the
     first element. Compositions, such as softmax or a normalisation, are computed as torch decomposes them, and each
     part is rounded. Data movement, comparisons, random numbers and conversions between types of torch stay as they are.
@@ -264,12 +265,8 @@ class _Eager(Dispatch):
 
     def note_result(self, found: Any) -> None:
         """Note the results of recomputed regions."""
-        if (
-            isinstance(found, Tensor)
-            and found.layout is torch.strided
-            and torch._C._current_autograd_node() is not None
-            and self.node is None
-        ):
+        repeated = self.node is None and torch._C._current_autograd_node() is not None
+        if repeated and isinstance(found, Tensor) and found.layout is torch.strided:
             self.repeated.setdefault(address(found), None)
 
     def phase(self) -> str:
