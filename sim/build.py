@@ -166,14 +166,8 @@ def _widths(text: str, top: str) -> dict[str, int]:
     return {port.name: port.width for port in verilog_ports(text, top)}
 
 
-def verilog(component: Any, name: str | None = None, *, netlist: bool = True, **options: Any) -> str:
-    """Convert a component to Verilog with the options of `emit`, by default as simulation and synthesis read it.
-
-    Raises
-    ------
-    ToolError
-        If Yosys fails.
-    """
+def verilog(component: Any, name: str | None = None, **options: Any) -> str:
+    """Convert a component to Verilog with the options of `emit`; raises ToolError if Yosys fails."""
     from amaranth.back.verilog import YosysError
 
     from halfulp.units.verilog import emit
@@ -186,7 +180,7 @@ def verilog(component: Any, name: str | None = None, *, netlist: bool = True, **
             file=sys.stderr,
         )
     try:
-        return emit(component, name, netlist=netlist, **options)
+        return emit(component, name, **options)
     except YosysError as error:
         raise ToolError(processes.complaint("Yosys", "failed", str(error).splitlines()[::-1])) from error
 

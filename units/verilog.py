@@ -11,17 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, ClockSignal, Fragment, Instance, ResetSignal, Shape, Value
-from amaranth.hdl._ir import PortDirection
+from amaranth.hdl import ClockDomain, ClockSignal, Instance, ResetSignal, Shape, Value
 from amaranth.lib import data, wiring
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.checks import check_one_of
 
 from .base import Unit, module_name
-from .readable import Member, readable
-from .readable.cases import complete, patterns_of
-from .readable.keywords import KEYWORDS
 
 SYNC, ASYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
 """Reset styles: synchronous or asynchronous, on the port ``rst``, or on ``rst_n``, which is active low."""
@@ -46,6 +42,29 @@ _CONTROLS = {
     "valid": "operands are present in this cycle",
 }
 """Meaning of the control ports, which come first."""
+
+_KEYWORDS = """
+accept_on alias always always_comb always_ff always_latch and assert assign assume automatic before begin bind bins
+binsof bit break buf bufif0 bufif1 byte case casex casez cell chandle checker class clocking cmos config const
+constraint context continue cover covergroup coverpoint cross deassign default defparam design disable dist do edge
+else end endcase endchecker endclass endclocking endconfig endfunction endgenerate endgroup endinterface endmodule
+endpackage endprimitive endprogram endproperty endsequence endspecify endtable endtask enum event eventually expect
+export extends extern final first_match for force foreach forever fork forkjoin function generate genvar global highz0
+highz1 if iff ifnone ignore_bins illegal_bins implements implies import incdir include initial inout input inside
+instance int integer interconnect interface intersect join join_any join_none large let liblist library local
+localparam logic longint macromodule matches medium modport module nand negedge nettype new nexttime nmos nor
+noshowcancelled not notif0 notif1 null or output package packed parameter pmos posedge primitive priority program
+property protected pull0 pull1 pulldown pullup pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase
+randsequence rcmos real realtime ref reg reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1
+s_always s_eventually s_nexttime s_until s_until_with scalared sequence shortint shortreal showcancelled signed small
+soft solve specify specparam static string strong strong0 strong1 struct super supply0 supply1 sync_accept_on
+sync_reject_on table tagged task this throughout time timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand
+trior trireg type typedef union unique unique0 unsigned until until_with untyped use uwire var vectored virtual void
+wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
+"""
+
+KEYWORDS = frozenset(_KEYWORDS.split())
+"""Reserved words of SystemVerilog (IEEE 1800-2017, annex B), with those of Verilog."""
 
 ROLES = ("clk", "rst", "en", "valid")
 """Control ports, by the names that they have by default if they are active high."""
@@ -78,8 +97,6 @@ def emit(
     reset: str = SYNC,
     enable: str = HIGH,
     ports: Mapping[str, str] = MappingProxyType({}),
-    initial: bool = True,
-    netlist: bool = False,
 ) -> str:
     """Return plain Verilog of a component and its submodules, with a header comment about the ports.
 
@@ -96,31 +113,23 @@ def emit(
     ports : mapping of str to str
         Names of control ports in place of ``clk``, ``rst``, ``en`` and ``valid``; those of a reset and of a clock
         enable that are active low are ``rst_n`` and ``en_n`` by default.
-    initial : bool
-        Registers have initial values, as FPGAs load them; without, for ASICs, all registers need a reset.
-    netlist : bool
-        Return the text of Yosys, which synthesis and simulation read, without changes for readers: the same logic,
-        with a signal for each operator.
 
     Raises
     ------
     TypeError
         If ``component`` is not a component, or a name, style or polarity is not a string.
     ValueError
-        If Verilog does not allow a name or the module has it already, the style or polarity is unknown, the
-        component has no such port, or registers without initial values have no reset.
+        If Verilog does not allow a name or the module has it already, the style or polarity is unknown, or the
+        component has no such port.
     """
     if not hasattr(component, "signature"):
         raise TypeError(f"cannot emit Verilog of {type(component).__name__}: expected a wiring.Component")
     check_one_of("style of reset", reset, RESETS)
     check_one_of("polarity of a clock enable", enable, ENABLES)
-    top = check_name(getattr(component, "name", type(component).__name__) if name is None else name)
-    if netlist and not initial:
-        raise ValueError("a netlist for simulation and synthesis has initial values; omit one of the two")
-    text = _Modules(top, reset.startswith("async"), initial, netlist).convert(component)
+    default = default_name(component, reset=reset, enable=enable, ports=ports)
+    top = check_name(default if name is None else name)
+    text = _Modules(top, reset.startswith("async")).convert(component)
     text = _active_low(text, top, reset, enable)
-    if not initial and "clk" not in {port.name for port in verilog_ports(text, top)}:
-        raise ValueError(f"{top} has no registers: omit the option for their initial values")
     found = {port.name: port for port in verilog_ports(text, top)}
     names = _port_names(top, found, ports)
     shapes = {"__".join(map(str, path)): member.shape for path, member, _ in component.signature.flatten(component)}
@@ -130,7 +139,6 @@ def emit(
     options = ["--name", name] if name is not None else []
     options += ["--reset", reset] if reset != SYNC else []
     options += ["--enable", enable] if enable != HIGH else []
-    options += [] if initial else ["--no-initial"]
     options += ["--ports", ",".join(f"{role}={port}" for role, port in ports.items())] if ports else []
     lines = [*_about(component, top, options, "clk" in found), *_table(component, found, names, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
@@ -209,13 +217,10 @@ class _Modules:
         Name of the top module, and prefix of the names of all others.
     async_reset : bool
         Reset registers asynchronously.
-    initial, netlist : bool
-        See `emit`.
     """
 
-    def __init__(self, top: str, async_reset: bool, initial: bool, netlist: bool) -> None:
+    def __init__(self, top: str, async_reset: bool) -> None:
         self._top, self._async_reset = top, async_reset
-        self._initial, self._netlist = initial, netlist
         self._names: dict[tuple[object, ...], str] = {}
         self._controls: dict[str, set[str]] = {}
         self._constants: dict[str, set[str]] = {}
@@ -257,27 +262,22 @@ class _Modules:
             text = re.sub(r"^  \(\* init = .*\n", "", text, flags=re.M)
         for register, value in initial.items():
             text, replaced = re.subn(rf"\b({register}(?:_part\d+)? <?= )\d+'h[0-9a-f]+;", rf"\g<1>{value};", text)
-            if replaced != 1 + self._initial:
-                raise ValueError(f"{name} sets the value of {register} after a reset {replaced} times")
+            if replaced != 2:
+                raise ValueError(f"{name} sets the initial value of {register} {replaced} times, not twice")
         self._texts.append(text[text.index("module ") :])
         return name
 
     def _written(self, component: Any, name: str) -> str:
         """Return Verilog of a component and its submodules; parts are instances of their modules."""
-        fragment = Fragment.get(component, self)
         text = verilog.convert(
-            fragment,
-            ports=_ports_of(component),
+            component,
             name=name,
+            platform=self,
             emit_src=False,
             strip_internal_attrs=True,
             missing_domain=lambda domain: ClockDomain(domain, async_reset=self._async_reset),
         )
-        named = _named if self._netlist else _named_registers
-        text = re.sub(r"^module .*?^endmodule", named, text, flags=re.M | re.S)
-        if not self._netlist:
-            reset_less = isinstance(component, Unit) and component.build.reset_less
-            text = readable(text, dict(_members(fragment, component, name)), self._initial, reset_less)
+        text = re.sub(r"^module .*?^endmodule", _named, text, flags=re.M | re.S)
         text = re.sub(
             r"^  initial begin\n(    (\S+)\[0\] = (\S+);\n(?:    \2\[\d+\] = \3;\n)+)  end\n", _looped, text, flags=re.M
         )
@@ -293,39 +293,6 @@ class _Modules:
         values = [line for line in lines if line[1 : line.index("(")] in constants]
         ports = ",\n".join(f"    {line}" for line in lines if line not in values)
         return f"  \\{name}  #({', '.join(values)}) {start}{ports}\n  );"
-
-
-def _ports_of(component: Any) -> dict[str, tuple[Value, PortDirection]]:
-    """Return the ports of a component's module, as Amaranth's conversion takes them."""
-    directions = {wiring.In: PortDirection.Input, wiring.Out: PortDirection.Output}
-    return {
-        "__".join(map(str, path)): (Value.cast(value), directions[member.flow])
-        for path, member, value in component.signature.flatten(component)
-    }
-
-
-def _members(fragment: Any, component: Any, name: str) -> Iterator[tuple[str, dict[str, Member]]]:
-    """Yield the name of the module of each component in a fragment, with its ports."""
-    if hasattr(component, "signature"):
-        members: dict[str, Member] = {}
-        for path, member, _ in component.signature.flatten(component):
-            shape = member.shape
-            fields = _fields(shape) if isinstance(shape, Format) else []
-            members["__".join(map(str, path))] = Member(member.flow == wiring.In, Shape.cast(shape).width, fields)
-        yield name, members
-    for inner, part, _ in fragment.subfragments:
-        origins = [one for one in inner.origins or () if hasattr(one, "signature")]
-        yield from _members(inner, origins[0] if origins else None, f"{name}.{part}")
-
-
-def _fields(fmt: Format) -> list[tuple[str, int, int]]:
-    """Return the fields of a format with several: name, highest and lowest bit."""
-    fields: list[tuple[str, int, int]] = []
-    low = 0
-    for field, width in fmt.fields().items():
-        fields += [(field, low + width - 1, low)] * (width > 0)
-        low += width
-    return fields if len(fields) > 1 else []
 
 
 def _awoken(declared: re.Match[str]) -> str:
@@ -379,14 +346,13 @@ def _reordered(text: str, top: str, order: list[str]) -> str:
 
 
 # Patterns in the Verilog of Yosys: names with a generated number or a last index, names that are only a number, the
-# first signal that a statement assigns, aliases of a signal or of its bits, ports of instances, registers, and ports
-# with generated names.
+# first signal that a statement assigns, aliases of a signal or of its bits, ports of instances, and ports with
+# generated names.
 _NUMBERED = re.compile(r"\\((?!\$auto)\S*(?:\$\S*|\])) ")
 _UNNAMED = re.compile(r"\$\d+")
 _ASSIGNED = re.compile(r"^(?:assign)? *(?:{ )?\\?([\w$][^\s\[,;]*)[^;=\n]* <?= ", re.M)
 _RENAMED = re.compile(r"^assign \\?(\S+) += \\(\$\d+)  ?(?:\[[\d:]+\])?;")
 _CONNECTED = re.compile(r"^ *\.\\?([^ (]+) ?\((.*)\)", re.M)
-_REGISTER = re.compile(r"^  reg (?:\[\d+:0\] )?\\(\S+) ", re.M)
 _PORT = re.compile(r"^(?: *\.|  (?:input|output) (?:\[\d+:0\] )?)\\(\S+) ", re.M)
 
 
@@ -397,23 +363,6 @@ def _named(module: re.Match[str]) -> str:
     signals of one name, such as ``x$7`` next to ``x``, become ``x_2``, ``x_3`` and so on. An element of an array, such
     as ``x[0]``, becomes ``x_0``, because Yosys gives the name ``x[0]`` to bit 0 of ``x`` when it maps to tables.
     """
-    names = _names(module)
-    return _NUMBERED.sub(lambda name: names.get(name[1], name[0]), module[0])
-
-
-def _named_registers(module: re.Match[str]) -> str:
-    """Return a module of Yosys whose registers and elements of arrays have the names that `_named` gives them."""
-    names, registers = _names(module), set(_REGISTER.findall(module[0]))
-    names = {
-        name: new
-        for name, new in names.items()
-        if (name in registers or name.endswith("]")) and not _UNNAMED.fullmatch(name)
-    }
-    return _NUMBERED.sub(lambda name: names.get(name[1], name[0]), module[0])
-
-
-def _names(module: re.Match[str]) -> dict[str, str]:
-    """Return names in place of generated numbers; see `_named`."""
     users: dict[str, str] = {}
     found: dict[str, None] = {}
     for statement in re.split(r"^  (?=\S)", module[0], flags=re.M):
@@ -447,7 +396,7 @@ def _names(module: re.Match[str]) -> dict[str, str]:
         stem, first = (f"{stem}_part", 1) if _UNNAMED.fullmatch(name) else (f"{stem}_", 2)
         places = numbers.setdefault(stem, count(first))
         renamed[name] = next(new for place in places if (new := f"{stem}{place}") not in taken)
-    return renamed
+    return _NUMBERED.sub(lambda name: renamed.get(name[1], name[0]), module[0])
 
 
 def _looped(filling: re.Match[str]) -> str:
@@ -469,12 +418,23 @@ def _lint_clean(text: str) -> str:
         first = line.lstrip().partition(" ")[0]
         if first in ("case", "casez"):
             cases.append([])
-        elif first == "endcase" and not complete(cases.pop()):
+        elif first == "default:":
+            cases[-1].append("")
+        elif first == "endcase" and not _complete(cases.pop()):
             lines.append(f"{line[: -len(first)]}  default: ;")
         elif cases and first.endswith((":", ",")):
-            cases[-1] += patterns_of(line.partition(": ")[0])
+            values = re.findall(r"(\d+)'([bh])([0-9a-f?]+)(?=[:,])", line)
+            cases[-1] += [code if base == "b" else f"{int(code, 16):0{width}b}" for width, base, code in values]
         lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def _complete(patterns: list[str]) -> bool:
+    """Return True if the patterns match every value; ``?`` matches any bit, and no pattern is longer than the first."""
+    if any(not pattern.strip("?") for pattern in patterns):
+        return True
+    halves = ([pattern[1:] for pattern in patterns if pattern[0] in (bit, "?")] for bit in "01")
+    return bool(patterns) and all(map(_complete, halves))
 
 
 def _about(component: Any, top: str, options: list[str], clocked: bool) -> Iterator[str]:

@@ -77,13 +77,11 @@ class Controls:
     reset : str
     enable : str
     ports : mapping of str to str
-    initial : bool
     """
 
     reset: str = SYNC
     enable: str = HIGH
     ports: Mapping[str, str] = field(default_factory=dict)
-    initial: bool = True
 
     def of(self, found: Sequence[str]) -> dict[str, Any]:
         """Return the options for a unit with these ports, which may lack some of them."""
@@ -92,8 +90,6 @@ class Controls:
             options["reset"] = self.reset
         if "en" in found:
             options["enable"] = self.enable
-        if "clk" in found:
-            options["initial"] = self.initial
         return options
 
     def check(self, found: Sequence[str]) -> None:
@@ -105,8 +101,6 @@ class Controls:
         for role in (*wanted, *self.ports):
             if role not in found:
                 raise ValueError(f"no unit of the package has the port {role}; omit its options")
-        if not self.initial and "clk" not in found:
-            raise ValueError("no unit of the package has registers; omit the option for their initial values")
 
 
 _TYPES = {MODE: "rounding_t", "flags": "flags_t"}
@@ -492,12 +486,13 @@ class Package:
                 raise ValueError(f"the package has two modules {top}; each unit is given once: {one.title}")
         units, texts, seen = [], {}, set[str]()
         for top, one in zip(tops, components, strict=True):
-            text = verilog(one, top, netlist=False)
+            text = verilog(one, top)
             plain = [port.name for port in verilog_ports(text, top)]
             seen |= set(plain)
             options = controls.of(plain)
-            if options != Controls().of(plain):
-                text = verilog(one, top, netlist=False, **options)
+            top = top if len(components) == 1 else check_name(prefix + default_name(one, **options))
+            if any(options.values()) and options != Controls().of(plain):
+                text = verilog(one, top, **options)
             texts[top] = text
             units.append(PackagedUnit(one, top, _ports(one, text, top, options), controls.reset.startswith(ASYNC)))
             progress.advance(1)

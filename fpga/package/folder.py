@@ -20,7 +20,6 @@ def files(
     reset: str = SYNC,
     enable: str = HIGH,
     ports: Mapping[str, str] | None = None,
-    initial: bool = True,
     progress: Progress = silent,
 ) -> dict[str, str]:
     """Return the texts of the files of a package, by path.
@@ -32,7 +31,7 @@ def files(
         Name of the package; also that of the module if there is one component.
     prefix : str
         Prefix of the names of modules and of the package.
-    reset, enable, ports, initial
+    reset, enable, ports
         Controls of all units that have them; see `halfulp.units.verilog.emit`.
     progress : Progress
 
@@ -44,11 +43,7 @@ def files(
         If Yosys fails.
     """
     package = Package.of(
-        components,
-        name,
-        prefix=prefix,
-        controls=Controls(reset, enable, dict(ports or {}), initial),
-        progress=progress,
+        components, name, prefix=prefix, controls=Controls(reset, enable, dict(ports or {})), progress=progress
     )
     texts = package.files()
     texts[SCHEMA] = Path(__file__).with_name(SCHEMA).read_text()
