@@ -126,7 +126,9 @@ def test_report_resumes_after_kill(place, killed, finished):
 
 def test_report_writes_all_files(place, finished):
     assert sorted(contents(place / "out")) == sorted(NAMES)
-    assert finished.stderr == "".join(f"halfulp: wrote out/{name}\n" for name in NAMES)
+    # A slow machine prints lines about the progress too.
+    written = [line for line in finished.stderr.splitlines() if "wrote" in line]
+    assert written == [f"halfulp: wrote out/{name}" for name in NAMES]
     texts = [(place / "out" / f"small-{name}.md").read_text() for name in ("vu9p", "errors")]
     assert finished.stdout == "\n".join(texts)
 
