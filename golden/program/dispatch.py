@@ -382,9 +382,10 @@ class Dispatch(TorchDispatchMode):
                 given = tree_leaves((args, kwargs))
                 return self.draw(base, [one for one in given if isinstance(one, Tensor) and one.dtype in DTYPES])
 
-            # Operands of element-wise operations only have to broadcast.
-            if kwargs or (base not in ARITHMETIC and base not in FUNCTIONS):
-                check(functional(func), args, kwargs)
+            # Operands of element-wise operations only have to broadcast. Operations that write are rehearsed on copies.
+            plain = functional(func)
+            if not plain._schema.is_mutable and (kwargs or (base not in ARITHMETIC and base not in FUNCTIONS)):
+                check(plain, args, kwargs)
             site = self.site(policy, base, place, draw)
             if in_place and base in ARITHMETIC and not kwargs and args[0].is_contiguous():
                 site.into = args[0]
