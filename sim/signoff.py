@@ -17,14 +17,15 @@ from halfulp.hdl.formats.families import FAMILIES
 from halfulp.hdl.specs import UnitSpec
 from halfulp.hdl.specs.mac import part_of
 from halfulp.tools.cache import cached_value
-from halfulp.tools.digests import code, version
+from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.catalogue import CATALOGUE
 
-from . import behaviour, regressions
+from . import regressions
 from .bench import result_formats, run
+from .build import design
 from .corner_cases import corner_cases
 from .implementation import Implementation, short
 from .ports import Ports
@@ -88,22 +89,13 @@ COUNTS = (
 )
 """Counts of a record; those of checks that did not run are empty."""
 
-COLUMNS = ("unit", "family", "operands", "text", *COUNTS, "version", "date", *behaviour.DIGESTS)
-"""Columns of ``signoff.csv``; the date is that of the checks, the version the last one that had the behaviour."""
-
-BIN, MUTANT, CLAIM = "bin", "mutant", "claim"
-
-OPEN_COLUMNS = ("unit", "family", "text", "kind", "number", "group", "names")
-"""Columns of ``open.csv``: open bins of a group, an undecided mutant, or a claim that is not finished."""
-
-OPEN_COUNTS = {BIN: "open", MUTANT: "undecided", CLAIM: "not finished"}
-"""Counts of records whose cases are named in ``open.csv``."""
+COLUMNS = ("unit", "family", "operands", "text", *COUNTS, "version", "date", "verilog", "golden")
+"""Columns of ``signoff.csv``; the last two are digests of the Verilog and of the code of the golden function."""
 
 ORACLE_COLUMNS = ("unit", "family", "library", "tests", "vectors")
 """Columns of ``oracles.csv``."""
 
 Record = dict[str, str]
-"""Row of a file, by column."""
 
 
 # Implementations ----------------------------------------------------------------------------------------------------
@@ -200,18 +192,14 @@ def _most_checked(implementations: list[Implementation]) -> Implementation | Non
 # Checks -------------------------------------------------------------------------------------------------------------
 
 
-Found = tuple[dict[str, int], list[Record]]
-"""Result of a check: its counts, and what it leaves open, with the columns from ``kind`` on."""
-
-
-def _swept(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _swept(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     """Compare the RTL with the golden model."""
     every = _bits(Implementation.of(unit)) <= SWEEP_BITS
     result = sweep(unit, limit=None if every else SAMPLES, progress=progress, pool=pool)
-    return {"every input" if every else "sampled": result.checked, "wrong": result.failed}, []
+    return {"every input" if every else "sampled": result.checked, "wrong": result.failed}
 
 
-def _exact(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _exact(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     """Compare the golden model with exact fractions."""
     limit = 1 << EXACT_BITS if _bits(Implementation.of(unit)) <= EXACT_BITS else EXACT_SAMPLES
     vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
@@ -222,10 +210,10 @@ def _exact(unit: Any, progress: Progress, pool: JobPool) -> Found:
         found = exact_codes(unit, {port: int(column[at]) for port, column in vectors.codes.items()})
         wrong += any(int(expected[port][at]) != result for port, result in found.items())
         progress.advance(1)
-    return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}, []
+    return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}
 
 
-def _covered(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _covered(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     """Simulate with stalls, and measure the functional coverage of the vectors."""
     from .coverage import verdicts
     from .coverage.collect import Coverage
@@ -233,50 +221,36 @@ def _covered(unit: Any, progress: Progress, pool: JobPool) -> Found:
     watched = Coverage(unit)
     result = run(unit, watch=watched, progress=progress)
     found = verdicts.Verdicts.of(watched, progress)
-    names = {
-        finding.group.name: finding.bins(verdicts.OPEN) + finding.bins(verdicts.REFUTED) for finding in found.findings
-    }
-    counts = {
+    return {
         "simulated": sum(check.checked for check in result.checks if check.tool == "cocotb"),
         "wrong": result.failed,
         "hit": found.count(verdicts.HIT),
         "unreachable": found.count(verdicts.EXCLUDED),
-        "open": sum(map(len, names.values())),
+        "open": found.count(verdicts.OPEN) + found.count(verdicts.REFUTED),
     }
-    return counts, [_open(BIN, len(bins), group, "; ".join(bins)) for group, bins in names.items() if bins]
 
 
-def _proved(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _proved(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     """Prove the formal claims."""
     from .formal.claims import claims, examine
     from .formal.prove import PROVED, REFUTED, UNFINISHED
 
     wanted = claims(str(Implementation.of(unit)))
     progress.total("proving", len(wanted))
-    found = [
-        (one.claim, one.verdict.status) for one in examine(wanted, limit=PROOF_LIMIT, progress=progress, pool=pool)
-    ]
-    every = [status for _, status in found]
-    counts = {status: every.count(status) for status in (PROVED, REFUTED, UNFINISHED)}
-    return counts, [_open(CLAIM, 1, one.kind, one.unit) for one, status in found if status == UNFINISHED]
+    found = [finding.verdict.status for finding in examine(wanted, limit=PROOF_LIMIT, progress=progress, pool=pool)]
+    return {status: found.count(status) for status in (PROVED, REFUTED, UNFINISHED)}
 
 
-def _mutated(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _mutated(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     """Run mutants of the netlist."""
     from .mutation import mutants
 
     campaign = mutants.mutate(unit, count=MUTANTS, progress=progress, pool=pool)
     fates = (mutants.KILLED, mutants.EQUIVALENT, mutants.SURVIVED, mutants.UNDECIDED)
-    undecided = [mutant.change for mutant in campaign.mutants if mutant.status == mutants.UNDECIDED]
-    counts = {"mutants": len(campaign.mutants), **{fate: campaign.count(fate) for fate in fates}}
-    return counts, [_open(MUTANT, 1, change.place, str(change)) for change in undecided]
+    return {"mutants": len(campaign.mutants), **{fate: campaign.count(fate) for fate in fates}}
 
 
-def _open(kind: str, number: int, group: str, names: str) -> Record:
-    return {"kind": kind, "number": str(number), "group": group, "names": names}
-
-
-Check = Callable[[Any, Progress, JobPool], Found]
+Check = Callable[[Any, Progress, JobPool], dict[str, int]]
 
 OF_ALL: tuple[Check, ...] = (_swept, _exact)
 OF_ONE: tuple[Check, ...] = (_covered, _proved, _mutated)
@@ -284,27 +258,31 @@ OF_ONE: tuple[Check, ...] = (_covered, _proved, _mutated)
 
 def measure(
     asked: Implementation, family: str, more: bool, progress: Progress = silent, pool: JobPool = LOCAL
-) -> tuple[Record, list[Record]]:
-    """Return the record of an implementation, and those of what is open.
-
-    ``more`` adds coverage, proofs and mutants. Checks are cached.
-    """
-    unit, own = asked.component(), behaviour.digests(asked)
+) -> Record:
+    """Return the record of an implementation; ``more`` adds coverage, proofs and mutants. Checks are cached."""
+    unit, own = asked.component(), digests(asked)
     counts: dict[str, int] = {}
-    about = {"unit": asked.spec.form.unit, "family": family, "operands": _operands(asked, family), "text": str(asked)}
-    left = []
     saved = [row.text(unit) for row in regressions.of(unit)]
     for check in (*OF_ALL, *(OF_ONE if more else ())):
         parts = (check.__name__, asked, *own.values(), *saved, code(__name__))
-        found, still = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
+        found = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
         counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in found.items()}
-        left += [{name: about[name] for name in OPEN_COLUMNS[:3]} | row for row in still]
+    about = {"unit": asked.spec.form.unit, "family": family, "operands": _operands(asked, family), "text": str(asked)}
     figures = {name: str(counts.get(name, "")) for name in COUNTS}
-    return about | figures | {"version": version("halfulp"), "date": date.today().isoformat()} | own, left
+    return about | figures | {"version": version("halfulp"), "date": date.today().isoformat()} | own
 
 
 def _operands(asked: Implementation, family: str) -> str:
     return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.formula
+
+
+@cache
+def digests(asked: Implementation) -> dict[str, str]:
+    """Return digests of the Verilog of an implementation and of the code of its golden function."""
+    from halfulp import golden
+
+    module = getattr(golden, asked.spec.form.unit).__module__
+    return {"verilog": digest(design(asked.component()).verilog)[:8], "golden": code(module)[:8]}
 
 
 def failed(record: Record) -> bool:
@@ -316,7 +294,7 @@ def failed(record: Record) -> bool:
 
 
 def read(stem: str, folder: Path = RESULTS) -> list[Record]:
-    """Read ``signoff.csv``, ``open.csv`` or ``oracles.csv``; return no rows without the file."""
+    """Read ``signoff.csv`` or ``oracles.csv``; return no rows without the file."""
     path = folder / f"{stem}.csv"
     if not path.is_file():
         return []
@@ -324,43 +302,10 @@ def read(stem: str, folder: Path = RESULTS) -> list[Record]:
         return list(csv.DictReader(file))
 
 
-def stale(records: Iterable[Record], progress: Progress = silent, pool: JobPool = LOCAL) -> list[Record]:
-    """Return the records whose netlist or golden results have changed since the checks."""
-    asked = {(str(one), family): one for (_, family), found in cases().items() for one in found}
-    known = {asked[_key(row)]: row for row in records if _key(row) in asked}
-    current = behaviour.current(known, progress, pool)
-    return [row for one, row in known.items() if one not in current]
-
-
-def overdue(records: Iterable[Record], now: str, released: bool, pool: JobPool = LOCAL) -> list[Record]:
-    """Return the records that are stale although they may not be.
-
-    A record may be stale only in the version that had its behaviour last, until this version is released.
-
-    Parameters
-    ----------
-    records : iterable of dict
-    now : str
-        Version of the sources.
-    released : bool
-        True if the sources are those of a release.
-    pool : JobPool
-    """
-    return stale([row for row in records if released or row["version"] != now], pool=pool)
-
-
 def write(
-    folder: Path,
-    names: Iterable[str] = CATALOGUE,
-    progress: Progress = silent,
-    pool: JobPool = LOCAL,
-    *,
-    every: bool = False,
+    folder: Path, names: Iterable[str] = CATALOGUE, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Iterator[Record]:
-    """Check units whose records are stale or missing, and yield the new records.
-
-    The files are updated after each record. Other records get the present version and digests: the checks ran on the
-    same behaviour.
+    """Check units, update ``signoff.csv`` after each record, and yield the new records.
 
     Parameters
     ----------
@@ -369,8 +314,6 @@ def write(
         Units of the catalogue.
     progress : Progress
     pool : JobPool
-    every : bool
-        Check units whose records are current, too.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -379,30 +322,13 @@ def write(
         for (_, family), implementations in cases(names).items()
         for asked in implementations
     }
-    known = {_key(row): row for row in read("signoff", folder)}
-    left = read("open", folder)
-    order = [(str(asked), family) for (_, family), found in cases().items() for asked in found]
-
-    def save() -> None:
-        _save(folder / "signoff.csv", COLUMNS, [known[key] for key in order if key in known])
-        _save(folder / "open.csv", OPEN_COLUMNS, sorted(left, key=lambda row: order.index(_key(row))))
-
-    rows = {wanted[key][0]: row for key, row in known.items() if key in wanted and not every}
-    for asked, own in behaviour.current(rows, progress, pool, renew=True).items():
-        rows[asked] |= {"version": version("halfulp")} | own
-        del wanted[_key(rows[asked])]
-    left = [row for row in left if _key(row) in order]
-    save()
+    known = {(row["text"], row["family"]): row for row in read("signoff", folder)}
+    every = [(str(asked), family) for (_, family), found in cases().items() for asked in found]
     # Those with the long checks come last, so that an interrupted run has figures for most rows.
-    for key, (asked, more) in sorted(wanted.items(), key=lambda item: item[1][1]):
-        known[key], still = measure(asked, key[1], more, progress, pool)
-        left = [row for row in left if _key(row) != key] + still
-        save()
-        yield known[key]
-
-
-def _key(row: Record) -> tuple[str, str]:
-    return row["text"], row["family"]
+    for (text, family), (asked, more) in sorted(wanted.items(), key=lambda item: item[1][1]):
+        known[text, family] = measure(asked, family, more, progress, pool)
+        _save(folder / "signoff.csv", COLUMNS, [known[key] for key in every if key in known])
+        yield known[text, family]
 
 
 def write_oracles(folder: Path, junit: Path) -> list[Record]:
@@ -433,3 +359,81 @@ def _save(path: Path, columns: Iterable[str], rows: Iterable[Record]) -> None:
     table.writeheader()
     table.writerows(rows)
     write_whole(path, text.getvalue())
+
+
+# Table --------------------------------------------------------------------------------------------------------------
+
+HEADS = (
+    *("unit", "family", "every input", "sampled", "simulated", "golden against exact", "proved"),
+    *("coverage", "mutants killed", "oracles", "measured"),
+)
+"""Headings of the sign-off table."""
+
+PAGE = """# Sign-off
+
+Checks that ran on each unit in each format family; a 0 is not covered. `make signoff` runs the checks and the oracle
+tests, and writes the records in `sim/results`; this page shows them, and nothing in the table is written by hand.
+
+- every input, sampled: vectors of the RTL that were compared with the golden model: all of a format, random words
+  sampled, or directed and random ones. Simulated ones ran in cocotb, with stalls and back-pressure.
+- golden against exact: vectors of the golden model that were compared with exact fractions.
+- proved: claims that hold for all inputs; the others reached their time limit.
+- coverage: a bin is open if it is neither hit nor proved to be unreachable.
+- mutants killed: of the mutants of the netlist that are not proved to be equivalent.
+- oracles: independent libraries with which the golden model agrees, and the number of vectors.
+- measured: date of the records; "incomplete" if some are missing, "other sources" if the Verilog or the golden function
+  has changed since.
+"""
+
+
+def page() -> Iterator[str]:
+    """Yield the lines of the sign-off page in Markdown."""
+    yield from (PAGE, *table())
+    records = read("signoff")
+    total = f"{sum(int(row['vectors']) for row in read('oracles')):,}"
+    yield f"| all | {len(cases())} rows | {' | '.join((*_cells(records, False), total, ''))} |"
+
+
+def table(names: Iterable[str] = CATALOGUE, folder: Path = RESULTS) -> Iterator[str]:
+    """Yield the lines of the sign-off table in Markdown, with a row per unit and family."""
+    records, oracles = read("signoff", folder), read("oracles", folder)
+    yield f"| {' | '.join(HEADS)} |"
+    yield "|---" * len(HEADS) + "|"
+    for key, implementations in cases(names).items():
+        own = [row for row in records if (row["unit"], row["family"]) == key]
+        agree = [row for row in oracles if (row["unit"], row["family"]) == key]
+        judges = ", ".join(f"{row['library']} {int(row['vectors']):,}" for row in agree) or "0"
+        yield f"| {' | '.join((*key, *_cells(own), judges, _date(own, implementations)))} |"
+
+
+def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
+    def total(*names: str) -> int:
+        return sum(int(row[name] or 0) for row in rows for name in names)
+
+    def vectors(name: str) -> str:
+        listed = [f"`{row['operands']}`" for row in rows if formats and row[name]]
+        return f"{total(name):,}" + f" ({', '.join(listed)})" * bool(listed)
+
+    yield vectors("every input") + f"; {total('wrong'):,} wrong" * bool(total("wrong"))
+    yield vectors("sampled")
+    yield f"{total('simulated'):,}"
+    yield f"{total('exact every input', 'exact sampled'):,}"
+    claims, bins = total("proved", "refuted", "not finished"), total("hit", "unreachable", "open")
+    yield f"{total('proved'):,} of {claims:,}" if claims else "0"
+    yield (f"{total('open'):,} of {bins:,} open" if total("open") else f"closed ({bins:,})") if bins else "0"
+    yield f"{total('killed'):,} of {total('mutants') - total('equivalent'):,}" if total("mutants") else "0"
+
+
+def _date(rows: list[Record], implementations: list[Implementation]) -> str:
+    """Return the date of the records, and a remark if some are missing or sources of the narrow one have changed."""
+    if not rows:
+        return "never"
+    known, asked = {row["text"]: row for row in rows}, _most_checked(implementations)
+    remark = "" if set(known) == set(map(str, implementations)) else ", incomplete"
+    if (
+        asked is not None
+        and (row := known.get(str(asked)))
+        and any(row[name] != own for name, own in digests(asked).items())
+    ):
+        remark += ", other sources"
+    return min(row["date"] for row in rows) + remark
