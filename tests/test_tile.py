@@ -248,7 +248,7 @@ def test_tile_rejects_design_that_does_not_fit():
 @pytest.mark.slow
 def test_tile_page_has_lines_of_kernels():
     text = (Path(__file__).parents[1] / "docs" / "arrays.md").read_text()
-    rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d,]+) \| [\d.]+ \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d,]+) \|$", text, re.MULTILINE)
     assert [(int(n), int(m)) for n, m, _ in rows] == [(8, 8), (16, 16), (32, 32), (64, 32)]
     for n, m, lines in rows:
         assert lines == f"{emit(kernel(SPEC, int(n), int(m))).count(chr(10)):,}"
