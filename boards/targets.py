@@ -127,8 +127,6 @@ class Target:
         device. The shell of a board uses some of them.
     source : str
         Data sheet that gives these numbers.
-    max_mhz : int
-        Maximum clock of the global clock network, at the speed grade of the part; see `CLOCK_SOURCES`.
     nextpnr : tuple of str
         Options of nextpnr for the device; empty if nextpnr does not support it.
     """
@@ -142,29 +140,12 @@ class Target:
     bram: int
     uram: int
     source: str
-    max_mhz: int = 775
     nextpnr: tuple[str, ...] = ()
 
     @property
     def carry(self) -> int:
         """Number of carry chain cells: one in every slice."""
         return self.lut // self.family.luts_per_carry
-
-    def check_clock(self, mhz: float) -> None:
-        """Raise ValueError if the clock network of the device does not support a clock."""
-        if not 1 <= mhz <= self.max_mhz:
-            raise ValueError(
-                f"a clock of {mhz:g} MHz is out of range; the clock network of {self.name} supports 1 to "
-                f"{self.max_mhz} MHz ({CLOCK_SOURCES[self.family.name]})"
-            )
-
-
-CLOCK_SOURCES = {
-    "xcup": "AMD, DS923, speed grade -2 at 0.85 V",
-    "xc7": "AMD, DS181, speed grade -1",
-    "ecp5": "Lattice, FPGA-DS-02012, primary clock at speed grade 6",
-}
-"""Sources of the maximum clock of global clock networks, by family."""
 
 
 _VU9P = 1_182_240, 2_364_480, 6_840, 2_160, 960
@@ -189,8 +170,8 @@ TARGETS = {
         Target("vcu1525", XCUP, "xcvu9p-fsgd2104-2L-e", *_VU9P, _DS890),
         Target("vcu118", XCUP, "xcvu9p-flga2104-2L-e", *_VU9P, _DS890),
         Target("aws_f1", XCUP, "xcvu9p-flgb2104-2-i", *_VU9P, _DS890),
-        Target("artix100t", XC7, "xc7a100tcsg324-1", 63_400, 126_800, 240, 135, 0, _DS180, 464),
-        Target("ecp5-85k", ECP5, "LFE5U-85F-6BG381C", 83_640, 83_640, 156, 208, 0, _DS02012, 257, _ECP5_85K),
+        Target("artix100t", XC7, "xc7a100tcsg324-1", 63_400, 126_800, 240, 135, 0, _DS180),
+        Target("ecp5-85k", ECP5, "LFE5U-85F-6BG381C", 83_640, 83_640, 156, 208, 0, _DS02012, _ECP5_85K),
     )
 }
 
@@ -225,24 +206,15 @@ def listing() -> list[str]:
     """Return the lines of a table of all devices, followed by their sources."""
     kinds = ("lut", "ff", "carry", "dsp", "bram", "uram")
     heads = "".join(f"{kind.upper():>11}" for kind in kinds)
-    lines = [f"{'target':11}{'part':22}{'family':6}{heads}{'MHz':>6}"]
+    lines = [f"{'target':11}{'part':22}{'family':6}{heads}"]
     for target in TARGETS.values():
         totals = "".join(f"{getattr(target, kind):11,d}" for kind in kinds)
-        lines.append(f"{target.name:11}{target.part:22}{target.family.name:6}{totals}{target.max_mhz:6}")
+        lines.append(f"{target.name:11}{target.part:22}{target.family.name:6}{totals}")
     sizes = ", ".join(f"{family.bram_kbit} kbit ({family.name})" for family in FAMILIES.values())
     carries = ", ".join(f"{family.carry} ({family.name})" for family in FAMILIES.values())
     sources = dict.fromkeys(target.source for target in TARGETS.values())
-    limits = "; ".join(f"{name}: {source}" for name, source in CLOCK_SOURCES.items())
     cells = f"Not a device: {ASIC}, the standard cells of a Liberty file, for halfulp synth and studies."
-    return [
-        *lines,
-        "",
-        f"BRAM: blocks of {sizes}.",
-        f"Carry: {carries}.",
-        f"MHz: maximum clock ({limits}).",
-        cells,
-        "Sources:",
-    ] + [
+    return [*lines, "", f"BRAM: blocks of {sizes}.", f"Carry: {carries}.", cells, "Sources:"] + [
         f"  {source}: {', '.join(target.name for target in TARGETS.values() if target.source == source)}"
         for source in sources
     ]

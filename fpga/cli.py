@@ -93,7 +93,7 @@ def synth(
 
     UNIT `all` measures every unit that takes operands in FMT. For asic, Yosys maps it to the cells of a Liberty file.
     """
-    vivado, wanted = flow == "vivado", clock
+    vivado = flow == "vivado"
     if target is None:
         if route or explore or vivado or clock is not None:
             raise Refused("--target asic takes none of --route, --explore, --flow vivado and --clock")
@@ -130,7 +130,7 @@ def synth(
         publish(found, folder)
         return
     # pandas takes long to load.
-    from .report.resources import check_clock, implement_units, measure_units, table
+    from .report.resources import implement_units, measure_units, table
 
     with pool, Bar("synth") as bar:
         if vivado and clock is not None:
@@ -138,8 +138,6 @@ def synth(
         else:
             costs = measure_units(asked, target, bar, route=route, clock_mhz=clock, pool=pool)
     publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
-    if wanted is not None:
-        check_clock(costs, wanted, vivado=vivado)
 
 
 def _cells(

@@ -20,13 +20,13 @@ from amaranth.sim import Simulator
 from halfulp.boards.targets import FAMILIES, TARGETS, target_of
 from halfulp.fpga.report import explore
 from halfulp.fpga.report.records import DEVICES
-from halfulp.fpga.report.resources import measure_units, table
+from halfulp.fpga.report.resources import measure_units
 from halfulp.fpga.synth import measure as synth
 from halfulp.fpga.synth import route
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
-from halfulp.sim.implementation import Implementation, short
+from halfulp.sim.implementation import short
 from halfulp.tools.errors import ToolError
 from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE
@@ -246,36 +246,6 @@ def test_registered_wrapper_delays_two_cycles():
     simulator.run()
     # Multiplied by one: 1, 1.5, 2, 3 and 4 as e3m2fn.
     assert seen[2:7] == [0x0C, 0x0E, 0x10, 0x12, 0x14]
-
-
-@pytest.mark.parametrize(("reached", "code"), [(150.0, 0), (146.7, 1)])
-def test_synth_that_misses_its_clock_ends_with_one(halfulp, monkeypatch, reached, code):
-    cost = replace(Cost.of({"LUT4": 3}, 2, ECP5.family), fmax=reached)
-    monkeypatch.setattr(
-        "halfulp.fpga.report.resources.measure_units", lambda units, *_, **__: dict.fromkeys(map(str, units), cost)
-    )
-    words = ("synth", "mul", "e2m1fn", "--target", "ecp5-85k", "--route", "--pipeline", 1)
-    found, out, err = halfulp(*words, "--clock", 150)
-    assert (found, "Cost on ecp5-85k" in out) == (code, True)
-    sentence = "--pipeline 1 reaches 146.70 MHz after place and route, not the requested 150 MHz; "
-    assert (sentence in err) == (code == 1)
-    assert halfulp(*words)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("target", "limit", "source"),
-    [("vu9p", 775, "DS923"), ("artix100t", 464, "DS181"), ("ecp5-85k", 257, "FPGA-DS-02012")],
-)
-def test_clocks_are_limited_by_the_device(halfulp, target, limit, source):
-    code, _, err = halfulp("synth", "mul", "e2m1fn", "--target", target, "--clock", limit + 1)
-    assert code == 2
-    assert f"a clock of {limit + 1} MHz is out of range; the clock network of {target} supports 1 to {limit} MHz" in err
-    assert source in err
-    unit = Implementation.parse("convert e2m1fn>e2m1fn", clock=limit - 20, target=TARGETS[target].family.name)
-    assert unit.component().model_mhz > limit
-    found = table([unit], {str(unit): Cost.of({}, 0)}, TARGETS[target])
-    assert found.frame["model MHz"].tolist() == [limit]
-    assert f"at most the {limit} MHz of the device's clock network" in found.notes[-1]
 
 
 def test_route_rejects_targets_without_open_tools():

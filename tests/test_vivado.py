@@ -159,10 +159,10 @@ def test_constraints_time_every_port(tmp_path):
         "set_max_delay -datapath_only -from [get_ports {a[*] b[*] c[*] clear en load rst valid}] 3.333\n"
         "set_max_delay -datapath_only -from [get_clocks clk] -to [get_ports {o[*]}] 3.333\n"
     )
-    texts = scripts(Wire(), VU9P, clock_mhz=500, name="inverter")
+    texts = scripts(Wire(), VU9P, clock_mhz=1000, name="inverter")
     assert texts["inverter.xdc"] == (
-        "create_clock -name virtual -period 2.000\n"
-        "set_max_delay -from [get_ports {bit}] -to [get_ports {inverse}] 2.000\n"
+        "create_clock -name virtual -period 1.000\n"
+        "set_max_delay -from [get_ports {bit}] -to [get_ports {inverse}] 1.000\n"
     )
 
 
@@ -361,22 +361,6 @@ def test_emit_writes_flow_that_runs(tmp_path, recorder):
     assert not (out / "flow.tcl").exists()
 
 
-@pytest.mark.parametrize(("slack", "code"), [("0.0", 0), ("-0.125", 1)])
-def test_emitted_flow_fails_if_the_clock_is_missed(tmp_path, recorder, slack, code):
-    out = tmp_path / "out"
-    assert emitted("mul", "e2m1fn", "--target", "vu9p", "--flow", "vivado", "-o", out) == (0, "")
-    answer = subprocess.run(
-        ["vivado", "-mode", "batch", "-source", out / "flow.tcl"],
-        env=os.environ | {"SLACK": slack},
-        capture_output=True,
-        text=True,
-    )
-    assert answer.returncode == code
-    assert ("the requested clock is missed by 0.125 ns" in answer.stderr) == (code == 1)
-    # Reports are there in both cases.
-    assert vivado.read(out) == REPORTED
-
-
 def test_emit_fills_empty_folder(tmp_path):
     assert emitted("mul", "e2m1fn", "--target", "vu9p", "--flow", "vivado", "-o", tmp_path) == (0, "")
     assert len(list(tmp_path.iterdir())) == 3
@@ -454,15 +438,6 @@ def test_synth_prints_vivado_figures(tmp_path, installed):
     # The second run asks only for the version.
     assert synthesised(*words)[:2] == (0, out)
     assert installed.read_text().splitlines() == [*calls, "-version"]
-
-
-def test_synth_fails_if_vivado_misses_the_clock(installed):
-    """The reports of the stub have 400 MHz."""
-    code, out, err = synthesised("mul", "e2m1fn", "--flow", "vivado", "--clock", "450", "--pipeline", "0")
-    assert (code, "| mul e2m1fn" in out) == (1, True)
-    assert "mul e2m1fn*e2m1fn.rn reaches 400.00 MHz after place and route, not the requested 450 MHz; " in err
-    # The default clock is no request.
-    assert synthesised("mul", "e2m1fn", "--flow", "vivado", "--pipeline", "0")[0] == 0
 
 
 def test_implement_caches_by_clock_and_version(tmp_path, installed):

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from halfulp.boards.board import Board, Resources
+from halfulp.boards.board import BUFG_MHZ, Board, Resources
 from halfulp.fpga.kernel.arrays import cores_cost_model, timing, with_source
 from halfulp.fpga.kernel.layout import MASTERS, element_bytes, entry_bytes
 from halfulp.fpga.kernel.timing import Memory
@@ -100,8 +100,8 @@ def searched(
     ToolError
         If Yosys or the machine fails.
     """
-    if clock is not None:
-        board.target.check_clock(clock)
+    if clock is not None and not 1 <= clock <= BUFG_MHZ:
+        raise ValueError(f"a clock of {clock:g} MHz is out of range; the device supports 1 to {BUFG_MHZ}")
     mac = with_source(mac)
     costs = cores_cost_model(mac, board.target, progress, pool)
     progress.total("arrays", len(SIZES) ** 2)

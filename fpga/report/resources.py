@@ -11,7 +11,6 @@ from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import implement, versions
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
-from halfulp.tools.errors import CheckError
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
@@ -71,7 +70,7 @@ def table(
     for unit, row in zip(units, rows, strict=True):
         if of_clock:
             component = unit.component()
-            row |= {"stages": component.stages, "model MHz": min(component.model_mhz, target.max_mhz)}
+            row |= {"stages": component.stages, "model MHz": component.model_mhz}
     device = (
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
         f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of the resource with the highest use."
@@ -80,23 +79,9 @@ def table(
     if of_clock:
         notes.append(
             f"Stages: as few as meet {of_clock[0].build.clock:g} MHz by the delay model of {of_clock[0].build.family}; "
-            f"model MHz: their clock by this model, at most the {target.max_mhz} MHz of the device's clock network."
+            "model MHz: their clock by this model."
         )
     return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f", "model MHz": ".1f"}, [device, *notes])
-
-
-def check_clock(costs: dict[str, Cost], clock_mhz: float, *, vivado: bool = False) -> None:
-    """Raise CheckError if a placed and routed unit misses a requested clock; Vivado's period has three decimals."""
-    least = 1000 / float(f"{1000 / clock_mhz:.3f}") if vivado else clock_mhz
-    # The two divisions may round to a neighbouring number.
-    missed = {name: cost.fmax for name, cost in costs.items() if cost.fmax is not None and cost.fmax < least * 0.999999}
-    if missed:
-        name = min(missed, key=missed.__getitem__)
-        raise CheckError(
-            f"{name} reaches {missed[name]:.2f} MHz after place and route, not the requested {clock_mhz:g} MHz"
-            + (f", and so do {len(missed) - 1} more units" if len(missed) > 1 else "")
-            + "; ask for a faster --clock of the model, give --pipeline more stages, or request a slower clock"
-        )
 
 
 def _yosys(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> list[str]:
