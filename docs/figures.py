@@ -6,8 +6,7 @@ A comment names the source of the figures behind it, as a Python expression over
   expression, a number or a tuple.
 - Alone on the line above a table: the expression is evaluated for each row, and gives the figures of the cells behind
   the first one. ``c`` has the texts of the cells, ``p`` those of the first one between commas, ``h`` the header. A cell
-  without digits
-  has no figures, and neither has None. A row with comments of its own is left to these.
+  without digits has no figures, and neither has None. A row with comments of its own is left to these.
 - ``<!--: published -->`` in either place: no record has the table, or the numbers up to the next comment or the end of
   the paragraph, for the reason that it gives.
 
@@ -202,8 +201,9 @@ def renewed(page: str, records: Records, report: Callable[[int, str], None]) -> 
             if prose:
                 start = prose[0]
                 text = "\n".join(lines[start : prose[-1] + 1])
-                told = lambda at, text, start=start: report(start + 1 + at, text)  # noqa: E731
-                lines[start : prose[-1] + 1] = _sentences(text, records, told).split("\n")
+                lines[start : prose[-1] + 1] = _sentences(
+                    text, records, lambda at, text, start=start: report(start + 1 + at, text)
+                ).split("\n")
                 prose = []
         else:
             prose.append(number)

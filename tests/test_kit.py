@@ -330,3 +330,9 @@ def test_kit_rejects_files_without_tests_and_units_without_clock(tmp_path: Path)
         simulate(unit, file)
     with pytest.raises(ValueError, match="clk="):
         kit.pins(unit, object())
+
+
+def test_kit_bench_refuses_limits_that_are_no_cycles() -> None:
+    for limit in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="positive number of clock cycles"):
+            kit.Bench(Handle(), limit=limit)  # type: ignore[arg-type]

@@ -439,7 +439,8 @@ class Dispatch(TorchDispatchMode):
         self.owner.refuse(where)
         self.note_place(place)
         found = func(*args, **kwargs)
-        result = next((one for one in tree_leaves(found) if is_real(one)), None)
+        real = (one for one in tree_leaves(found) if is_real(one))
+        result = next((one for one in real if one.layout is torch.strided), None)
         if result is not None:
             macs = products.macs(base, args, result)
             kind = {"kind": PRODUCT} if macs else {}

@@ -346,6 +346,8 @@ class Bench:
     """
 
     def __init__(self, clk: Any, rst: Any = None, *, late: bool = True, limit: int = STUCK) -> None:
+        if not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"limit must be a positive number of clock cycles, not {limit!r}")
         self.clk, self.rst, self.late, self.limit = clk, rst, late, limit
         self.agents: list[Agent] = []
         self._edge, self._middle = FallingEdge(clk), Timer(PERIOD // 4, "ns")
