@@ -36,7 +36,7 @@ Keep records of the project:
   make bench     Measure the speed of the golden model and of simulations.
 
 Develop:
-  make test      Run the tests, in about 8 minutes on two cores; ARGS="-k mac" goes to pytest.
+  make test      Run the tests, in about 11 minutes on two cores; ARGS="-k mac" goes to pytest.
   make test-all  Run slow tests too, in an hour and a half; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
   make docs      Build the documentation in build/docs; ARGS="-t quick" draws only quick plots.
