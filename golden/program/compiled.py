@@ -17,6 +17,7 @@ from .chains import GraphChains, GraphLink
 from .compositions import compositions, in_graphs
 from .dispatch import Dispatch, Program, composite, is_exact, name_of
 from .graph import KEY, KEYS, Analysis, Modules, Operation, policy_of
+from .loops import START
 from .operations import HANDLERS
 from .site import Place, Site
 
@@ -52,6 +53,11 @@ class Backend(Program):
         if NO_GRAPH in self._report.breaks:
             self._report.breaks.remove(NO_GRAPH)
         self._check_break(getattr(module, "compile_subgraph_reason", None))
+        if any(START in str(node.target) for node in module.graph.nodes):
+            raise RuntimeError(
+                "compiled programs compute no torch.func.vmap, whose rules replace operations by others; "
+                "use golden.emulate, or a loop"
+            )
         modules = Modules()
         weights = {place for place, one in enumerate(inputs) if isinstance(one, nn.Parameter)}
 

@@ -27,6 +27,7 @@ from .cells import CELLS
 from .compositions import compositions
 from .functions import FUNCTIONS
 from .keys import Keys
+from .loops import loops
 from .operations import EXACT, FILLS, HANDLERS, SEQUENCES
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
@@ -223,7 +224,7 @@ class _Composite:
 
 @contextlib.contextmanager
 def composite() -> Iterator[None]:
-    """Turn off fused kernels of attention, encoders and recurrent cells, which a dispatch mode does not see."""
+    """Turn off vmap and the fused kernels of attention, encoders and cells, which a dispatch mode does not see."""
     with _Composite.lock:
         _Composite.users += 1
         if _Composite.users == 1:
@@ -236,6 +237,7 @@ def composite() -> Iterator[None]:
                 setattr(torch._VF, name, _layers(name))
                 stack.callback(delattr, torch._VF, name)
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            stack.enter_context(loops(lambda: isinstance(_get_current_dispatch_mode(), Dispatch)))
     try:
         yield
     finally:

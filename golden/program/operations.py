@@ -49,8 +49,8 @@ EXACT = {
         clamp clamp_max clamp_min constant_pad_nd copy_.float copy_.int _efficientzerotensor empty
         empty.memory_format empty_like empty_permuted empty_strided eye eye.m fill fill.Scalar fill.Tensor
         full full_like hardtanh index_fill.int_Scalar masked_fill.Scalar new_empty new_empty_strided new_full
-        new_ones new_zeros ones ones_like scalar_tensor scatter.value threshold where where.Scalar
-        where.ScalarOther where.ScalarSelf zero zeros zeros_like""",
+        new_ones new_zeros _new_zeros_with_same_feature_meta ones ones_like scalar_tensor scatter.value threshold
+        where where.Scalar where.ScalarOther where.ScalarSelf zero zeros zeros_like""",
     "has results that are numbers of every format of the operand": """
         abs ceil copysign.Scalar copysign.Tensor floor fmod fmod.Scalar fmod.Tensor frac frexp
         frexp.Tensor neg

@@ -1,0 +1,106 @@
+"""`torch.func.vmap` as a loop: vmap's own rules replace operations by others before a dispatch mode sees them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, _vmap_internals
+from torch._functorch import vmap
+from torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+
+PLACES = ((vmap, "_flat_vmap"), (_vmap_internals, "_vmap"), (torch.autograd.functional, "_vmap"))
+"""Modules of torch, and the names of their functions that map."""
+
+START = "_vmap_increment_nesting"
+"""Name of the operation with which the body of a vmap begins in a graph of torch.compile."""
+
+
+@contextlib.contextmanager
+def loops(wanted: Callable[[], bool]) -> Iterator[None]:
+    """Let vmap, and batched gradients of `torch.autograd`, call a function for each index while ``wanted`` is True."""
+    flat, batched = vmap._flat_vmap, _vmap_internals._vmap
+
+    def chosen_flat(
+        func: Any, size: int, dims: Any, args: Any, spec: Any, out: Any, randomness: str, **named: Any
+    ) -> Any:
+        # Without an index, only torch's own rules know the shapes of results.
+        if not size or not wanted():
+            return flat(func, size, dims, args, spec, out, randomness, **named)
+        return _looped(lambda *given: func(*given, **named), size, dims, args, spec, out, randomness)
+
+    def chosen_batched(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
+        own = batched(func, in_dims, out_dims, allow_none_pass_through)
+
+        def run(*args: Any) -> Any:
+            if not wanted():
+                return own(*args)
+            with _kept_graphs():
+                return vmap.vmap_impl(func, in_dims, out_dims, "different", None, *args)
+
+        return run
+
+    for module, name in PLACES:
+        setattr(module, name, chosen_flat if module is vmap else chosen_batched)
+    try:
+        yield
+    finally:
+        for module, name in PLACES:
+            setattr(module, name, flat if module is vmap else batched)
+
+
+@contextlib.contextmanager
+def _kept_graphs() -> Iterator[None]:
+    """Let gradients keep the graph, which torch computes once for all rows of a batch and frees."""
+    autograd: Any = torch.autograd
+    run = autograd._engine_run_backward
+
+    def keeping(outputs: Any, gradients: Any, _: bool, *others: Any, **named: Any) -> Any:
+        return run(outputs, gradients, True, *others, **named)
+
+    autograd._engine_run_backward = keeping
+    try:
+        yield
+    finally:
+        autograd._engine_run_backward = run
+
+
+def _looped(func: Any, size: int, dims: list[Any], args: list[Any], spec: Any, out_dims: Any, randomness: str) -> Any:
+    """Call a function for each index of the mapped dimensions, and stack the results."""
+    start, rows = torch.get_rng_state(), []
+    for index in range(size):
+        if randomness == "same":
+            torch.set_rng_state(start)
+        given = [one if dim is None else one.select(dim, index) for one, dim in zip(args, dims, strict=True)]
+        rows.append(tree_flatten(func(*tree_unflatten(given, spec))))
+    if randomness == "error" and not torch.equal(start, torch.get_rng_state()):
+        raise RuntimeError(
+            "vmap with randomness='error' called a random operation; use randomness='same' or 'different'"
+        )
+    shape = rows[0][1]
+    if any(found != shape for _, found in rows):
+        raise ValueError("the function of a vmap returned other structures for some indices")
+    flat_dims = _broadcast_to_and_flatten(out_dims, shape)
+    if flat_dims is None and isinstance(out_dims, tuple) and len(out_dims) == len(rows[0][0]) == 1:
+        flat_dims = list(out_dims)
+    if flat_dims is None:
+        raise ValueError(f"out_dims={out_dims} of a vmap has another structure than the results, {shape}")
+    columns = zip(*(leaves for leaves, _ in rows), strict=True)
+    return tree_unflatten([_joined(*one) for one in zip(columns, flat_dims, strict=True)], shape)
+
+
+def _joined(results: tuple[Any, ...], dim: int | None) -> Any:
+    """Stack the results of all indices; without a dimension they have to be the same."""
+    first = results[0]
+    # Gradients of operands that the results do not depend on are None.
+    if all(one is None for one in results):
+        return None
+    if dim is None and not isinstance(first, Tensor):
+        return first
+    if not all(isinstance(one, Tensor) for one in results):
+        raise ValueError(f"the function of a vmap has to return tensors, not {type(first).__name__}")
+    if dim is not None:
+        return torch.stack(results, dim)
+    if not all(one is first or torch.equal(one, first) for one in results):
+        raise ValueError("a result of a vmap with out_dims=None has to be the same for all indices")
+    return first
