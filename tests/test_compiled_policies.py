@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from halfulp import golden
 
@@ -100,6 +101,14 @@ def _images(*layers):
     return nn.Sequential(nn.Unflatten(1, (1, 6)), *layers, nn.Flatten())
 
 
+def _recomputed(model, x):
+    """Recompute a layer, operations beside it, and a block with a recomputed part in the backward pass."""
+    x = checkpoint(lambda x: model.body(x.exp()) * model.body.weight.sum(), x, use_reentrant=False)
+    return model.head(
+        checkpoint(lambda x: checkpoint(model.block, x, use_reentrant=False).tanh(), x, use_reentrant=False)
+    )
+
+
 MODELS = {
     "ordinary": lambda: _head(lambda m, x: m.head(m.body(x).relu())),
     "sequential": lambda: nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3)),
@@ -139,6 +148,9 @@ MODELS = {
     "lstm": lambda: _Net(lambda m, x: m.head(m.body(x)[0]), body=nn.LSTM(6, 4), head=nn.Linear(4, 3)),
     "gru cell": lambda: _Net(lambda m, x: m.head(m.body(x)), body=nn.GRUCell(6, 4), head=nn.Linear(4, 3)),
     "bilinear": lambda: _Net(lambda m, x: m.head(m.body(x, x)), body=nn.Bilinear(6, 6, 4), head=nn.Linear(4, 3)),
+    "recomputed": lambda: _Net(
+        lambda m, x: m.inner(x), inner=_Net(_recomputed, body=nn.Linear(6, 6), block=_Block(), head=nn.Linear(6, 3))
+    ),
     "graph break": lambda: _head(
         lambda m, x: (y := m.body(x), torch._dynamo.graph_break(), m.head(y.exp()))[-1],
     ),

@@ -731,6 +731,61 @@ def test_checkpoint_repeats_forward_arithmetic():
     assert calls["input_gradient", "mm"] == calls["weight_gradient", "mm"] == 2
 
 
+class _Energy(nn.Module):
+    """Model whose result is the gradient of a product with itself, as that of a force field."""
+
+    def __init__(self, reentrant=None):
+        super().__init__()
+        self.inner, self.reentrant = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), reentrant
+
+    def energy(self, x):
+        return self.inner(x.exp()) * x
+
+    def forward(self, x):
+        if self.reentrant is None:
+            return self.energy(x)
+        return torch.utils.checkpoint.checkpoint(self.energy, x, use_reentrant=self.reentrant)
+
+
+OUTER = {
+    "name": {"0": "fp32*fp32+fp32.rn, elementwise=fp32.rn", "*": "e5m2*e5m2+e6m5.rn, elementwise=e6m5.rn"},
+    "class": {_Energy: "fp32*fp32+fp32.rn, elementwise=fp32.rn", "*": "e5m2*e5m2+e6m5.rn, elementwise=e6m5.rn"},
+}
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("policy", OUTER)
+def test_recomputed_region_has_the_modules_around_it(policy, reentrant):
+    model = nn.Sequential(_Energy(), nn.Linear(4, 3))
+    found = []
+    for model[0].reentrant in (None, reentrant):
+        x = torch.linspace(-2, 2, 8).reshape(2, 4).requires_grad_()
+        model.zero_grad()
+        with golden.emulate(OUTER[policy]) as run:
+            model(x).sum().backward()
+        found.append([x.grad, *(one.grad for one in model.parameters())])
+        where = {(row.module, row.operation, row.arithmetic) for row in run.report().rows}
+        found[-1].append(where)
+    assert found[0][-1] == found[1][-1]
+    assert all(torch.equal(one, other) for one, other in zip(found[0][:-1], found[1][:-1], strict=True))
+
+
+def test_backward_pass_inside_a_module_is_the_phase_backward():
+    class Force(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 1)
+
+        def forward(self, x):
+            return torch.autograd.grad(self.inner(x).square().sum(), x)[0]
+
+    x = torch.randn(2, 4, requires_grad=True)
+    with golden.emulate({"@backward": "bf16*bf16+fp32.rn, elementwise=bf16.rn"}) as run:
+        Force()(x)
+    found = {row.operation for row in run.report().rows if row.arithmetic.startswith("bf16")}
+    assert found == {"pow", "mul", "mm"}
+
+
 @pytest.mark.parametrize(
     "policy",
     [

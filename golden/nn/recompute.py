@@ -1,7 +1,7 @@
 """Values of state, such as random keys, in regions that `torch.utils.checkpoint` recomputes in the backward pass.
 
-A region stores the values that its layers used in order, and the recomputation takes the same ones. torch has no
-interface to the running region; it is found on the call stack.
+A region stores the values that its layers used in order, and the modules around it; the recomputation takes the same
+ones. torch has no interface to the running region; it is found on the call stack.
 """
 
 import sys
@@ -20,6 +20,9 @@ _FILE = torch.utils.checkpoint.__file__
 _BACKWARD = torch.autograd.graph._engine_run_backward.__code__
 _USED = "halfulp_used"
 """Attribute of a region that holds its `_Used`."""
+
+_AROUND = "halfulp_around"
+"""Attribute of a region that holds what was around it in the first pass."""
 
 
 class _Used:
@@ -65,6 +68,19 @@ def of_use(owner: int, make: Callable[[], Any]) -> Any:
 def repeats() -> bool:
     """Return True inside a region that a backward pass recomputes."""
     return _regions()[1] is not None
+
+
+def around(make: Callable[[Any], Any]) -> Any:
+    """Return what was around the region that is recomputed, or None outside of such regions.
+
+    ``make`` returns, in the first pass, what is now around a region inside the one that is recomputed, if any.
+    """
+    inner, repeated = _regions()
+    found = getattr(repeated, _AROUND, None)
+    for region in inner:
+        if not hasattr(region, _AROUND):
+            setattr(region, _AROUND, make(found))
+    return found
 
 
 def _rank() -> int:

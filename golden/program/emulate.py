@@ -6,7 +6,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from halfulp.golden.nn.amax import ROLES, delayed
 from halfulp.golden.nn.policy import Policy
-from halfulp.golden.nn.recompute import of_use, repeats
+from halfulp.golden.nn.recompute import around, of_use, repeats
 from halfulp.golden.nn.swap import Rules
 from halfulp.golden.nn.update import lacks_update, warn_of_update
 
@@ -154,11 +154,27 @@ class emulate(Program, contextlib.ContextDecorator):
 
 @dataclass
 class _Call:
-    """Running call of a module: its name, its mode, and the number of its products with delayed scaling."""
+    """Running call of a module, or code outside of modules."""
 
-    name: str
-    training: bool
+    modules: tuple[str, ...] = ()
+    """Names of the running modules, outermost first."""
+    kinds: tuple[type, ...] = ()
+    root: str = ""
+    """Name of the model, the outermost module."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Names of the modules of the model."""
+    training: bool = True
+    region: "_Call | None" = None
+    """Call around the region of `torch.utils.checkpoint` that is recomputed, in which the module was called."""
+    backward_pass: int = -1
+    """Backward pass in which the module was called."""
     products: int = 0
+    """Number of products with delayed scaling."""
+
+    @property
+    def name(self) -> str:
+        """Name of the model and of the module."""
+        return f"{self.root}.{self.modules[-1]}"
 
 
 class _Eager(Dispatch):
@@ -169,11 +185,7 @@ class _Eager(Dispatch):
     def __init__(self, owner: emulate) -> None:
         super().__init__(owner)
         self.calls: list[_Call] = []
-        self.root = ""
-        self.modules: list[str] = []
-        self.kinds: list[type] = []
         self.warned = False
-        self.names: dict[int, str] = {}
         self.step: FrameType | None = None
         self.node: Any = None
         """Node of autograd that runs the operation; None in forward passes and in recomputed regions."""
@@ -194,17 +206,10 @@ class _Eager(Dispatch):
             if threading.get_ident() == thread:
                 if torch.compiler.is_exporting():
                     raise RuntimeError("torch.export has no meaning in golden.emulate: export the module outside of it")
-                if not self.modules:
-                    self.names = names_in(module)
-                    self.root = self.owner.name_of_root(module)
-                self.modules.append(self.names.get(id(module), type(module).__name__))
-                self.kinds.append(type(module))
-                self.calls.append(_Call(f"{self.root}.{self.modules[-1]}", module.training))
+                self.calls.append(self.called(module))
 
         def leave(*_: Any) -> None:
-            if threading.get_ident() == thread and self.modules:
-                self.modules.pop()
-                self.kinds.pop()
+            if threading.get_ident() == thread and self.calls:
                 self.calls.pop()
 
         def begin(optimizer: Any, arguments: Any, named: Any) -> Any:
@@ -245,7 +250,24 @@ class _Eager(Dispatch):
         finally:
             for handle in handles:
                 handle.remove()
-            self.modules, self.kinds, self.calls, self.step = [], [], [], None
+            self.calls, self.step = [], None
+
+    def called(self, module: nn.Module) -> _Call:
+        """Return the call of a module from the running code."""
+        region = around(self.innermost)
+        outer = self.innermost(region)
+        if outer.modules:
+            root, names = outer.root, outer.names
+        else:
+            root, names = self.owner.name_of_root(module), names_in(module)
+        name = names.get(id(module), type(module).__name__)
+        where = (*outer.modules, name), (*outer.kinds, type(module))
+        return _Call(*where, root, names, module.training, region, torch._C._current_graph_task_id())
+
+    def innermost(self, region: _Call | None) -> _Call:
+        """Return the innermost running call; ``region`` is that around a region that is recomputed."""
+        last = self.calls[-1] if self.calls else _Call()
+        return last if region is None or last.region is region else region
 
     def check_updates(self, optimizer: torch.optim.Optimizer) -> None:
         """Warn once of updates in the policies if the optimiser has none."""
@@ -257,7 +279,8 @@ class _Eager(Dispatch):
     def note_operands(self, args: Any) -> None:
         """Note the running node of autograd and the storages of parameters."""
         node = torch._C._current_autograd_node()
-        self.node = None if node is None or self.modules or self.again or repeats() else node
+        forward = self.again or (self.calls and self.calls[-1].backward_pass == torch._C._current_graph_task_id())
+        self.node = None if node is None or forward or repeats() else node
         self.running = ""
         for one in args:
             if isinstance(one, nn.Parameter) and one.layout is torch.strided:
@@ -296,8 +319,8 @@ class _Eager(Dispatch):
 
     def here(self) -> Place:
         """Return the place of the running code."""
-        module = self.modules[-1] if self.modules else ""
-        return Place(module, _source(), tuple(self.kinds))
+        call = self.innermost(around(self.innermost))
+        return Place(call.modules[-1] if call.modules else "", _source(), call.kinds)
 
     def recurrent(self, name: str, given: Any) -> Any:
         """Compute recurrent layers; NotImplemented if their operations have to be separate."""

@@ -405,7 +405,7 @@ class _Recurrence(torch.autograd.Function):
         given = [one for one in (of_outputs, *of_last) if one is not None]
         plain = of_outputs is not None and all(type(one) is Tensor and elementwise.takes(one) for one in given)
         mode: Any = _get_current_dispatch_mode()
-        same = mode is layer.mode and not mode.modules and ctx.policies is owner.policies
+        same = mode is layer.mode and not mode.calls and ctx.policies is owner.policies
         if same and plain and not torch.is_grad_enabled() and not _transforms():
             with torch._C._DisableTorchDispatch():
                 found = dict(zip(ctx.names, rest[len(of_last) :], strict=True))
