@@ -23,6 +23,7 @@ from halfulp.hdl.formats import codebook as module
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import MacSpec
 from halfulp.sim import listing
+from halfulp.units import Mul
 from tests.test_exhaustive import mismatches
 from tests.test_gemm_kernels import compare
 
@@ -136,6 +137,16 @@ def test_user_codebook_works_in_every_backend():
     assert done.stdout.strip() == "-1/8"
     function = Codebook.register("squares", lambda code: math.copysign(code**2, 1), width=3)
     assert [int(value) for value in function.values] == [0, 1, 4, 9, 16, 25, 36, 49]
+
+
+def test_edited_codebook_gives_another_module_name(monkeypatch):
+    names = []
+    for largest in (4, 8, 4):
+        monkeypatch.delitem(module._KNOWN, "edited", raising=False)
+        fmt = Codebook.register("edited", [0, 1, 2, largest])
+        names.append(Mul(a=fmt, b=fmt, o=fmt).name)
+    assert names[0] == names[2] != names[1]
+    assert all(name.startswith("mul_codebook_edited_") for name in names)
 
 
 def test_codebook_examples_run():

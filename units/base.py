@@ -31,7 +31,7 @@ from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import cycles_of
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, FAST, LAZY, MAX_PIPELINE, SPEED
-from halfulp.hdl.specs.unit import FLAGS
+from halfulp.hdl.specs.unit import FLAGS, verilog_name
 
 from .shared import Logic, Sharing, add_part
 
@@ -536,7 +536,7 @@ def has_only_floats(spec: UnitSpec) -> bool:
 
 def module_name(name: str, build: Build) -> str:
     """Return the name of a Verilog module with the suffix of its build."""
-    return re.sub(r"\W", "_", f"{name}_{build}" if str(build) else name)
+    return verilog_name(f"{name}_{build}" if str(build) else name)
 
 
 class Arithmetic(Unit):

@@ -14,6 +14,7 @@ from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.scale import Scale
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
+from halfulp.tools.digests import digest
 
 from .grammar import BARE, Form, read
 from .ranges import ValueRange
@@ -36,6 +37,12 @@ UNITS: dict[str, type["UnitSpec"]] = {}
 _NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing", "interleave")
 """Fields that functions of the golden model do not take, because they concern the random source, the shape of tensors,
 or the order of steps."""
+
+
+def verilog_name(text: str) -> str:
+    """Return a text in the characters of a Verilog name; codebooks, which can be edited, have digests of values."""
+    text = re.sub(r"codebook:\w+", lambda found: f"{found[0]}_{digest(parse(found[0]))[:6]}", text)
+    return re.sub(r"\W", "_", text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +190,7 @@ class UnitSpec:
     @property
     def name(self) -> str:
         """Text in the characters of a Verilog name, with all formats explicit."""
-        return re.sub(r"\W", "_", self.form.write(self, explicit=True))
+        return verilog_name(self.form.write(self, explicit=True))
 
     @classmethod
     def parse(cls, text: "str | UnitSpec") -> Self:
