@@ -11,9 +11,6 @@ from .targets import Target
 KINDS = ("lut", "ff", "dsp", "bram", "uram")
 """Names of the fields of `Resources`."""
 
-BUFG_MHZ = 775
-"""Fastest clock of UltraScale+ at speed grade -2 and 0.85 V (AMD, DS923: global clock tree, and DSP48E2)."""
-
 PORT_BITS = 512
 """Width of a kernel's port to memory."""
 

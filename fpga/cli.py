@@ -93,7 +93,7 @@ def synth(
 
     UNIT `all` measures every unit that takes operands in FMT. For asic, Yosys maps it to the cells of a Liberty file.
     """
-    vivado = flow == "vivado"
+    vivado, wanted = flow == "vivado", clock
     if target is None:
         if route or explore or vivado or clock is not None:
             raise Refused("--target asic takes none of --route, --explore, --flow vivado and --clock")
@@ -130,7 +130,7 @@ def synth(
         publish(found, folder)
         return
     # pandas takes long to load.
-    from .report.resources import implement_units, measure_units, table
+    from .report.resources import check_clock, implement_units, measure_units, table
 
     with pool, Bar("synth") as bar:
         if vivado and clock is not None:
@@ -138,6 +138,8 @@ def synth(
         else:
             costs = measure_units(asked, target, bar, route=route, clock_mhz=clock, pool=pool)
     publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
+    if wanted is not None:
+        check_clock(costs, wanted, target, vivado=vivado)
 
 
 def _cells(
@@ -499,7 +501,8 @@ def _study(file: Path, pool: JobPool, output: Path | None) -> None:
     """Compare multiply-accumulates by cost, clock, error and accuracy.
 
     FILE is the TOML file of a study, or the JSON file of a finished study, whose tables and plots are drawn again,
-    by default in its folder.
+    by default in its folder. If a multiply-accumulate misses the clock of the study, all files are written and the exit
+    code is 1.
     """
     from .report.coreport import load
 
@@ -514,6 +517,7 @@ def _study(file: Path, pool: JobPool, output: Path | None) -> None:
     from .report.coreport_tables import report as report_of
 
     publish(report_of(found, file.stem), folder)
+    found.check_clock()
 
 
 def _measured(file: Path, record: Path, pool: JobPool) -> "Record":

@@ -313,6 +313,29 @@ def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     assert any("Not reached by fxp2.1*fxp2.1+fxp4.1.sr1@lfsr3 (42.2 MHz)" in note for note in slow.notes)
 
 
+@pytest.mark.parametrize(("reached", "code"), [(40.0, 0), (39.9, 1)])
+def test_study_with_a_missed_clock_is_written_and_ends_with_one(halfulp, monkeypatch, tmp_path, reached, code):
+    """The second multiply-accumulate reaches the clock with one stage; vu9p has no place and route."""
+    macs = ["e2m1fn*e2m1fn+e2m2fn.rn", "e5m2*e5m2+e6m5.rn"]
+    rows = [row(macs[0], 100, 0.1, 30.0), row(macs[1], 100, 0.1, 30.0)]
+    for own, mhz in zip(rows, (reached, 40.0), strict=True):
+        (plain,) = own.variants["vu9p"]
+        own.variants["ecp5-85k"] = [plain, replace(plain, pipeline=1, mhz=mhz), replace(plain, pipeline=2, mhz=90.0)]
+        own.variants["vu9p"] = [replace(plain, mhz=None)]
+        own.pareto["ecp5-85k"] = True
+    known = replace(report_of(*rows), devices={"vu9p": [], "ecp5-85k": []}, clock=40.0, pipelines=[0, 1])
+    monkeypatch.setattr("halfulp.fpga.report.coreport.measure", lambda *_: known)
+    (tmp_path / "small.toml").write_text('title = "t"\nmacs = ["e5m2*e5m2+e6m5.rn"]\n')
+    # The JSON file of the finished study gives the same verdict.
+    for words in (("small.toml", "-o", "out"), ("out/small.json",)):
+        monkeypatch.chdir(tmp_path)
+        found, out, err = halfulp("report", *words)
+        assert (found, macs[0] in out) == (code, True)
+        sentence = f"the requested clock of 40 MHz is missed after place and route: {macs[0]} on ecp5-85k reaches 39.90"
+        assert (f"{sentence} MHz; add numbers of stages" in err) == (code == 1)
+        assert {"small.json", "small-ecp5-85k.csv", "small-ecp5-85k.pdf"} <= set(contents(tmp_path / "out"))
+
+
 # Flags -----------------------------------------------------------------------------------------------------------
 
 

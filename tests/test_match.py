@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import matplotlib.image
 import pandas as pd
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from halfulp.boards.board import Resources
 from halfulp.boards.catalogue import BOARDS
-from halfulp.fpga.kernel.arrays import kernel, with_source
+from halfulp.fpga.kernel.arrays import array, kernel, with_source
 from halfulp.fpga.kernel.cost_model import SMALL, CostModel
 from halfulp.fpga.kernel.layout import entry_bytes
 from halfulp.fpga.kernel.timing import Memory, Timing
@@ -21,7 +22,7 @@ from halfulp.fpga.match.products import Gemm
 from halfulp.fpga.match.published import clocks
 from halfulp.fpga.match.search import SIZES, Option, fastest, published, searched
 from halfulp.fpga.match.workload import EXAMPLES, workload
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import Build, MacSpec
 
 U55C = BOARDS["u55c"]
 MAC = MacSpec.parse("e5m2*e5m2+e6m5.sr10")
@@ -78,10 +79,10 @@ COST_MODEL = CostModel(
 LFSR = with_source(MAC)
 
 
-def core_of(n, m, cores, mhz):
+def core_of(n, m, cores, mhz, stages=0):
     """Return the timing of a core on the memory of a U55C."""
     latency, rate = U55C.beats(mhz, 2 * cores)
-    return Timing.of(kernel(LFSR, n, m), Memory(latency, latency, rate))
+    return Timing.of(kernel(LFSR, n, m, build=Build(stages)), Memory(latency, latency, rate))
 
 
 @pytest.fixture
@@ -114,8 +115,9 @@ def test_search_matches_brute_force(known, monkeypatch):
     monkeypatch.setattr("halfulp.fpga.match.search.SIZES", SIZES[:4])
     load = workload("lenet5", batch=1, training=False)
     found, _ = searched(U55C, load, MAC, clock=100)
+    # One register stage meets this clock.
     model = {
-        (n, m, cores): total(Exact(core_of(n, m, cores, 100), cores, 100), load.gemms).seconds
+        (n, m, cores): total(Exact(core_of(n, m, cores, 100, 1), cores, 100), load.gemms).seconds
         for n in SIZES[:4]
         for m in SIZES[:4]
         for cores in range(1, 11)
@@ -124,6 +126,37 @@ def test_search_matches_brute_force(known, monkeypatch):
     for option in found:
         assert option.total.seconds == model[option.n, option.m, option.cores]
         assert option.total.seconds == min(model[option.n, option.m, cores] for cores in range(1, 11))
+
+
+def test_search_for_a_clock_takes_the_stages_that_meet_it(known, monkeypatch):
+    monkeypatch.setattr("halfulp.fpga.match.search.SIZES", (2,))
+    load = workload("lenet5", batch=1, training=False)
+    (found,), notes = searched(U55C, load, MAC, clock=300)
+    stages = array(LFSR, 1, 1, build=Build(clock=300, target="xcup")).stages
+    assert stages > 0
+    with_stages, without = (
+        total(Exact(core_of(2, 2, found.cores, 300, count), found.cores, 300), load.gemms) for count in (stages, 0)
+    )
+    assert found.total == with_stages
+    assert found.total.seconds > without.seconds
+    assert f"MHz: as requested. Multiply-accumulates have {stages} register stages, as few as meet it" in notes[-1]
+
+
+def test_match_rejects_clocks_above_that_of_the_device(known):
+    code, out = matched("lenet5", "--clock", 776)
+    assert (code, "the clock network of u55c supports 1 to 775 MHz" in out) == (2, True)
+
+
+def test_search_takes_no_array_with_blocks_below_the_clock(monkeypatch):
+    """Arrays of 8 elements have block memories here."""
+    costs = {(n, m): Resources(lut=100, ff=0, dsp=0, bram=int(n > 2), uram=0) for n, m in SMALL}
+    monkeypatch.setattr("halfulp.fpga.match.search.cores_cost_model", lambda *_: CostModel(costs, "the test"))
+    monkeypatch.setattr("halfulp.fpga.match.search.SIZES", (2, 8))
+    monkeypatch.setattr("halfulp.fpga.match.search.array", lambda *_, **__: SimpleNamespace(part_build=Build()))
+    load = workload("lenet5", batch=1, training=False)
+    for clock, sizes in ((738, {2, 8}), (739, {2})):
+        monkeypatch.setattr("halfulp.fpga.match.search.undominated", lambda points: [True] * len(points))
+        assert {option.n for option in searched(U55C, load, MAC, clock=clock)[0]} == sizes
 
 
 def test_with_source_adds_lfsr_to_stochastic_mac():

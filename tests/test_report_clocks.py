@@ -42,6 +42,16 @@ def test_clocks_are_drawn_between_neighbouring_stages(routed: list[Module]) -> N
     assert drawn == study([UNIT], stages=4, count=6)[1] != study([UNIT], stages=4, count=6, seed=1)[1]
 
 
+def test_clocks_are_drawn_up_to_the_maximum_of_the_device(routed: list[Module]) -> None:
+    measured, drawn = study([UNIT], stages=8, count=20)
+    assert measured[0].routed[-2:] == (240, 270)
+    assert any(one.mhz > 240 for one in drawn)
+    assert all(one.mhz <= 257 for one in drawn)
+    note = "Clocks above 257 MHz are those of logic alone: the clock network of ecp5-85k limits them."
+    assert note in tables(measured, drawn)["clocks-stages"].notes
+    assert note not in tables(*study([UNIT], stages=3, count=1))["clocks-stages"].notes
+
+
 def test_place_and_route_has_each_clock_as_target(routed: list[Module]) -> None:
     _, drawn = study([UNIT], stages=2, count=2)
     tried = [one.mhz for one in drawn for _ in range(1 + bool(one.stages))]

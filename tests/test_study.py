@@ -116,6 +116,11 @@ def test_study_has_defaults(tmp_path):
         (LEAST + "clock = nan", ValueError, "clock"),
         (LEAST + "clock = inf", ValueError, "clock"),
         (LEAST + "clock = '9'", TypeError, "number"),
+        (
+            LEAST + "route = true\ntargets=['ecp5-85k']\nclock=258",
+            ValueError,
+            "clock: a clock of 258 MHz is out of range; the clock network of ecp5-85k supports 1 to 257 MHz",
+        ),
         (LEAST + "pipelines = [1]", ValueError, "pipelines"),
         (
             LEAST + "route = true\ntargets=['ecp5-85k']\nclock=1\npipelines=[-1]",

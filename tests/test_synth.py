@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,17 +18,17 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from halfulp.boards.targets import FAMILIES, TARGETS, target_of
+from halfulp.boards.targets import FAMILIES, TARGETS, target_of, used_blocks
 from halfulp.fpga.report import explore
 from halfulp.fpga.report.records import DEVICES
-from halfulp.fpga.report.resources import measure_units
+from halfulp.fpga.report.resources import check_clock, measure_units, table
 from halfulp.fpga.synth import measure as synth
 from halfulp.fpga.synth import route
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
-from halfulp.sim.implementation import short
-from halfulp.tools.errors import ToolError
+from halfulp.sim.implementation import Implementation, short
+from halfulp.tools.errors import CheckError, ToolError
 from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Chain
@@ -248,6 +249,68 @@ def test_registered_wrapper_delays_two_cycles():
     assert seen[2:7] == [0x0C, 0x0E, 0x10, 0x12, 0x14]
 
 
+@pytest.mark.parametrize(("reached", "code"), [(150.0, 0), (146.7, 1)])
+def test_synth_that_misses_its_clock_ends_with_one(halfulp, monkeypatch, reached, code):
+    cost = replace(Cost.of({"LUT4": 3}, 2, ECP5.family), fmax=reached)
+    monkeypatch.setattr(
+        "halfulp.fpga.report.resources.measure_units", lambda units, *_, **__: dict.fromkeys(map(str, units), cost)
+    )
+    words = ("synth", "mul", "e2m1fn", "--target", "ecp5-85k", "--route", "--pipeline", 1)
+    found, out, err = halfulp(*words, "--clock", 150)
+    assert (found, "Cost on ecp5-85k" in out) == (code, True)
+    sentence = "the requested clock of 150 MHz is missed after place and route: 'mul e2m1fn*e2m1fn.rn' --pipeline 1 "
+    assert (sentence + "reaches 146.70 MHz; give more stages by --pipeline, " in err) == (code == 1)
+    assert err.count("\n") == (code == 1)
+    assert halfulp(*words)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "limit", "source"),
+    [("vu9p", 775, "DS923"), ("artix100t", 464, "DS181"), ("ecp5-85k", 257, "FPGA-DS-02012")],
+)
+def test_clocks_are_limited_by_the_device(halfulp, target, limit, source):
+    code, _, err = halfulp("synth", "mul", "e2m1fn", "--target", target, "--clock", limit + 1)
+    assert code == 2
+    assert f"a clock of {limit + 1} MHz is out of range; the clock network of {target} supports 1 to {limit} MHz" in err
+    assert source in err
+    unit = Implementation.parse("convert e2m1fn>e2m1fn", clock=limit - 20, target=TARGETS[target].family.name)
+    assert unit.component().model_mhz > limit
+    found = table([unit], {str(unit): Cost.of({}, 0)}, TARGETS[target])
+    assert found.frame["model MHz"].tolist() == [limit]
+    assert f"at most the maximum of the device, {limit} MHz of the clock network." in found.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("target", "cells", "limit", "part"),
+    [
+        ("vu9p", {"DSP48E2": 1, "RAMB36E2": 1}, 738, "block RAM"),
+        ("vu9p", {"RAMB36E2": 1, "URAM288": 1}, 600, "UltraRAM"),
+        ("artix100t", {"RAMB18E1": 2}, 388, "block RAM"),
+        ("ecp5-85k", {"MULT18X18D": 1}, 225, "DSP block"),
+        ("ecp5-85k", {"DP16KD": 1}, 257, "clock network"),
+    ],
+)
+def test_blocks_limit_the_clock(target, cells, limit, part):
+    device = TARGETS[target]
+    unit = Implementation.parse("convert e2m1fn>e2m1fn", clock=device.max_mhz - 20, target=device.family.name)
+    cost = Cost.of(cells, 0, device.family)
+    found = table([unit], {str(unit): cost}, device)
+    assert found.frame["model MHz"].tolist() == [limit]
+    assert f"at most the maximum of the device, {limit} MHz of the {part}." in found.notes[-1]
+    device.check_clock(limit, used_blocks(cost))
+    with pytest.raises(ValueError, match=f"the {part} of {target} supports 1 to {limit} MHz"):
+        device.check_clock(limit + 1, used_blocks(cost))
+    with pytest.raises(CheckError, match=f"reaches {limit}.00 MHz"):
+        check_clock({"unit": replace(cost, fmax=limit + 9.0)}, limit + 1, device)
+
+
+def test_measured_clocks_above_that_of_the_clock_network_are_noted():
+    unit = Implementation.parse("convert e2m1fn>e2m1fn")
+    for mhz in (257.0, 257.1):
+        notes = table([unit], {str(unit): replace(Cost.of({}, 0), fmax=mhz)}, TARGETS["ecp5-85k"]).notes
+        assert any("Clocks above 257 MHz are those of logic alone" in note for note in notes) == (mhz > 257)
+
+
 def test_route_rejects_targets_without_open_tools():
     with pytest.raises(ValueError, match="ecp5-85k"):
         measure_units([], VU9P, route=True)
@@ -379,7 +442,9 @@ def test_ctrl_c_ends_yosys(build):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30)[1] == "halfulp: stopped\n"
+        # A slow machine prints lines about the progress before.
+        said = process.communicate(timeout=30)[1].splitlines()
+        assert [line for line in said if not re.fullmatch(r"halfulp: report\b.*, \d+ s", line)] == ["halfulp: stopped"]
         assert process.returncode == 130
     finally:
         process.kill()

@@ -21,7 +21,8 @@ from halfulp.fpga.kernel.layout import ARGUMENTS, MASTERS
 from halfulp.fpga.match.cli import tile
 from halfulp.fpga.synth.measure import Cost
 from halfulp.fpga.vendor.tile import Design
-from halfulp.hdl.specs import MacSpec, parse_cell
+from halfulp.hdl.specs import Build, MacSpec, parse_cell
+from halfulp.tools.errors import CheckError
 from halfulp.units.verilog import emit
 from tests.test_host import pyxrt
 from tests.test_vivado import REPORTED, recorder, run  # noqa: F401  # a fixture
@@ -29,6 +30,11 @@ from tests.test_xrt import linked
 
 MAC = "e5m2*e5m2+e6m5.sr10"
 SPEC = with_source(MacSpec.parse(MAC))
+BUILD = Build(clock=300, target="xcup")
+"""Build by the default clock of the boards of these tests."""
+
+VU9P = TARGETS["vu9p"]
+
 COST_MODEL = CostModel(
     {(n, m): Resources(lut=9_000 + 20_000 * n * m, ff=99, dsp=0, bram=1, uram=0) for n, m in SMALL}, "the test"
 )
@@ -37,6 +43,7 @@ COST_MODEL = CostModel(
 def written(*words):
     """Run the command with given costs instead of synthesis."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("halfulp.fpga.vendor.tile.recorded_cost_model", lambda *_, **__: COST_MODEL)
         patch.setattr("halfulp.fpga.vendor.tile.cores_cost_model", lambda *_, **__: COST_MODEL)
         answer = CliRunner().invoke(tile, [*map(str, words)])
     return answer.exit_code, answer.output
@@ -50,14 +57,14 @@ def folder(tmp_path_factory):
     code, said = written(*words)
     assert code == 0
     assert said.startswith(f"3 x 2 x 3 multiply-accumulates of {SPEC.formula} for AMD Alveo U55C")
-    assert "387,000 LUT, 29.7 %" in said
-    assert "300 MHz" in said
+    assert "387,000 LUT by records of small kernels, 29.7 %" in said
+    assert "a requested clock of 300 MHz, with 4 register stages (" in said
     return made
 
 
 def test_tile_writes_all_files(folder):
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    bare = array(SPEC, 2, 3, 4).name
+    bare = array(SPEC, 2, 3, 4, BUILD).name
     assert files == {
         "halfulp_gemm.v", "kernel.xml", "package.tcl", "link.cfg", "host.py", "Makefile",
         "tile/flow.tcl", f"tile/{bare}.v", f"tile/{bare}.xdc",
@@ -72,14 +79,14 @@ def test_tile_of_board_without_platform_has_flow_only(tmp_path):
     code, said = written("--mac", MAC, "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118", "-o", tmp_path / "out")
     assert code == 0
     assert "no XRT platform" in said
-    bare = array(SPEC, 1, 1, 4).name
+    bare = array(SPEC, 1, 1, 4, BUILD).name
     assert {path.name for path in (tmp_path / "out").rglob("*.*")} == {"flow.tcl", f"{bare}.v", f"{bare}.xdc"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mac", ["mxfp8_e4m3*mxfp4+fp32.rn step=4", "sparsemac e4m3fn*e4m3fn+bf16.rn sparsity=1:2"])
 def test_tile_takes_blocks_and_sparse_weights(mac, tmp_path):
-    code, said = written("--mac", mac, "--n", 1, "--m", 1, "--depth", 2, "--board", "u55c", "-o", tmp_path / "out")
+    code, said = written("--mac", mac, "--n", 1, "--m", 1, "--depth", 2, "--clock", 25, "-o", tmp_path / "out")
     assert (code, said.partition(" for ")[0]) == (0, f"1 x 1 x 1 multiply-accumulates of {mac}")
     assert runpy.run_path(str(tmp_path / "out" / "host.py"))["TILE"].spec == parse_cell(mac)
     assert KERNEL in (tmp_path / "out" / f"{KERNEL}.v").read_text()
@@ -132,7 +139,7 @@ def test_tile_packages_kernel(folder, recorder, tmp_path):  # noqa: F811  # a fi
 def test_tile_bare_array_has_vivado_flow(folder, recorder):  # noqa: F811  # a fixture
     assert run(folder / "tile") == REPORTED
     text = recorder.read_text()
-    assert f"-top {array(SPEC, 2, 3, 4).name} -part xcvu9p-flga2104-2L-e -mode out_of_context" in text
+    assert f"-top {array(SPEC, 2, 3, 4, BUILD).name} -part xcvu9p-flga2104-2L-e -mode out_of_context" in text
     assert "-max_dsp 0" in text
     assert "-period 3.333" in text
 
@@ -189,8 +196,66 @@ def test_tile_accepts_clocks_and_devices(monkeypatch):
     assert "-period 8.104" in next(text for name, text in files.items() if name.endswith(".xdc"))
 
 
+def test_tile_without_record_says_how_to_estimate_its_size(tmp_path):
+    words = ("--mac", "e2m1fn*e2m1fn+e3m2.rn", "--n", 1, "--m", 1, "--depth", 2, "--clock", 25, "-o", tmp_path / "out")
+    words = tuple(map(str, words))
+    answer = CliRunner().invoke(tile, words)
+    assert answer.exit_code == 0
+    assert "of unknown size, because its costs are not recorded (add --estimate or --measure), at" in answer.output
+
+
+def test_tile_estimate_shows_its_progress(tmp_path, monkeypatch):
+    phases = []
+    monkeypatch.setattr("halfulp.tools.progress.Bar.total", lambda bar, text, count=None: phases.append((text, count)))
+    cost = Cost.of({"LUT6": 9_000}, 0)
+    monkeypatch.setattr("halfulp.fpga.kernel.cost_model.measure_modules", lambda *_: [cost] * 4)
+    words = ("--mac", "e2m1fn*e2m1fn+e3m2.rn", "--n", 1, "--m", 1, "--depth", 2, "--estimate", "--clock", 25)
+    answer = CliRunner().invoke(tile, [*map(str, words), "-o", str(tmp_path / "out")])
+    assert answer.exit_code == 0
+    assert "about 9,000 LUT by synthesis of small kernels, 0.7 %" in answer.output
+    assert phases == [("register stages", None), ("synthesis", 4), ("Verilog", None)]
+
+
+def test_tile_clock_is_limited_by_block_memories(tmp_path):
+    """Kernels of the cost model have one block memory."""
+    words = (
+        "--mac",
+        "e2m1fn*e2m1fn+e3m2.rn",
+        "--n",
+        1,
+        "--m",
+        1,
+        "--depth",
+        2,
+        "--pipeline",
+        30,
+        "-o",
+        tmp_path / "out",
+    )
+    code, said = written(*words, "--clock", 739)
+    assert (code, "the block RAM of u55c supports 1 to 738 MHz (AMD, DS923" in said) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_tile_estimates_its_size_from_records_without_register_stages():
+    small = CostModel(dict(zip(SMALL, recorded([kernel(SPEC, *size).name for size in SMALL], VU9P), strict=True)), "")
+    assert design(build=BUILD).recorded() == small.cells(8, 8)
+
+
+def test_tile_that_misses_its_clock_ends_with_one(tmp_path):
+    words = ("--mac", "e5m2*e5m2+e6m5.rn", "--n", 1, "--m", 1, "--depth", 2, "--pipeline", 0)
+    with pytest.raises(CheckError) as caught:
+        CliRunner().invoke(tile, [*map(str, words), "-o", str(tmp_path / "out")], catch_exceptions=False)
+    assert re.fullmatch(
+        "multiply-accumulates with 0 register stages miss the clock of 300 MHz by the delay model, which gives "
+        r"\d+\.\d MHz; omit --pipeline, or lower --clock",
+        str(caught.value),
+    )
+    assert (tmp_path / "out" / "kernel.xml").is_file()
+
+
 def test_tile_has_structures_of_its_goal(tmp_path):
-    words = ("--mac", "e5m2*e5m2+e6m5.rn", "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118")
+    words = ("--mac", "e5m2*e5m2+e6m5.rn", "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118", "--clock", 25)
     found = {}
     for goal in ("area", "speed"):
         code, said = written(*words, "--goal", goal, "-o", tmp_path / goal)

@@ -5,6 +5,7 @@ Units are often constructed without being elaborated, to look at their ports. Th
 Amaranth's warning about them.
 """
 
+import bisect
 import functools
 import math
 import re
@@ -315,10 +316,9 @@ class Unit(wiring.Component):
             stages = max(latency - self._latency_of(0), 0)
             while stages < MAX_PIPELINE and not meets(stages):
                 stages += 1
-            while stages and meets(stages - 1):
-                stages -= 1
             if meets(stages):
-                return stages
+                # A binary search, because schedules take seconds; more stages hardly ever have a larger delay.
+                return bisect.bisect_left(range(stages), True, key=meets)
             delay = min(delays.values())
         raise ValueError(
             f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, the best clock with up to "

@@ -16,7 +16,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.units.systolic import Chain
 from halfulp.units.systolic.chain import DEPTH
 
-from .cost_model import CostModel, cost_model
+from .cost_model import SMALL, CostModel, cost_model, recorded_model
 from .kernel import Kernel
 from .timing import Memory, Timing
 
@@ -70,3 +70,10 @@ def cores_cost_model(
 ) -> CostModel:
     """Return the cost model of kernels around chains on a device."""
     return cost_model(lambda n, m: kernel(mac, n, m, depth, build, rows=rows), target, progress, pool)
+
+
+def recorded_cost_model(
+    mac: AccumulatorSpec, target: Target, *, depth: int = DEPTH, build: Build = Build(), rows: int = 1
+) -> CostModel | None:
+    """Return the cost model of kernels from records; None if there are none."""
+    return recorded_model([kernel(mac, n, m, depth, build, rows=rows) for n, m in SMALL], target)

@@ -86,6 +86,12 @@ def _resources(counts: dict[str, int], memory: int) -> Resources:
     return Resources(**counts | {"lut": counts["lut"] + MEMORY_LUTS * memory})
 
 
+def recorded_model(components: Sequence[Any], target: Target) -> CostModel | None:
+    """Return the cost model of the small arrays in the order of `SMALL` from records; None if one is not recorded."""
+    known = recorded([component.name for component in components], target)
+    return None if known is None else CostModel(dict(zip(SMALL, known, strict=True)), "the records of this version")
+
+
 def cost_model(
     build: Callable[[int, int], Any], target: Target, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> CostModel:
@@ -94,8 +100,8 @@ def cost_model(
     ``build`` returns the component of a size.
     """
     components = [build(*size) for size in SMALL]
-    if (known := recorded([component.name for component in components], target)) is not None:
-        return CostModel(dict(zip(SMALL, known, strict=True)), "the records of this version")
+    if (known := recorded_model(components, target)) is not None:
+        return known
     progress.total("synthesis", len(SMALL))
     costs = measure_modules(map(Module.of_array, components), target, progress, pool)
     return CostModel(dict(zip(SMALL, map(resources, costs), strict=True)), f"Yosys {version('pyosys')}")

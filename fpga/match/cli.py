@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halfulp.boards.targets import Target
+from halfulp.boards.targets import Target, used_blocks
 from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs import AccumulatorSpec, Build, parse_cell
 from halfulp.hdl.specs.build import AREA
@@ -22,6 +22,7 @@ from halfulp.tools.commands import (
     write_folder,
     written,
 )
+from halfulp.tools.errors import CheckError
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 
@@ -110,10 +111,11 @@ def match(
 @_board
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors per row of a tile; default: 32")
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
-@click.option("--pipeline", metavar="N", type=int, help="register stages; default: as --clock needs, or 0")
+@click.option("--pipeline", metavar="N", type=int, help="register stages; default: as the clock needs")
 @click.option("--goal", default=AREA, metavar="GOAL", help="structures for area or speed; default: area")
 @click.option("--structure", metavar="KIND", help="fast: a shorter loop of the accumulators")
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
+@click.option("--estimate", is_flag=True, help="estimate the size by synthesis of small kernels, in minutes")
 @target_option(help="device of the flow of the bare array; default: vu9p")
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
@@ -130,6 +132,7 @@ def tile(
     structure: str | None,
     clock: float | None,
     target: Target,
+    estimate: bool,
     measure: bool,
     output: str,
 ) -> None:
@@ -137,26 +140,46 @@ def tile(
 
     The folder contains the Verilog, the kernel description, the packaging script, the link configuration, the host
     program and a Makefile; tile/ contains a flow that places and routes one bare array. A board without an XRT platform
-    gets only this flow.
+    gets only this flow. Register stages are as many as the clock needs by the delay model of the board's device.
     """
     folder = new_folder(output)
     from halfulp.fpga.kernel.arrays import with_source
-    from halfulp.fpga.vendor.tile import Design
+    from halfulp.fpga.vendor.tile import Design, default_clock
     from halfulp.fpga.vendor.vivado import check
 
     with requests():
-        by_clock = clock is not None and pipeline is None
-        build = Build(clock=clock, target=board.target.family.name) if by_clock else Build(pipeline or 0)
+        family, mhz = board.target.family.name, default_clock(board) if clock is None else clock
+        board.target.check_clock(mhz)
+        build = Build(clock=mhz, target=family) if pipeline is None else Build(pipeline)
         build = replace(build, goal=goal, structure=structure)
         design = Design(board, with_source(mac), n, m, cores, depth, rows, build, clock, target)
         check(target, design.clock)
         with Bar("tile") as bar:
-            cells = design.measured(bar) if measure else design.cells(bar)
-        design.check(cells)
-    write_folder(folder, design.files())
-    whole, size = cells.share(board.target, cores), f"{'' if measure else 'about '}{cores * cells.lut:,}"
+            bar.total("register stages")
+            model, stages = design.array().mac_mhz(family), design.array().stages
+            cells = design.measured(bar) if measure else design.cells(bar) if estimate else design.recorded()
+            if cells is not None:
+                design.check(cells)
+            bar.total("Verilog")
+            files = design.files()
+    write_folder(folder, files)
+    limit, size = (
+        board.target.max_mhz,
+        "of unknown size, because its costs are not recorded (add --estimate or --measure)",
+    )
+    if cells is not None:
+        limit = board.target.max_clock(used_blocks(cells))[0]
+        count = f"{'' if measure else 'about '}{cores * cells.lut:,}"
+        source = "synthesis" if measure else "synthesis of small kernels" if estimate else "records of small kernels"
+        size = f"{count} LUT by {source}, {cells.share(board.target, cores)['LUT']:.1f} %"
     click.echo(
         f"{cores} x {n} x {m} multiply-accumulates of {design.mac.formula} for {board.title}: "
-        f"{size} LUT, {whole['LUT']:.1f} %, at a requested clock of {design.clock:g} MHz"
+        f"{size}, at a requested clock of {design.clock:g} MHz, with {stages} register stage{'s' * (stages != 1)} "
+        f"({min(model, limit):.0f} MHz by the delay model)"
         + ("" if board.platform else f"; {board.name} has no XRT platform, so tile/ has only the flow of the array")
     )
+    if model < design.clock:
+        raise CheckError(
+            f"multiply-accumulates with {stages} register stages miss the clock of {design.clock:g} MHz by the delay "
+            f"model, which gives {model:.1f} MHz; omit --pipeline, or lower --clock"
+        )

@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from halfulp.boards.board import BUFG_MHZ, Board, Resources
-from halfulp.fpga.kernel.arrays import cores_cost_model, timing, with_source
+from halfulp.boards.board import Board, Resources
+from halfulp.boards.targets import used_blocks
+from halfulp.fpga.kernel.arrays import array, cores_cost_model, timing, with_source
 from halfulp.fpga.kernel.layout import MASTERS, element_bytes, entry_bytes
 from halfulp.fpga.kernel.timing import Memory
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec
+from halfulp.hdl.specs import AccumulatorSpec, Build, MacSpec
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
@@ -91,30 +92,34 @@ def searched(
     pool : JobPool
         Runs the synthesis of arrays without a recorded cost.
     clock : float, optional
-        Clock of all arrays in MHz; default: that of published designs of the same size.
+        Clock of all arrays in MHz, which sets the register stages of their multiply-accumulates by the delay model;
+        default: that of published designs of the same size, without stages.
 
     Raises
     ------
     ValueError
-        If no array fits, or the clock is out of range.
+        If no array fits, or the device or the multiply-accumulate does not reach the clock.
     ToolError
         If Yosys or the machine fails.
     """
-    if clock is not None and not 1 <= clock <= BUFG_MHZ:
-        raise ValueError(f"a clock of {clock:g} MHz is out of range; the device supports 1 to {BUFG_MHZ}")
-    mac = with_source(mac)
+    mac, build = with_source(mac), Build()
+    if clock is not None:
+        board.target.check_clock(clock)
+        progress.total("register stages")
+        build = array(mac, 1, 1, build=Build(clock=clock, target=board.target.family.name)).part_build
     costs = cores_cost_model(mac, board.target, progress, pool)
     progress.total("arrays", len(SIZES) ** 2)
     found = []
     for n, m in itertools.product(SIZES, repeat=2):
-        found += _fastest_number(n, m, board, load, mac, costs.cells(n, m), clock)
+        found += _fastest_number(n, m, board, load, mac, costs.cells(n, m), clock, build)
         progress.advance(1)
     if not found:
         raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac.formula}")
     how = (
         "MHz: clock of published designs with the same share of lookup tables (Ben Ali et al., DATE 2025)."
         if clock is None
-        else "MHz: as requested."
+        else f"MHz: as requested. Multiply-accumulates have {build.pipeline} register stages, as few as meet it "
+        f"by the delay model of {board.target.family.name}."
     )
     # Every option has a number of lookup tables here.
     front = undominated([(option.total.seconds, option.lut) for option in found])
@@ -129,18 +134,26 @@ def searched(
 
 
 def _fastest_number(
-    n: int, m: int, board: Board, load: Workload, mac: AccumulatorSpec, cells: Resources, clock: float | None
+    n: int,
+    m: int,
+    board: Board,
+    load: Workload,
+    mac: AccumulatorSpec,
+    cells: Resources,
+    clock: float | None,
+    build: Build,
 ) -> list[Option]:
-    """Return the option with the fastest number of cores of a size; an empty list if no core fits."""
+    """Return the option with the fastest number of cores of a size; an empty list if no core fits or has the clock."""
+    fastest_mhz, _ = board.target.max_clock(used_blocks(cells))
     bits = (8 * entry_bytes(mac, "a"), 8 * entry_bytes(mac, "b"), 8 * element_bytes(mac.o.width))
     options = []
     for cores in range(1, board.cores(PORTS) + 1):
         shares = cells.share(board.target, cores)
         mhz = clock_of(shares["LUT"]) if clock is None else clock
-        if mhz is None or max(shares.values()) > 100:
+        if mhz is None or mhz > fastest_mhz or max(shares.values()) > 100:
             break
         latency, rate = board.beats(mhz, 2 * cores)
-        core = timing(mac, n, m, Memory(latency, latency, rate))
+        core = timing(mac, n, m, Memory(latency, latency, rate), build=build)
         model = Exact(core, cores, mhz, bits, board.pcie_gbps, mac.steps)
         options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, load.gemms), mac.pairs_per_step))
     return [fastest(options)] if options else []

@@ -156,7 +156,7 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
                 figures = {
                     **{kind.lower(): _number(row[kind]) for kind in _COUNTS},
                     "cells_on_path": int(row["path"]),
-                    "clock_mhz": None if clock is None else float(clock),
+                    "clock_mhz": None if clock is None else _clock(clock),
                     "record": name,
                 }
                 found.setdefault(row["unit"], {})[row["target"]] = figures
@@ -165,7 +165,7 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
     with (RECORDS / name).open(newline="") as file:
         for row in csv.DictReader(file):
             unit = str(Implementation.parse(row["unit"], pipeline=int(row["stages"])))
-            figures = {**unknown, "clock_mhz": float(row["MHz"]), "record": name}
+            figures = {**unknown, "clock_mhz": _clock(row["MHz"]), "record": name}
             # Areas of units with stages are not recorded; other records have those without.
             found.setdefault(unit, {}).setdefault(target, figures)
     with (RECORDS / _CELLS).open(newline="") as file:
@@ -173,6 +173,11 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
             figures = {name: _number(row[column]) for name, column in _CELL_FIGURES.items()}
             found.setdefault(row["unit"], {})[ASIC] = figures | {"library": _LIBRARY, "record": _CELLS}
     return found
+
+
+def _clock(text: str) -> float:
+    """Round a clock to 0.1 MHz; placements with other seeds differ by some percent."""
+    return round(float(text), 1)
 
 
 def _number(text: str) -> float:

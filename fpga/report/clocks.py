@@ -15,6 +15,8 @@ from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
+from .resources import limit_notes
+
 TARGET = TARGETS["ecp5-85k"]
 """Device that nextpnr places and routes for."""
 
@@ -143,12 +145,14 @@ def _by_stages(units: Sequence[Implementation], seeds: int, slices: bool) -> Ite
 
 def _draw(own: Measured, count: int, rng: random.Random) -> Iterator[Drawn]:
     """Draw clocks between neighbouring numbers of stages, each pair once before any pair twice."""
-    rising = [stage for stage, (low, high) in enumerate(itertools.pairwise(own.routed), start=1) if low < high]
+    # No request exceeds the maximum clock of the device.
+    clocks = [min(mhz, TARGET.max_mhz) for mhz in own.routed]
+    rising = [stage for stage, (low, high) in enumerate(itertools.pairwise(clocks), start=1) if low < high]
     if not rising:
         raise ValueError(f"no register stage makes {own.unit} faster; measure more stages")
     pairs = [pair for _ in range(-(-count // len(rising))) for pair in rng.sample(rising, len(rising))]
     for needed in pairs[:count]:
-        mhz = round(rng.uniform(own.routed[needed - 1], own.routed[needed]), 2)
+        mhz = round(rng.uniform(clocks[needed - 1], clocks[needed]), 2)
         yield Drawn(own.unit, mhz, needed, _stages(own.unit, mhz))
 
 
@@ -220,6 +224,7 @@ def _stages_table(measured: Sequence[Measured], seeds: int) -> Table:
         f"MHz: nextpnr, median of {seeds} seed{'s' * (seeds > 1)}. With one stage more, the clock falls by more than "
         f"3 % in {sum(after < 0.97 * before for before, after in steps)} of {len(steps)} cases.",
         f"The mean error of the delay model is {100 * (frame['model / MHz'] - 1).abs().mean():.1f} %.",
+        *limit_notes([*frame["MHz"], *frame["model MHz"]], TARGET),
     ]
     if any(own.sliced for own in measured):
         frame["slices MHz"] = [mhz for own in measured for mhz in own.sliced]

@@ -24,6 +24,7 @@ from halfulp.tools.texts import json_of, text_of
 
 from . import asic
 from .dots import Error, errors
+from .resources import check_reached, limit_notes, measure_units
 from .study import Study, Trained
 
 KIND = "halfulp co-report"
@@ -165,6 +166,20 @@ class Record:
         ]
         return min(reached, key=lambda variant: (variant.size, variant.ff, variant.pipeline), default=None)
 
+    def missed(self, device: str) -> dict[str, float]:
+        """Return the clocks of the fastest variants that miss the requested clock, by multiply-accumulate."""
+        tried = {
+            row.mac: [one.mhz for one in row.variants[device] if one.pipeline in self.pipelines and one.mhz is not None]
+            for row in self.rows
+            if self.clock is not None and self.at_clock(row, device) is None
+        }
+        return {mac: max(clocks) for mac, clocks in tried.items() if clocks}
+
+    def check_clock(self) -> None:
+        """Raise CheckError if no variant of a multiply-accumulate reaches the requested clock on a device."""
+        missed = {f"{mac} on {device}": mhz for device in self.devices for mac, mhz in self.missed(device).items()}
+        check_reached(missed, self.clock or 0, "add numbers of stages to pipelines, or request a slower clock")
+
     def text(self) -> str:
         """Return the record as JSON with a digest of its content."""
         content = asdict(self)
@@ -246,8 +261,6 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
 
 def _variants(study: Study, name: str, progress: Progress, pool: JobPool) -> list[list[Variant]]:
     """Measure the variants of each multiply-accumulate on a target, the one without register stages first."""
-    from .resources import measure_units
-
     if name == ASIC:
         return [[variant] for variant in _in_cells(study, progress, pool)]
     target = TARGETS[name]
@@ -325,6 +338,7 @@ def _notes(name: str, study: Study, variants: Sequence[Sequence[Variant]]) -> li
     if target.name in study.routed:
         notes += [
             f"MHz: nextpnr {version(ROUTER)}, after place and route between registers at all ports, which are not "
-            "counted."
+            "counted.",
+            *limit_notes([one.mhz for row in variants for one in row], target),
         ]
     return notes

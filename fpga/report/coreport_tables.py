@@ -107,11 +107,7 @@ def _reached(record: Record, device: str) -> list[str]:
         f"LUT and FF at {record.clock:g}: of the unit with the fewest LUT that reaches {record.clock:g} MHz, with "
         f"{stages} register stages. Stages are before the accumulator, whose loop has none."
     ]
-    fastest = {
-        row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in record.pipelines)
-        for row in record.rows
-        if record.at_clock(row, device) is None
-    }
+    fastest = record.missed(device)
     if fastest:
         slow = ", ".join(f"{mac} ({mhz:.1f} MHz)" for mac, mhz in fastest.items())
         notes.append(f"Not reached by {slow}; their highest clocks are in brackets.")

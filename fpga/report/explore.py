@@ -16,7 +16,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
-from .resources import measure_units
+from .resources import limit_notes, measure_units
 
 
 def explore(
@@ -49,9 +49,10 @@ def explore(
         f"{Cost.origin(target)}; MHz: nextpnr, after place and route between registers at all ports, which are not "
         "counted. Path counts cells between ports and flip-flops.",
         "Pareto: yes if no other row is at least as good in latency, LUT with carry, FF and MHz, and better in one.",
+        *limit_notes([cost.fmax for cost in costs], target),
     ]
     table = Table(f"Register stages of {unit.spec.text} on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, notes)
-    plots = {"explore": partial(_plot, stages, costs, target, front, notes[-1])}
+    plots = {"explore": partial(_plot, stages, costs, target, front, notes[1])}
     return Report({"explore": table}, plots, title="Register stages", made_by=command)
 
 

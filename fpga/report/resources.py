@@ -1,16 +1,17 @@
 """Table of the costs of units on a device."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
-from halfulp.boards.targets import Target, check_route, target_of
+from halfulp.boards.targets import Target, check_route, target_of, used_blocks
 from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
 from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import implement, versions
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
+from halfulp.tools.errors import CheckError
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
@@ -67,21 +68,60 @@ def table(
     """Return a table with a row per unit; ``clock_mhz`` is the target clock of place and route."""
     rows = [_row(name, cost, target) for name, cost in costs.items()]
     of_clock = [unit for unit in units if unit.build.clock is not None]
+    limits: dict[str, int] = {}
     for unit, row in zip(units, rows, strict=True):
         if of_clock:
             component = unit.component()
-            row |= {"stages": component.stages, "model MHz": component.model_mhz}
+            limit, part = target.max_clock(used_blocks(costs[str(unit)]))
+            limits[part] = limit
+            row |= {"stages": component.stages, "model MHz": min(component.model_mhz, limit)}
     device = (
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
         f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of the resource with the highest use."
     )
     notes = _vivado(clock_mhz) if vivado and clock_mhz else _yosys(costs, target, clock_mhz)
+    notes += limit_notes([cost.fmax for cost in costs.values()], target)
     if of_clock:
         notes.append(
             f"Stages: as few as meet {of_clock[0].build.clock:g} MHz by the delay model of {of_clock[0].build.family}; "
-            "model MHz: their clock by this model."
+            "model MHz: their clock by this model, at most the maximum of the device, "
+            f"{' and '.join(f'{mhz} MHz of the {part}' for part, mhz in limits.items())}."
         )
     return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f", "model MHz": ".1f"}, [device, *notes])
+
+
+def limit_notes(clocks: Iterable[float | None], target: Target) -> list[str]:
+    """Return a note if measured clocks exceed that of the clock network of a device."""
+    if not any(mhz is not None and mhz > target.max_mhz for mhz in clocks):
+        return []
+    return [
+        f"Clocks above {target.max_mhz} MHz are those of logic alone: the clock network of {target.name} limits them."
+    ]
+
+
+def check_clock(costs: dict[str, Cost], clock_mhz: float, target: Target, *, vivado: bool = False) -> None:
+    """Raise CheckError if a placed and routed unit misses a requested clock; Vivado's period has three decimals."""
+    least = 1000 / float(f"{1000 / clock_mhz:.3f}") if vivado else clock_mhz
+    reached = {
+        name: min(cost.fmax, target.max_clock(used_blocks(cost))[0])
+        for name, cost in costs.items()
+        if cost.fmax is not None
+    }
+    # The two divisions may round to a neighbouring number.
+    check_reached({name: mhz for name, mhz in reached.items() if mhz < least * 0.999999}, clock_mhz, ADVICE)
+
+
+ADVICE = "give more stages by --pipeline, try --goal speed, or request a slower clock"
+"""Remedies for a missed clock on the command line."""
+
+
+def check_reached(missed: dict[str, float], clock_mhz: float, advice: str) -> None:
+    """Raise CheckError if there are designs that miss a requested clock; ``missed`` has their clocks."""
+    if missed:
+        listed = ", ".join(f"{name} reaches {mhz:.2f} MHz" for name, mhz in missed.items())
+        raise CheckError(
+            f"the requested clock of {clock_mhz:g} MHz is missed after place and route: {listed}; {advice}"
+        )
 
 
 def _yosys(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> list[str]:

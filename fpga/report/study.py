@@ -231,6 +231,9 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
             _named("route", check_route, devices[0])
         if self.clock is not None and not self.route:
             raise ValueError("clock needs place and route; add route = true")
+        for device in devices:
+            if self.clock is not None and device.nextpnr:
+                _named("clock", device.check_clock, self.clock)
         if self.clock is None and self.pipelines:
             raise ValueError("pipelines needs a requested clock; add clock, in MHz")
         if self.macs is None and self.grid is None:

@@ -34,6 +34,7 @@ def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, r
     """
     if clock is None or (routed and options["pipeline"] is not None):
         return {}
+    target.check_clock(clock)
     return {"clock": clock, "target": target.family.name}
 
 

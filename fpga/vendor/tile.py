@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from halfulp.boards.board import BUFG_MHZ, Board, Resources
-from halfulp.boards.targets import TARGETS, Target
-from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel
+from halfulp.boards.board import Board, Resources
+from halfulp.boards.targets import TARGETS, Target, used_blocks
+from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel, recorded_cost_model
 from halfulp.fpga.kernel.cost_model import resources
 from halfulp.fpga.synth.measure import Module, measure_modules
 from halfulp.hdl.specs import AccumulatorSpec, Build, Tiling
@@ -24,6 +24,11 @@ CLOCK = 300
 
 URAM_KBIT = 288
 """Size of an UltraRAM (AMD, UG573)."""
+
+
+def default_clock(board: Board) -> float:
+    """Return the clock in MHz of kernels on a board without another request."""
+    return board.kernel_mhz or CLOCK
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,6 @@ class Design:
                 f"{self.board.name} has no XRT platform, so --cores is 1; halfulp list boards prints boards with "
                 "a platform"
             )
-        if not 1 <= self.clock <= BUFG_MHZ:
-            raise ValueError(f"a clock of {self.clock:g} MHz is out of range; the device supports 1 to {BUFG_MHZ}")
         # An array that cannot fit may be too large to build: each multiply-accumulate takes a lookup table, which may
         # hold 64 bits, and two memories of results.
         tiling, target = Tiling(self.n, self.m, self.depth, self.rows), self.board.target
@@ -89,14 +92,23 @@ class Design:
     @property
     def clock(self) -> float:
         """Clock of the kernels, in MHz."""
-        return self.mhz if self.mhz is not None else self.board.kernel_mhz or CLOCK
+        return default_clock(self.board) if self.mhz is None else self.mhz
 
-    def array(self) -> object:
+    def array(self) -> Any:
         """Build the array of a core."""
         return array(self.mac, self.n, self.m, self.depth, self.build, self.rows)
 
+    def recorded(self) -> Resources | None:
+        """Estimate the resources of a core from records of small ones without register stages; None without records.
+
+        Stages add flip-flops, and hardly any lookup tables.
+        """
+        build = self.build.with_stages(0)
+        costs = recorded_cost_model(self.mac, self.board.target, depth=self.depth, build=build, rows=self.rows)
+        return None if costs is None else costs.cells(self.n, self.m)
+
     def cells(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
-        """Estimate the resources of a core by the cost model."""
+        """Estimate the resources of a core by the cost model, which takes minutes without records."""
         costs = cores_cost_model(
             self.mac, self.board.target, progress, pool, depth=self.depth, build=self.build, rows=self.rows
         )
@@ -113,7 +125,8 @@ class Design:
         return resources(cost)
 
     def check(self, cells: Resources) -> None:
-        """Check that cores of ``cells`` resources each fit their die and the device; ValueError if they do not."""
+        """Check that cores of ``cells`` resources each fit their die and the device, at the clock; else ValueError."""
+        self.board.target.check_clock(self.clock, used_blocks(cells))
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
         size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.formula}"

@@ -313,6 +313,16 @@ foreach {command report} {
     } $report]
 }
 
+# The worst path has the slack $SLACK, or 0.
+proc get_timing_paths {args} {
+    if {$args ne "-delay_type max -max_paths 1"} {refuse "unexpected options: $args"}
+    return path
+}
+proc get_property {name object} {
+    if {"$name $object" ne "SLACK path"} {refuse "unexpected property: $name of $object"}
+    return [expr {[info exists ::env(SLACK)] ? $::env(SLACK) : 0.0}]
+}
+
 proc do_write_checkpoint {options rest} {
     if {[file exists [lindex $rest 0]] && ![dict exists $options -force]} {refuse "there is a checkpoint already"}
     close [open [lindex $rest 0] w]

@@ -14,6 +14,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from halfulp.hdl.delay import MODELS
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
@@ -109,6 +110,11 @@ class Array(wiring.Component):
     def part_build(self) -> Build:
         """Build of the multiply-accumulates: the number of their register stages in place of a clock."""
         return self.build if self.build.clock is None else self.build.with_stages(self.stages)
+
+    def mac_mhz(self, family: str) -> float:
+        """Clock of the multiply-accumulates in MHz by the delay model of a device family."""
+        part = self._part(self.part_build)
+        return 1e6 / part.dataflow(self.stages, MODELS[family]).schedule()[1]
 
     @abstractmethod
     def _part(self, build: Build) -> Unit:
