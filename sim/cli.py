@@ -32,7 +32,7 @@ def sim(
 
     from .bench import run
     from .ports import Ports
-    from .report import expected_lines, summary
+    from .report import expected_lines, fit_lines, summary
 
     with requests():
         if unit == "all" and vector is not None:
@@ -43,6 +43,7 @@ def sim(
     for built in units:
         with Bar(built.name) as bar:
             result = run(built, seed=seed, limit=vectors, vector=chosen, wave=wave, progress=bar)
+        result.notes += fit_lines(built)
         if chosen is not None:
             result.notes += expected_lines(built, chosen)
         click.echo(summary(result))

@@ -28,7 +28,7 @@ FIELDS = {
             "lanes",
             "sharing",
         ),
-        *("increment", "interleave", "pieces", "error", "breakpoints", "slopes", "terms"),
+        *("increment", "interleave", "pieces", "error", "measure", "breakpoints", "slopes", "terms"),
     )
 } | {"random_seed": "seed", "to": "o", "fn": "function"}
 """Options of the short form, with the field of a description that each sets."""

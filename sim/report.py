@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from halfulp.hdl.formats import Compound
+from halfulp.hdl.formats import RN, Compound
+from halfulp.hdl.specs import PwlSpec
+from halfulp.hdl.specs.piecewise import is_table_name
 from halfulp.tools.paths import write_whole
 
 from .exact_text import line, shown
@@ -210,6 +212,20 @@ def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
     want = reference(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
     lines = shown(unit, Ports.of(unit.inputs), codes)
     return lines + [line(port, int(want[port.name][0]), "expected") for port in Ports.of(unit.outputs)]
+
+
+def fit_lines(unit: Any) -> list[str]:
+    """Format the largest error of a fitted function over every number; empty for other units."""
+    if not isinstance(unit.spec, PwlSpec) or is_table_name(unit.spec.function):
+        return []
+    # numpy and mpmath load slowly.
+    from halfulp.hdl.fit.error import errors
+    from halfulp.hdl.fit.functions import function_of
+
+    rounding = RN if unit.spec.rounding.mode in ("sr", "exact") else unit.spec.rounding
+    found = errors(unit.table, function_of(unit.spec.function), rounding=rounding)
+    ulp, absolute = found.ulp.max(), found.absolute.max()
+    return [f"fit         largest error {ulp:.4g} ulp, at a = {found.at:.6g}; {absolute:.3g} absolute"]
 
 
 def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:

@@ -439,6 +439,7 @@ _MODULES = {
     "fn": ["pwl fxp2.2", "pwl fxp2.2 --fn exp"],
     "pieces": ["pwl fxp2.2 --pieces 2", "pwl fxp2.2 --pieces 3"],
     "error": ["pwl fxp2.2 --error 2"],
+    "measure": ["pwl e3m2 --fn exp --pieces 1", "pwl e3m2 --fn exp --pieces 1 --measure absolute"],
     "breakpoints": ["pwl fxp2.2 --pieces 2 --breakpoints uniform"],
     "slopes": ["pwl fxp2.2 --pieces 2 --slopes pow2"],
     "terms": ["pwl fxp2.2 --pieces 2 --slopes pow2 --terms 1"],

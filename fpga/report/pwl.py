@@ -40,18 +40,19 @@ class Case:
     breakpoints: str
     slopes: str
     error: float | None = None
+    measure: str | None = None
 
     @property
     def _fit(self) -> dict[str, Any]:
         """Options that differ from the defaults; without defaults, other commands share the cached fit."""
-        defaults = {"breakpoints": "free", "slopes": "any", "error": None}
+        defaults = {"breakpoints": "free", "slopes": "any", "error": None, "measure": None}
         own = {name: getattr(self, name) for name in defaults}
         return {"pieces": self.pieces} | {name: own[name] for name in own if own[name] != defaults[name]}
 
     @property
     def even(self) -> "Case":
         """Same case with uniform breakpoints."""
-        return replace(self, breakpoints="uniform", error=None)
+        return replace(self, breakpoints="uniform", error=None, measure=None)
 
     def table(self) -> Segments:
         """Return the segments, from the cache or by fitting."""
@@ -133,7 +134,8 @@ def small(case: Case, *sides: tuple[Segments, Errors]) -> Case:
     """Return a case whose error limit is halfway between the errors of two other cases."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
     largest = [float((one.ulp if measure == "ulp" else one.absolute).max()) for _, one in sides]
-    return replace(case, error=max(sum(largest) / 2, largest[0]))
+    # The default measure of an error is ulp.
+    return replace(case, error=max(sum(largest) / 2, largest[0]), measure=None if measure == "ulp" else measure)
 
 
 def table(found: dict[Case, Measured], target: Target) -> Table:
@@ -142,7 +144,7 @@ def table(found: dict[Case, Measured], target: Target) -> Table:
     rows = []
     for case, one in found.items():
         if case.error is not None:
-            free, even = found[replace(case, error=None)], found[case.even]
+            free, even = found[replace(case, error=None, measure=None)], found[case.even]
             named = {"function": case.fn, "pieces": case.pieces}
             rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "small "))
     kinds = ("", "uniform ", "small ")

@@ -216,7 +216,7 @@ FITS: tuple[Implementation, ...] = (
     short("pwl", "fxp4.12", fn="rsqrt", pieces=4),
     short("pwl", "e5m5", fn="exp", pieces=4, breakpoints="uniform"),
     short("pwl", "e5m5", fn="tanh", pieces=6, breakpoints="power"),
-    short("pwl", "e5m5", fn="gelu", pieces=4, error=0.06),
+    short("pwl", "e5m5", fn="gelu", pieces=4, error=0.06, measure="absolute"),
 )
 """Line segments that are measured in every structure; the default structure must be the smallest."""
 

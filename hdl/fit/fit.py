@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Fixed, Float, Format, Rounding, parse
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.checks import check_one_of
-from halfulp.hdl.specs.pieces import Piece, PowerSum
+from halfulp.hdl.specs.pieces import Piece, PowerSum, last_place
 from halfulp.hdl.specs.piecewise import check_budget
 from halfulp.hdl.specs.segments import Segments
 
@@ -18,8 +19,8 @@ from .error import Errors, errors
 from .folding import Folding, folding_of
 from .functions import Function, function_of
 from .grid import Grid, fixed_for, grid_of
-from .points import MEASURES, REDUCED_BITS, REFERENCES, Points, points_of
-from .segmentation import Parts, Segmentation, TailSlopes, Task
+from .points import REDUCED_BITS, REFERENCES, Points, points_of
+from .segmentation import Parts, Segmentation, Tail, TailLines, Task
 from .small import Key, fewest_places, smallest_unit
 
 SHARE = 1 / 16
@@ -42,7 +43,7 @@ class Fit:
         Number of lines without saturation.
     error : float
         Maximum error in the measure of the fit. Without an error budget it is the minimum over all breakpoints and all
-        coefficients of these formats.
+        coefficients of these formats that keep as much of the function's sign, f(0) and asymptotes.
     measure : str
     rounding : Rounding
     folding : Folding
@@ -111,8 +112,9 @@ def fit(
     reduction : str, optional
         ``auto`` uses the reduction of the function, for exp only if a format is not fixed point. None uses none.
     measure : str, optional
-        Unit of errors: ``ulp`` of the value, or ``absolute``. Default: ``ulp`` for fixed point, for reductions,
-        whose results are of all sizes, and for ReLU and leaky ReLU; else ``absolute``.
+        Unit of errors: ``ulp`` of the result format at the value, or ``absolute``. Default with ``error``: ``ulp``.
+        Default with ``pieces`` alone: ``ulp`` for fixed point, for reductions, whose results are of all sizes, and for
+        ReLU and leaky ReLU; else ``absolute``.
     against : str
         Reference of errors: ``real`` for the function's value, ``rounded`` for its correctly rounded value.
     rounding : Rounding or str
@@ -125,14 +127,15 @@ def fit(
     """
     if pieces is None and error is None:
         raise ValueError("a fit needs a number of pieces, an error, or both")
-    check_budget(pieces=pieces, error=error, breakpoints=breakpoints, slopes=slopes, terms=terms)
+    check_budget(pieces=pieces, error=error, measure=measure, breakpoints=breakpoints, slopes=slopes, terms=terms)
     check_one_of("against", against, REFERENCES)
     if slopes == "pow2" and slope is not None:
         raise ValueError("slope does nothing with slopes=pow2; omit it")
     row, fmt, out = function_of(function), parse(fmt), parse(fmt if out is None else out)
+    if error is not None:
+        measure = measure or "ulp"
     folding = folding_of(row, fmt, out, interval, symmetry, reduction, measure)
     measure = measure or measure_of(row, out, folding.reduction)
-    check_one_of("measure", measure, MEASURES)
     return _FitRequest(
         function=row,
         fmt=fmt,
@@ -151,7 +154,7 @@ def fit(
 
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
-    """Return the default measure of errors."""
+    """Return the measure that a fit with a number of pieces alone minimises by default."""
     return "ulp" if out.spacing == "uniform" or reduction or function.scales else "absolute"
 
 
@@ -204,16 +207,18 @@ class _FitRequest:
             ) from None
         return Fit(segments, self.function, found.inner, found.error, self.measure, self.rounding, self.folding)
 
-    def _tails(self, points: Points) -> TailSlopes:
-        """Return the slopes of lines that the function follows at the ends."""
+    def _tails(self, points: Points) -> TailLines:
+        """Return the lines that the function follows at the ends."""
         folding = self.folding
         if folding.reduction is not None:
-            return TailSlopes()
-        left, right = self.function.left, self.function.right
-        slopes: list[set[float]] = [set(), set()]
-        for side, asymptote, first, second in ((0, left, 0, 1), (1, right, -1, -2)):
+            return TailLines()
+        slopes: list[dict[float, float | None]] = [{}, {}]
+        for side, first, second in ((0, 0, 1), (1, -1, -2)):
+            asymptote = self.function.asymptote(bool(side))
             if folding.interval is None and asymptote is not None:
-                slopes[side].add(float(asymptote))
+                # The intercept is free if the function does not reach its asymptote within the format.
+                reached = points.lowest[first] == points.highest[first]
+                slopes[side][asymptote[0]] = asymptote[1] if reached else None
             # The function is constant at an end: it saturates the output, or x is outside the interval.
             if (
                 len(points.breakpoints) > 1
@@ -221,35 +226,76 @@ class _FitRequest:
             ):
                 saturates = points.nearest[first] in (0, len(points.rounding_table.values) - 1)
                 if folding.interval is not None or saturates:
-                    slopes[side].add(0.0)
+                    slopes[side].setdefault(0.0, None)
         if folding.symmetry is not None:
             slopes[0].clear()
         # A given slope format may not hold the slope of the asymptote.
         held = grid_of(self.slope) if self.slope is not None and self.power is None else None
-        near = [tuple(sorted(s for s in side if held is None or s in held.near(s))) for side in slopes]
-        return TailSlopes(*near)
+        near: list[tuple[Tail, ...]] = [
+            tuple(sorted(tail for tail in side.items() if held is None or tail[0] in held.near(tail[0])))
+            for side in slopes
+        ]
+        return TailLines(*near)
 
     # Formats ---------------------------------------------------------------------------------------------------
 
-    def _best(self, points: Points, tails: TailSlopes) -> tuple[Points, Segmentation, Format | PowerSum, Format]:
+    def _best(self, points: Points, tails: TailLines) -> tuple[Points, Segmentation, Format | PowerSum, Format]:
         """Return the best pieces, the points of their breakpoints, and the formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
-        finest = _finest(points, self.folding, self.fmt, self.out, self.measure)
-        grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
-        task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
+        finest, task = self._widest(points, tails, chosen)
         try:
             self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
-            task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key())
-            found = task.best() if self.error is None else task.fewest_pieces(self.error)
+            names = [name for name, held in chosen.items() if held is None]
+            if self.error is None:
+                task = self._narrowed(self._shaped(task, task.best(nearly=True))[0], names)
+                found = task.best()
+            else:
+                found = task.fewest_pieces(self.error)
+                if self.pieces is not None:
+                    task = smallest_unit(task, self.error, names, self._key())
+                else:
+                    task = self._narrowed(self._shaped(task, found)[0], names)
+                found = task.fewest_pieces(self.error)
+            # Coefficients of few bits may have a larger error, which allows more of the shape.
+            task, found = self._shaped(task, found)
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
             raise ValueError(
                 f"{self.function.name} cannot be fitted{f' with {asked}' if asked else ''}: {error}"
             ) from None
         found = task.polished(found)
-        slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
-        intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
+        slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts])
+        intercept = self.intercept or _narrowest([line[1] for _, line in found.parts])
         return task.points, found, slope, intercept
+
+    def _shaped(self, task: Task, found: Segmentation) -> tuple[Task, Segmentation]:
+        """Return the problem and pieces that keep more of the function's shape than those that are found.
+
+        They need no larger error than the smallest or the given one, and no more pieces.
+        """
+        error = found.error if self.error is None else self.error
+        if self.error is not None and self.breakpoints != "uniform":
+            task = replace(task, pieces=found.inner)
+        for points in task.points.shaped():
+            shaped = replace(task, points=points, tails=self._tails(points))
+            if (kept := shaped.within(error)) is not None:
+                return shaped, kept
+        return task, found
+
+    def _widest(
+        self, points: Points, tails: TailLines, chosen: dict[str, Format | PowerSum | None]
+    ) -> tuple[dict[str, Grid], Task]:
+        """Return the grids of fine coefficients, and the problem with them where no format is given.
+
+        Results of floats may be too small for coefficients in fixed point, which then have few significant bits.
+        """
+        fixed, digits = _finest(points, self.folding, self.fmt, self.out, self.measure)
+        for finest in (fixed, digits):
+            grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
+            task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
+            if digits is fixed or self.function.scales or (self.error is not None and task.meets(self.error)):
+                break
+        return finest, task
 
     def _key(self) -> Key | None:
         """Return the bits of the argument whose leading part selects the piece in a unit; None for floats."""
@@ -276,11 +322,8 @@ class _FitRequest:
                 if not inner[0] <= line[place] <= inner[1]:
                     raise ValueError(f"{held} cannot hold a {what} of {line[place]:.6g}")
 
-    def _narrowed(self, task: Task, names: list[str], key: Key | None) -> Task:
+    def _narrowed(self, task: Task, names: list[str]) -> Task:
         """Reduce the fraction bits of coefficients as far as the error allows."""
-        if self.error is not None and self.pieces is not None:
-            task.fewest_pieces(self.error)
-            return smallest_unit(task, self.error, names, key)
         if not names:
             return task
         if self.error is None:
@@ -288,7 +331,6 @@ class _FitRequest:
             bounds = {"slopes": least * (1 + SHARE / 2), "intercepts": least * (1 + SHARE)}
         else:
             bounds = dict.fromkeys(names, self.error)
-            task = replace(task, pieces=task.fewest_pieces(self.error).inner)
         for name in names:
             task = fewest_places(task, name, bounds[name])
         return task
@@ -341,8 +383,13 @@ class _FitRequest:
         return segments
 
 
-def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure: str) -> dict[str, Grid]:
-    """Return grids of coefficients that are fine and wide enough for the best fit."""
+def _finest(
+    points: Points, folding: Folding, fmt: Format, out: Format, measure: str
+) -> tuple[dict[str, Grid], dict[str, Grid]]:
+    """Return grids of coefficients that are fine and wide enough for the best fit.
+
+    The first are in fixed point. The second have few significant bits where fixed point has too few fraction bits.
+    """
     places = out.precision
     if out.spacing == "uniform":
         places = -out.quantum
@@ -357,7 +404,13 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
         steepest = float(np.max(np.abs(slopes[np.isfinite(slopes)]), initial=1.0))
         # The best line is parallel to the function at some point, and its distance there is at most the error.
         rise = 2 * float(np.max(intercepts[np.isfinite(intercepts)], initial=1.0))
-    grids = {}
+    cancelled, clipped = 0, places + _MORE_PLACES > _MOST_PLACES
+    if clipped:
+        # Product and intercept of a line may cancel most of each other.
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            ratio = np.abs(slopes * t[1:] / value[1:])
+        cancelled = int(np.ceil(np.log2(np.max(ratio[np.isfinite(ratio)], initial=1.0))))
+    grids, digits = {}, {}
     for name, largest, precision in (
         ("slopes", steepest, max(fmt.precision, folding.fraction) + 1),
         ("intercepts", rise, 0),
@@ -366,12 +419,19 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
         # Products of slopes and arguments are exact in double precision.
         last = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
         grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-last)
-    return grids
+        most = min(out.precision + _MORE_PLACES + cancelled, _EXACT - precision)
+        digits[name] = Grid(-(2.0**bits), 2.0**bits, digits=most)
+    return grids, digits if clipped else grids
 
 
-def _narrowest(numbers: list[float], step: float) -> Fixed:
-    """Return the narrowest fixed-point format that holds all of these multiples of a step."""
-    places = round(-np.log2(step))
-    while places > 0 and all((number * 2.0 ** (places - 1)).is_integer() for number in map(float, numbers)):
-        places -= 1
-    return fixed_for(min(numbers), max(numbers), places)
+def _narrowest(numbers: list[float]) -> Fixed | Float:
+    """Return the narrowest fixed-point format of some numbers, or the narrowest float if they differ in size."""
+    exact = [Fraction(number) for number in numbers if number]
+    last = [last_place(number) for number in exact]
+    places = max(0, -min(last, default=0))
+    if places <= _MOST_PLACES:
+        return fixed_for(min(numbers), max(numbers), places)
+    first = [floor_log2(abs(number)) for number in exact]
+    exponents = max(first) - min(first) + 1
+    man = max(high - low for high, low in zip(first, last, strict=True))
+    return Float(max(exponents.bit_length(), 2), max(man, 1), bias=1 - min(first), specials="finite")

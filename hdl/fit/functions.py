@@ -52,6 +52,9 @@ class Function:
         Slopes of the asymptotes at -inf and at inf.
     scales : bool
         True if f(c x) = c f(x) for all c above zero.
+    shaped : bool
+        True if fits keep sign, f(0) and asymptotes where that costs no error; false for a callable, whose sign may
+        change often.
     beyond : bool
         True if values are farther from zero than the asymptotes, false if they are nearer. Rational values of `exact`
         may equal the asymptotes.
@@ -68,6 +71,7 @@ class Function:
     left: Fraction | None = None
     right: Fraction | None = None
     scales: bool = False
+    shaped: bool = True
     beyond: bool = False
     nan: Special = "nan"
     inf: Special | None = None
@@ -79,6 +83,13 @@ class Function:
     def defined(self, x: Fraction) -> bool:
         """Return True if the function is defined at a number."""
         return self.domain == ALL or x > 0 or (self.domain == NONZERO and x != 0)
+
+    def asymptote(self, above: bool) -> tuple[float, float] | None:
+        """Return slope and intercept of the asymptote above or below zero, or None."""
+        slope, special = (self.right, self.inf) if above else (self.left, self.minus_inf)
+        if slope is None:
+            return None
+        return float(slope), float(special) if isinstance(special, Fraction) else 0.0
 
     def limit(self, x: Fraction) -> tuple[Fraction, int] | None:
         """Return the asymptote's value at x, and 1 if the function is above it, -1 if below.
@@ -259,7 +270,7 @@ def _called(function: Callable[[Any], Any]) -> Function:
         found = [_value_of(value, x, bits) for bits in (80, 200)]
         return found[0] if found[0] == found[1] else None
 
-    return Function(name, value, exact)
+    return Function(name, value, exact, shaped=False)
 
 
 def _value_of(value: Callable[[Any], Any], x: Fraction, bits: int) -> Fraction:

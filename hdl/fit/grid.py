@@ -1,7 +1,7 @@
 """Candidate values of coefficients, in search order."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count, product
@@ -21,23 +21,46 @@ MOST = 1 << 16
 """Maximum number of candidate multiples, taken from the middle; a format of 16 bits has no more."""
 
 
+SMALLEST = 2.0**-900
+"""Smallest magnitude of numbers with few significant bits."""
+
+
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Candidate values of a coefficient: multiples of a step, or a list.
+    """Candidate values of a coefficient: multiples of a step, numbers with few significant bits, or a list.
 
     Attributes
     ----------
     low, high : float
         Lowest and highest value.
     step : float
-        Distance of the multiples; 0 for a list.
+        Distance of the multiples; else 0.
     listed : array of float64, optional
+    digits : int
+        Maximum significant bits, else 0.
     """
 
     low: float
     high: float
     step: float = 0.0
     listed: Numbers | None = None
+    digits: int = 0
+
+    @property
+    def places(self) -> int:
+        """Number of fraction bits, or of significant bits."""
+        return self.digits or round(-math.log2(self.step))
+
+    def rounded(self, places: int) -> "Grid":
+        """Return the grid with another number of fraction bits, or of significant bits."""
+        return replace(self, digits=places) if self.digits else replace(self, step=2.0**-places)
+
+    def _steps(self, low: Any, high: Any) -> Any:
+        """Return the distance of the candidates between bounds: of the numbers with the largest exponent there."""
+        if not self.digits:
+            return self.step
+        largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), SMALLEST)
+        return np.ldexp(1.0, np.frexp(largest)[1] - self.digits)
 
     def between(self, low: float, high: float) -> Numbers:
         """Return the values from ``low`` to ``high``, both included, middle ones first."""
@@ -47,18 +70,25 @@ class Grid:
         if self.listed is not None:
             reach = slice(*np.searchsorted(self.listed, [low, np.nextafter(high, math.inf)]))
             return _middle_first(self.listed[reach])
-        first, last = math.ceil(low / self.step), math.floor(high / self.step)
+        step = float(self._steps(low, high))
+        first, last = math.ceil(low / step), math.floor(high / step)
         if last - first > MOST:
             middle = (first + last) // 2
             first, last = middle - MOST // 2, middle + MOST // 2
-        return _middle_first(np.arange(first, last + 1, dtype=np.float64) * self.step)
+        return _middle_first(np.arange(first, last + 1, dtype=np.float64) * step)
 
     def any_between(self, low: Numbers, high: Numbers) -> Any:
         """Return, for arrays of bounds, True if a value is between ``low`` and ``high``."""
         low, high = np.maximum(low, self.low), np.minimum(high, self.high)
         if self.listed is not None:
             return np.searchsorted(self.listed, low, "left") < np.searchsorted(self.listed, high, "right")
-        return np.ceil(low / self.step) <= np.floor(high / self.step)
+        steps = self._steps(low, high)
+        return np.ceil(low / steps) <= np.floor(high / steps)
+
+    def only(self, value: float) -> "Grid":
+        """Return a list of the nearest values of the grid to a number."""
+        near = self.near(value)
+        return Grid(self.low, self.high, listed=near[np.argsort(np.abs(near - value))[:1]])
 
     def near(self, value: float) -> Numbers:
         """Return both neighbours of a number, or the number itself if it is a value of the grid."""
@@ -66,17 +96,19 @@ class Grid:
             at = int(np.searchsorted(self.listed, value))
             return self.listed[max(at - 1, 0) : at + 1]
         # Division of a much larger number by the step could overflow.
-        if not self.low - self.step <= value <= self.high + self.step:
+        step = float(self._steps(value, value))
+        if not self.low - step <= value <= self.high + step:
             return np.empty(0)
-        places = {math.floor(value / self.step), math.ceil(value / self.step)}
-        return np.array([place * self.step for place in sorted(places) if self.low <= place * self.step <= self.high])
+        places = {math.floor(value / step), math.ceil(value / step)}
+        return np.array([place * step for place in sorted(places) if self.low <= place * step <= self.high])
 
     def neighbours(self, value: float) -> list[float]:
         """Return the neighbours of a value of the grid."""
         if self.listed is not None:
             at = int(np.searchsorted(self.listed, value))
             return [float(self.listed[place]) for place in (at - 1, at + 1) if 0 <= place < len(self.listed)]
-        return [next_ for next_ in (value - self.step, value + self.step) if self.low <= next_ <= self.high]
+        step = float(self._steps(value, value))
+        return [next_ for next_ in (value - step, value + step) if self.low <= next_ <= self.high]
 
 
 def _middle_first(numbers: Numbers) -> Any:

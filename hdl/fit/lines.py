@@ -154,12 +154,19 @@ class Band:
         if ends is None:
             return None
         tried = slopes.between(*ends)
-        step = max(_AT_ONCE // len(self.t), 1)
+        few = self._merged()
+        step = max(_AT_ONCE // len(few.t), 1)
         for first in range(0, len(tried), step):
-            for slope in self._likely(tried[first : first + step], intercepts):
+            for slope in few._likely(tried[first : first + step], intercepts):
                 if (found := self.intercept(float(slope), intercepts)) is not None:
                     return float(slope), found
         return None
+
+    def _merged(self) -> "Band":
+        """Return the bounds with one point for each argument; the closed ends are those of its first point."""
+        starts = np.flatnonzero(np.concatenate([[True], self.t[1:] > self.t[:-1]]))
+        low, high = np.maximum.reduceat(self.low, starts), np.minimum.reduceat(self.high, starts)
+        return Band(self.t[starts], low, high, self.low_closed[starts], self.high_closed[starts])
 
     def _likely(self, slopes: Numbers, intercepts: Grid) -> Numbers:
         """Return the slopes that have intercepts, apart from rounding errors."""

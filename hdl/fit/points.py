@@ -4,6 +4,7 @@ Values are rounded to 53 bits. The rounded result is decided with as many bits a
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -19,9 +20,6 @@ from .folding import Folding
 from .functions import ALL, GUARD, Function, fraction_of
 from .lines import Band, two_sum
 from .rounding_table import Numbers, RoundingTable, check_width, numbers_of, rounding_table_of
-
-MEASURES = ("ulp", "absolute")
-"""Units of errors: ulp of the output at the value, or absolute."""
 
 REFERENCES = ("real", "rounded")
 """References of errors: the function's value, or its correctly rounded value."""
@@ -49,6 +47,11 @@ class Points:
         Index of the correctly rounded value in the rounding table.
     unit : array of float64
         Unit of errors at each point.
+    lowest, highest : array of int
+        Indices in the rounding table of the smallest and the largest result that is allowed.
+    shapes : tuple
+        Values of ``lowest`` and ``highest`` that keep sign, f(0) and asymptotes of the function, fewer and fewer of
+        them; the last ones allow all results.
     rounding_table : RoundingTable
         Rounding table of the output.
     breakpoints : array of int
@@ -64,6 +67,9 @@ class Points:
     value: Numbers
     nearest: Any
     unit: Numbers
+    lowest: Any
+    highest: Any
+    shapes: tuple[tuple[Any, Any], ...]
     rounding_table: RoundingTable
     breakpoints: Any
     addresses: Any
@@ -79,7 +85,7 @@ class Points:
     def slice(self, first: int, last: int) -> "Points":
         """Return the points from ``first`` to before ``last``, with only the first as breakpoint."""
         part = slice(first, last)
-        arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit")
+        arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit", "lowest", "highest")
         return replace(self, **{name: getattr(self, name)[part] for name in arrays}, breakpoints=np.array([0]))
 
     def coarser(self, grain: int) -> "Points":
@@ -87,6 +93,13 @@ class Points:
         chosen = self.addresses % (1 << grain) == 0
         chosen[0] = True
         return replace(self, breakpoints=self.breakpoints[chosen], addresses=self.addresses[chosen])
+
+    def shaped(self) -> Iterator["Points"]:
+        """Yield the points with each of the `shapes` that keep more than theirs."""
+        for lowest, highest in self.shapes:
+            if lowest is self.lowest:
+                return
+            yield replace(self, lowest=lowest, highest=highest)
 
     def errors(self, index: Any) -> Numbers:
         """Return the errors of results given by their indices in the rounding table."""
@@ -119,6 +132,7 @@ class Points:
         first = np.where(self._within(first, error), first, first + 1)
         last = np.where(self._within(last + 1, error), last + 1, last)
         last = np.where(self._within(last, error), last, last - 1)
+        first, last = np.maximum(first, self.lowest), np.minimum(last, self.highest)
         out = np.isinf(values[self.nearest])
         first, last = np.where(out, self.nearest, first), np.where(out, self.nearest, last)
         none = first > last
@@ -245,6 +259,8 @@ def points_of(
     t, scale, offset = _folded(x, folding)
     order = np.lexsort((x, t))
     t = t[order]
+    shapes = _shapes(function, x, raw, nearest, rounding_table, folding)
+    shapes = tuple((lowest[order], highest[order]) for lowest, highest in shapes)
     starts = np.flatnonzero(np.concatenate([[True], t[1:] > t[:-1]]))
     held = (t[starts] >= float(fmt.lowest)) & (t[starts] <= float(fmt.largest))
     breakpoints = starts[held | (starts == 0) | (folding.reduction is not None)]
@@ -256,6 +272,8 @@ def points_of(
         value[order],
         nearest[order],
         unit[order],
+        *shapes[-1],
+        shapes,
         rounding_table,
         breakpoints,
         addresses(fmt, folding, t[breakpoints]),
@@ -274,6 +292,39 @@ def _nearest(function: Function, places: Numbers, raw: Numbers, rounding_table: 
     for index in np.flatnonzero(~(gap > _SURE * np.abs(raw)) & np.isfinite(raw)):
         nearest[index] = nearest_to(function, Fraction(float(places[index])), rounding_table)
     return nearest
+
+
+def _shapes(
+    function: Function, x: Numbers, raw: Numbers, nearest: Any, rounding_table: RoundingTable, folding: Folding
+) -> tuple[tuple[Any, Any], ...]:
+    """Return pairs of lowest and highest indices of results, from those that keep most of a function's shape to all.
+
+    A result that keeps the sign does not have the opposite one of the function's value, and is exact at its zeros.
+    A rational value at zero, and the asymptote at the ends of the format, where the function's value rounds to it, are
+    exact if they are kept.
+    """
+    top = len(rounding_table.values) - 1
+    anything = np.zeros(len(x), np.int64), np.full(len(x), top)
+    if not function.shaped:
+        return (anything,)
+    # These are equal if there is a zero.
+    above, below = (np.searchsorted(rounding_table.values, 0.0, side) for side in ("left", "right"))
+    below = below - 1
+    none = np.zeros(len(x), bool)
+    zero, ends = none, none.copy()
+    if function.defined(Fraction(0)) and function.exact(Fraction(0)) is not None:
+        zero = x == 0
+    if folding.interval is None and folding.reduction is None:
+        for place in (0, -1):
+            line = function.asymptote(x[place] > 0)
+            if line is not None and rounding_table.round(line[0] * x[[place]] + line[1])[0] == nearest[place]:
+                ends[place] = True
+    # A value that is too small for double precision is zero here; its nearest number may have a sign.
+    positive, negative = (raw > 0) | (nearest > below), (raw < 0) | (nearest < above)
+    lowest = np.where(negative, 0, np.minimum(above, nearest))
+    highest = np.where(positive, top, np.maximum(below, nearest))
+    kept = (np.where(exact, nearest, (lowest, highest)) for exact in (zero | ends, ends, zero, none))
+    return (*map(tuple, kept), anything)
 
 
 def _folded(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.hdl.specs.piecewise import MOST_PIECES
+
 from .grid import Grid
 from .lines import Band, Line, sums
 from .points import Points
@@ -24,12 +26,16 @@ _STEPS = 64
 _LARGEST = 2.0**80
 
 
-@dataclass(frozen=True)
-class TailSlopes:
-    """Candidate slopes of the first and last segment outside the fitted pieces."""
+Tail = tuple[float, float | None]
+"""Slope of a tail, and its intercept, or None if any is allowed."""
 
-    left: tuple[float, ...] = ()
-    right: tuple[float, ...] = ()
+
+@dataclass(frozen=True)
+class TailLines:
+    """Candidates of the first and last segment outside the fitted pieces: slopes, each with its intercept if known."""
+
+    left: tuple[Tail, ...] = ()
+    right: tuple[Tail, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +64,7 @@ class Task:
     ----------
     points : Points
     slopes, intercepts : Grid
-    tails : TailSlopes
+    tails : TailLines
     breakpoints : str
     pieces : int, optional
         Maximum number of pieces; for uniform breakpoints the exact number.
@@ -69,7 +75,7 @@ class Task:
     points: Points
     slopes: Grid
     intercepts: Grid
-    tails: TailSlopes
+    tails: TailLines
     breakpoints: str
     pieces: int | None
     grain: int = 0
@@ -95,19 +101,20 @@ class Task:
         parts = [*([(0, left)] if left else []), *inner, *([(last, right)] if right else [])]
         return Segmentation(parts, len(inner), self.error(parts))
 
-    def _tail(self, band: Band, slopes: tuple[float, ...], *, from_right: bool) -> tuple[int, Line | None]:
-        """Return the longest tail with one of the slopes: the breakpoint at its inner end, and its line."""
+    def _tail(self, band: Band, tails: tuple[Tail, ...], *, from_right: bool) -> tuple[int, Line | None]:
+        """Return the longest tail of the candidates: the breakpoint at its inner end, and its line."""
         ends, count = self.points.ends, len(self.points.breakpoints)
         if not from_right:
             count = ends.index(len(band.t))
         best: tuple[int, Line | None] = (count if from_right else 0, None)
-        for slope in slopes:
+        for slope, intercept in tails:
+            intercepts = self.intercepts if intercept is None else self.intercepts.only(intercept)
             # Bisection between the empty tail and all points.
             short, long, line = 0, count, None
             while short < long:
                 length = (short + long + 1) // 2
                 part = slice(ends[count - length], len(band.t)) if from_right else slice(0, ends[length])
-                found = band.part(part.start, part.stop).intercept(slope, self.intercepts)
+                found = band.part(part.start, part.stop).intercept(slope, intercepts)
                 if found is None:
                     long = length - 1
                 else:
@@ -254,6 +261,11 @@ class Task:
                 return nearer
         return found
 
+    def meets(self, error: float) -> Segmentation | None:
+        """Return the fewest pieces within an error; None if more than a fit may have."""
+        found = self.within(error)
+        return None if found is None or found.inner > MOST_PIECES else found
+
     def fewest_pieces(self, error: float) -> Segmentation:
         """Return the fewest pieces within an error.
 
@@ -262,10 +274,13 @@ class Task:
         ValueError
             If there are none.
         """
-        found = self.within(error)
-        if found is None:
-            most = "" if self.pieces is None else f" with {self.pieces} piece{'s' if self.pieces != 1 else ''}"
-            raise ValueError(f"an error of {error:.6g} is not possible{most}")
+        if (found := self.meets(error)) is None:
+            most = self.pieces or MOST_PIECES
+            least = replace(self, pieces=most).best(nearly=True).error
+            raise ValueError(
+                f"an error of {error:.6g} is not possible with {most} piece{'s' if most != 1 else ''}, whose smallest "
+                f"error is about {least * (1 + _LOOSER):.4g}"
+            )
         return found
 
     def polished(self, found: Segmentation) -> Segmentation:
@@ -273,8 +288,10 @@ class Task:
         parts: Parts = []
         for (place, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
             left, right = place == 0, last == len(self.points)
-            tail = (left and line[0] in self.tails.left) or (right and line[0] in self.tails.right)
-            parts.append((place, self._minimised(first, last, line, keep_slope=tail)))
+            tails = (*(self.tails.left if left else ()), *(self.tails.right if right else ()))
+            asymptote = any(line == tail for tail in tails)
+            keep_slope = any(line[0] == slope for slope, _ in tails)
+            parts.append((place, line if asymptote else self._minimised(first, last, line, keep_slope=keep_slope)))
         return Segmentation(parts, found.inner, self.error(parts))
 
     def _minimised(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:

@@ -68,13 +68,13 @@ def _fewest(task: Task, error: float, names: Sequence[str], *, coarsen: bool) ->
 
 
 def fewest_places(task: Task, name: str, bound: float) -> Task:
-    """Return the problem with the fewest fraction bits of one coefficient for which the error is within a bound."""
+    """Return the problem with the fewest bits of one coefficient after the point, or significant, that meet a bound."""
     grid = getattr(task, name)
 
     def rounded(places: int) -> Task:
-        return replace(task, **{name: replace(grid, step=2.0**-places)})
+        return replace(task, **{name: grid.rounded(places)})
 
-    most = round(-np.log2(grid.step))
+    most = grid.places
     fewer = bisect_left(range(most - 1, -1, -1), True, key=lambda places: rounded(places).within(bound) is None)
     return rounded(most - fewer)
 

@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.hdl.formats import RN, Format, Rounding, parse
-from halfulp.hdl.specs.piecewise import PIECES, PwlSpec, is_table_name
+from halfulp.hdl.specs.piecewise import BUDGET, PIECES, PwlSpec, is_table_name
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code
 from halfulp.tools.paths import build_root, work_root, write_whole
+from halfulp.tools.progress import Bar
 
 SUFFIX = ".segments"
 """File name suffix of segments in text form."""
 
 DIGEST = "digest"
 """First word of a segment file, followed by the digest; files written by hand need no such line."""
-
-_BUDGET = ("pieces", "error", "breakpoints", "slopes", "terms")
 
 FitRequest = tuple[tuple[str, Any], ...]
 
@@ -44,15 +43,15 @@ def segments_of(
     rounding : Rounding or str
         Rounding of the value, for which coefficients are chosen. Stochastic rounding uses ``rn``.
     **budget
-        Options ``pieces``, ``error``, ``breakpoints``, ``slopes`` and ``terms`` of `fit`; default: 8 pieces.
+        Options of `fit` that `BUDGET` names; default: 8 pieces.
 
     Raises
     ------
     TypeError, ValueError
         If an argument has the wrong type, is invalid, or has no effect on given segments.
     """
-    if unknown := sorted(set(budget) - set(_BUDGET)):
-        raise TypeError(f"segments_of has no option {unknown[0]}; expected {', '.join(_BUDGET)}")
+    if unknown := sorted(set(budget) - set(BUDGET)):
+        raise TypeError(f"segments_of has no option {unknown[0]}; expected {', '.join(BUDGET)}")
     budget = {name: value for name, value in budget.items() if value is not None}
     ready = fn if isinstance(fn, Segments) else None
     if isinstance(fn, str) and fn.endswith(SUFFIX):
@@ -150,4 +149,7 @@ def _fitted(fn: Any, request: FitRequest) -> Segments:
     # The fit imports numpy and mpmath, which load slowly.
     from .fit import fit
 
-    return fit(fn, **dict(request)).segments
+    given = dict(request)
+    budget = " ".join(f"{name}={given[name]}" for name in BUDGET if name in given)
+    with Bar(f"fitting {fn} from {given['fmt']} to {given['out']} with {budget}; this is done once"):
+        return fit(fn, **given).segments

@@ -33,6 +33,12 @@ BREAKPOINTS = ("free", "uniform", "power")
 SLOPES = ("any", "pow2")
 """Slopes of pieces: numbers of a format, or sums of signed powers of two."""
 
+MEASURES = ("ulp", "absolute")
+"""Units of errors: ulp of the result format at the function's value, or absolute."""
+
+BUDGET = ("pieces", "error", "measure", "breakpoints", "slopes", "terms")
+"""Fields of a fit's budget."""
+
 _TABLE = re.compile(r"\w+-[0-9a-f]{8}")
 
 
@@ -47,7 +53,7 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="piecewise linear fu
         ``gelu6-1f0c33a9``, which ends with a digest.
     a, o : Format
         Formats of argument and value; default of ``o``: format of ``a``.
-    pieces, error, breakpoints, slopes, terms : optional
+    pieces, error, measure, breakpoints, slopes, terms : optional
         Budget of the fit, as for `halfulp.hdl.fit.fit.fit`; default: 8 pieces. A saved table takes none.
 
     Raises
@@ -64,6 +70,7 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="piecewise linear fu
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     pieces: int | None = None
     error: float | None = None
+    measure: str | None = None
     breakpoints: str | None = None
     slopes: str | None = None
     terms: int | None = None
@@ -91,8 +98,7 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="piecewise linear fu
     @property
     def budget(self) -> dict[str, Any]:
         """Given fields of the fit's budget."""
-        names = ("pieces", "error", "breakpoints", "slopes", "terms")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name in BUDGET if (value := getattr(self, name)) is not None}
 
     @property
     def results(self) -> tuple[ValueRange, str] | None:
@@ -121,7 +127,13 @@ def read_function(text: str) -> tuple[str, Fraction | None]:
 
 
 def check_budget(
-    *, pieces: Any = None, error: Any = None, breakpoints: str = "free", slopes: str = "any", terms: Any = 2
+    *,
+    pieces: Any = None,
+    error: Any = None,
+    measure: str | None = None,
+    breakpoints: str = "free",
+    slopes: str = "any",
+    terms: Any = 2,
 ) -> None:
     """Raise TypeError or ValueError if the budget of a fit is invalid."""
     if pieces is not None:
@@ -130,6 +142,8 @@ def check_budget(
         raise TypeError(f"error must be a number, not {type(error).__name__}")
     if error is not None and not 0 <= error < math.inf:
         raise ValueError(f"error must be finite and at least 0, not {error}")
+    if measure is not None:
+        check_one_of("measure", measure, MEASURES)
     check_one_of("breakpoints", breakpoints, BREAKPOINTS)
     check_one_of("slopes", slopes, SLOPES)
     check_int("terms", terms, "slope", 1, MAX_TERMS)

@@ -168,7 +168,7 @@ class Segments:
         elif self.reduction is not None:
             if self.zero is None or self.minus_zero is None:
                 raise ValueError(f"{self.reduction} has no value at zero; give zero and minus_zero")
-            if self.symmetry is None and self.negative is None:
+            if self.symmetry is None and self.negative is None and self.fmt.lowest < 0:
                 raise ValueError(f"{self.reduction} has no value below zero; give negative, or symmetry odd")
 
     def _check_pieces(self) -> None:
@@ -441,8 +441,7 @@ class Segments:
         down = Fraction(0) if not (negative and self.symmetry == "odd") else "-0"
         if self.reduction == "exp2":
             return Fraction(0) if negative else "inf"
-        if negative and self.symmetry is None:
-            assert self.negative is not None
+        if negative and self.symmetry is None and self.negative is not None:
             return self.negative
         return "inf" if self.reduction == "log2" else down
 
