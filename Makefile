@@ -33,7 +33,7 @@ Study networks:
 Keep records of the project:
   make cost      Measure the units of the cost records and write them as CSV.
   make signoff   Check every unit in every format family and write the records.
-  make bench     Measure the speed of the golden model and of simulations.
+  make bench     Measure the speed of the golden model and of simulations; OUT=fpga/results/speed.csv records it.
 
 Develop:
   make test      Run the tests, in about 11 minutes on two cores; ARGS="-k mac" goes to pytest.
@@ -146,7 +146,7 @@ signoff: .venv/ready
 		$(if $(call given,UNIT),,--oracles build/oracles.xml) $(if $(call given,OUT),,-o sim/results) $(options)
 
 bench: .venv/ready
-	$(alone) .venv/bin/halfulp bench
+	$(alone) .venv/bin/halfulp bench $(options)
 
 test: .venv/ready
 	$(alone) .venv/bin/pytest -n auto --dist worksteal -m "not slow" $(call given,ARGS)

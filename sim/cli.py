@@ -215,18 +215,29 @@ def signoff(units: tuple[str, ...], oracles: Path | None, pool: JobPool, output:
 
 
 @click.command()
-def bench() -> None:
+@click.option(
+    *("-o", "--output"),
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="write the ratios to torch as CSV",
+)
+def bench(output: Path | None) -> None:
     """Measure the speed of the golden model and of simulations.
 
     Speeds are relative to other speeds of the same run; those of matrix products, conversions to blocks and training
-    steps, to torch in FP32.
+    steps, to torch in FP32. The file has matrix products and training steps.
     """
     from halfulp.tools.progress import Bar
 
-    from .speed import products, quantizations, table
+    from .speed import Speed, products, quantizations, table, write
     from .training import steps
 
-    click.echo("\n".join([*table(), "", *products(), "", *quantizations(), ""]))
+    if output is not None and not output.parent.is_dir():
+        raise click.UsageError(f"{output.parent} is no folder; give a file in an existing folder")
+    speeds: list[Speed] = []
+    click.echo("\n".join([*table(), "", *products(speeds), "", *quantizations(), ""]))
     with Bar("bench") as bar:
-        for line in steps(progress=bar):
+        for line in steps(speeds, progress=bar):
             click.echo(line)
+    if output is not None:
+        write(speeds, output)

@@ -1,15 +1,21 @@
 """Speed of models and simulators, relative to a baseline of the same run."""
 
+import datetime
+import platform
+import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from halfulp.tools.digests import version
 from halfulp.tools.threads import threads
 
 from .bench import result_formats
@@ -26,6 +32,37 @@ ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
 
 CYCLES = 20_000
 """Number of vectors for the measurement of cocotb."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Time of an emulated computation and of the same one in FP32 by torch, in seconds, measured in alternation."""
+
+    kind: str
+    """``product``, ``layers`` for training steps of converted layers, ``program`` for those of emulated programs."""
+    subject: str
+    """Size of the product, or network."""
+    policy: str
+    seconds: float
+    baseline: float
+
+    @property
+    def ratio(self) -> float:
+        """Time relative to FP32."""
+        return self.seconds / self.baseline
+
+
+def write(speeds: Sequence[Speed], path: Path) -> None:
+    """Write measured speeds as CSV with their ratios, the date, the processor, and the version of torch."""
+    cpuinfo = Path("/proc/cpuinfo")
+    model = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    processor = model[1] if model else platform.machine()
+    measured = f"{datetime.date.today()}, {processor}, {THREADS} threads, torch {version('torch')}"
+    rows = [
+        asdict(one) | {"seconds": f"{one.seconds:.3g}", "baseline": f"{one.baseline:.3g}", "ratio": f"{one.ratio:.1f}"}
+        for one in speeds
+    ]
+    pd.DataFrame(rows).assign(measured=measured).to_csv(path, index=False)
 
 
 def table() -> list[str]:
@@ -77,8 +114,8 @@ NUMBERS, ROW = 10_000_000, 8000
 """Numbers that are converted to blocks, and those of a row, along which the blocks lie."""
 
 
-def products() -> list[str]:
-    """Return the lines of the table of matrix products, each with an FP32 product measured in alternation."""
+def products(speeds: list[Speed]) -> list[str]:
+    """Return the lines of the table of matrix products, and append their speeds."""
     import torch
 
     from halfulp import golden
@@ -104,6 +141,7 @@ def products() -> list[str]:
             ours, plain = in_turns(partial(golden.gemm, a, b, spec, **options), partial(torch.matmul, x, y))
             rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]
             lines.append(f"{text:34}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
+            speeds.append(Speed("product", f"{SIDE}^3", text, ours, plain))
     return lines
 
 

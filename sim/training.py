@@ -15,7 +15,7 @@ from halfulp.golden.train.networks import Residual, resnet20
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import threads
 
-from .speed import THREADS, in_turns
+from .speed import THREADS, Speed, in_turns
 
 IN_PRODUCTS = "bf16*bf16+fp32.rn, reductions=fp32.rn"
 EVERYTHING = tuple(f"bf16*bf16+{acc}.rn, elementwise=bf16.rn, optimizer=fp32.rn" for acc in ("fp32", "bf16"))
@@ -81,13 +81,14 @@ def resnet18() -> nn.Module:
 
 @dataclass(frozen=True)
 class Step:
-    """Training step whose speed is measured: a network, the shape of its input, its classes and policies.
+    """Training step whose speed is measured: a network, its size, the shape of its input, its classes and policies.
 
     ``layers`` are policies of converted layers, ``policies`` those of emulated programs, and ``compiled`` those of
     programs whose forward and backward pass torch.compile emulates.
     """
 
     name: str
+    size: str
     build: Callable[[], nn.Module]
     shape: tuple[int, ...]
     classes: int
@@ -98,7 +99,8 @@ class Step:
 
 STEPS = (
     Step(
-        "gpt 4 layers, 256 wide",
+        "GPT",
+        "4 layers, 256 wide",
         lambda: Transformer(64, 128, 256, 4),
         (8, 128),
         64,
@@ -106,29 +108,30 @@ STEPS = (
         IN_LAYERS,
         EVERYTHING,
     ),
-    Step("resnet20, batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
-    Step("resnet18, batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
-    Step("lstm 2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
-    Step("transformer 6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
+    Step("ResNet-20", "batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
+    Step("ResNet-18", "batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
+    Step("LSTM", "2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
+    Step("Transformer", "6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
 )
 
 
-def steps(measured: tuple[Step, ...] = STEPS, progress: Progress = silent) -> Iterator[str]:
-    """Yield the lines of the table of training steps, each with FP32 steps measured in alternation."""
+def steps(speeds: list[Speed], measured: tuple[Step, ...] = STEPS, progress: Progress = silent) -> Iterator[str]:
+    """Yield the lines of the table of training steps, and append their speeds."""
     yield f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}"
     yield f"{'':34}{'s':>10}{'s':>12}"
     progress.total("training steps", sum(len(one.layers) + len(one.policies) + len(one.compiled) for one in measured))
     with threads(THREADS):
         for one in measured:
-            yield one.name
-            for make, title, policies in (
-                (_converted, "layers in ", one.layers),
-                (_emulated, "", one.policies),
-                (_compiled, "compiled, ", one.compiled),
+            yield f"{one.name}, {one.size}"
+            for make, title, kind, subject, policies in (
+                (_converted, "layers in ", "layers", one.name, one.layers),
+                (_emulated, "", "program", one.name, one.policies),
+                (_compiled, "compiled, ", "program", f"{one.name}, compiled", one.compiled),
             ):
                 for policy in policies:
                     torch.manual_seed(0)
                     ours, plain = in_turns(*make(one, policy), repeats=REPEATS)
+                    speeds.append(Speed(kind, subject, policy, ours, plain))
                     yield f"  {title}{policy}"
                     yield f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x"
                     progress.advance(1)

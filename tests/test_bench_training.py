@@ -1,8 +1,10 @@
 """Bench of training steps of emulated programs."""
 
 import pytest
+import torch
 from torch import nn
 
+from halfulp.sim.speed import Speed, write
 from halfulp.sim.training import EVERYTHING, STEPS, Lstm, Step, Transformer, resnet18, steps
 
 
@@ -10,6 +12,7 @@ from halfulp.sim.training import EVERYTHING, STEPS, Lstm, Step, Transformer, res
 def test_bench_of_training_has_a_row_for_each_policy():
     small = Step(
         "linear",
+        "small",
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 3)),
         (2, 3, 2, 2),
         3,
@@ -17,11 +20,14 @@ def test_bench_of_training_has_a_row_for_each_policy():
         (),
         EVERYTHING[1:],
     )
-    letters = Step("letters", lambda: Lstm(5, 4), (2, 3), 5, EVERYTHING[:1])
-    lines = list(steps((small, letters)))
+    letters = Step("letters", "small", lambda: Lstm(5, 4), (2, 3), 5, EVERYTHING[:1])
+    speeds = []
+    lines = list(steps(speeds, (small, letters)))
     assert sum(line.endswith("x") for line in lines) == 3
     assert sum(line.startswith("  compiled, ") for line in lines) == 1
-    assert [line for line in lines if line in ("linear", "letters")] == ["linear", "letters"]
+    assert [line for line in lines if line.endswith("small")] == ["linear, small", "letters, small"]
+    subjects = ["linear", "linear, compiled", "letters"]
+    assert [(one.kind, one.subject) for one in speeds] == [("program", name) for name in subjects]
 
 
 def test_measured_networks_have_their_sizes():
@@ -31,4 +37,13 @@ def test_measured_networks_have_their_sizes():
     }
     assert 10.9e6 < sizes["resnet18"] < 11.2e6
     assert 18.9e6 < sizes["transformer"] < 19.2e6
-    assert {one.name.split()[0].rstrip(",") for one in STEPS} == {"gpt", "resnet20", "resnet18", "lstm", "transformer"}
+    assert {one.name for one in STEPS} == {"GPT", "ResNet-20", "ResNet-18", "LSTM", "Transformer"}
+
+
+def test_record_of_speeds_has_ratios_and_where_they_were_measured(tmp_path):
+    path = tmp_path / "speed.csv"
+    write([Speed("layers", "GPT", "bf16*bf16+fp32.rn", 2.03, 1.0)], path)
+    head, row = path.read_text().splitlines()
+    assert head == "kind,subject,policy,seconds,baseline,ratio,measured"
+    assert row.startswith("layers,GPT,bf16*bf16+fp32.rn,2.03,1,2.0,")
+    assert f"torch {torch.__version__}" in row
