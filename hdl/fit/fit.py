@@ -247,8 +247,10 @@ class _FitRequest:
             self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
             names = [name for name, held in chosen.items() if held is None]
             if self.error is None:
-                task = self._narrowed(self._shaped(task, task.best(nearly=True))[0], names)
-                found = task.best()
+                # A shape that costs nothing with fine coefficients may cost an error with those of few bits.
+                both = dict.fromkeys((self._shaped(task, task.best(nearly=True))[0], task))
+                tasks = [self._narrowed(one, names) for one in both]
+                found, task = min(((one.best(), one) for one in tasks), key=lambda one: one[0].error)
             else:
                 found = task.fewest_pieces(self.error)
                 if self.pieces is not None:
