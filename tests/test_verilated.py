@@ -73,13 +73,13 @@ def test_verilated_array_of_1024_multiplies_large_matrices():
 
 def test_blocks_are_outermost_modules_with_parameters():
     chain = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=3)
-    text, blocks = split_blocks(emit(chain))
+    text, blocks = split_blocks(emit(chain, netlist=True))
     modules = re.findall(r"^module (\S+) \(", blocks["block0"], re.M)
     assert list(blocks) == ["block0"]
     assert [name.rpartition(".")[2].partition("_")[0] for name in modules] == ["block0", "words", "step"]
     assert len(re.findall(r"^  block0 element\d \(\n    \.row\(1'h[01]\), \.seeds\(48'h", text, re.M)) == 2
     assert "parameter" not in text + blocks["block0"]
-    plain = emit(component("mac e5m2*e5m2+e6m5.sr10"))
+    plain = emit(component("mac e5m2*e5m2+e6m5.sr10"), netlist=True)
     assert split_blocks(plain) == (plain, {})
 
 

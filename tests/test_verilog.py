@@ -117,13 +117,13 @@ def test_case_has_empty_default_only_if_values_are_missing() -> None:
 def test_emit_replaces_numbers_by_names(made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules are equal up to a one-to-one renaming; ports between modules keep their names."""
     design = made()
-    named = emit(design)
+    named = emit(design, netlist=True)
     assert not re.search(r"\\(?!\$auto|port)\S*\$\d", named)
     assert re.search(r"wire \w+_part1;", named)
     # Yosys gives the name x[0] to bit 0 of x.
     assert not re.search(r"\\(?!\$auto)\S*\] ", named)
     monkeypatch.setattr(verilog, "_named", lambda module: module[0])
-    numbered = emit(design)
+    numbered = emit(design, netlist=True)
     name = re.compile(r"\\\S+ |(?<![\w'])[A-Za-z_]\w*")
     for before, after in zip(*(text.split("\nmodule ") for text in (numbered, named)), strict=True):
         assert name.sub("", before) == name.sub("", after)
@@ -180,7 +180,7 @@ def test_reset_less_stages_reset_only_presence_of_operands() -> None:
     """Only the accumulator, the source, and a register of ``valid`` in each of two stages are reset."""
     plain, less = (component(f"{MAC}@lfsr16", Build(pipeline=2, reset_less=value)) for value in (False, True))
     assert (less.name, less.latency) == (f"{plain.name}_reset_less", plain.latency)
-    assert emit(less).count("if (rst)") == 4 < emit(plain).count("if (rst)")
+    assert emit(less, netlist=True).count("if (rst)") == 4 < emit(plain, netlist=True).count("if (rst)")
 
 
 @pytest.mark.slow

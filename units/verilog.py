@@ -11,13 +11,16 @@ from types import MappingProxyType
 from typing import Any
 
 from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, ClockSignal, Instance, ResetSignal, Shape, Value
+from amaranth.hdl import ClockDomain, ClockSignal, Fragment, Instance, ResetSignal, Shape, Value
+from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, wiring
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.checks import check_one_of
 
 from .base import Unit, module_name
+from .keywords import KEYWORDS
+from .readable import readable
 
 SYNC, ASYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
 """Reset styles: synchronous or asynchronous, on the port ``rst``, or on ``rst_n``, which is active low."""
@@ -42,29 +45,6 @@ _CONTROLS = {
     "valid": "operands are present in this cycle",
 }
 """Meaning of the control ports, which come first."""
-
-_KEYWORDS = """
-accept_on alias always always_comb always_ff always_latch and assert assign assume automatic before begin bind bins
-binsof bit break buf bufif0 bufif1 byte case casex casez cell chandle checker class clocking cmos config const
-constraint context continue cover covergroup coverpoint cross deassign default defparam design disable dist do edge
-else end endcase endchecker endclass endclocking endconfig endfunction endgenerate endgroup endinterface endmodule
-endpackage endprimitive endprogram endproperty endsequence endspecify endtable endtask enum event eventually expect
-export extends extern final first_match for force foreach forever fork forkjoin function generate genvar global highz0
-highz1 if iff ifnone ignore_bins illegal_bins implements implies import incdir include initial inout input inside
-instance int integer interconnect interface intersect join join_any join_none large let liblist library local
-localparam logic longint macromodule matches medium modport module nand negedge nettype new nexttime nmos nor
-noshowcancelled not notif0 notif1 null or output package packed parameter pmos posedge primitive priority program
-property protected pull0 pull1 pulldown pullup pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase
-randsequence rcmos real realtime ref reg reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1
-s_always s_eventually s_nexttime s_until s_until_with scalared sequence shortint shortreal showcancelled signed small
-soft solve specify specparam static string strong strong0 strong1 struct super supply0 supply1 sync_accept_on
-sync_reject_on table tagged task this throughout time timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand
-trior trireg type typedef union unique unique0 unsigned until until_with untyped use uwire var vectored virtual void
-wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
-"""
-
-KEYWORDS = frozenset(_KEYWORDS.split())
-"""Reserved words of SystemVerilog (IEEE 1800-2017, annex B), with those of Verilog."""
 
 ROLES = ("clk", "rst", "en", "valid")
 """Control ports, by the names that they have by default if they are active high."""
@@ -97,6 +77,8 @@ def emit(
     reset: str = SYNC,
     enable: str = HIGH,
     ports: Mapping[str, str] = MappingProxyType({}),
+    initial: bool = True,
+    netlist: bool = False,
 ) -> str:
     """Return plain Verilog of a component and its submodules, with a header comment about the ports.
 
@@ -113,50 +95,71 @@ def emit(
     ports : mapping of str to str
         Names of control ports in place of ``clk``, ``rst``, ``en`` and ``valid``; those of a reset and of a clock
         enable that are active low are ``rst_n`` and ``en_n`` by default.
+    initial : bool
+        Registers have initial values, which FPGAs load; without them, for ASICs, each register needs a reset.
+    netlist : bool
+        Return the Verilog of Yosys with a signal for each operator, which synthesis and simulation read.
 
     Raises
     ------
     TypeError
         If ``component`` is not a component, or a name, style or polarity is not a string.
     ValueError
-        If Verilog does not allow a name or the module has it already, the style or polarity is unknown, or the
-        component has no such port.
+        If Verilog does not allow a name or the module has it already, the style or polarity is unknown, the component
+        has no such port, or a register without an initial value has no reset.
     """
     if not hasattr(component, "signature"):
         raise TypeError(f"cannot emit Verilog of {type(component).__name__}: expected a wiring.Component")
     check_one_of("style of reset", reset, RESETS)
     check_one_of("polarity of a clock enable", enable, ENABLES)
-    default = default_name(component, reset=reset, enable=enable, ports=ports)
+    default = default_name(component, reset=reset, enable=enable, ports=ports, initial=initial)
     top = check_name(default if name is None else name)
-    text = _Modules(top, reset.startswith("async")).convert(component)
+    paths = [path for path, _, _ in _flat(component)]
+    if twice := [path for path in paths if paths.count(path) > 1]:
+        raise ValueError(f"{top} has two ports {twice[0]}; choose another name of one of them")
+    if netlist and not initial:
+        raise ValueError("a netlist has initial values; omit one of the options")
+    text = _Modules(top, reset.startswith("async"), initial, netlist).convert(component)
+    if not initial and "always @(" not in text:
+        raise ValueError(f"{top} has no registers: omit the option --no-initial")
     text = _active_low(text, top, reset, enable)
     found = {port.name: port for port in verilog_ports(text, top)}
+    if clash := next((port.partition("$")[0] for port in found if "$" in port), None):
+        raise ValueError(f"{top} has a port {clash} and a clock or reset {clash}; choose another name of the port")
     names = _port_names(top, found, ports)
-    shapes = {"__".join(map(str, path)): member.shape for path, member, _ in component.signature.flatten(component)}
+    shapes = {path: member.shape for path, member, _ in _flat(component)}
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
     found = dict(sorted(found.items(), key=lambda item: places.get(item[0], -1)))
     text = _with_names(_reordered(text, top, list(found)), top, names)
     options = ["--name", name] if name is not None else []
     options += ["--reset", reset] if reset != SYNC else []
     options += ["--enable", enable] if enable != HIGH else []
+    options += [] if initial else ["--no-initial"]
     options += ["--ports", ",".join(f"{role}={port}" for role, port in ports.items())] if ports else []
     lines = [*_about(component, top, options, "clk" in found), *_table(component, found, names, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
 
 
 def default_name(
-    component: Any, *, reset: str = SYNC, enable: str = HIGH, ports: Mapping[str, str] = MappingProxyType({})
+    component: Any,
+    *,
+    reset: str = SYNC,
+    enable: str = HIGH,
+    ports: Mapping[str, str] = MappingProxyType({}),
+    initial: bool = True,
 ) -> str:
     """Return the default name of a component's module, which differs for different Verilog.
 
     It is the component's ``name``, which contains its parameters, or the name of its class, and the options of `emit`
-    that differ from their defaults: ``_async_low``, ``_en_low``, and a digest of other names of ports.
+    that differ from their defaults: ``_async_low``, ``_en_low``, ``_no_initial``, and a digest of other names of
+    ports.
     """
     low = {"rst": reset.endswith("low"), "en": enable == LOW}
     named = sorted((role, name) for role, name in ports.items() if name != (f"{role}_n" if low.get(role) else role))
     parts = [getattr(component, "name", type(component).__name__)]
     parts += [reset.replace("-", "_")] if reset != SYNC else []
     parts += [f"en_{enable}"] if enable != HIGH else []
+    parts += [] if initial else ["no_initial"]
     parts += [f"ports_{hashlib.sha256(repr(named).encode()).hexdigest()[:6]}"] if named else []
     return "_".join(parts)
 
@@ -171,7 +174,7 @@ def _active_low(text: str, top: str, reset: str, enable: str) -> str:
     for port, inverted in (("rst", reset.endswith("low")), ("en", enable == LOW)):
         if inverted:
             low = rf"{port}_n\1input {port}_n;\n  wire {port} = ~{port}_n;"
-            text = re.sub(rf"\b{port}\b(.*?)\binput {port};\n  wire {port};", low, text, count=1, flags=re.S)
+            text = re.sub(rf"\b{port}\b(.*?)\binput {port};(?:\n  wire {port};)?", low, text, count=1, flags=re.S)
     return text
 
 
@@ -217,10 +220,13 @@ class _Modules:
         Name of the top module, and prefix of the names of all others.
     async_reset : bool
         Reset registers asynchronously.
+    initial, netlist : bool
+        See `emit`.
     """
 
-    def __init__(self, top: str, async_reset: bool) -> None:
+    def __init__(self, top: str, async_reset: bool, initial: bool, netlist: bool) -> None:
         self._top, self._async_reset = top, async_reset
+        self._initial, self._netlist = initial, netlist
         self._names: dict[tuple[object, ...], str] = {}
         self._controls: dict[str, set[str]] = {}
         self._constants: dict[str, set[str]] = {}
@@ -239,8 +245,7 @@ class _Modules:
         name = self._names[key]
         controls = {"clk": ClockSignal(), "rst": ResetSignal(allow_reset_less=True)}
         values = {f"i_{port}": value for port, value in controls.items() if port in self._controls[name]}
-        for path, member, value in part.signature.flatten(part):
-            port = "__".join(map(str, path))
+        for port, member, value in _flat(part):
             values["io"[member.flow == wiring.Out] + f"_{port}"] = constants.get(port, value)
         return Instance(name, **values)
 
@@ -262,22 +267,26 @@ class _Modules:
             text = re.sub(r"^  \(\* init = .*\n", "", text, flags=re.M)
         for register, value in initial.items():
             text, replaced = re.subn(rf"\b({register}(?:_part\d+)? <?= )\d+'h[0-9a-f]+;", rf"\g<1>{value};", text)
-            if replaced != 2:
-                raise ValueError(f"{name} sets the initial value of {register} {replaced} times, not twice")
+            if replaced != 1 + self._initial:
+                raise ValueError(f"{name} sets the value of {register} after a reset {replaced} times")
         self._texts.append(text[text.index("module ") :])
         return name
 
     def _written(self, component: Any, name: str) -> str:
         """Return Verilog of a component and its submodules; parts are instances of their modules."""
+        fragment = Fragment.get(component, self)
         text = verilog.convert(
-            component,
+            fragment,
+            ports={path: (Value.cast(value), _DIRECTIONS[member.flow]) for path, member, value in _flat(component)},
             name=name,
-            platform=self,
             emit_src=False,
             strip_internal_attrs=True,
             missing_domain=lambda domain: ClockDomain(domain, async_reset=self._async_reset),
         )
-        text = re.sub(r"^module .*?^endmodule", _named, text, flags=re.M | re.S)
+        if self._netlist:
+            text = re.sub(r"^module .*?^endmodule", _named, text, flags=re.M | re.S)
+        else:
+            text = readable(text, dict(_members(fragment, component, name)), initial=self._initial)
         text = re.sub(
             r"^  initial begin\n(    (\S+)\[0\] = (\S+);\n(?:    \2\[\d+\] = \3;\n)+)  end\n", _looped, text, flags=re.M
         )
@@ -293,6 +302,24 @@ class _Modules:
         values = [line for line in lines if line[1 : line.index("(")] in constants]
         ports = ",\n".join(f"    {line}" for line in lines if line not in values)
         return f"  \\{name}  #({', '.join(values)}) {start}{ports}\n  );"
+
+
+_DIRECTIONS = {wiring.In: PortDirection.Input, wiring.Out: PortDirection.Output}
+
+
+def _flat(component: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the ports of a component: name, member of the signature, and value."""
+    for path, member, value in component.signature.flatten(component):
+        yield "__".join(map(str, path)), member, value
+
+
+def _members(fragment: Fragment, component: Any, name: str) -> Iterator[tuple[str, dict[str, bool]]]:
+    """Yield the module of each component in a fragment, with its ports; True for inputs."""
+    if hasattr(component, "signature"):
+        yield name, {port: member.flow == wiring.In for port, member, _ in _flat(component)}
+    for place, (inner, part, _) in enumerate(fragment.subfragments):
+        components = [one for one in inner.origins or () if hasattr(one, "signature")]
+        yield from _members(inner, components[0] if components else None, f"{name}.{part or f'U${place}'}")
 
 
 def _awoken(declared: re.Match[str]) -> str:

@@ -77,11 +77,13 @@ class Controls:
     reset : str
     enable : str
     ports : mapping of str to str
+    initial : bool
     """
 
     reset: str = SYNC
     enable: str = HIGH
     ports: Mapping[str, str] = field(default_factory=dict)
+    initial: bool = True
 
     def of(self, found: Sequence[str]) -> dict[str, Any]:
         """Return the options for a unit with these ports, which may lack some of them."""
@@ -90,6 +92,8 @@ class Controls:
             options["reset"] = self.reset
         if "en" in found:
             options["enable"] = self.enable
+        if "clk" in found:
+            options["initial"] = self.initial
         return options
 
     def check(self, found: Sequence[str]) -> None:
@@ -101,6 +105,8 @@ class Controls:
         for role in (*wanted, *self.ports):
             if role not in found:
                 raise ValueError(f"no unit of the package has the port {role}; omit its options")
+        if not self.initial and "clk" not in found:
+            raise ValueError("no unit of the package has registers; omit the option --no-initial")
 
 
 _TYPES = {MODE: "rounding_t", "flags": "flags_t"}
@@ -486,13 +492,13 @@ class Package:
                 raise ValueError(f"the package has two modules {top}; each unit is given once: {one.title}")
         units, texts, seen = [], {}, set[str]()
         for top, one in zip(tops, components, strict=True):
-            text = verilog(one, top)
+            text = verilog(one, top, netlist=False)
             plain = [port.name for port in verilog_ports(text, top)]
             seen |= set(plain)
             options = controls.of(plain)
             top = top if len(components) == 1 else check_name(prefix + default_name(one, **options))
-            if any(options.values()) and options != Controls().of(plain):
-                text = verilog(one, top, **options)
+            if options != Controls().of(plain):
+                text = verilog(one, top, netlist=False, **options)
             texts[top] = text
             units.append(PackagedUnit(one, top, _ports(one, text, top, options), controls.reset.startswith(ASYNC)))
             progress.advance(1)

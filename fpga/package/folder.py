@@ -20,6 +20,7 @@ def files(
     reset: str = SYNC,
     enable: str = HIGH,
     ports: Mapping[str, str] | None = None,
+    initial: bool = True,
     progress: Progress = silent,
 ) -> dict[str, str]:
     """Return the texts of the files of a package, by path.
@@ -31,7 +32,7 @@ def files(
         Name of the package; also that of the module if there is one component.
     prefix : str
         Prefix of the names of modules and of the package.
-    reset, enable, ports
+    reset, enable, ports, initial
         Controls of all units that have them; see `halfulp.units.verilog.emit`.
     progress : Progress
 
@@ -42,9 +43,8 @@ def files(
     ToolError
         If Yosys fails.
     """
-    package = Package.of(
-        components, name, prefix=prefix, controls=Controls(reset, enable, dict(ports or {})), progress=progress
-    )
+    controls = Controls(reset, enable, dict(ports or {}), initial)
+    package = Package.of(components, name, prefix=prefix, controls=controls, progress=progress)
     texts = package.files()
     texts[SCHEMA] = Path(__file__).with_name(SCHEMA).read_text()
     return {**texts, "manifest.json": json.dumps(manifest(package, texts), indent=2) + "\n"}

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 _MODULE = re.compile(r"^module \\?([^\s(]+)\s*#?\(.*?^endmodule\n", re.M | re.S)
 
-_YOSYS = re.compile(r"(?<=dump_module\$)\d+")
-"""Number in a name of Yosys that depends on the other modules of a file."""
-
 
 @dataclass(frozen=True)
 class Netlists:
@@ -81,9 +78,8 @@ def _keys(modules: Mapping[str, str]) -> dict[str, str]:
 
     def key(module: str) -> str:
         if module not in found:
-            text = _YOSYS.sub("0", modules[module])
             # Escaped names end with a blank.
-            text = text.replace(f"\\{module} ", "\\ ", 1)
+            text = modules[module].replace(f"\\{module} ", "\\ ", 1)
             for other in modules:
                 if other != module and f"\\{other} " in text:
                     text = text.replace(f"\\{other} ", f"\\{key(other)} ")

@@ -60,6 +60,7 @@ def _names(text: str) -> dict[str, str]:
 @click.option(
     "--ports", default="", metavar="NAMES", type=Parsed(_names), help="names of controls: clk=aclk,rst=aresetn,en=ce"
 )
+@click.option("--no-initial", is_flag=True, help="for ASICs: no initial values of registers, which need a reset")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @target_option(default=None, help="device of a flow or of --clock, such as vu9p")
@@ -74,6 +75,7 @@ def emit(
     reset: str,
     enable: str,
     ports: dict[str, str],
+    no_initial: bool,
     output: str | None,
     flow: str | None,
     target: Target | None,
@@ -93,7 +95,7 @@ def emit(
     with requests():
         device = target or TARGETS[DEFAULT_TARGET]
         stages = stages_of(clock, device, options, routed=flow is not None)
-        controls: dict[str, Any] = {"reset": reset, "enable": enable, "ports": ports}
+        controls: dict[str, Any] = {"reset": reset, "enable": enable, "ports": ports, "initial": not no_initial}
     if package:
         if target is not None and clock is None:
             raise Refused("--target is the device of a clock; add --clock")
@@ -108,8 +110,8 @@ def emit(
         if prefix or name is not None:
             name = check_name(prefix + (default_name(built, **controls) if name is None else name))
     if flow is not None:
-        if enable != "high" or ports:
-            raise Refused("--enable and --ports are for Verilog and packages; omit them with --flow")
+        if enable != "high" or ports or no_initial:
+            raise Refused("--enable, --ports and --no-initial are for Verilog and packages; omit them with --flow")
         clock = DEFAULT_CLOCK if clock is None else clock
         _flow(built, output, target, clock_mhz=clock, dsp=asked.build.dsp, name=name, reset=reset)
         return
@@ -157,7 +159,7 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
     if path is not None and not path.parent.is_dir():
         raise Refused(f"there is no folder {path.parent}; create it before writing {path.name}")
     with requests(), Bar(f"emit {built.name}"):
-        text = verilog(built, **how)
+        text = verilog(built, netlist=False, **how)
     if path is None:
         click.echo(text, nl=False)
     else:

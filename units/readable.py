@@ -1,0 +1,692 @@
+"""Verilog for readers, from that of Yosys: the same values with fewer temporary signals, which have names."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from .expressions import COMPARISONS, REDUCTIONS, Node, Unreadable, joined, read, replaced, sliced, spelled, text_of
+from .keywords import KEYWORDS
+
+LONGEST, SHORT = 60, 10
+"""Numbers of characters up to which the value of a temporary signal is written in place of its only use, or of each."""
+
+CHOICES = 4
+"""Number of assignments up to which a block becomes a conditional expression."""
+
+START = "at_start"
+"""Register on which every combinational block depends, so that simulators run it at the start.
+
+Icarus assigns initial values before it starts the blocks, so it needs a change.
+"""
+
+_FIRST = ("clk", "rst", "en", "valid")
+"""Ports that come first."""
+
+_NAME = r"(\\\S+ |[A-Za-z_][\w$]*)"
+_MODULE = re.compile(r"^module .*?^endmodule", re.M | re.S)
+_HEAD = re.compile(r"^module \\?([^ (]+)")
+_DECLARED = re.compile(rf"  (input|output|wire|reg) (?:\[(\d+):0\] )?{_NAME}(?: = (\S+))?;")
+_SET = re.compile(r"(\{.*?\}|[^={]+?) <?= (.*);")
+_INSTANCE = re.compile(rf"  ({_NAME} (?:#\(.*\) )?{_NAME}) \($")
+_CONNECTION = re.compile(rf"    \.{_NAME}\((.*)\),?")
+_ENDS = re.compile(r"end(?:case$|$| else )|default:|\d+'")
+_TEMPORARY = re.compile(r"\\(port)?\$[\d$]+|_\d+_|\S*_part(?:\$\d+)?")
+
+_WORDS = COMPARISONS | {
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+    "~": "inverted",
+    "?": "chosen",
+    "+": "sum",
+    "-": "difference",
+}
+_WORDS |= {"*": "product", "<<": "shifted", ">>": "shifted", ">>>": "shifted", "{}": "bits"}
+"""Words for the operators of temporary signals."""
+
+
+class Set(NamedTuple):
+    """Assignment."""
+
+    target: Node
+    value: Node
+
+
+class Choice(NamedTuple):
+    """Statement with others: ``if`` with those of both cases, ``case`` with labels, or ``always`` with its event."""
+
+    head: str
+    selector: Node
+    items: list[tuple[str, list[Any]]]
+
+    @property
+    def is_clocked(self) -> bool:
+        """True for registers."""
+        return self.head == "always" and self.items[0][0] != "*"
+
+    @property
+    def is_combinational(self) -> bool:
+        """True for an ``always`` block without a clock."""
+        return self.head == "always" and self.items[0][0] == "*"
+
+
+class Instance(NamedTuple):
+    """Instance: module, parameters and name; and its connections by port."""
+
+    head: str
+    ports: dict[str, Node]
+
+
+class _Module:
+    """Module of Yosys, read from its text.
+
+    Attributes
+    ----------
+    sizes, kinds, initial, attributes, names : dict
+        Width, kind, initial value, attributes, and new name of signals, by name.
+    views : dict
+        Names of signals that are only a concatenation of bits of others, by its parts.
+    statements : list
+        Assignments, blocks, instances, and other statements as texts.
+    used : set
+        Names of ports and of the signals in statements.
+    order : list
+        Names in the order of their uses in the text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.name = _HEAD.findall(text)[0]
+        self.sizes: dict[str, int] = {}
+        self.kinds: dict[str, str] = {}
+        self.initial: dict[str, str] = {}
+        self.attributes: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        self.views: dict[tuple[Node, ...], str] = {}
+        pending: list[str] = []
+        chunks: list[list[str]] = []
+        for line in text[text.index(";\n") + 2 :].split("\n")[:-1]:
+            if line.startswith("  (*"):
+                pending.append(line)
+            elif declared := _DECLARED.fullmatch(line):
+                kind, high, name, initial = declared.groups()
+                name = name.strip()
+                self.sizes[name] = int(high or 0) + 1
+                self.kinds[name] = {"input wire": "input", "output wire": "output"}.get(
+                    one := f"{self.kinds.get(name, '')} {kind}".strip(), one
+                )
+                self.initial |= {name: initial} if initial else {}
+                if kept := [one for one in pending if not one.startswith("  (* init =")]:
+                    self.attributes[name] = "\n".join(kept)
+                pending = []
+            elif re.match(r"  (?!end\b|\))\S", line):
+                chunks.append([*pending, line])
+                pending = []
+            else:
+                chunks[-1].append(line)
+        self.ports = [name for name, kind in self.kinds.items() if kind.startswith(("input", "output"))]
+        self.used: set[str] = set()
+        self.order = list(dict.fromkeys(name.strip() for one in chunks for name in re.findall(_NAME, "\n".join(one))))
+        self.statements = [self._statement(chunk) for chunk in chunks]
+
+    def _statement(self, lines: list[str]) -> Any:
+        try:
+            if lines[0].startswith("  assign "):
+                return self._set(lines[0].removeprefix("  assign "))
+            if event := re.fullmatch(r"  always @\(?(.*?)\)?( begin)?", lines[0]):
+                rest = [line.strip() for line in lines[1 : -1 if event[2] else None]][::-1]
+                block = Choice("always", joined([]), [(event[1], self._body(rest))])
+                if not rest:
+                    return block
+            elif instance := _INSTANCE.match(lines[0]):
+                found = [_CONNECTION.fullmatch(line) for line in lines[1:-1]]
+                return Instance(instance[1], {one[1].strip(): read(one[2], self.sizes) for one in found if one})
+        except Unreadable:
+            pass
+        return "\n".join(lines)
+
+    def _set(self, text: str) -> Set:
+        if (found := _SET.fullmatch(text)) is None:
+            raise Unreadable(text)
+        return Set(read(found[1], self.sizes), read(found[2], self.sizes))
+
+    def _body(self, rest: list[str]) -> list[Any]:
+        """Read statements up to the end of their block or the next label, from the end of reversed lines."""
+        body: list[Any] = []
+        attributes = ""
+        while rest and not _ENDS.match(rest[-1]):
+            line = rest.pop()
+            if line.startswith("(*"):
+                attributes += f"{line}\n"
+            elif "dump_module$" in line or line == "/* empty */;":
+                continue
+            elif found := re.fullmatch(r"(casez?) \((.*)\)", line):
+                body.append(Choice(attributes + found[1], read(found[2], self.sizes), self._items(rest)))
+                attributes = ""
+            elif line.startswith("if (") and line.endswith(" begin"):
+                body.append(self._if(line, rest))
+            elif found := re.fullmatch(rf"if \({_NAME}\) (.*;)", line):
+                # A register with an asynchronous reset.
+                other = self._set(rest.pop().removeprefix("else "))
+                body.append(Choice("if", read(found[1], self.sizes), [("", [self._set(found[2])]), ("else", [other])]))
+            else:
+                body.append(self._set(line))
+        return body
+
+    def _items(self, rest: list[str]) -> list[tuple[str, list[Any]]]:
+        items = []
+        while (label := rest.pop()) != "endcase":
+            while not label.endswith(":"):
+                label += f" {rest.pop()}"
+            end = rest.pop() if rest[-1] == "begin" else ""
+            items.append((label[:-1].rstrip(), self._body(rest)))
+            if end:
+                rest.pop()
+        return items
+
+    def _if(self, line: str, rest: list[str]) -> Choice:
+        selector = read(line[line.index("(") + 1 : -len(") begin")], self.sizes)
+        body, other = self._body(rest), list[Any]()
+        line = rest.pop()
+        if line == "end else begin":
+            other = self._body(rest)
+            rest.pop()
+        elif line != "end":
+            other = [self._if(line, rest)]
+        return Choice("if", selector, [("", body), ("else", other)])
+
+
+def readable(text: str, members: Mapping[str, Mapping[str, bool]], *, initial: bool = True) -> str:
+    """Return a text of Yosys for readers.
+
+    Parameters
+    ----------
+    text : str
+    members : mapping
+        Ports of components in their order, with True for inputs, by the names of modules.
+    initial : bool
+        Registers have initial values.
+
+    Raises
+    ------
+    ValueError
+        If registers without initial values have no reset.
+    """
+    modules = {_HEAD.findall(found)[0]: _Module(found) for found in _MODULE.findall(text)}
+    _restore_ports(modules, members)
+    for module in modules.values():
+        for step in (_merge_registers, _replace_choices, _resolve_aliases, _sweep, _inline, _use_views, _sweep):
+            step(module)
+        if not initial:
+            _check_resets(module)
+        _name_signals(module)
+    return _MODULE.sub(lambda found: "\n".join(_lines(modules[_HEAD.findall(found[0])[0]], initial)), text)
+
+
+def _sets(one: Any) -> Iterator[Set]:
+    """Yield the assignments in a statement."""
+    if isinstance(one, Set):
+        yield one
+    elif isinstance(one, Choice):
+        yield from (found for _, body in one.items for inner in body for found in _sets(inner))
+
+
+def _targets(one: Any) -> list[str]:
+    """Return the names of the signals that a statement assigns."""
+    return list(dict.fromkeys(name for found in _sets(one) for name in found.target.names()))
+
+
+def _values(one: Any, user: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield the expressions that a statement reads, each with the name of a signal that depends on it."""
+    if isinstance(one, Instance):
+        name = re.split(r"\W+", one.head.strip())[-1]
+        yield from ((f"{name}_{port}", value) for port, value in one.ports.items())
+    elif not isinstance(one, str):
+        user = next(iter(_targets(one)), user)
+        yield user, one[1]
+        if isinstance(one, Choice):
+            yield from (found for _, body in one.items for inner in body for found in _values(inner, user))
+
+
+def _reads(statements: Sequence[Any]) -> Iterator[str]:
+    """Yield the name of a signal for each use; statements that are texts use all their words."""
+    for one in statements:
+        if isinstance(one, str):
+            yield from (name.strip() for name in re.findall(_NAME, one))
+        else:
+            yield from (name for _, value in _values(one) for name in value.names())
+
+
+def _changed(one: Any, change: Callable[[Node, int], Node], target: Node | None = None) -> Any:
+    """Return a statement with other expressions, and other targets; ``change`` also gets the width of the context."""
+    match one:
+        case Set(old, value):
+            new = old if target is None else old._replace(args=(target.args[0], old.args[1]))
+            return Set(new, change(value, old.width))
+        case Choice(head, selector, items):
+            items = [(label, [_changed(inner, change, target) for inner in body]) for label, body in items]
+            return Choice(head, change(selector, selector.width), items)
+        case Instance(head, ports):
+            return Instance(head, {port: change(value, value.width) for port, value in ports.items()})
+    return one
+
+
+def _fixed(module: _Module) -> set[str]:
+    """Return the names of signals that stay: with attributes, or in statements that are texts."""
+    return {*_reads([one for one in module.statements if isinstance(one, str)]), *module.attributes}
+
+
+def _whole(module: _Module, name: str) -> Node:
+    return Node("bits", (name, 0), module.sizes[name])
+
+
+def _restore_ports(modules: Mapping[str, _Module], members: Mapping[str, Mapping[str, bool]]) -> None:
+    """Give inner modules the ports of their components.
+
+    Amaranth joins the bits that cross the border of a module, and does not name a port after a signal with other bits.
+    """
+    for parent in modules.values():
+        for place, one in enumerate(parent.statements):
+            if isinstance(one, Instance) and (name := one.head.strip("\\").split()[0]) in modules:
+                parent.statements[place] = _restored(one, modules[name], parent, members.get(name, {}))
+    for name, module in modules.items():
+        places = {port: place for place, port in enumerate(dict.fromkeys([*_FIRST, *members.get(name, {})]))}
+        module.ports.sort(key=lambda port: places.get(port, -1))
+
+
+def _restored(instance: Instance, module: _Module, parent: _Module, members: Mapping[str, bool]) -> Instance:
+    """Return an instance whose ports are the members of its component, and give its module these ports."""
+    ports = dict(instance.ports)
+    sets = {one.target: one.value for one in module.statements if isinstance(one, Set) and one.value.is_wiring}
+    covered: dict[tuple[str, int], Node] = {}
+    for name, is_input in members.items():
+        if module.kinds.get(name) != "wire" or (own := _whole(module, name)) not in sets:
+            continue
+        value = sets[own]
+        if is_input:
+            if not all(one in ports and module.kinds[one] == "input" for one in value.names()):
+                continue
+            ports[name] = replaced(value, lambda node: sliced(ports[node.args[0]], node.args[1], node.width), 0)
+            module.statements.remove(Set(own, value))
+        else:
+            stem = f"{re.split(r'[^A-Za-z0-9_]+', instance.head.strip())[-1]}__{name}"
+            wire = next(new for n in count(1) if (new := stem + f"_{n}" * (n > 1)) not in parent.sizes)
+            parent.sizes[wire], parent.kinds[wire] = own.width, "wire"
+            ports[name] = _whole(parent, wire)
+        module.kinds[name] = "input" if is_input else "output"
+        module.ports.append(name)
+        for source, bit in zip(_bits(value), _bits(own if is_input else ports[name]), strict=True):
+            if source[0]:
+                covered.setdefault(source, Node("bits", bit, 1))
+    for name in [name for name in ports if name not in members]:
+        own = _whole(module, name)
+        sources = list(_bits(own if module.kinds[name] == "input" else sets.get(own, own)))
+        if all(source in covered for source in sources):
+            value = joined([covered[source] for source in sources])
+            (module if module.kinds[name] == "input" else parent).statements.append(
+                Set(own if module.kinds[name] == "input" else ports[name], value)
+            )
+            module.kinds[name] = "reg" if module.kinds[name] == "output reg" else "wire"
+            del ports[name]
+            module.ports.remove(name)
+        elif "$" in name:
+            module.names[name] = next(new for n in count(1) if (new := f"port_{n}") not in {*module.sizes, *ports})
+            ports[module.names[name]] = ports.pop(name)
+    return Instance(instance.head, ports)
+
+
+def _bits(node: Node) -> Iterator[tuple[str, int]]:
+    """Yield the signal and place of each bit of constants and signals, the highest first."""
+    for part in node.args if node.kind == "{}" else (node,):
+        name, low = part.args if part.kind == "bits" else ("", 0)
+        yield from ((name, low + bit) for bit in reversed(range(part.width)))
+
+
+def _merge_registers(module: _Module) -> None:
+    """Replace a register and the block of its next value by one block."""
+    reads = Counter(_reads(module.statements))
+    nexts = {
+        _targets(one)[0]: one
+        for one in module.statements
+        if isinstance(one, Choice) and one.is_combinational and len(_targets(one)) == 1
+    }
+    for place, one in enumerate(module.statements):
+        match one:
+            case Choice("always", _, [(event, [Choice("if", reset, [on, (_, [Set(register, value)])])])]) if (
+                one.is_clocked
+            ):
+                asynchronous = True
+            case Choice("always", _, [(event, [Set(register, value)])]) if one.is_clocked:
+                asynchronous = False
+            case _:
+                continue
+        block = nexts.get(value.args[0]) if value.kind == "bits" and reads[value.args[0]] == 1 else None
+        if block is None or value.args[0] in _reads([block]):
+            continue
+        body = block.items[0][1]
+        body = body[1:] if len(body) > 1 and body[0] == Set(value, register) else body
+        body = _reset_first([_changed(inner, lambda node, _: node, register) for inner in body])
+        if asynchronous:
+            body = [Choice("if", reset, [on, ("else", body)])]
+        module.statements[place] = Choice("always", block.selector, [(event, body)])
+        module.statements[next(n for n, other in enumerate(module.statements) if other is block)] = ""
+
+
+def _reset_first(body: list[Any]) -> list[Any]:
+    """Return statements for one register with those that come last, and override the others, first."""
+    match body:
+        case [_, *_, Choice("if", reset, [(_, [Set(target)] as on), (_, [])])]:
+            if all(found.target.width <= target.width for one in body for found in _sets(one)):
+                return [Choice("if", reset, [("", on), ("else", body[:-1])])]
+    return body
+
+
+def _replace_choices(module: _Module) -> None:
+    """Replace blocks of a few conditions by conditional expressions."""
+
+    def folded(body: list[Any], target: Node, value: Node | None) -> Node | None:
+        for one in body:
+            match one:
+                case Set(bits, new) if bits == target:
+                    value = new
+                case Choice("if", condition, items):
+                    first, second = (folded(inner, target, value) for _, inner in items)
+                    if first is None or second is None:
+                        return None
+                    value = Node("?", (condition, first, second), first.width)
+                case _:
+                    return None
+        return value
+
+    for place, one in enumerate(module.statements):
+        if isinstance(one, Choice) and one.is_combinational and len(found := list(_sets(one))) <= CHOICES:
+            value = folded(one.items[0][1], found[0].target, None)
+            if value is not None and not {*_targets(one)} & {*_reads([one])}:
+                module.statements[place] = Set(found[0].target, value)
+    driven = {name for one in module.statements if isinstance(one, Choice) for name in _targets(one)}
+    for name in {name for one in module.statements if isinstance(one, Set) for name in _targets(one)} - driven:
+        module.kinds[name] = {"reg": "wire", "output reg": "output"}.get(module.kinds[name], module.kinds[name])
+
+
+def _resolve_aliases(module: _Module) -> None:
+    """Replace signals that are only other names of bits by these bits; name temporary signals like them."""
+    fixed = _fixed(module) | {name for name, kind in module.kinds.items() if kind != "wire"}
+    aliases: dict[str, list[tuple[int, Node]]] = {}
+    others: list[Any] = []
+    for one in module.statements:
+        match one:
+            case Set(Node("bits", (name, low)), value) if value.is_wiring and name not in fixed:
+                aliases.setdefault(name, []).append((low, value))
+            case _:
+                others.append(one)
+
+    def resolved(node: Node) -> Node:
+        name, low = node.args
+        parts, top = list[Node](), low + node.width
+        for start, value in sorted(aliases.get(name, ()), key=lambda found: -found[0]):
+            first, last = max(start, low), min(start + value.width, top)
+            if first < last:
+                parts += [Node("bits", (name, last), top - last)] * (last < top)
+                parts.append(replaced(sliced(value, first - start, last - first), resolved, 0))
+                top = first
+        return joined([*parts, *[Node("bits", (name, low), top - low)] * (low < top)])
+
+    module.statements = [_changed(one, lambda value, width: replaced(value, resolved, width)) for one in others]
+    for name in aliases:
+        same = resolved(_whole(module, name))
+        if not _TEMPORARY.fullmatch(name) and any(same.names()):
+            if same.kind == "{}" or same.width < module.sizes[same.args[0]]:
+                module.views.setdefault(same.args if same.kind == "{}" else (same,), name)
+            elif _TEMPORARY.fullmatch(same.args[0]):
+                module.names.setdefault(same.args[0], name)
+
+
+def _sweep(module: _Module) -> None:
+    """Remove statements that no output, instance or attribute needs."""
+    makers: dict[str, list[Any]] = {}
+    for one in module.statements:
+        for name in _targets(one):
+            makers.setdefault(name, []).append(one)
+    roots = [one for one in module.statements if isinstance(one, Instance | str)]
+    needed = [*_reads(roots), *module.attributes, *module.ports]
+    seen, live = set(needed), set(map(id, roots))
+    while needed:
+        for one in makers.get(needed.pop(), ()):
+            if id(one) not in live:
+                live.add(id(one))
+                new = set(_reads([one])) - seen
+                seen |= new
+                needed += new
+    module.statements = [one for one in module.statements if one and id(one) in live]
+    module.used = seen
+
+
+def _inline(module: _Module) -> None:
+    """Write the values of temporary signals with one use in place of them."""
+    fixed = _fixed(module) | set(module.names)
+    made = Counter(name for one in module.statements for found in _sets(one) for name in found.target.names())
+    uses = Counter(_reads(module.statements))
+    values: dict[str, Node] = {}
+    for one in module.statements:
+        match one:
+            case Set(Node("bits", (name, _)) as target, value) if (
+                target == _whole(module, name) and value.width == target.width and made[name] == 1
+            ):
+                is_temporary = _TEMPORARY.fullmatch(name) and name not in fixed
+                if is_temporary and (uses[name] == 1 or len(text_of(value, module.sizes)) <= SHORT):
+                    values[name] = value
+    done: dict[str, Node] = {}
+
+    def inlined(node: Node) -> Node:
+        name = node.args[0]
+        if name not in values or node.width != module.sizes[name]:
+            return node
+        if name not in done:
+            done[name] = node
+            value = replaced(values[name], inlined, node.width)
+            done[name] = value if len(text_of(value, module.sizes)) <= LONGEST else node
+        return done[name]
+
+    module.statements = [
+        _changed(one, lambda value, width: replaced(value, inlined, width)) for one in module.statements
+    ]
+
+
+def _use_views(module: _Module) -> None:
+    """Write the names of bits and concatenations in place of them."""
+    views = sorted(module.views.items(), key=lambda found: -len(found[0]))
+    used: dict[str, Set] = {}
+
+    def viewed(node: Node, _: int = 0) -> Node:
+        if node.kind not in ("{}", "bits"):
+            return node._replace(args=tuple(map(viewed, node.nodes)) or node.args)
+        parts = list(node.args) if node.kind == "{}" else [node]
+        parts = [part if part.is_wiring else viewed(part) for part in parts]
+        for value, name in views:
+            for place in range(len(parts) - len(value), -1, -1):
+                if tuple(parts[place : place + len(value)]) == value:
+                    parts[place : place + len(value)] = [_whole(module, name)]
+                    used[name] = Set(_whole(module, name), joined(value))
+        return parts[0] if len(parts) == 1 and parts[0].is_wiring else Node("{}", tuple(parts), node.width)
+
+    statements = [_changed(one, viewed) for one in module.statements]
+    module.statements = [*used.values(), *statements]
+
+
+def _check_resets(module: _Module) -> None:
+    """Raise ValueError if a register has no reset."""
+    resets = {name for name, kind in module.kinds.items() if kind == "input" and re.fullmatch(r"(\w+_)?rst", name)}
+    for one in module.statements:
+        match one:
+            case Set() | Instance() | Choice("always", _, [("*", _)]):
+                continue
+            case Choice("always", _, [(_, [Choice("if", Node("bits", (name, 0), 1), _)])]) if name in resets:
+                continue
+        name = next(iter(_targets(one)), "a memory")
+        raise ValueError(f"{module.name} has no reset of {name}: keep the initial values, which --no-initial omits")
+
+
+def _name_signals(module: _Module) -> None:
+    """Name temporary signals after the signal that uses them and the operator; other names become plain words."""
+    users: dict[str, str] = {}
+    words: dict[str, str] = {}
+    for one in module.statements:
+        for user, value in _values(one):
+            users = dict.fromkeys(value.names(), user) | users
+        if isinstance(one, Set) and one.target.kind == "bits":
+            kinds = REDUCTIONS if len(one.value.args) == 1 and one.value.kind in REDUCTIONS else _WORDS
+            words[one.target.args[0]] = kinds.get(one.value.kind, "value")
+    final = {name: module.names.get(name, name) for name in module.sizes}
+    special = re.compile(rf".*[\\$].*|.*_part|_\d+_|{START}")
+    plain = {name for name, new in final.items() if name in module.ports or not special.fullmatch(new)}
+    taken = {re.sub(r"\W", "_", final[name]) for name in plain} | KEYWORDS | {START}
+    others = [
+        name
+        for name in dict.fromkeys([*module.order, *module.sizes])
+        if name in final and name not in {*plain, *module.names}
+    ]
+    owners = {name: temporary for temporary, name in module.names.items()}
+    # Numbers count signals that were removed, too, so that registers have the names of the netlist.
+    for name in sorted(others, key=lambda name: bool(_TEMPORARY.fullmatch(name))):
+        if name not in module.used and _TEMPORARY.fullmatch(name):
+            continue
+        stem, passed = final[name], set[str]()
+        while _TEMPORARY.fullmatch(stem) and stem not in passed:
+            passed.add(stem)
+            stem = final.get(one := users.get(stem, "value"), one)
+        stem = re.sub(r"\W+", "_", re.sub(r"\$\d+$", "", stem)).strip("_") or "value"
+        stem += f"_{words.get(name, 'value')}" * bool(passed)
+        new = next(new for n in count(1) if (new := stem + f"_{n}" * (n > 1)) not in taken)
+        module.names[owners.get(name, name)] = new
+        taken.add(new)
+
+
+def _grouped(module: _Module) -> list[Any]:
+    """Return the statements in the order of their dependencies, with registers of one clock and reset in one block."""
+    groups: dict[str, list[Any]] = {}
+    makers: dict[str, list[int]] = {}
+    rest: list[Any] = []
+    for one in module.statements:
+        if isinstance(one, Choice) and one.is_clocked:
+            ((event, body),) = one.items
+            groups[event] = _united(groups.get(event, []), body)
+        else:
+            for name in _targets(one):
+                makers.setdefault(name, []).append(len(rest))
+            rest.append(one)
+    order: dict[int, None] = {}
+    seen = set[int]()
+    stack = [(place, False) for place in reversed(range(len(rest)))]
+    while stack:
+        place, is_ready = stack.pop()
+        if is_ready:
+            order[place] = None
+        elif place not in seen:
+            seen.add(place)
+            stack.append((place, True))
+            stack += [(maker, False) for name in [*_reads([rest[place]])][::-1] for maker in makers.get(name, ())]
+    return [rest[place] for place in order] + [
+        Choice("always", joined([]), [(event, body)]) for event, body in groups.items()
+    ]
+
+
+def _united(first: list[Any], second: list[Any]) -> list[Any]:
+    """Return statements for different registers as one list, in which those of one condition are together."""
+    found, start = list(first), 0
+    for one in second:
+        is_if = isinstance(one, Choice) and one.head == "if"
+        for place in range(start, len(found) * is_if):
+            if isinstance(found[place], Choice) and found[place][:2] == one[:2]:
+                both = zip(found[place].items, one.items, strict=True)
+                found[place] = one._replace(items=[(label, _united(a, b)) for (label, a), (_, b) in both])
+                start = place + 1
+                break
+        else:
+            found.append(one)
+            start = len(found)
+    return found
+
+
+def _lines(module: _Module, initial: bool) -> Iterator[str]:
+    """Yield the lines of a module."""
+    statements = _grouped(module)
+    made = Counter(name for one in statements for found in _sets(one) for name in found.target.names())
+    inside, known = set[str](), set[str]()
+    for one in statements:
+        known |= {name for name in _reads([one]) if name not in inside}
+        if isinstance(one, Set) and one.target.kind == "bits" and module.kinds[name := one.target.args[0]] == "wire":
+            if one.target == _whole(module, name) and made[name] == 1 and name not in known:
+                inside.add(name)
+
+    def declared(kind: str, name: str, value: str = "") -> str:
+        size = f"[{module.sizes[name] - 1}:0] " if module.sizes[name] > 1 else ""
+        return f"  {kind} {size}{spelled(module.names.get(name, name))}{value};"
+
+    def text(node: Node) -> str:
+        return text_of(node, module.sizes, module.names)
+
+    name = module.name if re.fullmatch(r"\w+", module.name) else f"\\{module.name} "
+    yield f"module {name}({', '.join(spelled(module.names.get(port, port)) for port in module.ports)});"
+    if initial and any(isinstance(one, Choice) and one.is_combinational for one in statements):
+        yield f"  reg {START} = 0;\n`ifdef __ICARUS__\n  initial #0 {START} = 1;\n`endif"
+    for name in [*module.ports, *(name for name in module.sizes if name in module.used and name not in module.ports)]:
+        if name in module.attributes:
+            yield module.attributes[name]
+        if name in module.ports:
+            yield declared(module.kinds[name].split()[0], name)
+        if name not in inside and module.kinds[name] not in ("input", "output"):
+            start = f" = {module.initial[name]}" if initial and name in module.initial else ""
+            yield declared(module.kinds[name].split()[-1], name, start)
+    for one in statements:
+        match one:
+            case Set(target, value) if target.args[0] in inside:
+                yield declared("wire", target.args[0], f" = {text(value)}")
+            case Set(target, value):
+                yield f"  assign {text(target)} = {text(value)};"
+            case Choice(_, _, [("*", body)]):
+                yield "  always @* begin"
+                yield from [f"    if ({START}) begin end"] * initial
+                yield from (*_body_lines(body, "    ", "=", text), "  end")
+            case Choice(_, _, [(event, body)]):
+                yield f"  always @({event}) begin"
+                yield from (*_body_lines(body, "    ", "<=", text), "  end")
+            case Instance(head, ports):
+                yield f"  {head} ("
+                yield ",\n".join(f"    .{spelled(port)}({text(value)})" for port, value in ports.items())
+                yield "  );"
+            case _:
+                yield re.sub(_NAME, lambda name: spelled(module.names.get(one := name[0].strip(), one)), one)
+    yield "endmodule"
+
+
+def _body_lines(body: list[Any], indent: str, mark: str, text: Callable[[Node], str]) -> Iterator[str]:
+    """Yield the lines of statements in a block."""
+    for one in body:
+        match one:
+            case Set(target, value):
+                yield f"{indent}{text(target)} {mark} {text(value)};"
+            case Choice("if", selector, [(_, first), (_, second)]):
+                yield f"{indent}if ({text(selector)}) begin"
+                yield from _body_lines(first, f"{indent}  ", mark, text)
+                if len(second) == 1 and isinstance(second[0], Choice) and second[0].head == "if":
+                    lines = list(_body_lines(second, indent, mark, text))
+                    yield from (f"{indent}end else {lines[0].strip()}", *lines[1:])
+                    continue
+                if second:
+                    yield f"{indent}end else begin"
+                    yield from _body_lines(second, f"{indent}  ", mark, text)
+                yield f"{indent}end"
+            case Choice(head, selector, items):
+                yield from (indent + line for line in f"{head} ({text(selector)})".split("\n"))
+                merged: list[tuple[str, list[Any]]] = []
+                for label, inner in items:
+                    same = merged and merged[-1][1] == inner and len(merged[-1][0] + label) < LONGEST
+                    merged.append((f"{merged.pop()[0]}, {label}" if same and label != "default" else label, inner))
+                for label, inner in merged:
+                    lines = list(_body_lines(inner, f"{indent}    ", mark, text))
+                    if len(lines) > 1:
+                        yield from (f"{indent}  {label}: begin", *lines, f"{indent}  end")
+                    else:
+                        yield f"{indent}  {label}: {lines[0].strip() if lines else ';'}"
+                yield f"{indent}endcase"
