@@ -86,8 +86,8 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 .venv/bin/halfulp sim --help describes each. PYTHON=python3.12 makes .venv with that interpreter.
 endef
 
-# `match` has a flag of this name, other commands a unit of errors.
-measured := $(filter match,$(MAKECMDGOALS))
+# `tile` has a flag of this name, other commands a unit of errors.
+measured := $(filter tile,$(MAKECMDGOALS))
 
 # Settings with a value, and settings that are 0 or 1. The option has the same name, except for `others`.
 values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUCT ROUND PIPELINE SEED VECTORS B C TO K \
@@ -95,7 +95,7 @@ values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUC
 	STOCHASTIC RANDOM RANDOM_SEED ROUNDS TARGET LIBERTY DELAYS FLOW CLOCK SCHEDULER OUT BOARD MODEL N M CORES DEPTH ROWS VECTOR \
 	SEQUENCE TEST AS WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS GOAL ITERATIONS INTERLEAVE EXPLORE $(if $(measured),,MEASURE)
 flags := SATURATE WAVE RESTART RESUME STATIC DSP ROUTE INFERENCE STREAM SAVE CODE RESET_LESS NO_INITIAL \
-	EMULATE PACKAGE POWER FLAGS FLAGS_BEFORE $(if $(measured),MEASURE)
+	EMULATE ESTIMATE PACKAGE POWER FLAGS FLAGS_BEFORE $(if $(measured),MEASURE)
 others := OUT:-o FLIPS:--bit-flips STUCK:--stuck-at $(if $(filter mutate,$(MAKECMDGOALS)),N:--mutants)
 # Settings that are 0 or 1 and have a --no- option.
 parts := INCREMENT DSP
