@@ -17,9 +17,10 @@ if stale := figures.problems():
     raise ValueError("\n".join(["figures differ from the records; `make figures` renews them:", *stale]))
 
 # The tag is that of `make docs ARGS="-t quick"`. The plots are drawn by other processes while this one writes pages.
+quick = "quick" in tags  # noqa: F821  # Sphinx defines tags
 with ThreadPoolExecutor(1) as pool:
-    plots = pool.submit(gallery.write, HERE / "generated", quick="quick" in tags)  # noqa: F821  # Sphinx defines tags
-    write(HERE / "generated")
+    plots = pool.submit(gallery.write, HERE / "generated", quick=quick)
+    write(HERE / "generated", quick)
     plots.result()
 
 project = "halfulp"

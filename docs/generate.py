@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from inspect import cleandoc
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from halfulp.fpga.report import papers
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.grammar import page
-from halfulp.sim import signoff
+from halfulp.sim import signoff, signoff_page
 from halfulp.tools.paths import write_whole
 from halfulp.units.base import Unit
 from halfulp.units.catalogue import CATALOGUE, Row, component
@@ -38,15 +38,16 @@ EXAMPLES = {
 """Texts of units that do not take e5m2 alone."""
 
 
-def write(folder: Path) -> None:
-    """Write all pages."""
+def write(folder: Path, quick: bool = False) -> None:
+    """Write all pages; quick ones do not compare the behaviour of units whose sources changed since their checks."""
     (folder / "units").mkdir(parents=True, exist_ok=True)
+    state = signoff.states(signoff.read("signoff"), compare=not quick)
     write_whole(folder / "grammar.md", "\n".join(page(UNITS)) + "\n")
     write_whole(folder / "papers.md", "\n".join(papers.page()) + "\n")
-    write_whole(folder / "signoff.md", "\n".join(signoff.page()) + "\n")
+    write_whole(folder / "signoff.md", "\n".join(signoff_page.page(state)) + "\n")
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     for row in CATALOGUE.values():
-        write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row)) + "\n")
+        write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row, state)) + "\n")
 
 
 def units_table() -> list[str]:
@@ -65,7 +66,7 @@ def _example(row: Row) -> Unit:
     return component(EXAMPLES.get(row.name) or row.spec.filled(a=parse("e5m2")))
 
 
-def _unit(row: Row) -> Iterator[str]:
+def _unit(row: Row, state: Mapping[signoff.Key, str] | None = None) -> Iterator[str]:
     unit = _example(row)
     document = cleandoc(row.unit.__doc__ or "")
     yield from (f"# {row.unit.__name__}", "", document.splitlines()[0], "")
@@ -94,7 +95,7 @@ def _unit(row: Row) -> Iterator[str]:
         "",
         "Rows of the [sign-off table](../signoff.md):",
         "",
-        *signoff.table([row.name]),
+        *signoff_page.table([row.name], state=state),
     )
     yield from ("", "## Class", "", "```{eval-rst}")
     yield from (f".. autoclass:: halfulp.units.{row.unit.__name__}", "```", "", "## Golden model", "", "```{eval-rst}")

@@ -187,27 +187,39 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JUnit XML of a run of tests/test_oracle_*",
 )
+@click.option("--all", "every", is_flag=True, help="also check units whose records are current")
+@click.option("--compare", is_flag=True, help="renew the digests of current records, list stale ones, check no unit")
 @scheduled
 @written
-def signoff(units: tuple[str, ...], oracles: Path | None, pool: JobPool, output: Path | None) -> None:
+def signoff(
+    units: tuple[str, ...], oracles: Path | None, every: bool, compare: bool, pool: JobPool, output: Path | None
+) -> None:
     """Check every unit in every format family and write the records.
 
-    The checks are sweeps, proofs, coverage and mutants of representative formats. Default: all units. An interrupted
-    run continues after the last finished check. `make signoff` writes the records of the project in sim/results.
+    The checks are sweeps, proofs, coverage and mutants of representative formats. Default: all units whose records are
+    missing, or stale because their netlist or golden results have changed. An interrupted run continues after the last
+    finished check. `make signoff` writes the records of the project in sim/results.
     """
     from halfulp.tools.progress import Bar
     from halfulp.units.catalogue import CATALOGUE, row
 
-    from .signoff import failed, table, write, write_oracles
+    from .signoff import failed, key_of, read, renew, write, write_oracles
+    from .signoff_page import table
 
     with requests():
         names = [row(name).name for name in units] or list(CATALOGUE)
     folder, passed = report_folder(output), True
+    if compare:
+        with pool, Bar("signoff") as bar:
+            current = renew(folder, names, bar, pool)
+        old = [row for row in read("signoff", folder) if row["unit"] in names and key_of(row) not in current]
+        click.echo("\n".join(f"stale: {row['text']}, of {row['date']}" for row in old) or "no record is stale")
+        sys.exit(1 if old else 0)
     if oracles is not None:
         with requests():
             write_oracles(folder, oracles)
     with pool, Bar("signoff") as bar:
-        for record in write(folder, names, bar, pool):
+        for record in write(folder, names, bar, pool, every=every):
             click.echo(f"halfulp: recorded {record['text']}", err=True)
             passed = passed and not failed(record)
     click.echo("\n".join(table(names, folder)))

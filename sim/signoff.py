@@ -17,15 +17,14 @@ from halfulp.hdl.formats.families import FAMILIES
 from halfulp.hdl.specs import UnitSpec
 from halfulp.hdl.specs.mac import part_of
 from halfulp.tools.cache import cached_value
-from halfulp.tools.digests import code, digest, version
+from halfulp.tools.digests import code, commit, version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.catalogue import CATALOGUE
 
-from . import regressions
+from . import behaviour, regressions
 from .bench import result_formats, run
-from .build import design
 from .corner_cases import corner_cases
 from .implementation import Implementation, short
 from .ports import Ports
@@ -89,13 +88,28 @@ COUNTS = (
 )
 """Counts of a record; those of checks that did not run are empty."""
 
-COLUMNS = ("unit", "family", "operands", "text", *COUNTS, "version", "date", "verilog", "golden")
-"""Columns of ``signoff.csv``; the last two are digests of the Verilog and of the code of the golden function."""
+COLUMNS = ("unit", "family", "operands", "text", *COUNTS, "date", "commit", "version", *behaviour.DIGESTS)
+"""Columns of ``signoff.csv``: date and commit of the checks, and the last version that had the behaviour."""
+
+CURRENT, STALE, UNKNOWN = "current", "stale", "not compared"
+"""States of a record: of the present behaviour, of another one, or of one that was not compared with the present."""
+
+BIN, MUTANT, CLAIM = "bin", "mutant", "claim"
+
+OPEN_COLUMNS = ("unit", "family", "text", "kind", "number", "group", "names")
+"""Columns of ``open.csv``: open bins of a group, an undecided mutant, or a claim that is not finished."""
+
+OPEN_COUNTS = {BIN: "open", MUTANT: "undecided", CLAIM: "not finished"}
+"""Counts of records whose cases are named in ``open.csv``."""
 
 ORACLE_COLUMNS = ("unit", "family", "library", "tests", "vectors")
 """Columns of ``oracles.csv``."""
 
 Record = dict[str, str]
+"""Row of a file, by column."""
+
+Key = tuple[str, str]
+"""Text and family of a record."""
 
 
 # Implementations ----------------------------------------------------------------------------------------------------
@@ -192,14 +206,18 @@ def _most_checked(implementations: list[Implementation]) -> Implementation | Non
 # Checks -------------------------------------------------------------------------------------------------------------
 
 
-def _swept(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+Found = tuple[dict[str, int], list[Record]]
+"""Result of a check: its counts, and what it leaves open, with the columns from ``kind`` on."""
+
+
+def _swept(unit: Any, progress: Progress, pool: JobPool) -> Found:
     """Compare the RTL with the golden model."""
     every = _bits(Implementation.of(unit)) <= SWEEP_BITS
     result = sweep(unit, limit=None if every else SAMPLES, progress=progress, pool=pool)
-    return {"every input" if every else "sampled": result.checked, "wrong": result.failed}
+    return {"every input" if every else "sampled": result.checked, "wrong": result.failed}, []
 
 
-def _exact(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+def _exact(unit: Any, progress: Progress, pool: JobPool) -> Found:
     """Compare the golden model with exact fractions."""
     limit = 1 << EXACT_BITS if _bits(Implementation.of(unit)) <= EXACT_BITS else EXACT_SAMPLES
     vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
@@ -210,10 +228,10 @@ def _exact(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
         found = exact_codes(unit, {port: int(column[at]) for port, column in vectors.codes.items()})
         wrong += any(int(expected[port][at]) != result for port, result in found.items())
         progress.advance(1)
-    return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}
+    return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}, []
 
 
-def _covered(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+def _covered(unit: Any, progress: Progress, pool: JobPool) -> Found:
     """Simulate with stalls, and measure the functional coverage of the vectors."""
     from .coverage import verdicts
     from .coverage.collect import Coverage
@@ -221,36 +239,50 @@ def _covered(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
     watched = Coverage(unit)
     result = run(unit, watch=watched, progress=progress)
     found = verdicts.Verdicts.of(watched, progress)
-    return {
+    names = {
+        finding.group.name: finding.bins(verdicts.OPEN) + finding.bins(verdicts.REFUTED) for finding in found.findings
+    }
+    counts = {
         "simulated": sum(check.checked for check in result.checks if check.tool == "cocotb"),
         "wrong": result.failed,
         "hit": found.count(verdicts.HIT),
         "unreachable": found.count(verdicts.EXCLUDED),
-        "open": found.count(verdicts.OPEN) + found.count(verdicts.REFUTED),
+        "open": sum(map(len, names.values())),
     }
+    return counts, [_open(BIN, len(bins), group, "; ".join(bins)) for group, bins in names.items() if bins]
 
 
-def _proved(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+def _proved(unit: Any, progress: Progress, pool: JobPool) -> Found:
     """Prove the formal claims."""
     from .formal.claims import claims, examine
     from .formal.prove import PROVED, REFUTED, UNFINISHED
 
     wanted = claims(str(Implementation.of(unit)))
     progress.total("proving", len(wanted))
-    found = [finding.verdict.status for finding in examine(wanted, limit=PROOF_LIMIT, progress=progress, pool=pool)]
-    return {status: found.count(status) for status in (PROVED, REFUTED, UNFINISHED)}
+    found = [
+        (one.claim, one.verdict.status) for one in examine(wanted, limit=PROOF_LIMIT, progress=progress, pool=pool)
+    ]
+    every = [status for _, status in found]
+    counts = {status: every.count(status) for status in (PROVED, REFUTED, UNFINISHED)}
+    return counts, [_open(CLAIM, 1, one.kind, one.unit) for one, status in found if status == UNFINISHED]
 
 
-def _mutated(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+def _mutated(unit: Any, progress: Progress, pool: JobPool) -> Found:
     """Run mutants of the netlist."""
     from .mutation import mutants
 
     campaign = mutants.mutate(unit, count=MUTANTS, progress=progress, pool=pool)
     fates = (mutants.KILLED, mutants.EQUIVALENT, mutants.SURVIVED, mutants.UNDECIDED)
-    return {"mutants": len(campaign.mutants), **{fate: campaign.count(fate) for fate in fates}}
+    undecided = [mutant.change for mutant in campaign.mutants if mutant.status == mutants.UNDECIDED]
+    counts = {"mutants": len(campaign.mutants), **{fate: campaign.count(fate) for fate in fates}}
+    return counts, [_open(MUTANT, 1, change.place, str(change)) for change in undecided]
 
 
-Check = Callable[[Any, Progress, JobPool], dict[str, int]]
+def _open(kind: str, number: int, group: str, names: str) -> Record:
+    return {"kind": kind, "number": str(number), "group": group, "names": names}
+
+
+Check = Callable[[Any, Progress, JobPool], Found]
 
 OF_ALL: tuple[Check, ...] = (_swept, _exact)
 OF_ONE: tuple[Check, ...] = (_covered, _proved, _mutated)
@@ -258,31 +290,28 @@ OF_ONE: tuple[Check, ...] = (_covered, _proved, _mutated)
 
 def measure(
     asked: Implementation, family: str, more: bool, progress: Progress = silent, pool: JobPool = LOCAL
-) -> Record:
-    """Return the record of an implementation; ``more`` adds coverage, proofs and mutants. Checks are cached."""
-    unit, own = asked.component(), digests(asked)
+) -> tuple[Record, list[Record]]:
+    """Return the record of an implementation, and those of what is open.
+
+    ``more`` adds coverage, proofs and mutants. Checks are cached.
+    """
+    unit, own = asked.component(), behaviour.digests(asked)
     counts: dict[str, int] = {}
+    about = {"unit": asked.spec.form.unit, "family": family, "operands": _operands(asked, family), "text": str(asked)}
+    left = []
     saved = [row.text(unit) for row in regressions.of(unit)]
     for check in (*OF_ALL, *(OF_ONE if more else ())):
         parts = (check.__name__, asked, *own.values(), *saved, code(__name__))
-        found = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
+        found, still = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
         counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in found.items()}
-    about = {"unit": asked.spec.form.unit, "family": family, "operands": _operands(asked, family), "text": str(asked)}
+        left += [{name: about[name] for name in OPEN_COLUMNS[:3]} | row for row in still]
     figures = {name: str(counts.get(name, "")) for name in COUNTS}
-    return about | figures | {"version": version("halfulp"), "date": date.today().isoformat()} | own
+    when = {"date": date.today().isoformat(), "commit": commit(), "version": version("halfulp")}
+    return about | figures | when | own, left
 
 
 def _operands(asked: Implementation, family: str) -> str:
     return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.formula
-
-
-@cache
-def digests(asked: Implementation) -> dict[str, str]:
-    """Return digests of the Verilog of an implementation and of the code of its golden function."""
-    from halfulp import golden
-
-    module = getattr(golden, asked.spec.form.unit).__module__
-    return {"verilog": digest(design(asked.component()).verilog)[:8], "golden": code(module)[:8]}
 
 
 def failed(record: Record) -> bool:
@@ -294,7 +323,7 @@ def failed(record: Record) -> bool:
 
 
 def read(stem: str, folder: Path = RESULTS) -> list[Record]:
-    """Read ``signoff.csv`` or ``oracles.csv``; return no rows without the file."""
+    """Read ``signoff.csv``, ``open.csv`` or ``oracles.csv``; return no rows without the file."""
     path = folder / f"{stem}.csv"
     if not path.is_file():
         return []
@@ -302,10 +331,76 @@ def read(stem: str, folder: Path = RESULTS) -> list[Record]:
         return list(csv.DictReader(file))
 
 
-def write(
+def key_of(record: Record) -> Key:
+    """Return the key of a record."""
+    return record["text"], record["family"]
+
+
+def states(
+    records: Iterable[Record], progress: Progress = silent, pool: JobPool = LOCAL, *, compare: bool = True
+) -> dict[Key, str]:
+    """Return the states of records; without ``compare``, those whose sources have changed are not compared."""
+    known = _known(records, _asked())
+    if compare:
+        current = set(behaviour.current(known, progress, pool))
+    else:
+        current = {asked for asked, row in known.items() if row["sources"] == behaviour.sources(asked)}
+    other = STALE if compare else UNKNOWN
+    return {key_of(row): CURRENT if asked in current else other for asked, row in known.items()}
+
+
+def _asked(names: Iterable[str] = CATALOGUE) -> dict[Key, Implementation]:
+    return {(str(one), family): one for (_, family), found in cases(names).items() for one in found}
+
+
+def _known(records: Iterable[Record], asked: Mapping[Key, Implementation]) -> dict[Implementation, Record]:
+    return {asked[key]: row for row in records if (key := key_of(row)) in asked}
+
+
+def overdue(records: Iterable[Record], now: str, released: bool, pool: JobPool = LOCAL) -> list[Record]:
+    """Return the records that are stale although they may not be.
+
+    A record may be stale only in the version that had its behaviour last, until this version is released.
+
+    Parameters
+    ----------
+    records : iterable of dict
+    now : str
+        Version of the sources.
+    released : bool
+        True if the sources are those of a release.
+    pool : JobPool
+    """
+    asked = [row for row in records if released or row["version"] != now]
+    state = states(asked, pool=pool)
+    return [row for row in asked if state.get(key_of(row)) == STALE]
+
+
+def renew(
     folder: Path, names: Iterable[str] = CATALOGUE, progress: Progress = silent, pool: JobPool = LOCAL
+) -> dict[Key, Record]:
+    """Give records of the present behaviour the present version and digests, in the file, too, and return them."""
+    records, asked = read("signoff", folder), _asked(names)
+    current = behaviour.current(_known(records, asked), progress, pool)
+    found = {key_of(row): row for row in records if asked.get(key_of(row)) in current}
+    for key, row in found.items():
+        row |= {"version": version("halfulp")} | current[asked[key]]
+    if found:
+        _save(folder / "signoff.csv", COLUMNS, records)
+    return found
+
+
+def write(
+    folder: Path,
+    names: Iterable[str] = CATALOGUE,
+    progress: Progress = silent,
+    pool: JobPool = LOCAL,
+    *,
+    every: bool = False,
 ) -> Iterator[Record]:
-    """Check units, update ``signoff.csv`` after each record, and yield the new records.
+    """Check units whose records are stale or missing, and yield the new records.
+
+    The files are updated after each record. Other records are renewed as by `renew`.
 
     Parameters
     ----------
@@ -314,21 +409,28 @@ def write(
         Units of the catalogue.
     progress : Progress
     pool : JobPool
+    every : bool
+        Check units whose records are current, too.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
+    current = {} if every else renew(folder, names, progress, pool)
     wanted = {
-        (str(asked), family): (asked, asked is _most_checked(implementations))
+        key: (asked, asked is _most_checked(implementations))
         for (_, family), implementations in cases(names).items()
         for asked in implementations
+        if (key := (str(asked), family)) not in current
     }
-    known = {(row["text"], row["family"]): row for row in read("signoff", folder)}
-    every = [(str(asked), family) for (_, family), found in cases().items() for asked in found]
+    order = list(_asked())
+    known = {key_of(row): row for row in read("signoff", folder)}
+    left = [row for row in read("open", folder) if key_of(row) in order]
     # Those with the long checks come last, so that an interrupted run has figures for most rows.
-    for (text, family), (asked, more) in sorted(wanted.items(), key=lambda item: item[1][1]):
-        known[text, family] = measure(asked, family, more, progress, pool)
-        _save(folder / "signoff.csv", COLUMNS, [known[key] for key in every if key in known])
-        yield known[text, family]
+    for key, (asked, more) in sorted(wanted.items(), key=lambda item: item[1][1]):
+        known[key], still = measure(asked, key[1], more, progress, pool)
+        left = sorted([row for row in left if key_of(row) != key] + still, key=lambda row: order.index(key_of(row)))
+        _save(folder / "signoff.csv", COLUMNS, [known[key] for key in order if key in known])
+        _save(folder / "open.csv", OPEN_COLUMNS, left)
+        yield known[key]
 
 
 def write_oracles(folder: Path, junit: Path) -> list[Record]:
@@ -359,81 +461,3 @@ def _save(path: Path, columns: Iterable[str], rows: Iterable[Record]) -> None:
     table.writeheader()
     table.writerows(rows)
     write_whole(path, text.getvalue())
-
-
-# Table --------------------------------------------------------------------------------------------------------------
-
-HEADS = (
-    *("unit", "family", "every input", "sampled", "simulated", "golden against exact", "proved"),
-    *("coverage", "mutants killed", "oracles", "measured"),
-)
-"""Headings of the sign-off table."""
-
-PAGE = """# Sign-off
-
-Checks that ran on each unit in each format family; a 0 is not covered. `make signoff` runs the checks and the oracle
-tests, and writes the records in `sim/results`; this page shows them, and nothing in the table is written by hand.
-
-- every input, sampled: vectors of the RTL that were compared with the golden model: all of a format, random words
-  sampled, or directed and random ones. Simulated ones ran in cocotb, with stalls and back-pressure.
-- golden against exact: vectors of the golden model that were compared with exact fractions.
-- proved: claims that hold for all inputs; the others reached their time limit.
-- coverage: a bin is open if it is neither hit nor proved to be unreachable.
-- mutants killed: of the mutants of the netlist that are not proved to be equivalent.
-- oracles: independent libraries with which the golden model agrees, and the number of vectors.
-- measured: date of the records; "incomplete" if some are missing, "other sources" if the Verilog or the golden function
-  has changed since.
-"""
-
-
-def page() -> Iterator[str]:
-    """Yield the lines of the sign-off page in Markdown."""
-    yield from (PAGE, *table())
-    records = read("signoff")
-    total = f"{sum(int(row['vectors']) for row in read('oracles')):,}"
-    yield f"| all | {len(cases())} rows | {' | '.join((*_cells(records, False), total, ''))} |"
-
-
-def table(names: Iterable[str] = CATALOGUE, folder: Path = RESULTS) -> Iterator[str]:
-    """Yield the lines of the sign-off table in Markdown, with a row per unit and family."""
-    records, oracles = read("signoff", folder), read("oracles", folder)
-    yield f"| {' | '.join(HEADS)} |"
-    yield "|---" * len(HEADS) + "|"
-    for key, implementations in cases(names).items():
-        own = [row for row in records if (row["unit"], row["family"]) == key]
-        agree = [row for row in oracles if (row["unit"], row["family"]) == key]
-        judges = ", ".join(f"{row['library']} {int(row['vectors']):,}" for row in agree) or "0"
-        yield f"| {' | '.join((*key, *_cells(own), judges, _date(own, implementations)))} |"
-
-
-def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
-    def total(*names: str) -> int:
-        return sum(int(row[name] or 0) for row in rows for name in names)
-
-    def vectors(name: str) -> str:
-        listed = [f"`{row['operands']}`" for row in rows if formats and row[name]]
-        return f"{total(name):,}" + f" ({', '.join(listed)})" * bool(listed)
-
-    yield vectors("every input") + f"; {total('wrong'):,} wrong" * bool(total("wrong"))
-    yield vectors("sampled")
-    yield f"{total('simulated'):,}"
-    yield f"{total('exact every input', 'exact sampled'):,}"
-    claims, bins = total("proved", "refuted", "not finished"), total("hit", "unreachable", "open")
-    yield f"{total('proved'):,} of {claims:,}" if claims else "0"
-    yield (f"{total('open'):,} of {bins:,} open" if total("open") else f"closed ({bins:,})") if bins else "0"
-    yield f"{total('killed'):,} of {total('mutants') - total('equivalent'):,}" if total("mutants") else "0"
-
-
-def _date(rows: list[Record], implementations: list[Implementation]) -> str:
-    """Return the date of the records, and a remark if some are missing or sources of the narrow one have changed."""
-    if not rows:
-        return "never"
-    known, asked = {row["text"]: row for row in rows}, _most_checked(implementations)
-    remark = "" if set(known) == set(map(str, implementations)) else ", incomplete"
-    if (
-        asked is not None
-        and (row := known.get(str(asked)))
-        and any(row[name] != own for name, own in digests(asked).items())
-    ):
-        remark += ", other sources"
-    return min(row["date"] for row in rows) + remark

@@ -16,7 +16,7 @@ import pytest
 from halfulp.hdl.formats.codebook import Codebook
 from halfulp.tools import cache, digests, paths
 from halfulp.tools.cache import Entry, cached, cached_all, cached_value
-from halfulp.tools.digests import code, digest
+from halfulp.tools.digests import code, commit, digest
 from halfulp.tools.errors import ToolError
 
 
@@ -403,3 +403,14 @@ def test_cache_kinds_are_in_one_folder(root: Path) -> None:
     cached_value("two", (), lambda: 1)
     assert {path.name for path in (root / cache.FOLDER).iterdir()} == {"one", "two"}
     assert [path.name for path in root.iterdir()] == [cache.FOLDER]
+
+
+def test_commit_marks_changed_code_and_is_empty_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"rev-parse": "0123456789\n", "status": ""}
+    monkeypatch.setattr(digests.subprocess, "check_output", lambda words, **_: answers[words[3]])
+    assert commit() == "0123456789"
+    answers["status"] = " M sim/signoff.py\n"
+    assert commit() == "0123456789+"
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", "")
+    assert commit() == ""

@@ -142,7 +142,7 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
 def _entry(name: str, source: str, chosen: str, compiler: tuple[str, ...]) -> Entry | None:
     """Return the cache entry of a kernel; None without a compiler."""
     target = _target(compiler, chosen)
-    return None if target is None else Entry.of("kernels", (source, _headers(), target, *FLAGS), name)
+    return None if target is None else Entry.of("kernels", (source, headers(), target, *FLAGS), name)
 
 
 @functools.lru_cache
@@ -159,7 +159,7 @@ def _target(compiler: tuple[str, ...], chosen: str) -> str | None:
 
 
 @functools.lru_cache
-def _headers() -> str:
+def headers() -> str:
     """Return the source of all headers without comments, so that a changed comment causes no compilation."""
     headers = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.h")))
     return re.sub(r"\s*//.*", "", headers)

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -39,6 +40,17 @@ def version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return "none"
+
+
+def commit() -> str:
+    """Return the commit of the checkout, with ``+`` if a file of code differs from it; empty outside a checkout."""
+    root = Path(__file__).parents[2]
+    asked = ["rev-parse", "--short=10", "HEAD"], ["status", "--porcelain", "--", "*.py", "*.h", "*.cpp"]
+    try:
+        head, changed = (subprocess.check_output(["git", "-C", root, *words], text=True).strip() for words in asked)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head + "+" * bool(changed)
 
 
 def code(*modules: str, imports: bool = True) -> str:

@@ -3,7 +3,8 @@
 The process reads ``job.json`` and ``design.il`` in the working folder. A ``step`` job writes ``step.json``, the module
 ``top`` with the name of the job and without registers, whose values are inputs and whose next values are outputs; and
 ``registers.json``, the names and widths of registers. An ``aig`` job writes ``design.aig`` and ``design.map``, and
-reads instantiated modules from ``step*.json``.
+reads instantiated modules from ``step*.json``. A ``logic`` job writes ``design.aag`` with registers, as the source has
+them, and with the names of ports.
 """
 
 import json
@@ -21,6 +22,27 @@ Each undefined bit becomes a separate input in each instance, so that a proof ho
 choose. A constant would be equal on both sides of a comparison and could hide a difference. Most of these inputs have
 no effect: Yosys makes the default of a complete switch undefined.
 """
+
+
+RIPPLE = """
+(* techmap_celltype = "$lcu" *)
+module ripple (P, G, CI, CO);
+  parameter WIDTH = 1;
+  input [WIDTH-1:0] P, G;
+  input CI;
+  output [WIDTH-1:0] CO;
+  assign CO = G | (P & {CO, CI});
+endmodule
+"""
+"""Carries of an adder, one after the other, so that no carry depends on the declared width of the sum."""
+
+LOGIC = (
+    *("read_rtlil design.il", "hierarchy -auto-top", "proc -noopt"),
+    *("flatten", "memory_map", "async2sync", "dffunmap", "setundef -undriven -zero", "opt_clean"),
+    *("techmap -map +/techmap.v -map ripple.v", "simplemap", "aigmap", "opt_clean"),
+    "write_aiger -ascii -symbols design.aag",
+)
+"""Yosys passes of a ``logic`` job. None optimises, because the order of names affects the result of such a pass."""
 
 
 def write_step(design: Any, name: str) -> None:
@@ -76,6 +98,9 @@ def main() -> None:
     if job["make"] == "step":
         run(design, "read_rtlil design.il", "hierarchy -top top", *READY)
         write_step(design, job["name"])
+    elif job["make"] == "logic":
+        Path("ripple.v").write_text(RIPPLE)
+        run(design, *LOGIC)
     else:
         write_aig(design)
 

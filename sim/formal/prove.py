@@ -75,7 +75,7 @@ def step_of(component: Any) -> Step:
 
     def make() -> dict[str, Any]:
         with scratch("formal") as folder:
-            _yosys(folder, {"make": "step", "name": name}, {"design.il": text})
+            yosys(folder, {"make": "step", "name": name}, {"design.il": text})
             registers = json.loads((folder / "registers.json").read_text())
             return {"name": name, "registers": registers, "netlist": (folder / "step.json").read_text()}
 
@@ -121,7 +121,7 @@ class Question:
         # Several instances of one step share a file.
         files = {"design.il": self.text} | {f"{step.name}.json": step.netlist for step in self.steps}
         with scratch("formal") as folder:
-            _yosys(folder, {"make": "aig"}, files)
+            yosys(folder, {"make": "aig"}, files)
             began = time.monotonic()
             status = (_always if self.registers else _abc)(folder, limit)
             seconds = max(time.monotonic() - began, limit if status == UNFINISHED else 0.0)
@@ -144,8 +144,9 @@ def _tools() -> tuple[str, ...]:
     return emitter(), version("pyosys"), code(__name__, "halfulp.sim.formal.netlist", imports=False)
 
 
-def _yosys(folder: Path, job: Mapping[str, Any], files: Mapping[str, str]) -> None:
-    with machine_errors("the netlist of a proof"):
+def yosys(folder: Path, job: Mapping[str, Any], files: Mapping[str, str]) -> None:
+    """Run a job of `halfulp.sim.formal.netlist` on files; raises ToolError if Yosys fails."""
+    with machine_errors("a netlist"):
         for name, text in files.items():
             (folder / name).write_text(text)
         (folder / "job.json").write_text(json.dumps(job))
