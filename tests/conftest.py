@@ -1,6 +1,5 @@
 """Settings of every test run: threads, signals, slow tests and order."""
 
-import math
 import os
 import signal
 import sys
@@ -18,6 +17,9 @@ from tests.settings import EXHAUSTIVE
 
 # A worker has one processor. torch would start a thread per processor, and these would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Lines about the progress of slow commands depend on the load of the machine.
+os.environ["HALFULP_QUIET"] = "0"
 
 # A runner that starts the tests in the background ignores Ctrl-C, and child processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,9 +74,6 @@ def oracle(record_property: Callable[[str, object], None]) -> Callable[..., None
 @pytest.fixture
 def halfulp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs the program in this process: exit code, standard output and standard error."""
-
-    # Lines about the progress of slow commands depend on the load of the machine.
-    monkeypatch.setattr("halfulp.tools.progress.QUIET", math.inf)
 
     def run(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])

@@ -291,7 +291,8 @@ def test_refused_function_has_exit_code_2():
 
 
 def test_long_fit_has_progress_lines(own_build, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "QUIET", 0.01)
+    monkeypatch.setenv("HALFULP_QUIET", "0.01")
+    monkeypatch.setattr(progress, "LONGEST", 0.01)
     with progress.heartbeat("synth"):
         segments_of("tanh", fmt="fxp3.5", error=1.5)
     assert (

@@ -524,7 +524,7 @@ def test_scratch_removes_folders_of_dead_processes_only(build):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_heartbeat_tells_what_a_slow_command_does(terminal, capsys, monkeypatch):
-    monkeypatch.setattr("halfulp.tools.progress.QUIET", 0.05)
+    monkeypatch.setenv("HALFULP_QUIET", "0.05")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     with heartbeat("check"):
         time.sleep(0.1)
@@ -536,6 +536,16 @@ def test_heartbeat_tells_what_a_slow_command_does(terminal, capsys, monkeypatch)
     assert ("halfulp: tile: synthesis, 1 of 4, 0 s\n" in said) == (not terminal)
     time.sleep(0.3)
     assert "halfulp" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["-1", "inf", "no"])
+def test_wrong_time_of_progress_is_refused(seconds, halfulp, monkeypatch):
+    monkeypatch.setenv("HALFULP_QUIET", seconds)
+    code, out, err = halfulp("list", "units")
+    assert (code, out) == (2, "")
+    assert (
+        err == f"halfulp: HALFULP_QUIET={seconds} is no number of seconds; 0 stands for no lines about the progress\n"
+    )
 
 
 @pytest.mark.parametrize("terminal", [False, True])

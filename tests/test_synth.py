@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -442,9 +441,7 @@ def test_ctrl_c_ends_yosys(build):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        # A slow machine prints lines about the progress before.
-        said = process.communicate(timeout=30)[1].splitlines()
-        assert [line for line in said if not re.fullmatch(r"halfulp: report\b.*, \d+ s", line)] == ["halfulp: stopped"]
+        assert process.communicate(timeout=30)[1] == "halfulp: stopped\n"
         assert process.returncode == 130
     finally:
         process.kill()

@@ -1,14 +1,20 @@
 """Progress of a run."""
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
 from collections.abc import Iterator
 from time import monotonic
 
+import click
+
 QUIET = 5.0
-"""Seconds after which a command prints a line about its progress; later intervals double up to `LONGEST`."""
+"""Seconds after which a command prints a line about its progress; later intervals double up to `LONGEST`.
+
+The environment variable ``HALFULP_QUIET`` has other seconds; 0 stands for no lines.
+"""
 
 LONGEST = 60.0
 
@@ -93,9 +99,10 @@ def heartbeat(title: str) -> Iterator[None]:
     gets a line only if there is none.
     """
     ended, begun = threading.Event(), monotonic()
+    first = _quiet()
 
     def beat() -> None:
-        wait = QUIET
+        wait = first
         while not ended.wait(wait):
             if not (_bars and sys.stderr.isatty()):
                 text = _bars[-1].line() if _bars else f"{title}, {monotonic() - begun:.0f} s"
@@ -103,9 +110,18 @@ def heartbeat(title: str) -> Iterator[None]:
             wait = min(2 * wait, LONGEST)
 
     thread = threading.Thread(target=beat, daemon=True)
-    if QUIET < threading.TIMEOUT_MAX:
+    if first:
         thread.start()
     try:
         yield
     finally:
         ended.set()
+
+
+def _quiet() -> float:
+    """Return the seconds before the first line; 0 for no lines."""
+    text = os.environ.get("HALFULP_QUIET", str(QUIET))
+    with contextlib.suppress(ValueError):
+        if 0 <= (seconds := float(text)) < threading.TIMEOUT_MAX:
+            return seconds
+    raise click.UsageError(f"HALFULP_QUIET={text} is no number of seconds; 0 stands for no lines about the progress")
