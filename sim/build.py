@@ -167,7 +167,7 @@ def _widths(text: str, top: str) -> dict[str, int]:
 
 
 def verilog(component: Any, name: str | None = None, **options: Any) -> str:
-    """Convert a component to Verilog by `emit`, by default as a netlist; raises ToolError if Yosys fails."""
+    """Convert a component to Verilog by `emit`, with its options; raises ToolError if Yosys fails."""
     from amaranth.back.verilog import YosysError
 
     from halfulp.units.verilog import emit
@@ -180,7 +180,7 @@ def verilog(component: Any, name: str | None = None, **options: Any) -> str:
             file=sys.stderr,
         )
     try:
-        return emit(component, name, **{"netlist": True} | options)
+        return emit(component, name, **options)
     except YosysError as error:
         raise ToolError(processes.complaint("Yosys", "failed", str(error).splitlines()[::-1])) from error
 

@@ -51,7 +51,7 @@ def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty build folder with links to the compiled parts of the shared one."""
     folder = tmp_path / "build"
     (folder / "cache").mkdir(parents=True)
-    for kind in ("headers", "runtime", "verilog", "bench", "models"):
+    for kind in ("headers", "runtime", "verilog", "netlist", "bench", "models"):
         shared = build_root() / "cache" / kind
         shared.mkdir(parents=True, exist_ok=True)
         (folder / "cache" / kind).symlink_to(shared)

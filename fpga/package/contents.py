@@ -492,13 +492,13 @@ class Package:
                 raise ValueError(f"the package has two modules {top}; each unit is given once: {one.title}")
         units, texts, seen = [], {}, set[str]()
         for top, one in zip(tops, components, strict=True):
-            text = verilog(one, top, netlist=False)
+            text = verilog(one, top)
             plain = [port.name for port in verilog_ports(text, top)]
             seen |= set(plain)
             options = controls.of(plain)
             top = top if len(components) == 1 else check_name(prefix + default_name(one, **options))
             if options != Controls().of(plain):
-                text = verilog(one, top, netlist=False, **options)
+                text = verilog(one, top, **options)
             texts[top] = text
             units.append(PackagedUnit(one, top, _ports(one, text, top, options), controls.reset.startswith(ASYNC)))
             progress.advance(1)

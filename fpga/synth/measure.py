@@ -158,7 +158,7 @@ class Module:
     def of(cls, component: Any, name: str | None = None, tied: Mapping[str, int] | None = None) -> "Module":
         """Emit the Verilog of a component; ``name`` is by default that of the component."""
         top = component.name if name is None else name
-        return cls(verilog(component, top), top, tied or {})
+        return cls(verilog(component, top, netlist=True), top, tied or {})
 
     @classmethod
     def of_array(cls, component: Any) -> "Module":
@@ -166,7 +166,7 @@ class Module:
 
         These instances have the default values of parameters, which are seeds and positions and do not change the cost.
         """
-        text = verilog(component, component.name)
+        text = verilog(component, component.name, netlist=True)
         instances = Counter(one[1] for one in INSTANCE.finditer(text))
         keep = tuple(module for module, count in instances.items() if count > 1)
 
@@ -269,12 +269,12 @@ def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, r
     def between_registers() -> str:
         from .registered import Registered
 
-        return verilog(Registered(unit), top)
+        return verilog(Registered(unit), top, netlist=True)
 
     if registered:
         text = generated(unit, "registered", between_registers, "halfulp.fpga.synth.registered")
     else:
-        text = generated(unit, "verilog", partial(verilog, unit))
+        text = generated(unit, "netlist", partial(verilog, unit, netlist=True))
     return Module(text, top, tied=tied or {}, dsp=asked.build.dsp)
 
 

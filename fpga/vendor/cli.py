@@ -159,7 +159,7 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
     if path is not None and not path.parent.is_dir():
         raise Refused(f"there is no folder {path.parent}; create it before writing {path.name}")
     with requests(), Bar(f"emit {built.name}"):
-        text = verilog(built, netlist=False, **how)
+        text = verilog(built, **how)
     if path is None:
         click.echo(text, nl=False)
     else:
