@@ -374,7 +374,10 @@ def lines() -> pd.DataFrame:
     """Return the number of lines of the Verilog of kernels of `LENGTHS`."""
     built = {(n, m): kernel(MacSpec.parse(_MACS[1]), n, m) for n, m in LENGTHS}
     return pd.DataFrame(
-        [{"size": f"{n} x {m}", "lines": verilog(one, one.name, netlist=True).count("\n")} for (n, m), one in built.items()]
+        [
+            {"size": f"{n} x {m}", "lines": verilog(one, one.name, netlist=True).count("\n")}
+            for (n, m), one in built.items()
+        ]
     )
 
 
