@@ -33,7 +33,7 @@ Study networks:
 Keep records of the project:
   make cost      Measure the units of the cost records and write them as CSV.
   make signoff   Check every unit in every format family and write the records.
-  make bench     Measure the speed of the golden model and of simulations; OUT=fpga/results/speed.csv records it.
+  make bench     Measure the speed of the golden model and of simulations.
 
 Develop:
   make test      Run the tests, in about 11 minutes on two cores; ARGS="-k mac" goes to pytest.
@@ -77,6 +77,7 @@ Examples:
   make train UNIT=lenet5 MAC=e5m2*e5m2+e6m5.sr10 [SEED=1 EPOCHS=10 DATA=folder RESUME=1]
   make train UNIT=gru MAC=fp32 TANH=3 SIGMOID=3 [SEED=1]
   make train UNIT=my_file.py:network MAC=bf16*bf16+fp32.rn [EMULATE=1 EPOCHS=5]
+  make bench [OUT=fpga/results/speed.csv]
   make match UNIT=lenet5 BOARD=u55c [MODEL=published MAC=bf16*bf16+fp32.rn BATCH=64 OUT=folder]
   make tile MAC=e5m2*e5m2+e6m5.sr10 N=8 M=8 CORES=10 BOARD=u55c OUT=folder
   make cost [SCHEDULER=tcp://host:8786]

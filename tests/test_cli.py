@@ -252,8 +252,9 @@ def test_list_targets_prints_parts_and_totals(halfulp: Program) -> None:
         "9,024",
         "2,016",
         "960",
+        "775",
     ]
-    assert rows["ecp5-85k"] == ["LFE5U-85F-6BG381C", "ecp5", "83,640", "83,640", "41,820", "156", "208", "0"]
+    assert rows["ecp5-85k"] == ["LFE5U-85F-6BG381C", "ecp5", "83,640", "83,640", "41,820", "156", "208", "0", "257"]
 
 
 def test_synth_prints_one_table(halfulp: Program) -> None:
@@ -447,6 +448,7 @@ _MODULES = {
     "carry": ["mac e2m1fn --acc exact --carry 2"],
     "interleave": ["mac e2m1fn --acc e3m1 --interleave 2"],
     "reset": [f"mac e2m1fn --acc e3m1 --reset {style}" for style in ("async", "sync-low", "async-low")],
+    "no_initial": ["mac e2m1fn --acc e3m1 --no-initial"],
     "enable": ["mac e2m1fn --acc e3m1 --enable low"],
     "ports": [
         *("mac e2m1fn --acc e3m1 --ports clk=aclk", "mac e2m1fn --acc e3m1 --ports rst=aclk"),

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 from amaranth.back import verilog as amaranth_verilog
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, ClockDomain, ClockSignal, Const, Instance, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.specs import Build
-from halfulp.sim.build import verilog
 from halfulp.units import Streamed
 from halfulp.units.catalogue import CATALOGUE, component
 from halfulp.units.readable import readable
@@ -77,7 +76,7 @@ def one_netlist(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("made", [*kinds(), *DESIGNS], ids=label)
 def test_emitted_verilog_is_proved_equal_to_the_netlist(made: Any, tmp_path: Path) -> None:
     design = made()
-    netlist, text = verilog(design), emit(design)
+    netlist, text = emit(design, netlist=True), emit(design)
     assert text.count("\n") < netlist.count("\n")
     assert "unused_part" not in text
     assert "$" not in text.replace("$signed(", "")
@@ -135,6 +134,148 @@ class Widths(wiring.Component):
 
 def test_expressions_keep_widths_and_signs(tmp_path: Path) -> None:
     assert equal(emit(Widths(), netlist=True), emit(Widths()), "Widths", tmp_path)
+
+
+def _parity(m: Module, c: Any) -> None:
+    m.d.comb += c.o.eq(Cat((~c.a).xor(), (~(c.a & c.b)).any(), ~c.a.xor()))
+
+
+def _parts(m: Module, c: Any) -> None:
+    r = Signal(8, reset_less=True)
+    with m.If(c.x):
+        m.d.sync += r[0:4].eq(c.b)
+    with m.If(c.y):
+        m.d.sync += r[4:8].eq(c.a)
+    m.d.comb += c.o.eq(r)
+
+
+def _halves(m: Module, c: Any) -> None:
+    r = Signal(8, reset_less=True)
+    m.d.sync += r[4:8].eq(c.a)
+    with m.If(c.x):
+        m.d.sync += r[0:4].eq(c.b)
+    m.d.comb += c.o.eq(r)
+
+
+def _scattered(m: Module, c: Any) -> None:
+    r = Signal(8)
+    m.d.sync += r[4:8].eq(c.a)
+    with m.If(c.x):
+        m.d.sync += Cat(r[0:2], r[6:8]).eq(c.b)
+    m.d.comb += c.o.eq(r)
+
+
+def _overlapping(m: Module, c: Any) -> None:
+    r = Signal(8)
+    with m.If(c.x):
+        m.d.sync += r[0:6].eq(c.a + c.b)
+    with m.If(c.y):
+        m.d.sync += r[2:8].eq(c.b)
+    with m.If(c.x & c.y):
+        m.d.sync += r[3:5].eq(c.a)
+    m.d.comb += c.o.eq(r)
+
+
+def _gated_clock(m: Module, c: Any) -> None:
+    m.domains.gated = ClockDomain("gated", reset_less=True)
+    m.domains.slow = ClockDomain("slow", reset_less=True)
+    count = Signal(4)
+    r = Signal(4, reset_less=True)
+    q = Signal(4, reset_less=True)
+    m.d.sync += count.eq(count + 1)
+    m.d.comb += [ClockSignal("gated").eq(ClockSignal() & c.x), ClockSignal("slow").eq(count[3]), c.o.eq(Cat(r, q))]
+    m.d.gated += r.eq(c.a)
+    m.d.slow += q.eq(c.b)
+
+
+def _any_label(m: Module, c: Any) -> None:
+    with m.Switch(c.a):
+        with m.Case("1--0"):
+            m.d.comb += c.o.eq(c.b)
+        with m.Case("----"):
+            m.d.comb += c.o.eq(1)
+
+
+def _unnamed_parts(m: Module, c: Any) -> None:
+    first, second = Widths(), Widths()
+    m.submodules += first, second
+    odd = Signal(4, name="1st")
+    m.d.comb += [first.a.eq(c.a), second.a.eq(c.b), odd.eq(c.a ^ second.v), c.o.eq(Cat(first.v, odd))]
+
+
+DESIGNS_OF_USERS = (*(_parity, _parts, _halves, _scattered, _overlapping, _gated_clock, _any_label, _unnamed_parts),)
+"""Functions that write the logic of a component with the operands a and b of 4 bits, x and y, and the result o."""
+
+
+def _component(write: Any, name: str = "Top", **ports: Any) -> wiring.Component:
+    class Top(wiring.Component):
+        def __init__(self) -> None:
+            shapes: dict[str, Any] = {"a": In(4), "b": In(4), "x": In(1), "y": In(1), "o": Out(8)}
+            super().__init__(shapes | ports)
+
+        def elaborate(self, platform: object) -> Module:
+            m = Module()
+            write(m, self)
+            return m
+
+    Top.__name__ = name
+    return Top()
+
+
+@pytest.mark.parametrize("reset", ["sync", "async"])
+@pytest.mark.parametrize("write", DESIGNS_OF_USERS, ids=lambda one: one.__name__.strip("_"))
+def test_designs_of_users_are_proved_equal_to_the_netlist(write: Any, reset: str, tmp_path: Path) -> None:
+    options = {"reset": reset} if write in (_parts, _scattered, _overlapping) else {}
+    netlist, text = (emit(_component(write), "Top", netlist=value, **options) for value in (True, False))
+    assert equal(netlist, text, "Top", tmp_path)
+
+
+def test_clocks_of_a_design_keep_their_drivers(tmp_path: Path) -> None:
+    text = emit(_component(_gated_clock), "Top")
+    for clock in re.findall(r"posedge (\w+)", text):
+        assert re.search(rf"(input {clock};|wire {clock} = |assign {clock} = |reg (\[3:0\] )?{clock}\b)", text), clock
+
+
+def test_texts_and_ports_of_instances_keep_their_names() -> None:
+    def write(m: Module, c: Any) -> None:
+        low_part = Signal(4)
+        m.d.comb += low_part.eq(c.a + c.b)
+        m.submodules.ext = Instance("ext", p_W=8, p_S="low_part", i_low_part=low_part, o_o=c.o)
+
+    text = emit(_component(write), "Top")
+    assert '.S("low_part")' in text
+    assert ".low_part(" in text
+
+
+def test_port_may_have_the_name_of_the_start_register(tmp_path: Path) -> None:
+    def write(m: Module, c: Any) -> None:
+        with m.Switch(c.a):
+            for place in range(8):
+                with m.Case(place):
+                    m.d.comb += c.o.eq(c.at_start ^ place)
+
+    netlist, text = (emit(_component(write, at_start=In(8)), "Top", netlist=value) for value in (True, False))
+    assert equal(netlist, text, "Top", tmp_path)
+
+
+def test_ports_change_their_names_at_once() -> None:
+    unit = component("mul e3m2*e3m2", Build(pipeline=1))
+    swapped = emit(unit, "top", ports={"clk": "rst", "rst": "clk"})
+    assert "module top(rst, clk, " in swapped
+    assert "always @(posedge rst)" in swapped
+    assert "if (clk)" in swapped
+    assert "module rst(clk, rst_n, " in emit(unit, "rst", reset="sync-low")
+
+
+def test_initial_values_are_needed_without_a_constant_reset() -> None:
+    def write(m: Module, c: Any) -> None:
+        r = Signal(8, reset_less=True)
+        with m.If(c.no_rst):
+            m.d.sync += r.eq(r + 1)
+        m.d.comb += c.o.eq(r)
+
+    with pytest.raises(ValueError, match="no reset"):
+        emit(_component(write, no_rst=In(1)), "Top", initial=False)
 
 
 def test_wider_context_puts_an_expression_in_braces() -> None:

@@ -17,7 +17,15 @@ def main(first: str, second: str, top: str) -> None:
             libyosys.run_pass(command, design)
 
     for name, path in (("gold", first), ("gate", second)):
-        run(f"read_verilog {path}", f"hierarchy -check -top {top}", "proc", "flatten", "async2sync", "memory_map")
+        run(
+            f"read_verilog -noautowire {path}",
+            f"hierarchy -check -top {top}",
+            "check -assert",
+            "proc",
+            "flatten",
+            "async2sync",
+            "memory_map",
+        )
         run("opt_expr", "opt_clean", f"rename {top} {name}", f"design -stash {name}")
     run("design -copy-from gold -as gold gold", "design -copy-from gate -as gate gate", "equiv_make gold gate equiv")
     run("hierarchy -top equiv", "opt_clean", "equiv_struct", "equiv_simple", "equiv_induct", "equiv_status -assert")

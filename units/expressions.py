@@ -227,7 +227,14 @@ def replaced(node: Node, change: Callable[[Node], Node], context: int) -> Node:
 
 def spelled(name: str) -> str:
     """Return a name as Verilog has it; one with a backslash ends with a blank."""
+    name = name if re.fullmatch(r"\\.*|[A-Za-z_][\w$]*", name, re.ASCII) else f"\\{name}"
     return f"{name} " if name.startswith("\\") else name
+
+
+def stem_of(text: str) -> str:
+    """Return a text in the characters of a name; empty if it has none of them."""
+    stem = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    return f"value_{stem}" if stem[:1].isdigit() else stem
 
 
 def text_of(
@@ -253,4 +260,6 @@ def text_of(
     else:
         text = f"{texts[0]} {node.kind} {texts[1]}" if len(texts) == 2 else node.kind + texts[0]
     is_chain = node.kind == outer and node.kind in _CHAINS and len(texts) == 2
-    return text if not outer or is_chain or node.kind == "~" else f"({text})"
+    # ^~ is an operator of its own.
+    stands_alone = node.kind == "~" and outer != "unary"
+    return text if not outer or is_chain or stands_alone else f"({text})"

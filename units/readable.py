@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from .expressions import COMPARISONS, REDUCTIONS, Node, Unreadable, joined, read, replaced, sliced, spelled, text_of
+from .expressions import (
+    COMPARISONS,
+    REDUCTIONS,
+    Node,
+    Unreadable,
+    joined,
+    read,
+    replaced,
+    sliced,
+    spelled,
+    stem_of,
+    text_of,
+)
 from .keywords import KEYWORDS
 
 LONGEST, SHORT = 60, 10
@@ -31,6 +43,9 @@ _DECLARED = re.compile(rf"  (input|output|wire|reg) (?:\[(\d+):0\] )?{_NAME}(?: 
 _SET = re.compile(r"(\{.*?\}|[^={]+?) <?= (.*);")
 _INSTANCE = re.compile(rf"  ({_NAME} (?:#\(.*\) )?{_NAME}) \($")
 _CONNECTION = re.compile(rf"    \.{_NAME}\((.*)\),?")
+_WORD = re.compile(rf'"(?:[^"\\]|\\.)*"|\d*\'s?[bdho][0-9a-fxz?_]+|[.$]{_NAME}|{_NAME}')
+"""Names in a statement that stays text, and what looks like one: texts, numbers, ports and system tasks."""
+
 _ENDS = re.compile(r"end(?:case$|$| else )|default:|\d+'")
 _TEMPORARY = re.compile(r"\\(port)?\$[\d$]+|_\d+_|\S*_part(?:\$\d+)?")
 
@@ -65,6 +80,12 @@ class Choice(NamedTuple):
     def is_clocked(self) -> bool:
         """True for registers."""
         return self.head == "always" and self.items[0][0] != "*"
+
+    @property
+    def clocks(self) -> list[str]:
+        """Names of the signals in the event of registers."""
+        names = (name.strip() for name in re.findall(_NAME, self.items[0][0] if self.is_clocked else ""))
+        return [name for name in names if name not in ("posedge", "negedge", "or")]
 
     @property
     def is_combinational(self) -> bool:
@@ -255,6 +276,7 @@ def _reads(statements: Sequence[Any]) -> Iterator[str]:
         if isinstance(one, str):
             yield from (name.strip() for name in re.findall(_NAME, one))
         else:
+            yield from one.clocks if isinstance(one, Choice) else ()
             yield from (name for _, value in _values(one) for name in value.names())
 
 
@@ -273,8 +295,10 @@ def _changed(one: Any, change: Callable[[Node, int], Node], target: Node | None 
 
 
 def _fixed(module: _Module) -> set[str]:
-    """Return the names of signals that stay: with attributes, or in statements that are texts."""
-    return {*_reads([one for one in module.statements if isinstance(one, str)]), *module.attributes}
+    """Return the names of signals that stay: with attributes, in statements that are texts, or clocks."""
+    texts = _reads([one for one in module.statements if isinstance(one, str)])
+    clocks = (name for one in module.statements if isinstance(one, Choice) for name in one.clocks)
+    return {*texts, *clocks, *module.attributes}
 
 
 def _whole(module: _Module, name: str) -> Node:
@@ -310,7 +334,7 @@ def _restored(instance: Instance, module: _Module, parent: _Module, members: Map
             ports[name] = replaced(value, lambda node: sliced(ports[node.args[0]], node.args[1], node.width), 0)
             module.statements.remove(Set(own, value))
         else:
-            stem = f"{re.split(r'[^A-Za-z0-9_]+', instance.head.strip())[-1]}__{name}"
+            stem = f"{stem_of(instance.head.split()[-1])}__{name}"
             wire = next(new for n in count(1) if (new := stem + f"_{n}" * (n > 1)) not in parent.sizes)
             parent.sizes[wire], parent.kinds[wire] = own.width, "wire"
             ports[name] = _whole(parent, wire)
@@ -346,10 +370,12 @@ def _bits(node: Node) -> Iterator[tuple[str, int]]:
 def _merge_registers(module: _Module) -> None:
     """Replace a register and the block of its next value by one block."""
     reads = Counter(_reads(module.statements))
+    makers = Counter(name for one in module.statements for name in _targets(one))
     nexts = {
-        _targets(one)[0]: one
+        targets[0]: one
         for one in module.statements
-        if isinstance(one, Choice) and one.is_combinational and len(_targets(one)) == 1
+        if isinstance(one, Choice) and one.is_combinational and len(targets := _targets(one)) == 1
+        if makers[targets[0]] == 1 and all(found.target.kind == "bits" for found in _sets(one))
     }
     for place, one in enumerate(module.statements):
         match one:
@@ -362,7 +388,9 @@ def _merge_registers(module: _Module) -> None:
             case _:
                 continue
         block = nexts.get(value.args[0]) if value.kind == "bits" and reads[value.args[0]] == 1 else None
-        if block is None or value.args[0] in _reads([block]):
+        if block is None or value.args[0] in _reads([block]) or value != _whole(module, value.args[0]):
+            continue
+        if register.kind != "bits" or register != _whole(module, register.args[0]):
             continue
         body = block.items[0][1]
         body = body[1:] if len(body) > 1 and body[0] == Set(value, register) else body
@@ -377,9 +405,17 @@ def _reset_first(body: list[Any]) -> list[Any]:
     """Return statements for one register with those that come last, and override the others, first."""
     match body:
         case [_, *_, Choice("if", reset, [(_, [Set(target)] as on), (_, [])])]:
-            if all(found.target.width <= target.width for one in body for found in _sets(one)):
+            if all(_covers(target, found.target) for one in body for found in _sets(one)):
                 return [Choice("if", reset, [("", on), ("else", body[:-1])])]
     return body
+
+
+def _covers(target: Node, other: Node) -> bool:
+    """Return True if bits of a signal include others."""
+    if target.kind != "bits" or other.kind != "bits" or target.args[0] != other.args[0]:
+        return False
+    low = other.args[1] - target.args[1]
+    return bool(0 <= low <= target.width - other.width)
 
 
 def _replace_choices(module: _Module) -> None:
@@ -521,8 +557,12 @@ def _check_resets(module: _Module) -> None:
         match one:
             case Set() | Instance() | Choice("always", _, [("*", _)]):
                 continue
-            case Choice("always", _, [(_, [Choice("if", Node("bits", (name, 0), 1), _)])]) if name in resets:
-                continue
+            case Choice("always", _, [(_, [Choice("if", Node("bits", (name, 0), 1), [(_, first), _])])]) if (
+                name in resets
+            ):
+                constants = [found.target for found in first if isinstance(found, Set) and not any(found.value.names())]
+                if all(any(_covers(target, found.target) for target in constants) for found in _sets(one)):
+                    continue
         name = next(iter(_targets(one)), "a memory")
         raise ValueError(f"{module.name} has no reset of {name}: keep the initial values, which --no-initial omits")
 
@@ -540,7 +580,7 @@ def _name_signals(module: _Module) -> None:
     final = {name: module.names.get(name, name) for name in module.sizes}
     special = re.compile(rf".*[\\$].*|.*_part|_\d+_|{START}")
     plain = {name for name, new in final.items() if name in module.ports or not special.fullmatch(new)}
-    taken = {re.sub(r"\W", "_", final[name]) for name in plain} | KEYWORDS | {START}
+    taken = {re.sub(r"\W", "_", final[name]) for name in plain} | KEYWORDS | {START, _start_of(module)}
     others = [
         name
         for name in dict.fromkeys([*module.order, *module.sizes])
@@ -555,11 +595,16 @@ def _name_signals(module: _Module) -> None:
         while _TEMPORARY.fullmatch(stem) and stem not in passed:
             passed.add(stem)
             stem = final.get(one := users.get(stem, "value"), one)
-        stem = re.sub(r"\W+", "_", re.sub(r"\$\d+$", "", stem)).strip("_") or "value"
+        stem = stem_of(re.sub(r"\$\d+$", "", stem)) or "value"
         stem += f"_{words.get(name, 'value')}" * bool(passed)
         new = next(new for n in count(1) if (new := stem + f"_{n}" * (n > 1)) not in taken)
         module.names[owners.get(name, name)] = new
         taken.add(new)
+
+
+def _start_of(module: _Module) -> str:
+    """Return the name of `START` in a module, which may have a port of this name."""
+    return next(name for n in count(1) if (name := f"{START}_{n}" if n > 1 else START) not in module.ports)
 
 
 def _grouped(module: _Module) -> list[Any]:
@@ -623,13 +668,19 @@ def _lines(module: _Module, initial: bool) -> Iterator[str]:
         size = f"[{module.sizes[name] - 1}:0] " if module.sizes[name] > 1 else ""
         return f"  {kind} {size}{spelled(module.names.get(name, name))}{value};"
 
+    def renamed(found: re.Match[str]) -> str:
+        name = found[0].strip()
+        return spelled(module.names[name]) if name in module.names else found[0]
+
+    start_name = _start_of(module)
+
     def text(node: Node) -> str:
         return text_of(node, module.sizes, module.names)
 
     name = module.name if re.fullmatch(r"\w+", module.name) else f"\\{module.name} "
     yield f"module {name}({', '.join(spelled(module.names.get(port, port)) for port in module.ports)});"
     if initial and any(isinstance(one, Choice) and one.is_combinational for one in statements):
-        yield f"  reg {START} = 0;\n`ifdef __ICARUS__\n  initial #0 {START} = 1;\n`endif"
+        yield f"  reg {start_name} = 0;\n`ifdef __ICARUS__\n  initial #0 {start_name} = 1;\n`endif"
     for name in [*module.ports, *(name for name in module.sizes if name in module.used and name not in module.ports)]:
         if name in module.attributes:
             yield module.attributes[name]
@@ -646,17 +697,17 @@ def _lines(module: _Module, initial: bool) -> Iterator[str]:
                 yield f"  assign {text(target)} = {text(value)};"
             case Choice(_, _, [("*", body)]):
                 yield "  always @* begin"
-                yield from [f"    if ({START}) begin end"] * initial
+                yield from [f"    if ({start_name}) begin end"] * initial
                 yield from (*_body_lines(body, "    ", "=", text), "  end")
             case Choice(_, _, [(event, body)]):
-                yield f"  always @({event}) begin"
+                yield f"  always @({_WORD.sub(renamed, event)}) begin"
                 yield from (*_body_lines(body, "    ", "<=", text), "  end")
             case Instance(head, ports):
                 yield f"  {head} ("
                 yield ",\n".join(f"    .{spelled(port)}({text(value)})" for port, value in ports.items())
                 yield "  );"
             case _:
-                yield re.sub(_NAME, lambda name: spelled(module.names.get(one := name[0].strip(), one)), one)
+                yield _WORD.sub(renamed, one)
     yield "endmodule"
 
 

@@ -4,7 +4,7 @@ import hashlib
 import importlib
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.checks import check_one_of
 
 from .base import Unit, module_name
+from .expressions import stem_of
 from .keywords import KEYWORDS
 from .readable import readable
 
@@ -174,7 +175,9 @@ def _active_low(text: str, top: str, reset: str, enable: str) -> str:
     for port, inverted in (("rst", reset.endswith("low")), ("en", enable == LOW)):
         if inverted:
             low = rf"{port}_n\1input {port}_n;\n  wire {port} = ~{port}_n;"
-            text = re.sub(rf"\b{port}\b(.*?)\binput {port};(?:\n  wire {port};)?", low, text, count=1, flags=re.S)
+            text = re.sub(
+                rf"(?:(?<=\()|(?<=, )){port}\b(.*?)\binput {port};(?:\n  wire {port};)?", low, text, count=1, flags=re.S
+            )
     return text
 
 
@@ -199,16 +202,14 @@ def _with_names(text: str, top: str, names: Mapping[str, str]) -> str:
         rf"(^module {re.escape(top)}\s*\(.*?^endmodule\n)", text, maxsplit=1, flags=re.M | re.S
     )
 
-    def word(name: str) -> str:
+    def words(found: Iterable[str]) -> str:
         # The name of a port of an instance follows a period.
-        return rf"(?<![\w.$\\]){re.escape(name)}(?![\w$])"
+        return rf"(?<![\w.$\\])(?:{'|'.join(map(re.escape, found))})(?![\w$])"
 
     for name in names.values():
-        if name not in names and re.search(word(name), module):
+        if name not in names and re.search(words([name]), module):
             raise ValueError(f"{top} already has a signal {name}; choose another name of the port")
-    for port, name in names.items():
-        module = re.sub(word(port), f"\0{name}", module)
-    return head + module.replace("\0", "") + rest
+    return head + re.sub(words(names), lambda found: names[found[0]], module) + rest
 
 
 class _Modules:
@@ -415,7 +416,7 @@ def _named(module: re.Match[str]) -> str:
         while _UNNAMED.fullmatch(user) and user not in passed:
             passed.add(user)
             user = users.get(user, "unused")
-        stem = re.sub(r"\W+", "_", re.sub(r"\$\d+$", "", user)).strip("_")
+        stem = stem_of(re.sub(r"\$\d+$", "", user))
         if name.endswith("]") and stem not in taken:
             renamed[name] = stem
             taken.add(stem)
@@ -450,8 +451,11 @@ def _lint_clean(text: str) -> str:
         elif first == "endcase" and not _complete(cases.pop()):
             lines.append(f"{line[: -len(first)]}  default: ;")
         elif cases and first.endswith((":", ",")):
-            values = re.findall(r"(\d+)'([bh])([0-9a-f?]+)(?=[:,])", line)
-            cases[-1] += [code if base == "b" else f"{int(code, 16):0{width}b}" for width, base, code in values]
+            values = re.findall(r"(\d+)'([bh])([0-9a-f?]+)(?=[:,])", f"{line.partition(': ')[0]}:")
+            cases[-1] += [
+                code if base == "b" else "?" * int(width) if "?" in code else f"{int(code, 16):0{width}b}"
+                for width, base, code in values
+            ]
         lines.append(line)
     return "\n".join(lines) + "\n"
 

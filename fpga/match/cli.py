@@ -115,7 +115,7 @@ def match(
 @click.option("--goal", default=AREA, metavar="GOAL", help="structures for area or speed; default: area")
 @click.option("--structure", metavar="KIND", help="fast: a shorter loop of the accumulators")
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
-@click.option("--estimate", is_flag=True, help="estimate the size by synthesis of small kernels, in minutes")
+@click.option("--estimate", is_flag=True, help="estimate the size from small kernels, in minutes")
 @target_option(help="device of the flow of the bare array; default: vu9p")
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")

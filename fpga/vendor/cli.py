@@ -32,9 +32,11 @@ def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, r
 
     With ``--pipeline`` the number of stages is given, and the clock is only a constraint of place and route.
     """
-    if clock is None or (routed and options["pipeline"] is not None):
+    if clock is None:
         return {}
     target.check_clock(clock)
+    if routed and options["pipeline"] is not None:
+        return {}
     return {"clock": clock, "target": target.family.name}
 
 
@@ -60,7 +62,7 @@ def _names(text: str) -> dict[str, str]:
 @click.option(
     "--ports", default="", metavar="NAMES", type=Parsed(_names), help="names of controls: clk=aclk,rst=aresetn,en=ce"
 )
-@click.option("--no-initial", is_flag=True, help="for ASICs: no initial values of registers, which need a reset")
+@click.option("--no-initial", is_flag=True, help="no initial values of registers, for ASICs")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @target_option(default=None, help="device of a flow or of --clock, such as vu9p")

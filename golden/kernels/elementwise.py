@@ -307,7 +307,8 @@ def scatter(into: Tensor, places: Tensor, x: Tensor, number: Target | None, to: 
 
     Elements of ``x`` are rounded to ``number``, if it is given, and all to the format of the sums.
     """
-    compiled = library(x.numel()) if takes(into, x) and into.dtype == x.dtype else None
+    is_taken = takes(into, x) and into.dtype == x.dtype and places.dtype == torch.int64
+    compiled = library(x.numel()) if is_taken else None
     if compiled is None:
         return False
     x, places = x.contiguous(), places.contiguous()

@@ -6,8 +6,26 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from halfulp.golden.check import check_bool, check_int
+
+
+class _Scaled(torch.autograd.Function):
+    """Product with a factor, which is no part of an emulated program; its gradient is one, too."""
+
+    @staticmethod
+    @_disable_current_modes()
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        """Multiply."""
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    @_disable_current_modes()
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Multiply the gradient."""
+        return gradient * ctx.factor, None
 
 
 class LossScaler:
@@ -62,12 +80,15 @@ class LossScaler:
     def scale(self, outputs: Any) -> Any:
         """Multiply a loss, or each loss of an iterable, by the factor."""
         if isinstance(outputs, Tensor):
-            return outputs * self.factor
+            scaled: Tensor = _Scaled.apply(outputs, self.factor)
+            return scaled
         if isinstance(outputs, Iterable) and not isinstance(outputs, str):
             kind = type(outputs) if isinstance(outputs, (list, tuple)) else list
             return kind(map(self.scale, outputs))
         raise TypeError(f"outputs must be a tensor or an iterable of tensors, not {type(outputs).__name__}")
 
+    # A training step may be emulated; its scaling is no part of the program.
+    @_disable_current_modes()
     @torch.no_grad()
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
         """Divide the gradients of an optimiser by the factor, for example to clip them before its step.

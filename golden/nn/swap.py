@@ -252,7 +252,7 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
     if not isinstance(layer, Computed):
         if policy.plain and policy.update is None:
             return Swap(name, kind, None, "its policy is fp32")
-        if type(layer).forward is not base.forward:
+        if any(_is_own(layer, base, method) for method in ("forward", "_conv_forward")):
             return Swap(name, kind, None, f"{type(layer).__name__} has its own forward function")
         layer.__class__ = _class(twin, base, layer)
     assert isinstance(layer, Computed)
@@ -263,6 +263,11 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
     if device is not None:
         layer._buffers.update({key: value.to(device) for key, value in layer._buffers.items() if value is not None})
     return Swap(name, kind, policy)
+
+
+def _is_own(layer: nn.Module, base: type[nn.Module], method: str) -> bool:
+    """Return True if a layer, or its class, has a method in place of that of its base."""
+    return method in vars(layer) or getattr(type(layer), method, None) is not getattr(base, method, None)
 
 
 def _class(twin: type[Computed], base: type[nn.Module], layer: nn.Module) -> type[nn.Module]:

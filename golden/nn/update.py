@@ -179,7 +179,9 @@ class WeightUpdate:
     @torch.no_grad()
     def _round(self, first: int = 0) -> None:
         for place, parameter in enumerate(self._parameters[first:], first):
-            parameter.copy_(self.cast.real(parameter, mix(self._key, place)))
+            # A distributed tensor is rounded in parts, each by the process that holds it.
+            part = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+            part.copy_(self.cast.real(part, mix(self._key, place)))
         if self.master:
             self._rounded[first:] = [one.detach().clone() for one in self._parameters[first:]]
 

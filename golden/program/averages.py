@@ -1,6 +1,7 @@
 """Compositions with means, as torch decomposes them but for the means: exact sums are divided by exact counts."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,13 +25,16 @@ def _(x: Tensor, y: Tensor, *, average: bool) -> Tensor:
 def average(sums: Tensor, count: Tensor | int) -> Tensor:
     """Divide sums by a count, neither of which is rounded before the quotient is."""
     divisor = count if isinstance(count, Tensor) else torch.full((), count, dtype=torch.float64, device=sums.device)
-    found: Tensor = torch.ops.halfulp.div(sums, divisor, average=True)
+    # Two tensors without dimensions have the wider type.
+    found: Tensor = torch.ops.halfulp.div(sums, divisor, average=True).to(sums.dtype)
     return found
 
 
 def _nll_loss(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignored: int) -> tuple[Tensor, Tensor]:
     """Return the loss and the sum of weights, or their number."""
-    channels, used = int(x.dim() > 1), target != ignored
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"expected targets of type Long or Byte but found {target.dtype}")
+    channels, used, target = int(x.dim() > 1), target != ignored, target.long()
     index = torch.where(used, target, 0).unsqueeze(channels)
     weights = None if weight is None else weight.view([-1 if dim == channels else 1 for dim in range(x.dim())])
     given = x if weights is None else x * weights
@@ -53,13 +57,51 @@ def _nll_loss_backward(
     if reduction == MEAN:
         # The type of the total may hold no large count.
         gradient = average(gradient, (target != ignored).sum() if weight is None else total)
-    target = (target[0] if x.dim() == 1 and target.dim() > 0 else target).unsqueeze(channels)
+    target = (target[0] if x.dim() == 1 and target.dim() > 0 else target).unsqueeze(channels).long()
     chosen = torch.scatter(torch.zeros_like(x), channels, torch.where(target != ignored, target, 0), -1.0)
     if x.dim() > gradient.dim() > 0:
         gradient = gradient.unsqueeze(channels)
     if weight is not None:
         gradient = gradient * weight.reshape([-1 if dim == channels else 1 for dim in range(x.dim())])
     return chosen * torch.where(target != ignored, gradient, 0)
+
+
+def _windows(x: Tensor, outputs: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return the places of the numbers of each window of an adaptive pooling in the last dimensions, and their counts.
+
+    Both have the windows as first dimensions. Places count from 1 in a flat tensor; 0 stands for none.
+    """
+    places = torch.ones([1] * 2 * len(outputs), dtype=torch.int64, device=x.device)
+    counts = torch.ones([1] * len(outputs), dtype=torch.int64, device=x.device)
+    inside = places > 0
+    for dim, (size, output) in enumerate(zip(x.shape[-len(outputs) :], outputs, strict=True)):
+        out = torch.arange(output, device=x.device)
+        first, last = out * size // output, -((out + 1) * -size // output)
+        along = first.unsqueeze(1) + torch.arange(-(-size // output) + 1, device=x.device)
+        shape = [1] * 2 * len(outputs)
+        shape[dim], shape[len(outputs) + dim] = along.shape
+        inside = inside & (along < last.unsqueeze(1)).reshape(shape)
+        places = (places - 1) * size + along.reshape(shape) + 1
+        counts = counts * (last - first).reshape([-1 if place == dim else 1 for place in range(len(outputs))])
+    return torch.where(inside, places, 0), counts
+
+
+def _adaptive_pool(x: Tensor, outputs: Sequence[int]) -> Tensor:
+    """Return means of windows of different sizes."""
+    places, counts = _windows(x, outputs)
+    # -0 added to a number is this number.
+    rows = torch.nn.functional.pad(x.flatten(-len(outputs)), (1, 0), value=-0.0)
+    numbers = rows[..., places.flatten(-len(outputs))]
+    return average(numbers.sum(-1), counts)
+
+
+def _adaptive_pool_backward(gradient: Tensor, x: Tensor, dims: int) -> Tensor:
+    places, counts = _windows(x, gradient.shape[-dims:])
+    places = places.flatten(-dims)
+    shares = average(gradient, counts).unsqueeze(-1).expand(*gradient.shape, places.shape[-1])
+    rows = shares.reshape(-1, places.numel())
+    sums = rows.new_zeros(len(rows), 1 + math.prod(x.shape[-dims:])).index_add(1, places.flatten(), rows)
+    return sums[:, 1:].reshape(x.shape)
 
 
 def _layer_norm_backward(
@@ -157,6 +199,22 @@ def _group_norm_backward(
     return of_x, of_weight, of_bias
 
 
+def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Return the loss and a mask of the targets, which end before the first -1; torch's composition counts all."""
+    torch._check(target.shape == x.shape, lambda: f"inconsistent target size: {target.shape} for input of {x.shape}")
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    ended, places = (labels == -1).cumsum(-1) > 0, torch.arange(rows.shape[1], device=x.device)
+    chosen = torch.gather(rows, -1, torch.where(ended, 0, labels))
+    is_target = torch.any(places == torch.where(ended, -1, labels).unsqueeze(-1), 1)
+    terms = ((1.0 - chosen.unsqueeze(-1)) + rows.unsqueeze(1)).clamp_min(0) / rows.shape[1]
+    found = torch.where(ended.unsqueeze(-1) | is_target.unsqueeze(1), 0, terms).sum((1, 2))
+    if reduction:
+        found = average(found.sum(), len(rows)) if reduction == MEAN else found.sum()
+    elif x.dim() < 2:
+        found = found[0]
+    return found, is_target.to(x.dtype).reshape(target.shape)
+
+
 def _mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     apart = 2.0 * (x - target)
     return (average(apart, x.numel()) if reduction == MEAN else apart) * gradient
@@ -179,6 +237,11 @@ def _huber_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction:
 
 
 AVERAGES = {
+    aten._adaptive_avg_pool2d.default: _adaptive_pool,
+    aten._adaptive_avg_pool3d.default: _adaptive_pool,
+    aten._adaptive_avg_pool2d_backward.default: lambda gradient, x: _adaptive_pool_backward(gradient, x, 2),
+    aten._adaptive_avg_pool3d_backward.default: lambda gradient, x: _adaptive_pool_backward(gradient, x, 3),
+    aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
     aten.nll_loss_forward.default: _nll_loss,
     aten.nll_loss2d_forward.default: _nll_loss,
     aten.nll_loss_backward.default: _nll_loss_backward,

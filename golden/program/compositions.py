@@ -98,12 +98,30 @@ def _interpolated_backward(
     return functools.reduce(torch.add, reversed(parts))
 
 
-def in_graphs() -> contextlib.AbstractContextManager[Any]:
-    """Let torch.compile use the interpolation of this module.
+def _nearest(x: Tensor, outputs: Sequence[int], scales: Sequence[float | None], exact: bool = False) -> list[Tensor]:
+    """Return the indices of the nearest pixels; torch's kernels take no scale where the size stays or doubles."""
+    found: list[Tensor] = _NEAREST(x, outputs, scales, exact)
+    for place, (size, output) in enumerate(zip(x.shape[2:], outputs, strict=True)):
+        if not exact and output in (size, 2 * size):
+            points = torch.arange(output, device=x.device) // (output // size)
+            found[place] = points.reshape(found[place].shape)
+    return found
 
-    It decomposes interpolation before autograd, by a function of torch that no table of decompositions replaces.
+
+_NEAREST = of_torch._compute_upsample_nearest_indices
+
+
+@contextlib.contextmanager
+def in_graphs() -> Iterator[None]:
+    """Let torch.compile use the interpolations of this module.
+
+    It decomposes interpolation before autograd, by functions of torch that no table of decompositions replaces.
     """
-    return mock.patch.object(of_torch, "_upsample_linear", _interpolated)
+    with (
+        mock.patch.object(of_torch, "_upsample_linear", _interpolated),
+        mock.patch.object(of_torch, _NEAREST.__name__, _nearest),
+    ):
+        yield
 
 
 _OWN = {

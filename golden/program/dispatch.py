@@ -147,6 +147,8 @@ def is_exact(func: Any) -> bool:
     """Return True for an overload of an operation that rounds nothing."""
     if func.is_view or torch.Tag.inplace_view in func.tags:
         return True
+    if "c10d" in func.namespace:
+        return "reduce" not in func.overloadpacket.__name__
     name = str(functional(func)).removesuffix(".default")
     # Without operands, torch has overloads with ``out`` only for tensors that are there.
     names = {name, name.removesuffix(".out"), name.removesuffix("_out")}
@@ -155,12 +157,23 @@ def is_exact(func: Any) -> bool:
 
 def overlaps(operands: Sequence[Any]) -> bool:
     """Return True if an operation in place writes to memory that it reads as another operand, or writes to it twice."""
-    into, *others = (one for one in operands if isinstance(one, Tensor))
+    tensors = [one for one in operands if isinstance(one, Tensor)]
+    if not tensors:
+        return False
+    into, *others = tensors
     memory = into.untyped_storage().data_ptr()
     return torch._debug_has_internal_overlap(into) == 1 or any(
         one is not into and one.untyped_storage().data_ptr() == memory for one in others
     )
 
+
+CHECKED_VALUES = frozenset(
+    {
+        *("binary_cross_entropy", "huber_loss", "multi_margin_loss", "multilabel_margin_loss_forward"),
+        "smooth_l1_loss",
+    }
+)
+"""Compositions whose values torch checks, and their parts do not."""
 
 _CHECKED: set[Any] = set()
 """Operations with the shapes, types and numbers of arguments that torch accepts."""
@@ -301,6 +314,9 @@ class Dispatch(TorchDispatchMode):
         return NotImplemented
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(one.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for one in types):
+            # A tensor that wraps others, such as a distributed one, unwraps them first.
+            return NotImplemented
         inner = _RUNNING.__dict__.get("dispatch")
         if inner is not None and inner is not self:
             # An inner context computes this operation.
@@ -396,6 +412,8 @@ class Dispatch(TorchDispatchMode):
                 return found
         if base in CHAINS and not kwargs and (found := self._chained(policy, base, args)) is not None:
             return found
+        if base in CHECKED_VALUES:
+            func(*args, **kwargs)
         func = functional(func)
         decomposed = _compositions().get(func)
         if decomposed is None and not func.has_kernel_for_dispatch_key(_COMPOSITE):
@@ -466,9 +484,12 @@ class Dispatch(TorchDispatchMode):
 
     def _each(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
         """Compute an operation on lists of tensors, one after the other."""
+        base = "linalg_vector_norm" if base == "norm" else base
         packet = getattr(torch.ops.aten, base + "_" * in_place, None) or getattr(torch.ops.aten, base, None)
         if packet is None:
             return self._in_torch(func, f"_foreach_{base}", args, kwargs)
+        if base == "linalg_vector_norm" and len(args) > 2:
+            *args, kwargs["dtype"] = args
         if base in ("addcmul", "addcdiv") and len(args) > 3:
             # Only in lists this factor has no name.
             *args, kwargs["value"] = args

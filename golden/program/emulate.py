@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
+from torch._C._functorch import TransformType
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from torch.nn.modules import module as hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
@@ -31,6 +33,9 @@ from .site import UPDATE, Place, Site, address, names_in, outside
 
 if TYPE_CHECKING:
     from .compiled import Backend
+
+TRANSFORMS = 8
+"""Largest number of nested transforms of torch.func whose backward operations have the places of forward ones."""
 
 PLACES = 1 << 18
 """Number of forward operations whose places are remembered for backward passes."""
@@ -138,6 +143,8 @@ class emulate(Program, contextlib.ContextDecorator):
         self._histories = {name: one.clone() for name, one in state.items()}
 
     def __enter__(self) -> Self:
+        if any(one.key() == TransformType.Vmap for one in retrieve_all_functorch_interpreters()):
+            raise RuntimeError("vmap replaces operations before golden.emulate sees them: enter it around vmap")
         stacks = self._local.__dict__.setdefault("stacks", [])
         mode = self._local.__dict__.setdefault("mode", _Eager(self))
         with contextlib.ExitStack() as stack:
@@ -192,6 +199,8 @@ class _Eager(Dispatch):
         self.running = ""
         """Phase of the operation, once it is known."""
         self.places: dict[int, Place] = {}
+        self.noted = -1
+        """Last number of autograd with a place."""
         self.parameters: dict[int, int] = {}
         self.repeated: dict[int, int | None] = {}
         self.again: Place | None = None
@@ -201,6 +210,7 @@ class _Eager(Dispatch):
     def tracking(self) -> Iterator[None]:
         """Track running modules and optimiser steps of this thread."""
         thread = threading.get_ident()
+        self.noted = _get_sequence_nr() - 1
 
         def enter(module: nn.Module, _: Any) -> None:
             if threading.get_ident() == thread:
@@ -262,7 +272,7 @@ class _Eager(Dispatch):
             root, names = self.owner.name_of_root(module), names_in(module)
         name = names.get(id(module), type(module).__name__)
         where = (*outer.modules, name), (*outer.kinds, type(module))
-        return _Call(*where, root, names, module.training, region, torch._C._current_graph_task_id())
+        return _Call(*where, root, names, getattr(module, "training", False), region, torch._C._current_graph_task_id())
 
     def innermost(self, region: _Call | None) -> _Call:
         """Return the innermost running call; ``region`` is that around a region that is recomputed."""
@@ -342,7 +352,11 @@ class _Eager(Dispatch):
             if len(self.places) > PLACES:
                 self.places = dict(list(self.places.items())[PLACES // 2 :])
             # Autograd numbers an operation before it runs; operations without gradients follow under the same number.
-            self.places.setdefault(_get_sequence_nr() - 1, place)
+            # Each transform of torch.func has a node of its own, numbered before that of autograd.
+            last = _get_sequence_nr() - 1
+            for number in range(max(self.noted + 1, last - TRANSFORMS), last + 1):
+                self.places.setdefault(number, place)
+            self.noted = last
 
     def note_exact(self) -> None:
         """Note the place of a running operation that changes no number."""
@@ -352,7 +366,9 @@ class _Eager(Dispatch):
     def draw(self, operation: str, operands: list[Tensor]) -> int:
         """Return a new key of random words; in a recomputed region, that of the first pass."""
         make = functools.partial(self.owner.keys.next, operation, operands)
-        key: int = make() if self.node is not None else of_use(self.owner.seed, make)
+        # Recomputed regions may leave out operations; their keys belong to an operation on operands of these shapes.
+        owner = hash((self.owner.seed, operation, *(one.shape for one in operands)))
+        key: int = make() if self.node is not None else of_use(owner, make)
         return key
 
     def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:

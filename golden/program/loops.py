@@ -1,25 +1,36 @@
 """`torch.func.vmap` as a loop: vmap's own rules replace operations by others before a dispatch mode sees them."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, _vmap_internals
 from torch._functorch import vmap
 from torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
-PLACES = ((vmap, "_flat_vmap"), (_vmap_internals, "_vmap"), (torch.autograd.functional, "_vmap"))
-"""Modules of torch, and the names of their functions that map."""
-
 START = "_vmap_increment_nesting"
 """Name of the operation with which the body of a vmap begins in a graph of torch.compile."""
+
+
+class _Loop(threading.local):
+    """Running loop of a thread."""
+
+    is_batched = False
+    """True for batched gradients, of which torch computes all rows at once and then frees the graph."""
+    is_last = True
+
+
+_LOOP = _Loop()
 
 
 @contextlib.contextmanager
 def loops(wanted: Callable[[], bool]) -> Iterator[None]:
     """Let vmap, and batched gradients of `torch.autograd`, call a function for each index while ``wanted`` is True."""
-    flat, batched = vmap._flat_vmap, _vmap_internals._vmap
+    autograd: Any = torch.autograd
+    flat, batched, backward = vmap._flat_vmap, _vmap_internals._vmap, autograd._engine_run_backward
 
     def chosen_flat(
         func: Any, size: int, dims: Any, args: Any, spec: Any, out: Any, randomness: str, **named: Any
@@ -35,44 +46,38 @@ def loops(wanted: Callable[[], bool]) -> Iterator[None]:
         def run(*args: Any) -> Any:
             if not wanted():
                 return own(*args)
-            with _kept_graphs():
+            before, _LOOP.is_batched = _LOOP.is_batched, True
+            try:
                 return vmap.vmap_impl(func, in_dims, out_dims, "different", None, *args)
+            finally:
+                _LOOP.is_batched = before
 
         return run
 
-    for module, name in PLACES:
-        setattr(module, name, chosen_flat if module is vmap else chosen_batched)
-    try:
+    def chosen_backward(outputs: Any, gradients: Any, keeps: bool, *others: Any, **named: Any) -> Any:
+        return backward(outputs, gradients, keeps or (_LOOP.is_batched and not _LOOP.is_last), *others, **named)
+
+    with (
+        mock.patch.object(vmap, "_flat_vmap", chosen_flat),
+        mock.patch.object(_vmap_internals, "_vmap", chosen_batched),
+        mock.patch.object(torch.autograd.functional, "_vmap", chosen_batched),
+        mock.patch.object(autograd, "_engine_run_backward", chosen_backward),
+    ):
         yield
-    finally:
-        for module, name in PLACES:
-            setattr(module, name, flat if module is vmap else batched)
-
-
-@contextlib.contextmanager
-def _kept_graphs() -> Iterator[None]:
-    """Let gradients keep the graph, which torch computes once for all rows of a batch and frees."""
-    autograd: Any = torch.autograd
-    run = autograd._engine_run_backward
-
-    def keeping(outputs: Any, gradients: Any, _: bool, *others: Any, **named: Any) -> Any:
-        return run(outputs, gradients, True, *others, **named)
-
-    autograd._engine_run_backward = keeping
-    try:
-        yield
-    finally:
-        autograd._engine_run_backward = run
 
 
 def _looped(func: Any, size: int, dims: list[Any], args: list[Any], spec: Any, out_dims: Any, randomness: str) -> Any:
     """Call a function for each index of the mapped dimensions, and stack the results."""
-    start, rows = torch.get_rng_state(), []
+    start, rows, before = torch.get_rng_state(), [], _LOOP.is_last
     for index in range(size):
         if randomness == "same":
             torch.set_rng_state(start)
         given = [one if dim is None else one.select(dim, index) for one, dim in zip(args, dims, strict=True)]
-        rows.append(tree_flatten(func(*tree_unflatten(given, spec))))
+        _LOOP.is_last = before and index == size - 1
+        try:
+            rows.append(tree_flatten(func(*tree_unflatten(given, spec))))
+        finally:
+            _LOOP.is_last = before
     if randomness == "error" and not torch.equal(start, torch.get_rng_state()):
         raise RuntimeError(
             "vmap with randomness='error' called a random operation; use randomness='same' or 'different'"
@@ -101,6 +106,6 @@ def _joined(results: tuple[Any, ...], dim: int | None) -> Any:
         raise ValueError(f"the function of a vmap has to return tensors, not {type(first).__name__}")
     if dim is not None:
         return torch.stack(results, dim)
-    if not all(one is first or torch.equal(one, first) for one in results):
+    if not all(one is first or ((one == first) | ((one != one) & (first != first))).all() for one in results):
         raise ValueError("a result of a vmap with out_dims=None has to be the same for all indices")
     return first

@@ -52,9 +52,7 @@ EXACT = {
         new_ones new_zeros _new_zeros_with_same_feature_meta ones ones_like scalar_tensor scatter.value threshold
         where where.Scalar where.ScalarOther where.ScalarSelf zero zeros zeros_like""",
     "has results that are numbers of every format of the operand": """
-        abs ceil copysign.Scalar copysign.Tensor floor fmod fmod.Scalar fmod.Tensor frac frexp
-        frexp.Tensor neg
-        round sgn sign trunc""",
+        abs ceil copysign.Scalar copysign.Tensor floor frac frexp frexp.Tensor neg round sgn sign trunc""",
     "compares, counts or finds places": """
         all all.dim all.dims allclose any any.dim any.dims argmax argmin bucketize.Scalar bucketize.Tensor
         count_nonzero count_nonzero.dim_IntList eq eq.Scalar eq.Tensor equal ge ge.Scalar ge.Tensor gt
@@ -184,7 +182,7 @@ HANDLERS["true_divide"] = HANDLERS["div"]
 
 @handler("remainder")
 def _remainder(site: Site, x: Any, y: Any) -> Any:
-    left = torch.fmod(torch.as_tensor(x), y)
+    left = site.element("fmod", x, y)
     return torch.where((left != 0) & ((left < 0) != (torch.as_tensor(y) < 0)), site.element("add", left, y), left)
 
 
@@ -210,6 +208,8 @@ def _reciprocal(site: Site, x: Tensor) -> Any:
 
 @handler("pow")
 def _pow(site: Site, x: Any, y: Any) -> Any:
+    if isinstance(x, Tensor) and not x.is_floating_point():
+        x = x.to(torch.result_type(x, y))
     if not isinstance(y, Tensor):
         if y == 2:
             return site.element("mul", x, x)
@@ -229,9 +229,9 @@ def _function(name: str) -> Handler:
 
 IN_BINARY64 = (
     *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "digamma", "erfinv", "i0", "lgamma", "sinh", "tan"),
-    *("atan2", "hypot"),
+    *("atan2", "fmod", "hypot"),
 )
-"""Functions without tables: results of torch in binary64, with errors of a few ulp of binary64, are rounded."""
+"""Functions without tables: results of torch in binary64, exact for fmod and else a few ulp off, are rounded."""
 
 for _name in (*FUNCTIONS, *IN_BINARY64):
     HANDLERS[_name] = _function(_name)
@@ -292,6 +292,7 @@ def _std_mean(site: Site, *given: Any, **named: Any) -> Any:
 
 @handler("linalg_vector_norm")
 def _norm(site: Site, x: Tensor, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = x if dtype is None else x.to(dtype)
     if order == 2:
         return site.element("sqrt", site.sum(site.element("mul", x, x), dim, keepdim))
     if order == 1:
@@ -358,7 +359,7 @@ def _rows(x: Tensor, dim: int, dtype: Any) -> Tensor:
 
 @handler("prod")
 def _prod(site: Site, x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    flat = x.reshape(-1) if dim is None else _rows(x, dim, dtype)
+    flat = _rows(x.reshape(-1) if dim is None else x, dim or 0, dtype)
     found = site.running("mul", flat, last=True)[0] if len(flat) else torch.ones_like(flat.sum(0))
     return found.unsqueeze(dim) if keepdim and dim is not None and x.dim() else found
 

@@ -226,7 +226,7 @@ def scattered(
     ``number`` is the format of the elements of x, and ``keys`` are those of the random words of elements and of sums.
     In an order that is not sequential, each sum is that of the row of ``into`` and of the rows of x.
     """
-    cast, sums = as_cast(acc), into.clone(memory_format=torch.contiguous_format)
+    cast, sums, places = as_cast(acc), into.clone(memory_format=torch.contiguous_format), places.to(torch.int64)
     assert cast.fmt is not None
     for needed in (torch.float32, into.dtype):
         check_holds(needed, cast.fmt)

@@ -455,13 +455,15 @@ def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
     # In the call for packed sequences, the second argument has the sizes of batches.
     if len(given) != 9 or not isinstance(given[2], (tuple, list)) or isinstance(given[1], Tensor) != (name != "lstm"):
         return False
+    if _transforms():
+        return False
     x, first, weights, biased, count, _, _, both, _ = given
     values, owner = [x, *_states(first)], mode.owner
     mode.note_operands(weights)
     one_policy = owner.policies.keys() == {"*"} and not owner.stochastic and _supports(owner.policies["*"])
     in_forward = mode.phase() == "forward" and not owner.values
     # Compilers, transforms and autocast see separate operations.
-    eager = not (torch.compiler.is_compiling() or torch._C._is_tracing() or _transforms())
+    eager = not (torch.compiler.is_compiling() or torch._C._is_tracing())
     eager = eager and not torch.is_autocast_enabled("cpu")
     plain_values = all(type(one) is Tensor and not mode._is_weight(one) for one in values)
     # Layers with projections have more weights. Gradients of frozen weights would be computed and counted.
