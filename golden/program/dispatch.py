@@ -272,6 +272,10 @@ def _layers(name: str) -> Any:
     return run
 
 
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_nested
+
+
 class Dispatch(TorchDispatchMode):
     """Dispatch of all operations below autograd. A subclass knows place and phase of the running operation."""
 
@@ -314,7 +318,8 @@ class Dispatch(TorchDispatchMode):
         return NotImplemented
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(one.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for one in types):
+        wraps = any(one.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for one in types)
+        if wraps and not any(map(_is_nested, args)):
             # A tensor that wraps others, such as a distributed one, unwraps them first.
             return NotImplemented
         inner = _RUNNING.__dict__.get("dispatch")
@@ -336,7 +341,7 @@ class Dispatch(TorchDispatchMode):
             if base in FILLS:
                 self._note_fills(base, args, kwargs)
             return func(*args, **kwargs)
-        if any(isinstance(one, Tensor) and one.is_nested for one in args):
+        if any(map(_is_nested, args)):
             # Operators of Python replace a TypeError by one of their own.
             raise ValueError(f"golden.emulate computes no {base} of nested tensors; pad them outside of it")
         if not any(map(is_real, args)) and not any(is_real(one) for one in tree_leaves((args, kwargs))):
