@@ -21,7 +21,8 @@ from halfulp.sim.reference import row_of
 from halfulp.sim.signals import agents
 from halfulp.tools.digests import version
 from halfulp.tools.progress import Progress, silent
-from halfulp.units.verilog import ASYNC, HIGH, KEYWORDS, LOW, ROLES, SYNC, check_name, default_name, emit, verilog_ports
+from halfulp.units.keywords import KEYWORDS
+from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, default_name, emit, verilog_ports
 
 from .netlists import Netlists, share
 from .vectors import vectors

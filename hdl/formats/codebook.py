@@ -2,6 +2,7 @@
 
 import bisect
 import functools
+import hashlib
 import itertools
 import math
 import os
@@ -175,6 +176,11 @@ class Codebook(Format):
 
     def __str__(self) -> str:
         return self.name if self.name in self.names else f"codebook:{self.name}"
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything but the name, which names of hardware modules contain: a codebook can be edited."""
+        return hashlib.sha256(repr(self._key[1:]).encode()).hexdigest()[:6]
 
     # Names -----------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,11 @@ from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.block import Block
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
+from halfulp.hdl.formats.codebook import Codebook
 from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.scale import Scale
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
-from halfulp.tools.digests import digest
 
 from .grammar import BARE, Form, read
 from .ranges import ValueRange
@@ -41,8 +41,12 @@ or the order of steps."""
 
 def verilog_name(text: str) -> str:
     """Return a text in the characters of a Verilog name; codebooks, which can be edited, have digests of values."""
-    text = re.sub(r"codebook:\w+", lambda found: f"{found[0]}_{digest(parse(found[0]))[:6]}", text)
-    return re.sub(r"\W", "_", text)
+
+    def with_digest(name: re.Match[str]) -> str:
+        book = Codebook.from_text(name[0])
+        return name[0] if book is None else f"{name[0]}_{book.digest}"
+
+    return re.sub(r"\W", "_", re.sub(r"codebook:\w+", with_digest, text))
 
 
 @dataclass(frozen=True, kw_only=True)
