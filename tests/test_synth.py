@@ -391,7 +391,7 @@ def test_cached_module_is_not_elaborated(build, monkeypatch):
     module = module_of(request, tied={"en": 1})
     assert f"module {module.top}(" in module.verilog
 
-    def refuse(component, name=None):
+    def refuse(component, name=None, **options):
         raise AssertionError("the Verilog was there")
 
     monkeypatch.setattr(synth, "verilog", refuse)
