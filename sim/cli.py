@@ -188,7 +188,7 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
     help="JUnit XML of a run of tests/test_oracle_*",
 )
 @click.option("--all", "every", is_flag=True, help="also check units whose records are current")
-@click.option("--compare", is_flag=True, help="renew the digests of current records, list stale ones, check no unit")
+@click.option("--compare", is_flag=True, help="only renew digests of current records, list stale ones")
 @scheduled
 @written
 def signoff(

@@ -354,7 +354,7 @@ def test_cost_model_synthesises_missing_records(monkeypatch):
         ]
 
     monkeypatch.setattr(tilecost, "measure_modules", measure_modules)
-    monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top: "")
+    monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top, **options: "")
     found = cost_model(lambda n, m: array(MacSpec.parse("e2m1fn*e2m1fn+e4m3.rn"), n, m, 2), TARGETS["u250"])
     assert asked == [f"chain_{n}x{m}_e2m1fn_e2m1fn_e4m3_rn_d2" for n, m in SMALL]
     # A memory made of lookup tables counts as eight of them.

@@ -156,7 +156,7 @@ def test_constraints_time_every_port(tmp_path):
     texts = scripts(short("mac", "e5m2").component(), VU9P, clock_mhz=300)
     assert texts["mac_e5m2_e5m2_e6m5_rn.xdc"] == (
         "create_clock -name clk -period 3.333 [get_ports clk]\n"
-        "set_max_delay -datapath_only -from [get_ports {a[*] b[*] c[*] clear en load rst valid}] 3.333\n"
+        "set_max_delay -datapath_only -from [get_ports {rst en valid a[*] b[*] c[*] load clear}] 3.333\n"
         "set_max_delay -datapath_only -from [get_clocks clk] -to [get_ports {o[*]}] 3.333\n"
     )
     texts = scripts(Wire(), VU9P, clock_mhz=500, name="inverter")
