@@ -114,6 +114,28 @@ def test_gradients_of_transforms_have_modules_and_roles():
     assert torch.equal(found["bias"], layer.bias.grad)
 
 
+@pytest.mark.parametrize("shape", [(6,), (2, 6), (2, 3, 6), (2, 2, 3, 6)])
+def test_sums_under_transforms_start_from_the_bias(shape):
+    layer, x = nn.Linear(6, 3), torch.randn(shape)
+    with golden.emulate("e5m2*e5m2+e6m5.rn", strict=True):
+        found, derivative = torch.func.vjp(layer, x)
+        wanted = layer(given := x.clone().requires_grad_())
+        wanted.backward(torch.ones_like(wanted))
+        (gradient,) = derivative(torch.ones_like(found))
+    assert torch.equal(found, wanted)
+    assert torch.equal(gradient, given.grad)
+
+
+def test_scaler_takes_transforms():
+    def loss(x):
+        return LossScaler(8.0).scale(x @ x)
+
+    x = torch.tensor([1.0, 2.0])
+    assert torch.equal(torch.func.grad(loss)(x), 16 * x)
+    assert torch.equal(torch.func.hessian(loss)(x), 16 * torch.eye(2))
+    assert torch.equal(torch.func.vmap(loss)(x.unsqueeze(1)), 8 * x * x)
+
+
 def test_context_inside_of_vmap_is_refused():
     run = golden.emulate(FP32)(lambda x: x * 2)
     with pytest.raises(RuntimeError, match="enter it around vmap"):

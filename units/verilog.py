@@ -99,7 +99,7 @@ def emit(
     initial : bool
         Registers have initial values, which FPGAs load; without them, for ASICs, each register needs a reset.
     netlist : bool
-        Return the Verilog of Yosys with a signal for each operator, which synthesis and simulation read.
+        Return the Verilog of Yosys with a signal for each operator, which synthesis reads.
 
     Raises
     ------

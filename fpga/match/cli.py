@@ -163,12 +163,9 @@ def tile(
             bar.total("Verilog")
             files = design.files()
     write_folder(folder, files)
-    limit, size = (
-        board.target.max_mhz,
-        "of unknown size, because its costs are not recorded (add --estimate or --measure)",
-    )
+    limit, _ = board.target.max_clock(() if cells is None else used_blocks(cells))
+    size = "of unknown size, because its costs are not recorded (add --estimate or --measure)"
     if cells is not None:
-        limit = board.target.max_clock(used_blocks(cells))[0]
         count = f"{'' if measure else 'about '}{cores * cells.lut:,}"
         source = "synthesis" if measure else "synthesis of small kernels" if estimate else "records of small kernels"
         size = f"{count} LUT by {source}, {cells.share(board.target, cores)['LUT']:.1f} %"

@@ -14,12 +14,24 @@ from halfulp.golden.check import check_bool, check_int
 class _Scaled(torch.autograd.Function):
     """Product with a factor, which is no part of an emulated program; its gradient is one, too."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     @_disable_current_modes()
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+    def forward(x: Tensor, factor: float) -> Tensor:
         """Multiply."""
-        ctx.factor = factor
         return x * factor
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        """Keep the factor."""
+        _, ctx.factor = inputs
+
+    @staticmethod
+    @_disable_current_modes()
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        """Multiply the tangent."""
+        return tangent * ctx.factor
 
     @staticmethod
     @_disable_current_modes()

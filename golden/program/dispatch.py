@@ -8,8 +8,10 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
@@ -167,13 +169,10 @@ def overlaps(operands: Sequence[Any]) -> bool:
     )
 
 
-CHECKED_VALUES = frozenset(
-    {
-        *("binary_cross_entropy", "huber_loss", "multi_margin_loss", "multilabel_margin_loss_forward"),
-        "smooth_l1_loss",
-    }
+CHECKS_VALUES = frozenset(
+    ["binary_cross_entropy", "huber_loss", "multi_margin_loss", "multilabel_margin_loss_forward", "smooth_l1_loss"]
 )
-"""Compositions whose values torch checks, and their parts do not."""
+"""Compositions that refuse some values in torch; their parts do not."""
 
 _CHECKED: set[Any] = set()
 """Operations with the shapes, types and numbers of arguments that torch accepts."""
@@ -237,7 +236,10 @@ class _Composite:
 
 @contextlib.contextmanager
 def composite() -> Iterator[None]:
-    """Turn off vmap and the fused kernels of attention, encoders and cells, which a dispatch mode does not see."""
+    """Turn off vmap and the fused kernels of attention, encoders and cells, which a dispatch mode does not see.
+
+    Products with a bias stay whole under transforms of torch.func.
+    """
     with _Composite.lock:
         _Composite.users += 1
         if _Composite.users == 1:
@@ -250,6 +252,7 @@ def composite() -> Iterator[None]:
                 setattr(torch._VF, name, _layers(name))
                 stack.callback(delattr, torch._VF, name)
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            stack.enter_context(mock.patch.object(F, "linear", _linear))
             stack.enter_context(loops(lambda: isinstance(_get_current_dispatch_mode(), Dispatch)))
     try:
         yield
@@ -258,6 +261,17 @@ def composite() -> Iterator[None]:
             _Composite.users -= 1
             if not _Composite.users:
                 _Composite.restore.close()
+
+
+_LINEAR = F.linear
+
+
+def _linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Multiply rows by a matrix: torch.func adds the bias of a vector, or of 4 dimensions, apart from the product."""
+    apart = bias is not None and torch._C._are_functorch_transforms_active() and x.dim() not in (0, 2, 3)
+    if apart and isinstance(_get_current_dispatch_mode(), Dispatch):
+        return _LINEAR(x.reshape(-1, x.shape[-1]), w, bias).reshape(*x.shape[:-1], len(w))
+    return _LINEAR(x, w, bias)
 
 
 def _layers(name: str) -> Any:
@@ -417,8 +431,8 @@ class Dispatch(TorchDispatchMode):
                 return found
         if base in CHAINS and not kwargs and (found := self._chained(policy, base, args)) is not None:
             return found
-        if base in CHECKED_VALUES:
-            func(*args, **kwargs)
+        if base in CHECKS_VALUES:
+            func(*args, **kwargs)  # raises torch's error
         func = functional(func)
         decomposed = _compositions().get(func)
         if decomposed is None and not func.has_kernel_for_dispatch_key(_COMPOSITE):
