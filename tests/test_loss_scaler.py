@@ -153,3 +153,20 @@ def test_loss_scaler_halves_and_grows():
     scaler = nn.LossScaler(8, adaptive=False)
     assert step(math.inf, 8.0) == (True, 8)
     assert parameter.tolist() == [-math.inf, 0]
+
+
+@pytest.mark.parametrize(
+    ("state", "keyword"),
+    [
+        ({}, "factor, good, skipped"),
+        ({"scale": 2.0, "_growth_tracker": 0}, "none of a LossScaler"),
+        ({"factor": math.nan, "good": 0, "skipped": 0}, "factor"),
+        ({"factor": 1e39, "good": 0, "skipped": 0}, "finite in float32"),
+        ({"factor": 2.0, "good": -1, "skipped": 0}, "good"),
+    ],
+)
+def test_state_of_another_scaler_is_refused(state, keyword):
+    scaler = nn.LossScaler(8)
+    with pytest.raises(ValueError, match=keyword):
+        scaler.load_state_dict(state)
+    assert scaler.factor == 8

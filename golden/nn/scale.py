@@ -1,6 +1,5 @@
 """Loss scaling."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +8,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from halfulp.golden.check import check_bool, check_int
+
+MAX_FACTOR = torch.finfo(torch.float32).max
+"""Largest factor: that of a loss in float32."""
 
 
 class _Scaled(torch.autograd.Function):
@@ -179,13 +181,17 @@ class LossScaler:
         return {"factor": self.factor, "good": self._good, "skipped": self.skipped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-        self.factor, self._good, self.skipped = state["factor"], state["good"], state["skipped"]
+        """Restore a state; TypeError or ValueError if it is none of a loss scaler."""
+        if missing := self.state_dict().keys() - state.keys():
+            raise ValueError(f"the state has no {', '.join(sorted(missing))}; it is none of a LossScaler")
+        for name in ("good", "skipped"):
+            check_int(name, state[name], 0)
+        self.factor, self._good, self.skipped = _factor("factor", state["factor"]), state["good"], state["skipped"]
 
 
 def _factor(name: str, given: Any) -> float:
     if not isinstance(given, (int, float)) or isinstance(given, bool):
         raise TypeError(f"{name} must be a number, not {type(given).__name__}")
-    if not (given > 0 and math.isfinite(given)):
-        raise ValueError(f"{name} must be finite and greater than 0, not {given}")
+    if not 0 < given <= MAX_FACTOR:
+        raise ValueError(f"{name} must be greater than 0 and finite in float32, not {given}")
     return float(given)
