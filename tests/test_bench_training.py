@@ -1,11 +1,11 @@
 """Bench of training steps of emulated programs."""
 
 import pytest
-import torch
 from torch import nn
 
 from halfulp.sim.speed import Speed, write
 from halfulp.sim.training import EVERYTHING, STEPS, Lstm, Step, Transformer, resnet18, steps
+from halfulp.tools.digests import version
 
 
 @pytest.mark.slow
@@ -46,4 +46,4 @@ def test_record_of_speeds_has_ratios_and_where_they_were_measured(tmp_path):
     head, row = path.read_text().splitlines()
     assert head == "kind,subject,policy,seconds,baseline,ratio,measured"
     assert row.startswith("layers,GPT,bf16*bf16+fp32.rn,2.03,1,2.0,")
-    assert f"torch {torch.__version__}" in row
+    assert f"torch {version('torch')}" in row

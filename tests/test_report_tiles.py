@@ -28,7 +28,7 @@ def test_tiles_table_matches_cost_model(monkeypatch):
         return known[: len(asked)]
 
     monkeypatch.setattr(tiles, "measure_modules", measured)
-    monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top: "")
+    monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top, **options: "")
     found = study(4)
     assert asked == [array(SPEC, n, n).name for n in (1, 2, 4)]
     frame = table(found, KERNELS).frame

@@ -305,7 +305,7 @@ def test_fit_errors_match_exact_table(name, fmt, options):
 
 @pytest.mark.parametrize("name", ["tanh", "silu"])
 def test_lean_fit_meets_its_error_bound(name):
-    """The bound is halfway between free and uniform breakpoints; the fit has shorter coefficients than the free one."""
+    """The bound is halfway between free and uniform breakpoints; the fit has shorter coefficients and breakpoints."""
     free, even = (fit(name, "fxp4.8", pieces=8, breakpoints=kind) for kind in ("free", "uniform"))
     bound = (free.error + even.error) / 2
     small = fit(name, "fxp4.8", pieces=8, error=bound)
@@ -313,7 +313,7 @@ def test_lean_fit_meets_its_error_bound(name):
     assert free.error < small.error <= bound < even.error
     assert small.errors.ulp.max() == small.error
     bits = [one.segments.slope.width + one.segments.intercept.width for one in (small, free, even)]
-    assert bits[0] < bits[1]
+    assert bits[0] < min(bits[1:])
     # Seven leading bits of twelve select its pieces; the other fit needs more.
     leading = [all(piece.start % Fraction(1, 8) == 0 for piece in one.segments.pieces) for one in (small, free, even)]
     assert leading == [True, False, False]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -259,7 +260,7 @@ class _FitRequest:
                     task = self._narrowed(self._shaped(task, found)[0], names)
                 found = task.fewest_pieces(self.error)
             # Coefficients of few bits may have a larger error, which allows more of the shape.
-            task, found = self._shaped(task, found)
+            task, found = self._shaped(task, found, _bits(found))
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
             raise ValueError(
@@ -270,17 +271,18 @@ class _FitRequest:
         intercept = self.intercept or _narrowest([line[1] for _, line in found.parts])
         return task.points, found, slope, intercept
 
-    def _shaped(self, task: Task, found: Segmentation) -> tuple[Task, Segmentation]:
+    def _shaped(self, task: Task, found: Segmentation, most: float = inf) -> tuple[Task, Segmentation]:
         """Return the problem and pieces that keep more of the function's shape than those that are found.
 
-        They need no larger error than the smallest or the given one, and no more pieces.
+        They need no larger error than the smallest or the given one, no more pieces, and at most ``most`` bits of
+        coefficients.
         """
         error = found.error if self.error is None else self.error
         if self.error is not None and self.breakpoints != "uniform":
             task = replace(task, pieces=found.inner)
         for points in task.points.shaped():
             shaped = replace(task, points=points, tails=self._tails(points))
-            if (kept := shaped.within(error)) is not None:
+            if (kept := shaped.within(error)) is not None and _bits(kept) <= most:
                 return shaped, kept
         return task, found
 
@@ -424,6 +426,11 @@ def _finest(
         most = min(out.precision + _MORE_PLACES + cancelled, _EXACT - precision)
         digits[name] = Grid(-(2.0**bits), 2.0**bits, digits=most)
     return grids, digits if clipped else grids
+
+
+def _bits(found: Segmentation) -> int:
+    """Return the width of both coefficients."""
+    return sum(_narrowest([line[place] for _, line in found.parts]).width for place in (0, 1))
 
 
 def _narrowest(numbers: list[float]) -> Fixed | Float:
