@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
+from amaranth.hdl import Format as Text
+from amaranth.hdl import Shape, ShapeCastable, unsigned
+
 from .checks import check_int
 from .rounding import RN, RZ, Rounding
+from .view import TEXTS_WIDTH, FormatConst, FormatView, NumberText, fields_text
 
 TABLE_WIDTH = 16
 """Maximum width of formats whose codes are tabulated."""
@@ -20,11 +24,7 @@ RoundedUnit = Literal["magnitude", "string", "floor"]
 Spacing = Literal["uniform", "relative", "tapered"]
 
 
-class Plain:
-    """Base of `Format` without Amaranth; ``halfulp.hdl.shape`` replaces it by an Amaranth shape."""
-
-
-class Format(Plain):
+class Format(ShapeCastable):
     """Number format: a finite set of codes and their values.
 
     Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``. A family of formats is a subclass
@@ -179,6 +179,44 @@ class Format(Plain):
     def holds(self, other: "Format") -> bool:
         """Return True if every number of another format is known to be one of this format."""
         return self == other
+
+    # Shape of Amaranth -----------------------------------------------------------------------------------------
+
+    def as_shape(self) -> Shape:
+        """Return the plain shape: unsigned, with the format's width."""
+        return unsigned(self.width)
+
+    def const(self, init: Any) -> FormatConst:
+        """Return the constant of a Python number that the format holds exactly; None is +0."""
+        if init is None:
+            return FormatConst(self, 0)
+        if isinstance(init, FormatConst):
+            if init.fmt != self:
+                raise TypeError(f"a constant of {self} must be a number of that format, not {init!r} of {init.fmt}")
+            return init
+        if isinstance(init, bool) or not isinstance(init, (int, float, Fraction)):
+            raise TypeError(f"a constant of {self} must be a number, not {type(init).__name__}")
+        code = self.encode(init)
+        held = self.decode(code)
+        if held != init and not (init != init and held != held):
+            raise ValueError(f"{self} cannot hold {init}; its nearest number is {self.text(code)}")
+        return FormatConst(self, code)
+
+    def from_bits(self, raw: int) -> FormatConst:
+        """Return the constant of a code, used by simulators to read signals."""
+        return FormatConst(self, raw)
+
+    def __call__(self, target: Any) -> FormatView:
+        """Return a view of a value as this format."""
+        return FormatView(self, target)
+
+    def format(self, value: FormatView, spec: str) -> Text:
+        """Return the text for waveforms and ``Print``: the number, or for wide formats the fields of the code."""
+        if spec:
+            raise ValueError(f"a value of {self} takes no format specifier, not {spec!r}")
+        if self.width <= TEXTS_WIDTH:
+            return NumberText(self, value.as_value())
+        return fields_text(self, value)
 
     # Derived properties ---------------------------------------------------------------------------------------
 

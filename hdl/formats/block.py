@@ -107,7 +107,7 @@ class Block:
         match = _TEXT.fullmatch(re.sub(r"\s", "", cls.names.get(text, text)))
         if match is None:
             raise ValueError(f"unknown block {text!r}; expected {', '.join(cls.names)}, or {cls.syntax}")
-        return cls(parse_format(match[1]), int(match[2]), parse_format(match[3]), match[4])  # type: ignore[arg-type]
+        return cls(parse_format(match[1]), int(match[2]), parse_format(match[3]), match[4])
 
     def describe(self) -> str:
         """Return a description of the fields."""

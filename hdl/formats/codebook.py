@@ -227,7 +227,7 @@ class Codebook(Format):
         if callable(values):
             check_int("width", width, "codebook", 1, MAX_WIDTH)
             values = [values(code) for code in range(1 << (width or 0))]
-        fmt = cls(name, values, **options)  # type: ignore[arg-type]  # the constructor checks any sequence
+        fmt = cls(name, values, **options)
         numbers = ", ".join(f'"{value}"' for value in fmt.values)
         written = {name: getattr(fmt, name) for name in ("order", "overflow", "nan", "threshold")}
         lines = [f"values = [{numbers}]"]

@@ -136,7 +136,7 @@ class Float(Format):
         # Without mantissa bits there is no room for inf and NaN, so the bare name means one NaN.
         specials = "finite" if name in _FINITE_ROWS else match[4] or ("fn" if man == 0 else "ieee")
         bias = None if match[3] is None else int(match[3])
-        return cls(exp, man, bias, specials.removeprefix("-"), not text.endswith("-ftz"))  # type: ignore[arg-type]
+        return cls(exp, man, bias, specials.removeprefix("-"), not text.endswith("-ftz"))
 
     def is_signalling(self, code: int) -> bool:
         """Return True for a NaN whose first mantissa bit is 0; a format with only one NaN has none."""
