@@ -172,3 +172,14 @@ def test_scaler_is_no_part_of_the_program():
 
 def test_lists_of_tensors_share_no_memory():
     assert not overlaps(([torch.ones(2)], [torch.ones(2)]))
+
+
+def test_operations_that_are_recorded_are_refused():
+    with golden.emulate(BF16), pytest.raises(RuntimeError, match="linearize cannot record"):
+        torch.func.linearize(torch.tanh, torch.ones(4))
+
+
+def test_tensors_without_values_have_shapes():
+    x = torch.empty(4, 8, device="meta")
+    with golden.emulate(BF16, strict=True):
+        assert torch.tanh(x @ x.T).sum(0).shape == (4,)

@@ -137,3 +137,21 @@ def test_compiled_vmap_is_refused():
     run = torch.compile(vmap(MODEL[0]), backend=golden.emulate.backend(POLICY))
     with pytest.raises(RuntimeError, match=r"no torch\.func\.vmap"):
         run(torch.randn(3, 4))
+
+
+def test_own_generators_follow_randomness():
+    def noise(row, generator):
+        return row + torch.rand(4, generator=generator)
+
+    def mapped(randomness):
+        generator = torch.Generator().manual_seed(1)
+        return vmap(lambda row: noise(row, generator), randomness=randomness)(torch.zeros(3, 4))
+
+    with golden.emulate(POLICY):
+        same, different = mapped("same"), mapped("different")
+        with pytest.raises(RuntimeError, match="called a random operation"):
+            mapped("error")
+        first = noise(torch.zeros(4), torch.Generator().manual_seed(1))
+    assert all(torch.equal(row, first) for row in same)
+    assert torch.equal(different[0], first)
+    assert not torch.equal(different[1], first)

@@ -165,6 +165,15 @@ def test_optimizer_without_update_loads_the_state():
     assert _masters(update) == [[1.0]]
 
 
+def test_update_after_the_state_of_the_optimizer_warns():
+    parameter = tnn.Parameter(torch.ones(1))
+    optimizer = torch.optim.Adam([parameter])
+    parameter.grad = torch.ones(1)
+    optimizer.step()
+    with pytest.warns(RuntimeWarning, match=r"before optimizer\.load_state_dict"):
+        nn.WeightUpdate(optimizer, "e5m2.rn", master=True)
+
+
 def test_step_after_a_failed_step_continues():
     parameter, optimizer, update = _trained(1.0, steps=3)
     with pytest.raises(RuntimeError, match="stop"):

@@ -95,7 +95,7 @@ class WeightUpdate:
     -----
     Elements of the parameters that other code writes between steps, such as ``load_state_dict``, clipping or averaging,
     replace those of the copy. The state dict of the optimiser includes `state_dict`, with the copy and the state of the
-    random words, in its entry ``weight_updates``.
+    random words, in its entry ``weight_updates``. An optimiser reads this entry only after the `WeightUpdate` is made.
     """
 
     def __init__(
@@ -124,6 +124,13 @@ class WeightUpdate:
         """Roundings of the masters, as last written to the parameters."""
         self._before_step: list[Tensor] = []
         self._take(chosen.values())
+        if master and optimizer.state:
+            warnings.warn(
+                "halfulp: the optimizer has a state, and the master copies start from the rounded parameters; make "
+                "nn.WeightUpdate before optimizer.load_state_dict, which then loads the copies, too",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         self._place = _updates.get(optimizer, 0)

@@ -29,7 +29,7 @@ from .cells import CELLS
 from .compositions import compositions
 from .functions import FUNCTIONS
 from .keys import Keys
-from .loops import loops
+from .loops import loops, note_generator
 from .operations import EXACT, FILLS, HANDLERS, SEQUENCES
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
@@ -349,6 +349,11 @@ class Dispatch(TorchDispatchMode):
     def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         base, in_place = name_of(func)
         self.note_operands(args)
+        if kwargs.get("generator") is not None:
+            note_generator(kwargs["generator"])
+        if any(isinstance(one, Tensor) and one.is_meta for one in tree_leaves((args, kwargs))):
+            # Without values, only the shape of the result is computed.
+            return func(*args, **kwargs)
         if is_exact(func):
             # Their backward operations may compute, such as the sum of expand.
             self.note_exact()

@@ -287,7 +287,12 @@ class _Eager(Dispatch):
             warn_of_update(", ".join(updates))
 
     def note_operands(self, args: Any) -> None:
-        """Note the running node of autograd and the storages of parameters."""
+        """Note the running node of autograd and storages of parameters; RuntimeError in a recording of operations."""
+        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:
+            raise RuntimeError(
+                "make_fx and torch.func.linearize cannot record operations of golden.emulate; use torch.func.jvp, or "
+                "torch.compile with golden.emulate.backend"
+            )
         node = torch._C._current_autograd_node()
         forward = self.again or (self.calls and self.calls[-1].backward_pass == torch._C._current_graph_task_id())
         self.node = None if node is None or forward or repeats() else node

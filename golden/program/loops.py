@@ -21,9 +21,21 @@ class _Loop(threading.local):
     is_batched = False
     """True for batched gradients, of which torch computes all rows at once and then frees the graph."""
     is_last = True
+    drawn: "list[dict[torch.Generator, Tensor]]"
+    """States of the generators of random operations before their first use, for each running loop."""
+
+    def __init__(self) -> None:
+        self.drawn = []
 
 
 _LOOP = _Loop()
+
+
+def note_generator(generator: torch.Generator) -> None:
+    """Note the state of a generator that a random operation is about to use."""
+    for states in _LOOP.drawn:
+        if generator not in states:
+            states[generator] = generator.get_state()
 
 
 @contextlib.contextmanager
@@ -68,17 +80,22 @@ def loops(wanted: Callable[[], bool]) -> Iterator[None]:
 
 def _looped(func: Any, size: int, dims: list[Any], args: list[Any], spec: Any, out_dims: Any, randomness: str) -> Any:
     """Call a function for each index of the mapped dimensions, and stack the results."""
-    start, rows, before = torch.get_rng_state(), [], _LOOP.is_last
+    rows, before = [], _LOOP.is_last
+    start, generators = torch.get_rng_state(), dict[torch.Generator, Tensor]()
     for index in range(size):
         if randomness == "same":
             torch.set_rng_state(start)
+            for generator, state in generators.items():
+                generator.set_state(state)
         given = [one if dim is None else one.select(dim, index) for one, dim in zip(args, dims, strict=True)]
         _LOOP.is_last = before and index == size - 1
+        _LOOP.drawn.append(generators)
         try:
             rows.append(tree_flatten(func(*tree_unflatten(given, spec))))
         finally:
             _LOOP.is_last = before
-    if randomness == "error" and not torch.equal(start, torch.get_rng_state()):
+            _LOOP.drawn.pop()
+    if randomness == "error" and (generators or not torch.equal(start, torch.get_rng_state())):
         raise RuntimeError(
             "vmap with randomness='error' called a random operation; use randomness='same' or 'different'"
         )
