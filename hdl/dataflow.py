@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from amaranth.hdl import Const, Fragment, Module, Shape, Signal, Value
-from amaranth.hdl._ast import Assign, Concat, Operator, Slice, SwitchValue
 
 from .delay import DelayModel
+from .internals import Assign, Concat, Operator, Slice, SwitchValue, assigned_signals, read_signals
 from .schedule import (
     AFTER,
     CHAIN,
@@ -146,7 +146,7 @@ class Dataflow:
         self.operations: list[Operation] = []
         self.bits = 0
         fragment = Fragment.get(m, None)
-        self.steps = [(step, list(step._lhs_signals())) for step in fragment.statements.get("sync", ())]
+        self.steps = [(step, list(assigned_signals(step))) for step in fragment.statements.get("sync", ())]
         self._group = {id(signal): group for group, (_, signals) in enumerate(self.steps) for signal in signals}
         self._drivers: dict[int, Assign] = {}
         self._names: dict[int, str] = {}
@@ -158,7 +158,7 @@ class Dataflow:
         for _, signals in self.steps:
             self._of_result |= {id(signal) for signal in signals if is_result(signal.name)}
         for item in self._drivers.values():
-            if any(id(signal) in self._of_result for signal in item.rhs._rhs_signals()):
+            if any(id(signal) in self._of_result for signal in read_signals(item.rhs)):
                 self._of_result.add(id(item.lhs))
         self._known: dict[tuple[int, bool], tuple[Any, list[Bit]]] = {}
         self._after, self._name = False, ""
@@ -196,7 +196,7 @@ class Dataflow:
         """Return the bits that a statement that assigns registers reads."""
         if isinstance(statement, Assign):
             return [self.bits_of(statement.rhs)]
-        read = [self.bits_of(signal) for signal in statement.test._rhs_signals() if signal is not self.enable]
+        read = [self.bits_of(signal) for signal in read_signals(statement.test) if signal is not self.enable]
         for _, statements, _ in statement.cases:
             for inner in statements:
                 read += self._read_by(inner)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
-from amaranth.hdl._ast import Concat
 
+from .internals import Concat
 from .raw import Raw, normalise
 from .rows import Rows
 from .wire import NEVER, wire

@@ -11,11 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
-from amaranth.hdl._ast import Assign
-from amaranth.hdl._xfrm import ValueTransformer
-from amaranth.sim._pyeval import eval_value
 
 from .dataflow import ONE, PIECE, ZERO, Dataflow, Operation
+from .internals import Assign, ValueTransformer, eval_value
 from .schedule import AFTER, NEXT, SINK, Bit
 
 

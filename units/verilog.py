@@ -12,11 +12,11 @@ from typing import Any
 
 from amaranth.back import verilog
 from amaranth.hdl import ClockDomain, ClockSignal, Fragment, Instance, ResetSignal, Shape, Value
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, wiring
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.checks import check_one_of
+from halfulp.hdl.internals import PortDirection
 
 from .base import Unit, module_name
 from .expressions import stem_of
