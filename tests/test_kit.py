@@ -295,9 +295,10 @@ def test_kit_takes_layouts_of_amaranth() -> None:
 FAILING = """
 import cocotb
 from halfulp.sim import kit
+from halfulp.hdl.specs import Build
 from halfulp.units.catalogue import component
 
-UNIT = component("mul e5m2*e5m2=e5m2")
+UNIT = component("mul e5m2*e5m2=e5m2", Build(pipeline=1))
 
 
 @cocotb.test()
@@ -316,7 +317,7 @@ def test_kit_keeps_the_log_that_a_failure_names(tmp_path: Path) -> None:
     file = tmp_path / "kit_that_fails.py"
     file.write_text(FAILING)
     with pytest.raises(AssertionError, match="20 results; 10 are expected") as failure:
-        simulate(Streamed(component("mul e5m2*e5m2=e5m2")), file)
+        simulate(Streamed(component("mul e5m2*e5m2=e5m2", Build(pipeline=1))), file)
     log = re.search(r"whole log: (.*)\)", str(failure.value))
     assert log is not None
     assert "another_result_is_expected" in Path(log[1]).read_text()

@@ -275,10 +275,12 @@ class _Modules:
 
     def _written(self, component: Any, name: str) -> str:
         """Return Verilog of a component and its submodules; parts are instances of their modules."""
+        # A description may give its ports other names for its own use.
+        ports = {path: (Value.cast(value), _DIRECTIONS[member.flow]) for path, member, value in _flat(component)}
         fragment = Fragment.get(component, self)
         text = verilog.convert(
             fragment,
-            ports={path: (Value.cast(value), _DIRECTIONS[member.flow]) for path, member, value in _flat(component)},
+            ports=ports,
             name=name,
             emit_src=False,
             strip_internal_attrs=True,
