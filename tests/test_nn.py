@@ -289,7 +289,7 @@ def test_conv2d_matches_sums_by_hand(options):
     g = normal(*y.shape, seed=2)
     # On padded images, because torch computes the gradient of the padding.
     bare = copy.copy(layer)
-    bare._reversed_padding_repeated_twice = [0] * 4
+    bare.padding, bare._reversed_padding_repeated_twice = (0, 0), [0] * 4
     bare(given := big.clone().requires_grad_()).backward(g)
     expected = conv_by_hand(Expected(policy), layer, big, g)
     assert same(y.detach(), expected[0].contiguous())
