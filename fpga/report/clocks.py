@@ -15,7 +15,7 @@ from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
-from .resources import limit_notes
+from .limits import limit_notes
 
 TARGET = TARGETS["ecp5-85k"]
 """Device that nextpnr places and routes for."""

@@ -24,7 +24,7 @@ from halfulp.tools.texts import json_of, text_of
 
 from . import asic
 from .dots import Error, errors
-from .resources import check_reached, limit_notes, measure_units
+from .limits import check_reached, limit_notes
 from .study import Study, Trained
 
 KIND = "halfulp co-report"
@@ -261,6 +261,8 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
 
 def _variants(study: Study, name: str, progress: Progress, pool: JobPool) -> list[list[Variant]]:
     """Measure the variants of each multiply-accumulate on a target, the one without register stages first."""
+    from .resources import measure_units
+
     if name == ASIC:
         return [[variant] for variant in _in_cells(study, progress, pool)]
     target = TARGETS[name]

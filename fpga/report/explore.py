@@ -16,7 +16,8 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
-from .resources import limit_notes, measure_units
+from .limits import limit_notes
+from .resources import measure_units
 
 
 def explore(

@@ -1,6 +1,6 @@
 """Table of the costs of units on a device."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -11,10 +11,11 @@ from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import implement, versions
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
-from halfulp.tools.errors import CheckError
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
+
+from .limits import check_reached, limit_notes
 
 
 def measure_units(
@@ -90,15 +91,6 @@ def table(
     return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f", "model MHz": ".1f"}, [device, *notes])
 
 
-def limit_notes(clocks: Iterable[float | None], target: Target) -> list[str]:
-    """Return a note if measured clocks exceed that of the clock network of a device."""
-    if not any(mhz is not None and mhz > target.max_mhz for mhz in clocks):
-        return []
-    return [
-        f"Clocks above {target.max_mhz} MHz are those of logic alone: the clock network of {target.name} limits them."
-    ]
-
-
 def check_clock(costs: dict[str, Cost], clock_mhz: float, target: Target, *, vivado: bool = False) -> None:
     """Raise CheckError if a placed and routed unit misses a requested clock; Vivado's period has three decimals."""
     least = 1000 / float(f"{1000 / clock_mhz:.3f}") if vivado else clock_mhz
@@ -113,15 +105,6 @@ def check_clock(costs: dict[str, Cost], clock_mhz: float, target: Target, *, viv
 
 ADVICE = "give more stages by --pipeline, try --goal speed, or request a slower clock"
 """Remedies for a missed clock on the command line."""
-
-
-def check_reached(missed: dict[str, float], clock_mhz: float, advice: str) -> None:
-    """Raise CheckError if there are designs that miss a requested clock; ``missed`` has their clocks."""
-    if missed:
-        listed = ", ".join(f"{name} reaches {mhz:.2f} MHz" for name, mhz in missed.items())
-        raise CheckError(
-            f"the requested clock of {clock_mhz:g} MHz is missed after place and route: {listed}; {advice}"
-        )
 
 
 def _yosys(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> list[str]:
