@@ -12,7 +12,7 @@ from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -286,6 +286,11 @@ def _layers(name: str) -> Any:
     return run
 
 
+def wraps(kind: Any) -> bool:
+    """Return True for a type of tensors that wrap others."""
+    return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+
+
 def _is_nested(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_nested
 
@@ -332,8 +337,7 @@ class Dispatch(TorchDispatchMode):
         return NotImplemented
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        wraps = any(one.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for one in types)
-        if wraps and not any(map(_is_nested, args)):
+        if any(map(wraps, types)) and not any(map(_is_nested, args)):
             # A tensor that wraps others, such as a distributed one, unwraps them first.
             return NotImplemented
         inner = _RUNNING.__dict__.get("dispatch")
@@ -351,7 +355,7 @@ class Dispatch(TorchDispatchMode):
         self.note_operands(args)
         if kwargs.get("generator") is not None:
             note_generator(kwargs["generator"])
-        if any(isinstance(one, Tensor) and one.is_meta for one in tree_leaves((args, kwargs))):
+        if any(type(one) in (Tensor, nn.Parameter) and one.is_meta for one in tree_leaves((args, kwargs))):
             # Without values, only the shape of the result is computed.
             return func(*args, **kwargs)
         if is_exact(func):
