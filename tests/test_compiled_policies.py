@@ -146,6 +146,7 @@ MODELS = {
         lambda m, x: m.head(m.body((x > 0).long()).mean(1)), body=nn.Embedding(2, 6), head=nn.Linear(6, 3)
     ),
     "lstm": lambda: _Net(lambda m, x: m.head(m.body(x)[0]), body=nn.LSTM(6, 4), head=nn.Linear(4, 3)),
+    "in place": lambda: _head(lambda m, x: m.head(m.body(x).mul_(x.sigmoid()).pow_(2).sub_(x))),
     "gru cell": lambda: _Net(lambda m, x: m.head(m.body(x)), body=nn.GRUCell(6, 4), head=nn.Linear(4, 3)),
     "bilinear": lambda: _Net(lambda m, x: m.head(m.body(x, x)), body=nn.Bilinear(6, 6, 4), head=nn.Linear(4, 3)),
     "recomputed": lambda: _Net(
@@ -213,7 +214,13 @@ def _fresh_compiler():
 
 QUICK = {
     *(("ordinary", "path"), ("ordinary", "phase"), ("list", "class"), ("tied layers", "function")),
-    *(("used twice", "phase"), ("embedding", "class of the model"), ("graph break", "path"), ("broken block", "path")),
+    *(
+        ("in place", "class of the model"),
+        ("used twice", "phase"),
+        ("embedding", "class of the model"),
+        ("graph break", "path"),
+        ("broken block", "path"),
+    ),
 }
 """Cases of `make test`: ordinary modules, sums of gradients, backward operations of exact operations, broken graphs."""
 

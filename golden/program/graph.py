@@ -138,6 +138,10 @@ class Analysis:
         same = self._forward.setdefault(number_of_autograd, [])
         if not backward:
             same.append(node)
+        elif not same:
+            # An operation in place that needs its operand later clones it first; both have the number of the clone.
+            following = self._forward.get(number_of_autograd + 1, [])
+            same = following if following and _original(following[0]) == "clone" else same
         computing = [one for one in same if _is_handled(one)]
         first = computing[0].meta[KEY] if backward and computing else None
         kinds = {_original(one) for one in same}
