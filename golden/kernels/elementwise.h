@@ -159,6 +159,8 @@ void each(const Target& to, const double* x, const double* y, const double* word
         case RN: return round_each<RN, Operation>(to, x, y, words, out, count);
         case RA: return round_each<RA, Operation>(to, x, y, words, out, count);
         case RH: return round_each<RH, Operation>(to, x, y, words, out, count);
+        case RHU: return round_each<RHU, Operation>(to, x, y, words, out, count);
+        case RHD: return round_each<RHD, Operation>(to, x, y, words, out, count);
         case RZ: return round_each<RZ, Operation>(to, x, y, words, out, count);
         case RU: return round_each<RU, Operation>(to, x, y, words, out, count);
         case RD: return round_each<RD, Operation>(to, x, y, words, out, count);

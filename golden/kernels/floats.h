@@ -39,6 +39,8 @@ inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Wo
         case RN: return (low >> 1) + last;
         case RA: return (low >> 1) + 1;
         case RH: return low >> 1;
+        case RHU: return (low >> 1) + 1 + W::below_zero(word);
+        case RHD: return (low >> 1) - W::below_zero(word);
         case RU: return low & ~W::below_zero(word);
         case RD: return low & W::below_zero(word);
         case RO: return low & (last - 1);

@@ -68,6 +68,8 @@ inline U increment_of_floor(U minus, U low, U last, U random) {
         case RN: return (low >> 1) + last;
         case RA: return (low >> 1) + 1 + minus;
         case RH: return (low >> 1) - minus;
+        case RHU: return (low >> 1) + 1;
+        case RHD: return low >> 1;
         case RZ: return low & minus;
         case RU: return low;
         case RO: return low & (last - 1);

@@ -13,7 +13,7 @@ using u64 = std::uint64_t;
 using i64 = std::int64_t;
 using u128 = unsigned __int128;
 
-enum Mode : int { RN, RA, RH, RZ, RU, RD, RO, SR, EXACT };
+enum Mode : int { RN, RA, RH, RHU, RHD, RZ, RU, RD, RO, SR, EXACT };
 enum Specials { IEEE, FN, FNUZ, FINITE };
 
 // (-1)^sign * significand * 2^exponent, plus less than one last place if `sticky`.
@@ -46,6 +46,8 @@ struct Rounding {
             case RN: return seen & (last | sticky);
             case RA: return floor ? seen & u64(sticky | !negative) : seen;
             case RH: return seen & u64(sticky | (floor && negative));
+            case RHU: return seen & u64(sticky | floor | !negative);
+            case RHD: return seen & u64(sticky | (!floor && negative));
             case RZ: return floor ? sticky & negative : 0;
             case RU: return floor ? sticky : sticky & !negative;
             case RD: return floor ? 0 : sticky & negative;
