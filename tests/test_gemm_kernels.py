@@ -554,7 +554,7 @@ ELEMENTS = ["e5m2", "e4m3fn", "e4m3fnuz", "e2m1fn", "fp16-ftz", "e4m0", "fxp4.4"
 ELEMENTS += ["posit16e1", "posit5", "takum8", "takum16", "nf4"]
 
 
-@pytest.mark.parametrize("mode", ["rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr3"])
+@pytest.mark.parametrize("mode", ["rn", "ra", "rh", "rhu", "rhd", "rz", "ru", "rd", "ro", "sr3"])
 def test_generic_kernel_encodes_and_decodes_like_tensors(mode, monkeypatch):
     """Every format encodes real numbers of all scales and special values with the generic kernel."""
     rounding = Rounding.parse(mode)
