@@ -186,9 +186,12 @@ def test_kernels_match_tensors(text):
     assert given[-1] == max(given) > 0
 
 
-@pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.rh", "posit8*posit8+posit16.rh", "fxp4.4*fxp4.4=fxp4.4.rh+fxp8.8.rn"])
-def test_lanes_delegate_undecided_modes_to_exact_kernel(text):
-    assert not plan.sources(MacSpec.parse(text), None, build.has_fma())
+NEAREST = ("e5m2*e5m2+e6m5.rh", "e5m2*e5m2+e6m5.rhu", "posit8*posit8+posit16.rhd")
+
+
+@pytest.mark.parametrize("text", [*NEAREST, "fxp4.4*fxp4.4=fxp4.4.rhd+fxp8.8.rhu"])
+def test_lanes_have_every_mode_to_nearest(text):
+    assert plan.sources(MacSpec.parse(text), None, build.has_fma())
     assert compare(text, 10**4)[0] > 0
 
 
