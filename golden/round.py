@@ -84,6 +84,10 @@ def round_up(
             return seen & (sticky | ~negative) if twos_complement else seen
         case "rh":
             return seen & (sticky | negative) if twos_complement else seen & sticky
+        case "rhu":
+            return seen if twos_complement else seen & (sticky | ~negative)
+        case "rhd":
+            return seen & sticky if twos_complement else seen & (sticky | negative)
         case "rz":
             return (sticky & negative if twos_complement else torch.zeros_like(sticky)).to(torch.int64)
         case "ru":

@@ -204,12 +204,21 @@ def _decision(
     inexact = first | below_first
     if twos_complement:
         # Above the floor of a negative number, up is toward zero and down is away from zero.
-        directed = {"ra": first & (below_first | ~negative), "rh": first & (below_first | negative)}
-        directed |= {"rz": inexact & negative, "ru": inexact, "rd": NEVER}
+        directed = {
+            "ra": first & (below_first | ~negative),
+            "rh": first & (below_first | negative),
+            "rhu": first,
+            "rhd": first & below_first,
+            "rz": inexact & negative,
+            "ru": inexact,
+            "rd": NEVER,
+        }
     else:
         directed = {
             "ra": first,
             "rh": first & below_first,
+            "rhu": first & (below_first | ~negative),
+            "rhd": first & (below_first | negative),
             "rz": NEVER,
             "ru": inexact & ~negative,
             "rd": inexact & negative,

@@ -302,7 +302,7 @@ class Suspects:
 
     def _ties(self) -> Iterator[Suspect]:
         rounding = self.spec.rounding
-        if rounding.mode not in ("rn", "ra", "rh"):
+        if not rounding.is_nearest:
             return
 
         def sides(codes: Columns) -> tuple[Codes, Codes, Codes, Mask]:

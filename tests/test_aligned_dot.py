@@ -31,7 +31,7 @@ FORMATS = {
 }
 """Exponent bits, mantissa bits and special values; `e2m1fn` has none, like the format of that name in OCP MX."""
 
-MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr3")
+MODES = ("rn", "ra", "rh", "rhu", "rhd", "rz", "ru", "rd", "ro", "sr3")
 NAN, INF = "nan", "inf"
 
 
@@ -82,6 +82,8 @@ def encoded(name, total, unit, mode, word):
             "rn": rest > half or (rest == half and floor % 2 == 1),
             "ra": rest >= half,
             "rh": rest > half,
+            "rhu": rest > half or (rest == half and not sign),
+            "rhd": rest > half or (rest == half and sign),
             "rz": False,
             "ru": rest > 0 and not sign,
             "rd": rest > 0 and sign,

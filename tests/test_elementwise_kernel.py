@@ -16,7 +16,7 @@ FORMATS = (
     *("bf16", "fp16", "fp32", "tf32", "e5m2", "e4m3fn", "e4m3fnuz", "e2m1fn", "e3m2-fn", "e6m5", "e8m1"),
     *("e5m2-ftz", "bf16-ftz", "e4m3b11fnuz", "e7m16"),
 )
-ROUNDINGS = ("rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr1", "sr9", "rn.sat", "ru.sat", "sr4@lfsr16")
+ROUNDINGS = ("rn", "ra", "rh", "rhu", "rhd", "rz", "ru", "rd", "ro", "sr1", "sr9", "rn.sat", "ru.sat", "sr4@lfsr16")
 SPECIAL = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-45, -1e-45, 1e-38, 3e38, -3e38, 448.0, 2.0**-9, 0.1)
 
 

@@ -491,7 +491,7 @@ def test_encode_inverts_decode_and_codes_ascend(fmt):
     assert len(numbers) == 2 * half - fmt.has_nan
 
 
-RH = Rounding("rh")
+RH, RHU, RHD = map(Rounding, ("rh", "rhu", "rhd"))
 MODES = tuple(map(Rounding, ROUNDING_MODES))
 
 
@@ -500,10 +500,11 @@ def chosen(mode, value, below, middle, above, odd):
     toward_zero, away = sorted((below, above), key=abs)
     if value in (below, above):
         return value
-    if mode in (RN, RA, RH) and value != middle:
+    if mode.is_nearest and value != middle:
         return below if value < middle else above
     even = above if odd == below else below
-    return {RN: even, RA: away, RH: toward_zero, RZ: toward_zero, RU: above, RD: below, RO: odd}[mode]
+    ties = {RN: even, RA: away, RH: toward_zero, RHU: above, RHD: below}
+    return (ties | {RZ: toward_zero, RU: above, RD: below, RO: odd})[mode]
 
 
 def around(fmt):
@@ -1207,3 +1208,17 @@ def test_rh_differs_from_other_nearest_modes_at_ties_only():
     largest = fmt.largest + Fraction(2) ** (fmt.emax - fmt.man - 1)
     assert fmt.encode(largest, RH) == fmt.max_code
     assert fmt.encode(largest + 1, RH) == fmt.inf_code
+
+
+def test_ties_of_rhu_and_rhd_follow_the_sign():
+    """Values by hand; the modes are AP_RND and AP_RND_MIN_INF of fixed point in high-level synthesis."""
+    ties = [Fraction(n, 2) for n in (-5, -3, -1, 1, 3, 5)]
+    assert [RHU.round_signed(tie) for tie in ties] == [-2, -1, 0, 1, 2, 3]
+    assert [RHD.round_signed(tie) for tie in ties] == [-3, -2, -1, 0, 1, 2]
+    fmt = parse("fxp4.1")
+    assert [fmt.decode(fmt.encode(number, RHU)) for number in (-1.25, 1.25, -1.26, 1.24)] == [-1, 1.5, -1.5, 1]
+    assert [fmt.decode(fmt.encode(number, RHD)) for number in (-1.25, 1.25, -1.24, 1.26)] == [-1.5, 1, -1, 1.5]
+    fmt = parse("e4m3")
+    beyond = fmt.largest + Fraction(2) ** (fmt.emax - fmt.man - 1)
+    assert [fmt.encode(sign * beyond, RHU) for sign in (1, -1)] == [fmt.inf_code, fmt.max_code | fmt.sign_code]
+    assert [fmt.encode(sign * beyond, RHD) for sign in (1, -1)] == [fmt.max_code, fmt.inf_code | fmt.sign_code]

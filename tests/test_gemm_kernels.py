@@ -186,9 +186,12 @@ def test_kernels_match_tensors(text):
     assert given[-1] == max(given) > 0
 
 
-@pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.rh", "posit8*posit8+posit16.rh", "fxp4.4*fxp4.4=fxp4.4.rh+fxp8.8.rn"])
-def test_lanes_delegate_undecided_modes_to_exact_kernel(text):
-    assert not plan.sources(MacSpec.parse(text), None, build.has_fma())
+NEAREST = ("e5m2*e5m2+e6m5.rh", "e5m2*e5m2+e6m5.rhu", "posit8*posit8+posit16.rhd")
+
+
+@pytest.mark.parametrize("text", [*NEAREST, "fxp4.4*fxp4.4=fxp4.4.rhd+fxp8.8.rhu"])
+def test_lanes_have_every_mode_to_nearest(text):
+    assert plan.sources(MacSpec.parse(text), None, build.has_fma())
     assert compare(text, 10**4)[0] > 0
 
 
@@ -554,7 +557,7 @@ ELEMENTS = ["e5m2", "e4m3fn", "e4m3fnuz", "e2m1fn", "fp16-ftz", "e4m0", "fxp4.4"
 ELEMENTS += ["posit16e1", "posit5", "takum8", "takum16", "nf4"]
 
 
-@pytest.mark.parametrize("mode", ["rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr3"])
+@pytest.mark.parametrize("mode", ["rn", "ra", "rh", "rhu", "rhd", "rz", "ru", "rd", "ro", "sr3"])
 def test_generic_kernel_encodes_and_decodes_like_tensors(mode, monkeypatch):
     """Every format encodes real numbers of all scales and special values with the generic kernel."""
     rounding = Rounding.parse(mode)

@@ -48,6 +48,8 @@ FLAGS = (
     "-fvisibility=hidden",
     "-Wno-psabi",
     "-Wno-attributes",
+    # A new rounding mode needs its case in each switch.
+    "-Werror=switch",
 )
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from halfulp.hdl.formats import EXACT, FP32, Codebook, Float, Format, Rounding
 
 from . import build, exact
-from .float_plan import LANE_MODES
 from .launch import I64, POINTER
 from .text import boolean, fits, format_text
 
@@ -115,7 +114,6 @@ def _in_lanes(o: Float, rounding: Rounding) -> bool:
         o.man >= 1
         and o.subnormals
         and rounding != EXACT
-        and rounding.mode in LANE_MODES
         and -1020 <= -1022 - o.emin <= 0
         and 52 - o.man >= max(rounding.bits + 1, 2)
     )

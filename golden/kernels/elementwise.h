@@ -26,7 +26,7 @@ constexpr int LANES = Lanes<64>::count;
 inline Bits chosen(Bits mask, Bits x, Bits y) { return (x & mask) | (y & ~mask); }
 inline Number magnitude(Number x) { return (Number)((Bits)x & Lane::magnitude); }
 
-template <int MODE>
+template <Mode MODE>
 struct Rounder64 {
     const Bits low;
     const int drop, up;
@@ -72,7 +72,7 @@ inline Bits inexact(Number error) { return differs<64>(error) & 1; }
 // Exact sums, differences, products, quotients and roots, rounded to odd. An exactly cancelled sum is -0 if it is rounded
 // down.
 struct Sum {
-    template <int MODE>
+    template <Mode MODE>
     static Number run(Number x, Number y) {
         // The total is truncated: if it is inexact, total - x is truncated to less than y, or is exact and not y.
         const Number total = x + y;
@@ -83,21 +83,21 @@ struct Sum {
 };
 
 struct Difference {
-    template <int MODE>
+    template <Mode MODE>
     static Number run(Number x, Number y) {
         return Sum::run<MODE>(x, (Number)((Bits)y ^ Lane::sign));
     }
 };
 
 struct Multiplication {
-    template <int MODE>
+    template <Mode MODE>
     static Number run(Number x, Number y) {
         return x * y;
     }
 };
 
 struct Division {
-    template <int MODE>
+    template <Mode MODE>
     static Number run(Number x, Number y) {
         const Number quotient = x / y;
         Number rest{};
@@ -107,7 +107,7 @@ struct Division {
 };
 
 struct SquareRoot {
-    template <int MODE>
+    template <Mode MODE>
     static Number run(Number x, Number) {
         Number root{}, rest{};
         for (int lane = 0; lane < LANES; ++lane) root[lane] = __builtin_sqrt(x[lane]);
@@ -117,7 +117,7 @@ struct SquareRoot {
 };
 
 struct Identity {
-    template <int MODE>
+    template <Mode MODE>
     static Number run(Number x, Number) {
         return x;
     }
@@ -143,7 +143,7 @@ inline bool copy_numbers(const Target& to, const double* x, double* out, i64 cou
     return all_are;
 }
 
-template <int MODE, class Operation>
+template <Mode MODE, class Operation>
 void round_each(const Target& to, const double* x, const double* y, const double* words, double* out, i64 count) {
     const Rounder64<MODE> round(to);
     for (i64 at = 0; at < count; at += LANES) {
@@ -155,15 +155,17 @@ void round_each(const Target& to, const double* x, const double* y, const double
 
 template <class Operation>
 void each(const Target& to, const double* x, const double* y, const double* words, double* out, i64 count) {
-    switch (to.mode) {
+    switch (Mode(to.mode)) {
         case RN: return round_each<RN, Operation>(to, x, y, words, out, count);
         case RA: return round_each<RA, Operation>(to, x, y, words, out, count);
         case RH: return round_each<RH, Operation>(to, x, y, words, out, count);
+        case RHU: return round_each<RHU, Operation>(to, x, y, words, out, count);
+        case RHD: return round_each<RHD, Operation>(to, x, y, words, out, count);
         case RZ: return round_each<RZ, Operation>(to, x, y, words, out, count);
         case RU: return round_each<RU, Operation>(to, x, y, words, out, count);
         case RD: return round_each<RD, Operation>(to, x, y, words, out, count);
         case RO: return round_each<RO, Operation>(to, x, y, words, out, count);
-        default: return round_each<SR, Operation>(to, x, y, words, out, count);
+        case SR: case EXACT: return round_each<SR, Operation>(to, x, y, words, out, count);
     }
 }
 

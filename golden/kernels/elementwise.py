@@ -15,8 +15,9 @@ from torch import Tensor
 from torch._prims_common import compute_elementwise_output_strides
 
 from halfulp.hdl.formats import EXACT, FP32, RN, Float, Format, Rounding
+from halfulp.hdl.formats.rounding import ALL_MODES
 
-from . import build, exact
+from . import build
 from .launch import I64, POINTER
 
 COMPILING = 4.0
@@ -109,7 +110,7 @@ def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | N
     ends, stays = (largest, -largest), rounding.overflows_to_largest
     over = [end if finite or stay else other for end, stay, other in zip(ends, stays, infinities, strict=True)]
     return Target(
-        mode=exact.MODES.index(rounding.mode),
+        mode=ALL_MODES.index(rounding.mode),
         bits=rounding.bits,
         drop=drop,
         subnormals=fmt.subnormals,

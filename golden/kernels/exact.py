@@ -4,6 +4,7 @@ import ctypes
 import functools
 
 from halfulp.hdl.formats import Codebook, Format, Rounding
+from halfulp.hdl.formats.rounding import ALL_MODES
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
 
@@ -13,9 +14,6 @@ from .text import PHILOX, TYPES
 
 COMPILING = 1.0
 """Seconds to compile the kernel."""
-
-MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr", "exact")
-"""Rounding modes, in the order of number.h."""
 
 KINDS = ("none", "given", "lfsr", "plateau", PHILOX)
 """Sources of random words, in the order of words.h."""
@@ -94,7 +92,7 @@ def _format(fmt: Format) -> Parameters:
 
 
 def _rounding(rounding: Rounding) -> Rounded:
-    return Rounded(MODES.index(rounding.mode), rounding.bits, rounding.places)
+    return Rounded(ALL_MODES.index(rounding.mode), rounding.bits, rounding.places)
 
 
 def _source(spec: MacSpec, source: str | None, name: str) -> Source:

@@ -5,7 +5,7 @@
 namespace halfulp {
 
 // Rounds integers in units of 2^-DROP of the result's last place: adds the rounding increment and takes the floor.
-template <int BITS, int DROP, int MODE, int N>
+template <int BITS, int DROP, Mode MODE, int N>
 struct FixedRounder {
     using I = typename Lanes<BITS>::I;
     using U = typename Lanes<BITS>::U;
@@ -14,19 +14,11 @@ struct FixedRounder {
     static I round(I x, U random) {
         if (DROP <= 0) return x << (DROP < 0 ? -DROP : 0);
         constexpr int drop = DROP > 0 ? DROP : 1;
-        const I low = I{} + T((T(1) << drop) - 1), half = I{} + T(T(1) << (drop - 1));
-        const I minus = x >> int(8 * sizeof(T) - 1);
-        switch (MODE) {
-            case RN: return (x + (half - 1) + (x >> drop & 1)) >> drop;
-            case RA: return (x + half + minus) >> drop;
-            case RZ: return (x + (low & minus)) >> drop;
-            case RU: return (x + low) >> drop;
-            case RO: return x >> drop | (((x & low) + low) >> drop & 1);
-            case SR:
-                // Random bits below the last discarded place meet zeros and cannot carry; they are dropped.
-                return (x + (I)(drop < N ? random >> (drop < N ? N - drop : 0) : random << (drop < N ? 0 : drop - N))) >> drop;
-            case RD: case EXACT: return x >> drop;
-        }
+        const U low = all<U>(T((T(1) << drop) - 1)), word = (U)x;
+        // Random bits below the last discarded place meet zeros and cannot carry; they are dropped.
+        const U own = drop < N ? random >> (drop < N ? N - drop : 0) : random << (drop < N ? 0 : drop - N);
+        const U minus = (U)(x >> int(8 * sizeof(T) - 1));
+        return (I)(word + increment_of_floor<MODE>(minus, low, word >> drop & 1, own)) >> drop;
     }
 };
 

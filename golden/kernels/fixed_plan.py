@@ -5,7 +5,7 @@ from fractions import Fraction
 from halfulp.hdl.formats import EXACT, Fixed, Rounding
 from halfulp.hdl.specs import MacSpec, ValueRange
 
-from .float_plan import LANE_MODES, Refused, need
+from .float_plan import Refused, need
 from .text import boolean
 
 
@@ -49,7 +49,6 @@ def _bits(span: ValueRange, unit: int) -> int:
 
 
 def _rounder(unit: int, fmt: Fixed, rounding: Rounding, bits: int) -> tuple[str, int]:
-    need(rounding.mode in LANE_MODES)
     drop = fmt.quantum - unit
     mode = "EXACT" if rounding == EXACT else rounding.mode.upper()
     return f"FixedRounder<{bits}, {drop}, {mode}, {rounding.bits}>", drop

@@ -53,10 +53,6 @@ class Refused(Exception):
     """Refusal of a lane that is not proved exact for a description."""
 
 
-LANE_MODES = frozenset({"rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact"})
-"""Rounding modes that lanes support; the general kernel supports all."""
-
-
 def need(condition: bool) -> None:
     """Raise `Refused` if the condition is false."""
     if not condition:
@@ -86,8 +82,7 @@ class Rounder:
 
 
 def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
-    """Return the rounder of a format; raise `Refused` if the lane is too narrow or does not support the rounding."""
-    need(rounding.mode in LANE_MODES)
+    """Return the rounder of a format; raise `Refused` if the lane is too narrow."""
     if isinstance(fmt, Float):
         return _float_rounder(fmt, rounding, saturate, lane)
     if isinstance(fmt, Posit):
@@ -109,7 +104,7 @@ def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -
         fmt.has_inf
         and fmt.emax + scale == lane.top - 1
         and (positive == negative == "TO_INF" or (fmt.man == lane.mantissa and not saturate))
-        and rounding.mode not in ("ro", "ra", "sr")
+        and rounding.mode in ("rn", "rz", "ru", "rd", "exact")
     )
     largest = 0 if natural else lane.word(fmt.largest * Fraction(2) ** scale)
     flush = 0 if fmt.subnormals else lane.word(fmt.smallest * Fraction(2) ** scale)
@@ -141,10 +136,10 @@ def top_of(span: ValueRange) -> int:
 def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -> None:
     """Raise `Refused` if the rounding needs more discarded bits than the lane has.
 
-    A directed rounding may be applied twice. Nearest with ties away and stochastic rounding depend on the first
+    A directed rounding may be applied twice. Other roundings to nearest and stochastic rounding depend on the first
     discarded bits only. A sum that was rounded to odd needs two bits, because its last bit stands for all below.
     """
-    places = {"ra": 1, "sr": rounding.bits}.get(rounding.mode, 0)
+    places = 0 if rounding.mode == "rn" else rounding.places
     if odd:
         places = max(places + 1, 2)
     need(least >= places or (exact and least >= {"rn": 1}.get(rounding.mode, places)) or rounding == EXACT)

@@ -31,7 +31,7 @@ struct Word {
 
 // Rounding increment of all lanes: the number to add to a word before the bits of the mask `low` are cleared. The lowest
 // bit of `last` is the last remaining bit. `random` is a random word, whose first bit is at the first bit of `low`.
-template <int BITS, int MODE>
+template <int BITS, Mode MODE>
 inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Word<BITS>::U low,
                                         typename Word<BITS>::U last, typename Word<BITS>::U random) {
     using W = Word<BITS>;
@@ -39,17 +39,20 @@ inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Wo
         case RN: return (low >> 1) + last;
         case RA: return (low >> 1) + 1;
         case RH: return low >> 1;
+        case RHU: return (low >> 1) + 1 + W::below_zero(word);
+        case RHD: return (low >> 1) - W::below_zero(word);
         case RU: return low & ~W::below_zero(word);
         case RD: return low & W::below_zero(word);
         case RO: return low & (last - 1);
         case SR: return random;
         case RZ: case EXACT: return typename W::U{};
     }
+    __builtin_unreachable();
 }
 
 // Rounds words to floats with MAN mantissa bits. LARGEST is the word of the largest finite number, or 0 if overflow of the
 // lane is overflow of the format. FLUSH is the word of the smallest normal number, or 0 if the format has subnormals.
-template <int BITS, int MAN, int MODE, int N, u64 LARGEST, int POSITIVE, int NEGATIVE, bool INFS, u64 FLUSH, bool SIGNED_ZERO>
+template <int BITS, int MAN, Mode MODE, int N, u64 LARGEST, int POSITIVE, int NEGATIVE, bool INFS, u64 FLUSH, bool SIGNED_ZERO>
 struct FloatRounder {
     using W = Word<BITS>;
     using U = typename W::U;
@@ -91,7 +94,7 @@ struct FloatRounder {
 };
 
 // Rounds words to posits; the exponent field of a word is the number's exponent plus (BIAS << ES).
-template <int BITS, int WIDTH, int ES, int MODE, int N, int BIAS>
+template <int BITS, int WIDTH, int ES, Mode MODE, int N, int BIAS>
 struct PositRounder {
     using W = Word<BITS>;
     using U = typename W::U;

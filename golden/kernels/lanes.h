@@ -61,6 +61,24 @@ inline V all(S value) {
     return (V)(U{} + word);
 }
 
+// Rounding increment of floors, such as integers in two's complement; `minus` is -1 in lanes of negative numbers.
+template <Mode MODE, class U>
+inline U increment_of_floor(U minus, U low, U last, U random) {
+    switch (MODE) {
+        case RN: return (low >> 1) + last;
+        case RA: return (low >> 1) + 1 + minus;
+        case RH: return (low >> 1) - minus;
+        case RHU: return (low >> 1) + 1;
+        case RHD: return low >> 1;
+        case RZ: return low & minus;
+        case RU: return low;
+        case RO: return low & (last - 1);
+        case SR: return random;
+        case RD: case EXACT: return U{};
+    }
+    __builtin_unreachable();
+}
+
 template <class V>
 inline V load(const void* from) {
     V value;

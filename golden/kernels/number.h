@@ -13,7 +13,7 @@ using u64 = std::uint64_t;
 using i64 = std::int64_t;
 using u128 = unsigned __int128;
 
-enum Mode { RN, RA, RH, RZ, RU, RD, RO, SR, EXACT };
+enum Mode : int { RN, RA, RH, RHU, RHD, RZ, RU, RD, RO, SR, EXACT };
 enum Specials { IEEE, FN, FNUZ, FINITE };
 
 // (-1)^sign * significand * 2^exponent, plus less than one last place if `sticky`.
@@ -35,7 +35,8 @@ constexpr int WINDOW = 120;
 
 // A rounding mode with `bits` bits of a random word; it depends on the first `places` discarded bits and a sticky bit.
 struct Rounding {
-    int mode, bits, places;
+    Mode mode;
+    int bits, places;
 
     // Rounding decision: 1 if the truncated number is incremented. `seen` holds the first `places` discarded bits. With
     // `floor` the truncated number is a floor, not a magnitude.
@@ -45,13 +46,16 @@ struct Rounding {
             case RN: return seen & (last | sticky);
             case RA: return floor ? seen & u64(sticky | !negative) : seen;
             case RH: return seen & u64(sticky | (floor && negative));
+            case RHU: return seen & u64(sticky | floor | !negative);
+            case RHD: return seen & u64(sticky | (!floor && negative));
             case RZ: return floor ? sticky & negative : 0;
             case RU: return floor ? sticky : sticky & !negative;
             case RD: return floor ? 0 : sticky & negative;
             case RO: return sticky & (last ^ 1);
             case SR: return (seen + random) >> bits;
-            default: return 0;
+            case EXACT: return 0;
         }
+        __builtin_unreachable();
     }
 
     // Discards the lowest `shift` bits of a significand: returns the first `places` of them; the others are sticky.
@@ -259,7 +263,7 @@ inline Raw multiply(const Raw& x, const Raw& y) {
 
 // Sum. An exactly cancelled sum is -0 under rd and +0 otherwise. The significand of a difference is its floor; `sticky` is
 // set if the difference is larger.
-inline Raw add(int mode, Raw x, Raw y) {
+inline Raw add(Mode mode, Raw x, Raw y) {
     Raw z{0, 0, false, false, false, false};
     z.nan = x.nan || y.nan || (x.inf && y.inf && x.sign != y.sign);
     z.inf = x.inf || y.inf;

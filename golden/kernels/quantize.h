@@ -82,26 +82,12 @@ struct FixedElements {
         const Lane::F value = (Lane::F)((size + (sticky & minus)) | (word & Lane::sign)), placed = value + shift;
         const Lane::U low = all<Lane::U>((u64(1) << drop) - 1);
         Lane::U bits = (Lane::U)placed | (differs<64>((placed - shift) - value) & 1) | sticky;
-        bits += up(minus, low, bits >> drop & 1, random << (drop - R.bits));
+        bits += increment_of_floor<R.mode>(minus, low, bits >> drop & 1, random << (drop - R.bits));
         Lane::I integer = (Lane::I)((bits >> drop) - (all<Lane::U>(word_of(offset)) >> drop));
         const Lane::I largest = all<Lane::I>(i64(O.largest)), lowest = all<Lane::I>(-i64(O.lowest));
         integer = integer > largest ? largest : integer;
         integer = integer < lowest ? lowest : integer;
         return (Lane::U)integer & ones(O.width);
-    }
-
-    // Rounding increment of floors.
-    static Lane::U up(Lane::U minus, Lane::U low, Lane::U last, Lane::U random) {
-        switch (R.mode) {
-            case RN: return (low >> 1) + last;
-            case RA: return (low >> 1) + 1 + minus;
-            case RH: return (low >> 1) - minus;
-            case RZ: return low & minus;
-            case RU: return low;
-            case RO: return low & (last - 1);
-            case SR: return random;
-            default: return Lane::U{};
-        }
     }
 };
 

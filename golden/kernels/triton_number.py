@@ -130,6 +130,10 @@ def round_up(sign, last, seen, sticky, word, R: tl.constexpr, FLOOR: tl.constexp
         return seen & (more | (minus ^ 1)) if FLOOR else seen
     elif MODE == "rh":
         return seen & (more | minus) if FLOOR else seen & more
+    elif MODE == "rhu":
+        return seen if FLOOR else seen & (more | (minus ^ 1))
+    elif MODE == "rhd":
+        return seen & more if FLOOR else seen & (more | minus)
     elif MODE == "ru":
         return more if FLOOR else more & (minus ^ 1)
     elif MODE == "rd":

@@ -7,7 +7,7 @@ from .catalogue import NAMED, parse
 from .families import *  # noqa: F403  # families.py lists the names
 from .families import Fixed, Float, Posit
 from .floating import ML_DTYPES
-from .rounding import EXACT, RA, RD, RH, RN, RO, RU, RZ, Rounding, stochastic
+from .rounding import EXACT, RA, RD, RH, RHD, RHU, RN, RO, RU, RZ, Rounding, stochastic
 
 
 def _float(name: str) -> Float:
@@ -23,6 +23,6 @@ E3M2FN, E2M3FN, E2M1FN = map(_float, ("e3m2fn", "e2m3fn", "e2m1fn"))
 POSIT8, POSIT16, POSIT32, POSIT64 = (Posit(width) for width in (8, 16, 32, 64))
 INT4, INT8, INT16, INT32 = (Fixed(width, 0) for width in (4, 8, 16, 32))
 
-__all__ = ["BLOCKS", "EXACT", "ML_DTYPES", "NAMED", "RA", "RD", "RH", "RN", "RO", "RU", "RZ"]
+__all__ = ["BLOCKS", "EXACT", "ML_DTYPES", "NAMED", "RA", "RD", "RH", "RHD", "RHU", "RN", "RO", "RU", "RZ"]
 __all__ += ["Block", "Format", "Rounding", "decimal_text", "parse", "stochastic"]
 __all__ += families.__all__

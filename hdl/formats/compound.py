@@ -9,7 +9,7 @@ from typing import Self
 from .base import Format, floor_log2
 from .checks import check_int
 from .floating import MAX_MAN, Float
-from .rounding import RA, RD, RH, RN, RZ, Rounding
+from .rounding import RD, RN, RZ, Rounding
 
 MAX_WIDTH = 64
 
@@ -168,7 +168,9 @@ class Compound(Format):
 
     def leading(self, rounding: Rounding) -> Rounding:
         """Return the rounding of the parts before the last one."""
-        return {"rn": RN, "ra": RA, "rh": RH, "sr": RN, "exact": RN}.get(rounding.mode, RZ)
+        if rounding.is_nearest:
+            return rounding
+        return RN if rounding.mode in ("sr", "exact") else RZ
 
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False

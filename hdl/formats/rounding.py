@@ -11,10 +11,13 @@ from .checks import check_int
 MAX_RANDOM_BITS = 32
 """Maximum width of the random word of a stochastic mode."""
 
-MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro")
+MODES = ("rn", "ra", "rh", "rhu", "rhd", "rz", "ru", "rd", "ro")
 """Modes without random words."""
 
-_MODES = (*MODES, "sr", "exact")
+_NEAREST = MODES[:5]
+
+ALL_MODES = (*MODES, "sr", "exact")
+"""Modes of results, in the order of ``golden/kernels/number.h``."""
 
 PORTS = ("port", "port_ro")
 """Modes of roundings that a port chooses for each operation: the five of RISC-V, and those with ``ro``."""
@@ -23,6 +26,8 @@ MODE_TEXT = {
     "rn": "to nearest, ties to even",
     "ra": "to nearest, ties away from zero",
     "rh": "to nearest, ties toward zero",
+    "rhu": "to nearest, ties up",
+    "rhd": "to nearest, ties down",
     "rz": "toward zero",
     "ru": "up",
     "rd": "down",
@@ -49,7 +54,8 @@ class Rounding:
     ----------
     mode : str
         ``rn`` nearest, ties to even; ``ra`` nearest, ties away from zero; ``rh`` nearest, ties toward zero (IEEE
-        754-2019 roundTiesToZero); ``rz`` toward zero; ``ru`` up; ``rd`` down; ``ro`` to odd; ``sr`` stochastic;
+        754-2019 roundTiesToZero); ``rhu`` and ``rhd`` nearest, ties up and down (AP_RND and AP_RND_MIN_INF of fixed
+        point in C++); ``rz`` toward zero; ``ru`` up; ``rd`` down; ``ro`` to odd; ``sr`` stochastic;
         ``exact`` without rounding, which is an error if the result is inexact; ``port`` one of ``rn rz rd ru ra``,
         which an input chooses for each operation; ``port_ro`` one of these or ``ro``.
     bits : int
@@ -73,7 +79,7 @@ class Rounding:
     def __post_init__(self) -> None:
         if not isinstance(self.mode, str):
             raise TypeError(f"mode of a rounding must be a string such as 'rn', not {type(self.mode).__name__}")
-        if self.mode not in (*_MODES, *PORTS):
+        if self.mode not in (*ALL_MODES, *PORTS):
             raise ValueError(f"unknown rounding mode {self.mode!r}; the modes are {_SPELLINGS}")
         check_int("bits", self.bits, "rounding mode")
         check_int("guard", self.guard, "rounding mode", 0, 1)
@@ -102,7 +108,7 @@ class Rounding:
         if match := re.fullmatch(_PORT, text):
             return cls("port_ro" if match[1] else "port", int(match[2] or 0))
         mode = _IEEE_NAMES.get(text, text)
-        if mode in _MODES and mode != "sr":
+        if mode in ALL_MODES and mode != "sr":
             return cls(mode)
         raise ValueError(f"unknown rounding mode {text!r}; the modes are {_SPELLINGS}")
 
@@ -127,7 +133,12 @@ class Rounding:
         """Number of discarded bits that the mode needs; lower ones are merged into a sticky bit."""
         if self.is_port:
             return max(1, self.bits) + self.guard
-        return {"rn": 1, "ra": 1, "rh": 1, "sr": self.bits}.get(self.mode, 0) + self.guard
+        return (1 if self.is_nearest else self.bits) + self.guard
+
+    @property
+    def is_nearest(self) -> bool:
+        """True if a result is always one of the nearest numbers."""
+        return self.mode in _NEAREST
 
     def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:
         """Round a magnitude, given in units of the last place, to an integer.
@@ -180,6 +191,8 @@ class Rounding:
             "rn": above_half or (tie and odd),
             "ra": above_half or (tie and away),
             "rh": above_half or (tie and not away),
+            "rhu": above_half or (tie and plus),
+            "rhd": above_half or (tie and not plus),
             "rz": inexact and not away,
             "ru": inexact and plus,
             "rd": inexact and not plus,
@@ -208,12 +221,12 @@ def _choices(port: Rounding) -> tuple[Rounding, ...]:
 
 _PORT = re.compile(r"port(_ro)?(?:_sr([0-9]+))?")
 
-_SPELLINGS = f"{', '.join(mode for mode in _MODES if mode != 'sr')}, sr1 to sr{MAX_RANDOM_BITS} and port"
+_SPELLINGS = f"{', '.join(mode for mode in ALL_MODES if mode != 'sr')}, sr1 to sr{MAX_RANDOM_BITS} and port"
 
-PATTERN = f"(?:{'|'.join(mode for mode in (*_MODES, *_IEEE_NAMES) if mode != 'sr')}|sr[0-9]+)"
+PATTERN = f"(?:{'|'.join(mode for mode in (*ALL_MODES, *_IEEE_NAMES) if mode != 'sr')}|sr[0-9]+)"
 """Regular expression of the text of a rounding mode."""
 
-RN, RA, RH, RZ, RU, RD, RO = map(Rounding, MODES)
+RN, RA, RH, RHU, RHD, RZ, RU, RD, RO = map(Rounding, MODES)
 EXACT = Rounding("exact")
 
 
