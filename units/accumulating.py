@@ -19,7 +19,8 @@ from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, wire
 
-from .base import Unit, flag_port, is_source
+from .base import Unit, is_source
+from .described import Described
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,25 @@ def add_term(
     return tree.as_raw(m, total, term.quantum, bits, zero_sign, fast=unit.fast), random
 
 
-class Accumulating(Unit):
+class Structures(Unit):
+    """Base class of units with the structures of an accumulator."""
+
+    multiplies = True
+
+    @property
+    def sums(self) -> list[Sum]:
+        return rounded_sums(self.spec)
+
+    @property
+    def goals(self) -> bool:
+        return has_goals(self.spec)
+
+    @property
+    def structures(self) -> Sequence[str]:
+        return structures(self.spec)
+
+
+class Accumulating(Described, Structures):
     """Unit with an accumulator: a format rounded in every step, or a quire rounded when it is read.
 
     Subclasses compute the number to add in ``term``.
@@ -115,23 +134,17 @@ class Accumulating(Unit):
     With ``interleave`` n, n sums take turns: the k-th accepted operand since the reset belongs to sum k mod n. ``load``
     and ``clear`` start the sum in turn, and ``o`` is its result. A sum is used again n operands later, so its loop may
     take up to n cycles, with up to n - 1 of the register stages.
+
+    Latency
+    -------
+    ``stages + 1`` cycles from operands to result; one step per cycle.
     """
 
     stateful = True
 
-    def __init__(
-        self, spec: AccumulatorSpec, *, operands: dict[str, Any], controls: Sequence[str] = (), **more: Any
-    ) -> None:
-        flags = {name: unsigned(1) for name in (*controls, "load", "clear")}
-        super().__init__(
-            spec,
-            inputs=operands | {"c": spec.o} | flags,
-            outputs={"o": spec.o, **flag_port(spec)},
-            sums=rounded_sums(spec),
-            goals=has_goals(spec),
-            structures=structures(spec),
-            **more,
-        )
+    @property
+    def controls(self) -> dict[str, Any]:
+        return {"c": self.spec.o, "load": unsigned(1), "clear": unsigned(1)}
 
     def interval(self, register: str) -> int:
         return 1 if is_source(register) or register == TURN else int(self.spec.interleave)

@@ -11,8 +11,8 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any, Self, TypedDict, Unpack
+from dataclasses import replace
+from typing import Any, Self
 
 from amaranth.hdl import Cat, Const, Module, Value, unsigned
 from amaranth.lib import wiring
@@ -21,7 +21,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl import eager, late
 from halfulp.hdl.dataflow import Dataflow
 from halfulp.hdl.delay import MARGIN, MODELS, DelayModel
-from halfulp.hdl.formats import Float, Format, Rounding
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
@@ -32,43 +32,15 @@ from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import cycles_of
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, FAST, LAZY, MAX_PIPELINE, SPEED
-from halfulp.hdl.specs.unit import FLAGS, verilog_name
+from halfulp.hdl.specs.unit import verilog_name
 
 from .shared import Logic, Sharing, add_part
-
-Computed = tuple[Number, Value | None]
-"""An exact result and the random word that rounds it."""
 
 _STAGES: dict[Any, int] = {}
 """Register stages of units with a clock that this process has computed."""
 
 SOURCE = "random"
 """Prefix of the names of registers of internal random sources; a number follows."""
-
-
-class Options(TypedDict, total=False):
-    """Parameters that all units have in common.
-
-    Parameters
-    ----------
-    rounding : Rounding or str
-        Rounding of the result; default: ``rn``. ``sr`` modes add the port ``random``, and ``port`` the port ``mode``.
-    random : Lfsr, Plateau or str
-        Internal source of random words, such as ``lfsr16``; default: ``port``.
-    seed : int
-        State of that source after reset; default: 1.
-    saturate : bool
-        Return the largest finite number on overflow; an infinite operand stays infinite. Default: false.
-    flags : bool or str
-        Exception flags, with the port ``flags``: ``after`` (or true) detects tiny results after rounding, ``before``
-        before it. Default: none.
-    """
-
-    rounding: Rounding | str
-    random: Source | str | None
-    seed: int
-    saturate: bool
-    flags: bool | str
 
 
 class Unit(wiring.Component):
@@ -80,23 +52,14 @@ class Unit(wiring.Component):
         Description that determines the result bits. A random source in it replaces the ports of random words and
         advances once per accepted operation.
     inputs, outputs : dict of str to shape
-        Ports except the clock enable and the random words.
+        Ports except the clock enable and the random words. A dict in place of a shape holds the ports of a vector,
+        which are also members as a list.
     name : str, optional
         Module name without the suffix of the build; default: the name of ``spec``.
     words : dict of str to int, optional
         Widths of the ports of random words; default: those of ``spec``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
-    multiplies : bool
-        The unit has multipliers, which can use DSP blocks.
-    sums : sequence of eager.Sum
-        Sums that the unit rounds; each may have lazy and eager stochastic rounding.
-    structure : str, optional
-        Default of ``build.structure``; None if the unit has only one structure.
-    goals : bool
-        The unit has structures for speed.
-    steps : int
-        Number of equal steps that an iterative form makes; 0 if the unit has no such form.
 
     Members
     -------
@@ -135,10 +98,8 @@ class Unit(wiring.Component):
         result, or a field of ``build`` has no effect on the unit.
     """
 
-    SPEC: type[UnitSpec]
     spec: Any
     stateful = False
-    _vectors: Sequence[list[str]] = ()
     _platform: object = None
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
@@ -160,20 +121,21 @@ class Unit(wiring.Component):
         name: str | None = None,
         words: dict[str, int] | None = None,
         build: Build = Build(),
-        multiplies: bool = False,
-        sums: Sequence[eager.Sum] = (),
-        structure: str | None = None,
-        structures: Sequence[str] = (),
-        goals: bool = False,
-        steps: int = 0,
     ) -> None:
         name = spec.name if name is None else name
-        self.spec, self.saturate = spec, spec.saturate
-        effects = {"dsp": multiplies, "structure": bool(structures), "goal": goals, "iterations": steps > 0}
-        self.build = check_build(build, name, spec, effects, sums=sums, structure=structure, structures=structures)
-        if self.build.iterations > steps:
-            raise ValueError(f"iterations of {name} are {self.build.iterations} in a cycle; it has only {steps} in all")
-        self._steps = steps
+        check_is_build(build, name)
+        self.spec, self.saturate, self.build = spec, spec.saturate, build
+        self.check()
+        structures = self.structures
+        effects = {"dsp": self.multiplies, "structure": bool(structures), "goal": self.goals}
+        effects["iterations"] = self.steps > 0
+        self.build = check_build(
+            build, name, spec, effects, sums=self.sums, structure=self.default_structure, structures=structures
+        )
+        if self.build.iterations > self.steps:
+            raise ValueError(
+                f"iterations of {name} are {self.build.iterations} in a cycle; it has only {self.steps} in all"
+            )
         self.stochastic = self.build.stochastic or LAZY
         if spec.flags and self.stochastic == EAGER:
             raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
@@ -183,13 +145,13 @@ class Unit(wiring.Component):
         self._parts: dict[tuple[Module, str], Logic] = {}
         self.sources = {port: stream for port, stream in spec.streams.items() if port in self.words}
         modes = {"mode": unsigned(MODE_BITS)} if spec.rounding.is_port else {}
-        self.inputs = (
-            inputs | modes | {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
-        )
-        self.outputs = outputs
+        words = {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
+        self.inputs, self.outputs = _flat(inputs) | modes | words, _flat(outputs)
+        self._arguments = [list(shape) if isinstance(shape, dict) else port for port, shape in inputs.items()]
+        self._arguments += [*modes, *words]
         self.name = module_name(name, self.build)
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
-        members |= {port: Out(shape) for port, shape in outputs.items()}
+        members |= {port: Out(shape) for port, shape in self.outputs.items()}
         if self._has_enable:
             members["en"] = In(1, init=1)
         if self.has_valid:
@@ -197,33 +159,50 @@ class Unit(wiring.Component):
         if self.build.iterations:
             members["ready"] = Out(1)
         super().__init__(members)
+        for vector, ports in (inputs | outputs).items():
+            if isinstance(ports, dict):
+                setattr(self, vector, [getattr(self, port) for port in ports])
         if "mode" not in members:
             self.mode = None
         # Inside the unit, the rounding comes with the signal that chooses its mode.
         self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
 
-    @classmethod
-    def of(cls, spec: Any, build: Build = Build()) -> Self:
-        """Return the unit of a description.
+    # Structures that a build chooses -----------------------------------------------------------------------------
 
-        Parameters
-        ----------
-        spec : UnitSpec or str
-            Description of a unit of this class, or its text.
-        build : Build
+    @property
+    def multiplies(self) -> bool:
+        """True if the unit has multipliers, which can use DSP blocks."""
+        return False
 
-        Raises
-        ------
-        TypeError, ValueError
-            If the text describes another unit, or a field of ``build`` has no effect on it.
-        """
-        spec = cls.SPEC.parse(spec)
-        return cls(**{item.name: getattr(spec, item.name) for item in fields(spec)}, build=build)
+    @property
+    def sums(self) -> Sequence[eager.Sum]:
+        """Sums that the unit rounds; each may have lazy and eager stochastic rounding."""
+        return ()
 
-    @classmethod
-    def default_build(cls, spec: Any) -> Build:
-        """Return the build of a unit of a list: the default one, unless the unit refuses it for its formats."""
-        return Build()
+    @property
+    def goals(self) -> bool:
+        """True if the unit has structures for speed."""
+        return False
+
+    @property
+    def structures(self) -> Sequence[str]:
+        """Values of ``build.structure``; none if the unit has only one structure."""
+        return ()
+
+    @property
+    def default_structure(self) -> str | None:
+        """Default of ``build.structure``."""
+        return None
+
+    @property
+    def steps(self) -> int:
+        """Number of equal steps that an iterative form makes; 0 if the unit has no such form."""
+        return 0
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if the unit does not support its description or its build."""
+
+    # Ports and timing --------------------------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
@@ -252,14 +231,7 @@ class Unit(wiring.Component):
     @property
     def arguments(self) -> list[str | list[str]]:
         """Operands in the order of the golden function: a list of port names for each vector, then other ports."""
-        in_vectors = {port for ports in self._vectors for port in ports}
-        return [*self._vectors, *(name for name in self.inputs if name not in in_vectors)]
-
-    def _add_vectors(self, **vectors: Sequence[str]) -> None:
-        """Add members that are lists of ports; those of inputs are vectors of the golden function."""
-        for name, ports in vectors.items():
-            setattr(self, name, [getattr(self, port) for port in ports])
-        self._vectors = [list(ports) for ports in vectors.values() if ports and ports[0] in self.inputs]
+        return self._arguments
 
     @property
     def latency(self) -> int:
@@ -280,7 +252,7 @@ class Unit(wiring.Component):
     def _latency_of(self, stages: int) -> int:
         if self.build.iterations:
             # The cycle after the operands is the first one of the steps.
-            return 1 + cycles_of(self._steps, self.build.iterations)
+            return 1 + cycles_of(self.steps, self.build.iterations)
         return stages + (1 if self.stateful else 0)
 
     @property
@@ -468,9 +440,13 @@ class Unit(wiring.Component):
         return self._built[key]
 
 
-def numbered(name: str, count: int) -> list[str]:
-    """Return the names of the ports of a vector."""
-    return [f"{name}{index}" for index in range(count)]
+def _flat(ports: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shapes of ports by name, with those of vectors in their place."""
+    return {
+        port: one
+        for name, shape in ports.items()
+        for port, one in (shape if isinstance(shape, dict) else {name: shape}).items()
+    }
 
 
 def word_of(stream: Stream, word: Value, bits: int) -> Value:
@@ -483,6 +459,12 @@ def word_of(stream: Stream, word: Value, bits: int) -> Value:
 def is_source(register: str) -> bool:
     """Return True for the register name of an internal random source."""
     return re.match(rf"{SOURCE}\d", register) is not None
+
+
+def check_is_build(build: object, name: str) -> None:
+    """Raise TypeError unless the build of a unit, which is called ``name``, is one."""
+    if not isinstance(build, Build):
+        raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
 
 
 def check_build(
@@ -500,8 +482,6 @@ def check_build(
     Fields of ``effects`` have an effect if the unit, which is called ``name`` and is or contains one of the description
     ``spec``, has what they choose. ``structure`` is the default of ``structures``.
     """
-    if not isinstance(build, Build):
-        raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
     stochastic = [one for one in sums if one.has_structures]
     effects = {**effects, "stochastic": bool(stochastic)}
     effects |= {"reset_less": build.has_stages, "target": build.has_stages}
@@ -524,60 +504,6 @@ def check_build(
     return replace(build, structure=None) if build.structure == structure else build
 
 
-def flag_port(spec: UnitSpec) -> dict[str, Any]:
-    """Return the port of the exception flags, if the unit has any."""
-    return {"flags": unsigned(len(FLAGS))} if spec.flags else {}
-
-
-def has_only_floats(spec: UnitSpec) -> bool:
-    """Return True if all operands and the result of a unit are floats."""
-    return all(isinstance(fmt, Float) for fmt in (*spec.operands.values(), spec.result))
-
-
 def module_name(name: str, build: Build) -> str:
     """Return the name of a Verilog module with the suffix of its build."""
     return verilog_name(f"{name}_{build}" if str(build) else name)
-
-
-class Arithmetic(Unit):
-    """Unit with one rounded result: unpack, compute, round, pack.
-
-    Subclasses implement the exact computation in ``compute``.
-    """
-
-    def __init__(self, spec: UnitSpec, *, controls: Sequence[str] = (), **more: Any) -> None:
-        self.operands, self.result = spec.operands, spec.result
-        super().__init__(
-            spec,
-            inputs={**spec.operands, **{control: unsigned(1) for control in controls}},
-            outputs={"o": spec.result, **flag_port(spec)},
-            **more,
-        )
-
-    @abstractmethod
-    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
-        """Compute the exact result of unpacked operands; bits below the rounding position may be merged into sticky.
-
-        The random word is returned unless it is used.
-        """
-
-    def logic(self, m: Module) -> None:
-        operands = [self.unpacked(m, name) for name in self.operands]
-        result, random = self.compute(m, self.word(m), *operands)
-        self.connect_results(m, result, random, self.rounding)
-
-    def connect_results(self, m: Module, number: Number, random: Value | None, rounding: Rounding) -> None:
-        """Round a number, and connect the ports of its code and its flags."""
-        code, flags = self.rounded_with_flags(m, number, random, rounding)
-        m.d.comb += self.o.as_value().eq(code)
-        if flags is not None:
-            m.d.comb += self.flags.eq(flags)
-
-
-class Unary(Arithmetic):
-    """Unit of one number, whose result has its format by default."""
-
-    def __init__(
-        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
-    ) -> None:
-        super().__init__(self.SPEC.of(a=a, o=o, **options), build=build)

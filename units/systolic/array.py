@@ -21,7 +21,7 @@ from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import AccumulatorSpec, Build, Tiling, UnitSpec, parse_cell
 from halfulp.hdl.wire import modulo_counter
 from halfulp.units.accumulating import has_goals, rounded_sums, structures
-from halfulp.units.base import Unit, check_build, module_name, word_of
+from halfulp.units.base import Unit, check_build, check_is_build, module_name, word_of
 from halfulp.units.shared import add_part
 
 K_BITS = 32
@@ -73,6 +73,7 @@ class Array(wiring.Component):
                 "such as @lfsr16"
             )
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
+        check_is_build(build, name)
         known = structures(self.mac)
         effects = {"dsp": True, "goal": has_goals(self.mac), "structure": bool(known)}
         self.build = check_build(build, name, self.mac, effects, sums=rounded_sums(self.mac), structures=known)
