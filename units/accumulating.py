@@ -19,8 +19,9 @@ from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, wire
 
-from .base import Unit, is_source
+from .builds import Choices
 from .described import Described
+from .sources import is_source
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,6 @@ def rounded_sums(spec: AccumulatorSpec) -> list[Sum]:
     return [Sum((factors, (spec.acc,)), spec.acc, spec.rounding)]
 
 
-def has_goals(spec: AccumulatorSpec) -> bool:
-    """Return True if an accumulator has structures for speed: those of a float sum that is rounded in each step."""
-    formats = (*spec.operands.values(), spec.acc)
-    return getattr(spec, "product", None) is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
-
-
-def structures(spec: AccumulatorSpec) -> Sequence[str]:
-    """Return the structures of an accumulator besides the default one."""
-    return (FAST,) if rounded_sums(spec) else ()
-
-
 def add_term(
     unit: Any, m: Module, term: Number | Placed, base: Number, random: Value | None
 ) -> tuple[Number, Value | None]:
@@ -93,8 +83,8 @@ def add_term(
     return tree.as_raw(m, total, term.quantum, bits, zero_sign, fast=unit.fast), random
 
 
-class Structures(Unit):
-    """Base class of units with the structures of an accumulator."""
+class Structures(Choices):
+    """Base class of components with the structures of an accumulator."""
 
     multiplies = True
 
@@ -104,11 +94,14 @@ class Structures(Unit):
 
     @property
     def goals(self) -> bool:
-        return has_goals(self.spec)
+        """True for an accumulator of a float sum that is rounded in each step."""
+        formats = (*self.spec.operands.values(), self.spec.acc)
+        product = getattr(self.spec, "product", None)
+        return product is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
 
     @property
     def structures(self) -> Sequence[str]:
-        return structures(self.spec)
+        return (FAST,) if self.sums else ()
 
 
 class Accumulating(Described, Structures):

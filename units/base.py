@@ -5,45 +5,29 @@ Units are often constructed without being elaborated, to look at their ports. Th
 Amaranth's warning about them.
 """
 
-import bisect
 import functools
-import math
-import re
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from amaranth.hdl import Cat, Const, Module, Value, unsigned
-from amaranth.lib import wiring
+from amaranth.hdl import Module, Value, unsigned
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl import eager, late
-from halfulp.hdl.dataflow import Dataflow
-from halfulp.hdl.delay import MARGIN, MODELS, DelayModel
 from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, pack_with_flags, signalling, truncate, unpack
-from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.rows import cycles_of
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.hdl.specs.build import EAGER, FAST, LAZY, MAX_PIPELINE, SPEED
-from halfulp.hdl.specs.unit import verilog_name
+from halfulp.hdl.specs.build import EAGER, FAST, LAZY, SPEED
 
+from .builds import module_name
 from .shared import Logic, Sharing, add_part
-
-_STAGES: dict[Any, int] = {}
-"""Register stages of units with a clock that this process has computed."""
-
-SOURCE = "random"
-"""Prefix of the names of registers of internal random sources; a number follows."""
+from .sources import SOURCE, word_of
+from .staged import Staged
 
 
-class Unit(wiring.Component):
+class Unit(Staged):
     """Base class of all units.
 
     Parameters
@@ -78,18 +62,10 @@ class Unit(wiring.Component):
 
     Attributes
     ----------
-    inputs, outputs : dict of str to shape
-        Ports of operands, random words included, and of results.
-    sources : dict of str to Stream
-        Internal sources that replace ports of random words; the word of a cycle is sampled with its operands.
-    build : Build
-        Register stages and structure; fields that name a default structure are None.
     stochastic : str
         Structure of stochastic rounding, ``lazy`` or ``eager``.
     fast : bool
         True for the structures of the goal ``speed``.
-    stateful : bool
-        True if results depend on earlier operands.
 
     Raises
     ------
@@ -97,10 +73,6 @@ class Unit(wiring.Component):
         If a parameter has the wrong type or is out of range, a rounding is ``exact`` and its format cannot hold every
         result, or a field of ``build`` has no effect on the unit.
     """
-
-    spec: Any
-    stateful = False
-    _platform: object = None
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         unit = super().__new__(cls)
@@ -123,19 +95,8 @@ class Unit(wiring.Component):
         build: Build = Build(),
     ) -> None:
         name = spec.name if name is None else name
-        check_is_build(build, name)
-        self.spec, self.saturate, self.build = spec, spec.saturate, build
-        self.check()
-        structures = self.structures
-        effects = {"dsp": self.multiplies, "structure": bool(structures), "goal": self.goals}
-        effects["iterations"] = self.steps > 0
-        self.build = check_build(
-            build, name, spec, effects, sums=self.sums, structure=self.default_structure, structures=structures
-        )
-        if self.build.iterations > self.steps:
-            raise ValueError(
-                f"iterations of {name} are {self.build.iterations} in a cycle; it has only {self.steps} in all"
-            )
+        self.choose(spec, build, name)
+        self.saturate = spec.saturate
         self.stochastic = self.build.stochastic or LAZY
         if spec.flags and self.stochastic == EAGER:
             raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
@@ -167,43 +128,6 @@ class Unit(wiring.Component):
         # Inside the unit, the rounding comes with the signal that chooses its mode.
         self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
 
-    # Structures that a build chooses -----------------------------------------------------------------------------
-
-    @property
-    def multiplies(self) -> bool:
-        """True if the unit has multipliers, which can use DSP blocks."""
-        return False
-
-    @property
-    def sums(self) -> Sequence[eager.Sum]:
-        """Sums that the unit rounds; each may have lazy and eager stochastic rounding."""
-        return ()
-
-    @property
-    def goals(self) -> bool:
-        """True if the unit has structures for speed."""
-        return False
-
-    @property
-    def structures(self) -> Sequence[str]:
-        """Values of ``build.structure``; none if the unit has only one structure."""
-        return ()
-
-    @property
-    def default_structure(self) -> str | None:
-        """Default of ``build.structure``."""
-        return None
-
-    @property
-    def steps(self) -> int:
-        """Number of equal steps that an iterative form makes; 0 if the unit has no such form."""
-        return 0
-
-    def check(self) -> None:
-        """Raise TypeError or ValueError if the unit does not support its description or its build."""
-
-    # Ports and timing --------------------------------------------------------------------------------------------
-
     @property
     def title(self) -> str:
         """The unit's text."""
@@ -215,153 +139,9 @@ class Unit(wiring.Component):
         return self.spec.parameters
 
     @property
-    def has_valid(self) -> bool:
-        """True if the unit has a ``valid`` port."""
-        return self.stateful or bool(self.sources) or self.build.iterations > 0
-
-    @property
-    def _has_enable(self) -> bool:
-        return self.build.has_stages or self.has_valid
-
-    @property
-    def clocked(self) -> bool:
-        """True if the unit has registers."""
-        return self.stages > 0 or self.has_valid
-
-    @property
     def arguments(self) -> list[str | list[str]]:
         """Operands in the order of the golden function: a list of port names for each vector, then other ports."""
         return self._arguments
-
-    @property
-    def latency(self) -> int:
-        """Clock cycles from operands to result; 0 for a combinational unit."""
-        return self._latency_of(self.stages)
-
-    @property
-    def initiation(self) -> int:
-        """Clock cycles from operands to the next ones that the unit accepts."""
-        return self.latency if self.build.iterations else 1
-
-    @property
-    def accepts(self) -> Value:
-        """Condition that operands are accepted in this cycle, for a unit with ``valid``."""
-        accepts = self.en & self.valid
-        return accepts & self.ready if self.build.iterations else accepts
-
-    def _latency_of(self, stages: int) -> int:
-        if self.build.iterations:
-            # The cycle after the operands is the first one of the steps.
-            return 1 + cycles_of(self.steps, self.build.iterations)
-        return stages + (1 if self.stateful else 0)
-
-    @property
-    def stages(self) -> int:
-        """Number of register stages: that of the build, or the smallest that meets its clock by the delay model.
-
-        The first use with a clock takes seconds.
-
-        Raises
-        ------
-        ValueError
-            If no number of stages meets the clock.
-        """
-        if self.build.clock is None:
-            return self.build.pipeline
-        key = type(self), self.spec, self.build
-        if key not in _STAGES:
-            _STAGES[key] = self._fewest_stages(self.build.clock)
-        return _STAGES[key]
-
-    def _fewest_stages(self, clock: float) -> int:
-        """Return the smallest number of stages that meets a clock with a margin."""
-        limit = int(1e6 / (clock * MARGIN))
-        delays: dict[int, int] = {}
-
-        def meets(stages: int) -> bool:
-            if stages not in delays:
-                delays[stages] = self.dataflow(stages).schedule()[1]
-            return delays[stages] <= limit
-
-        latency, delay = self.dataflow(MAX_PIPELINE).earliest_result(limit)
-        if latency is not None:
-            stages = max(latency - self._latency_of(0), 0)
-            while stages < MAX_PIPELINE and not meets(stages):
-                stages += 1
-            if meets(stages):
-                # A binary search, because schedules take seconds; more stages hardly ever have a larger delay.
-                return bisect.bisect_left(range(stages), True, key=meets)
-            delay = min(delays.values())
-        raise ValueError(
-            f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, the best clock with up to "
-            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / (delay * MARGIN)) / 10:.1f} MHz"
-        )
-
-    def check_clock(self) -> None:
-        """Raise ValueError if no number of register stages meets the clock of the build."""
-        _ = self.stages
-
-    @functools.cached_property
-    def model_mhz(self) -> float:
-        """Clock in MHz by the delay model of the target, between registers at all ports."""
-        return 1e6 / self.dataflow(self.stages).schedule()[1]
-
-    @abstractmethod
-    def logic(self, m: Module) -> None:
-        """Add the unit without register stages to a module."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # Register stages are placed inside parts too, so that parts that were equal differ.
-        stages = self.stages
-        self._platform = None if stages else platform
-        self.logic(m)
-        return self.staged(m) if stages else m
-
-    def staged(self, m: Module, *, latency: int | None = None, enable: Value | None = None) -> Module:
-        """Return a copy of a module with register stages."""
-        flow = self._dataflow(m, self.stages, latency)
-        slots, _ = flow.schedule()
-        control = self.valid if self.has_valid else None
-        enable = self.en if enable is None else enable
-        return Stages(flow, slots, enable=enable, reset_less=self.build.reset_less, control=control).m
-
-    def _dataflow(
-        self, m: Module, stages: int, latency: int | None = None, model: DelayModel | None = None
-    ) -> Dataflow:
-        return Dataflow(
-            m,
-            outputs=[Value.cast(getattr(self, name)) for name in self.outputs],
-            enable=self.en if self._has_enable else None,
-            latency=self._latency_of(stages) if latency is None else latency,
-            arrivals=self.arrivals(stages),
-            is_result=lambda name: self.stateful and not is_source(name),
-            interval=self.interval,
-            model=model or MODELS[self.build.family],
-            dsp=self.build.dsp,
-        )
-
-    def dataflow(self, stages: int, model: DelayModel | None = None) -> Dataflow:
-        """Return the graph of operators of the unit, for a number of register stages and by default its target."""
-        m = Module()
-        self._platform = None
-        self.logic(m)
-        return self._dataflow(m, stages, model=model)
-
-    def interval(self, register: str) -> int:
-        """Return the number of operands from one use of a register of the state to the next."""
-        return 1
-
-    def arrivals(self, stages: int) -> dict[str, int]:
-        """Return cycles after the operands at which some inputs arrive; 0 for all others."""
-        return {}
-
-    @functools.cached_property
-    def slots(self) -> dict[str, int]:
-        """Register stages between the operands and each register of the unit's state, by its name."""
-        flow = self.dataflow(self.stages)
-        slots, _ = flow.schedule()
-        return flow.slots_of_registers(slots)
 
     def rounded(
         self,
@@ -447,63 +227,3 @@ def _flat(ports: Mapping[str, Any]) -> dict[str, Any]:
         for name, shape in ports.items()
         for port, one in (shape if isinstance(shape, dict) else {name: shape}).items()
     }
-
-
-def word_of(stream: Stream, word: Value, bits: int) -> Value:
-    """Return the random word of a stream, in ``bits`` bits, from the word of its source."""
-    zeros, places = stream.bits_of(bits)
-    picked = Cat(*(word[place] for place in places))
-    return Cat(Const(0, zeros), ~picked if stream.complemented else picked)
-
-
-def is_source(register: str) -> bool:
-    """Return True for the register name of an internal random source."""
-    return re.match(rf"{SOURCE}\d", register) is not None
-
-
-def check_is_build(build: object, name: str) -> None:
-    """Raise TypeError unless the build of a unit, which is called ``name``, is one."""
-    if not isinstance(build, Build):
-        raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
-
-
-def check_build(
-    build: Build,
-    name: str,
-    spec: UnitSpec,
-    effects: Mapping[str, bool],
-    *,
-    sums: Sequence[eager.Sum] = (),
-    structure: str | None = None,
-    structures: Sequence[str] = (),
-) -> Build:
-    """Return ``build`` without fields that name a default structure; raise an error if a field has no effect.
-
-    Fields of ``effects`` have an effect if the unit, which is called ``name`` and is or contains one of the description
-    ``spec``, has what they choose. ``structure`` is the default of ``structures``.
-    """
-    stochastic = [one for one in sums if one.has_structures]
-    effects = {**effects, "stochastic": bool(stochastic)}
-    effects |= {"reset_less": build.has_stages, "target": build.has_stages}
-    build.check_effect(name, {field for field, has in effects.items() if has})
-    if build.stochastic == EAGER:
-        for refusal in filter(None, (one.refusal for one in stochastic)):
-            raise ValueError(refusal)
-    if build.structure is not None:
-        check_one_of(f"structure of {name}", build.structure, structures)
-    if build.structure == FAST:
-        for refusal in filter(None, map(late.refusal, sums)):
-            raise ValueError(refusal)
-        if spec.flags or spec.saturate:
-            raise ValueError(f"structure fast of {name} has no flags and does not saturate; leave the structure out")
-        for field in ("goal", "stochastic"):
-            if getattr(build, field) != getattr(Build, field):
-                raise ValueError(f"structure fast of {name} has no {field}; leave out one of them")
-    if build.stochastic == LAZY:
-        build = replace(build, stochastic=None)
-    return replace(build, structure=None) if build.structure == structure else build
-
-
-def module_name(name: str, build: Build) -> str:
-    """Return the name of a Verilog module with the suffix of its build."""
-    return verilog_name(f"{name}_{build}" if str(build) else name)

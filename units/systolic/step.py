@@ -13,6 +13,7 @@ from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec, Spa
 from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.wire import wire
 from halfulp.units.accumulating import Placed, Structures, add_term, rounded_sums
+from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
 from halfulp.units.mac import Mac
 from halfulp.units.sparsemac import SparseMac
@@ -21,7 +22,7 @@ UNITS: dict[type[AccumulatorSpec], Any] = {MacSpec: Mac, BlockMacSpec: BlockMac,
 """Units of the multiply-accumulates of arrays by the class of their description."""
 
 
-class Step(Structures):
+class Step(Structures, Unit):
     """Next state of an accumulator, such as acc + a * b.
 
     Parameters
@@ -94,7 +95,7 @@ class Step(Structures):
         return Cat(*parts)
 
 
-class Read(Structures):
+class Read(Structures, Unit):
     """Result of an accumulator state of `Step` that is not stored as its code; see `is_read`.
 
     Parameters
