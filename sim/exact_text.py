@@ -77,7 +77,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if (len(values) == 1 and not scales) or "," in unit.spec.form.formula:
         return _before_rounding(unit, codes)
     if isinstance(unit.arguments[0], list):
-        products = [_times(values[f"a{index}"], values[f"b{index}"]) for index in range(unit.k)]
+        products = [_times(values[f"a{index}"], values[f"b{index}"]) for index in range(unit.spec.k)]
         products = [functools.reduce(_times, scales, product) for product in products]
         total = functools.reduce(_add, products, values.get("c", Fraction(0)))
         return f"exact sum = {number(total)}"

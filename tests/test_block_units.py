@@ -178,7 +178,7 @@ def test_block_units_have_documented_ports():
     assert list(dot.inputs) == ["a0", "a1", "b0", "b1", "a_scale", "b_scale", "c"]
     assert dot.arguments == [["a0", "a1"], ["b0", "b1"], "a_scale", "b_scale", "c"]
     mac = BlockMac(a="mxfp4", b="mxfp4", acc="fp32")
-    assert (mac.k, len(mac.a), mac.latency) == (32, 32, 1)
+    assert (mac.spec.k, len(mac.a), mac.latency) == (32, 32, 1)
     quantize = BlockQuantize(a="bf16", o="mxfp4")
     assert (len(quantize.a), len(quantize.o), list(quantize.outputs)[-1]) == (32, 32, "o_scale")
     assert len(BlockDequantize(a="nvfp4", o="fp32").o) == 16

@@ -18,7 +18,7 @@ from halfulp.hdl.specs import Build
 from halfulp.sim.bench import run
 from halfulp.sim.report import Failure, Result
 from halfulp.units.add import Add
-from halfulp.units.base import Arithmetic
+from halfulp.units.arithmetic import Arithmetic
 from halfulp.units.convert import Convert
 from halfulp.units.mac import Mac
 from halfulp.units.mul import Mul

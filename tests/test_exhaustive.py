@@ -46,6 +46,8 @@ TOY_FAMILIES = ("posit5e0", "posit5e1", "posit5", "posit4", "posit3", "fxp2.3", 
 class Bundle(Unit):
     """Units side by side with common operands, so that one model replaces dozens."""
 
+    steps = MAX_ITERATIONS
+
     def __init__(self, units):
         self.units = units
         widest = max(units.values(), key=lambda unit: len(unit.inputs))
@@ -61,7 +63,6 @@ class Bundle(Unit):
             },
             name=f"bundle_{widest.name}",
             build=Build(iterations=widest.build.iterations),
-            steps=MAX_ITERATIONS,
         )
 
     def _latency_of(self, stages):

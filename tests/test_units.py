@@ -1,9 +1,10 @@
 """Parameters, ports and names of units, and the stream wrapper in Amaranth's simulator."""
 
+import inspect
 import pickle
 import random
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from amaranth.sim import Simulator
 from halfulp import golden
 from halfulp.golden import exact
 from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, parse, stochastic
-from halfulp.hdl.specs import UNITS, Build, MacSpec, UnitSpec
+from halfulp.hdl.specs import UNITS, Build, MacSpec, MulSpec, UnitSpec
 from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
 from halfulp.units.catalogue import CATALOGUE
 from tests.short_form import BLOCK, build
@@ -29,6 +30,41 @@ def test_units_accept_texts_and_objects():
     assert text.inputs == {"a": E5M2, "b": E4M3FN, "random": unsigned(4)}
     assert text.a.shape() == E5M2
     assert text.o.shape() == E6M5
+
+
+def documented(unit, title):
+    """Return the names in a section of a unit's docstring."""
+    section = inspect.getdoc(unit).partition(f"\n{title}\n{'-' * len(title)}\n")[2].partition("\n\n")[0]
+    heads = [line.partition(" : ")[0] for line in section.splitlines() if not line.startswith(" ")]
+    return {name for head in heads for name in head.split(", ")} - {"..."}
+
+
+@pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
+def test_signature_and_docstring_have_all_parameters_and_ports(row):
+    parameters = inspect.signature(row.unit).parameters
+    assert {parameter.kind for parameter in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert documented(row.unit, "Parameters") == set(parameters)
+    if row.name != "pwl":
+        effective = {item.name for item in fields(row.spec) if row.spec.has_effect(item.name)}
+        assert set(parameters) == {*effective, "build"}
+    fmt = sample(row.name, "e4m3fn")
+    random = {"rounding": "sr3"} if row.spec.takes(fmt if fmt == BLOCK else parse(fmt), stochastic(3)) else {}
+    flags = {"flags": True} if row.spec.FLAGS else {}
+    unit = build(row.name, fmt, pipeline=1, **random, **flags)
+    ports = {re.sub(r"\d+$", "0", port) for port in unit.signature.members}
+    assert ports <= documented(row.unit, "Members")
+
+
+def test_subclass_with_own_constructor_has_its_signature():
+    class Square(Mul):
+        """Product whose operands have one format."""
+
+        def __init__(self, fmt):
+            super().__init__(a=fmt, b=fmt, o=fmt)
+
+    assert list(inspect.signature(Square).parameters) == ["fmt"]
+    assert Square.__doc__ == "Product whose operands have one format."
+    assert Square("e2m1").name == "mul_e2m1_e2m1_e2m1_rn"
 
 
 def test_units_pickle_as_their_arguments():
@@ -140,7 +176,7 @@ def test_sum_units_have_documented_ports():
 
 def test_dot_ports_are_lists():
     unit = Dot(k=3, a="posit8", b="fxp4.4", o="e5m2", c="e6m5", build=Build(pipeline=1))
-    assert unit.k == 3
+    assert unit.spec.k == 3
     assert [port.shape() for port in unit.a] == [parse("posit8")] * 3
     assert [port.shape() for port in unit.b] == [parse("fxp4.4")] * 3
     assert [port.as_value() is getattr(unit, f"b{index}").as_value() for index, port in enumerate(unit.b)] == [True] * 3
@@ -205,6 +241,9 @@ def test_mac_of_description(text):
     ("make", "error", "keyword"),
     [
         (lambda: Mac.of("e5m2"), ValueError, "expected '*' here"),
+        (lambda: binary(c="e5m2"), TypeError, "mul has no parameter c; its parameters are a, b, o, rounding, saturate"),
+        (lambda: Mul(a="e5m2"), TypeError, "b of mul is missing; its parameters are a, b, o, rounding, saturate"),
+        (lambda: Mul(MulSpec.parse("e5m2*e5m2"), o="fp16"), TypeError, "not both"),
         (lambda: mac(rounding="sr10", seed=2), ValueError, "does nothing"),
         (
             lambda: mac(random="lfsr16"),
@@ -498,7 +537,7 @@ def test_catalogue_build_has_defaults():
     assert build("accumulate", "int8").name == "accumulate_int8_int32_rn"
     assert build("accumulate", "e5m2", acc="exact").name == "accumulate_e5m2_exact_e5m2_rn"
     assert build("quire", "posit16", to="posit32", carry=8).name == "quire_posit16_posit16_posit32_rn_carry_8"
-    assert build("dot", "posit8").k == 4
+    assert build("dot", "posit8").spec.k == 4
     assert (
         build("dot", "posit8", k=2, c="int8", order="sequential").name
         == "dot2_posit8_posit8_int8_int8_rn_order_sequential"
@@ -512,8 +551,8 @@ class Scaled(wiring.Component):
         self.unit = unit
         super().__init__(
             {
-                "x": In(data.ArrayLayout(unit.spec.a, unit.k)),
-                "y": In(data.ArrayLayout(unit.spec.b, unit.k)),
+                "x": In(data.ArrayLayout(unit.spec.a, unit.spec.k)),
+                "y": In(data.ArrayLayout(unit.spec.b, unit.spec.k)),
                 "enable": In(1),
                 "o": Out(unit.spec.o),
             }
@@ -522,7 +561,7 @@ class Scaled(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.unit = unit = self.unit
-        for index in range(unit.k):
+        for index in range(unit.spec.k):
             m.d.comb += [unit.a[index].eq(self.x[index]), unit.b[index].eq(self.y[index])]
         if unit.build.pipeline:
             m.d.comb += unit.en.eq(self.enable)

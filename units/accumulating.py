@@ -19,7 +19,9 @@ from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, wire
 
-from .base import Unit, flag_port, is_source
+from .builds import Choices
+from .described import Described
+from .sources import is_source
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,6 @@ def rounded_sums(spec: AccumulatorSpec) -> list[Sum]:
     return [Sum((factors, (spec.acc,)), spec.acc, spec.rounding)]
 
 
-def has_goals(spec: AccumulatorSpec) -> bool:
-    """Return True if an accumulator has structures for speed: those of a float sum that is rounded in each step."""
-    formats = (*spec.operands.values(), spec.acc)
-    return getattr(spec, "product", None) is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
-
-
-def structures(spec: AccumulatorSpec) -> Sequence[str]:
-    """Return the structures of an accumulator besides the default one."""
-    return (FAST,) if rounded_sums(spec) else ()
-
-
 def add_term(
     unit: Any, m: Module, term: Number | Placed, base: Number, random: Value | None
 ) -> tuple[Number, Value | None]:
@@ -92,7 +83,28 @@ def add_term(
     return tree.as_raw(m, total, term.quantum, bits, zero_sign, fast=unit.fast), random
 
 
-class Accumulating(Unit):
+class Structures(Choices):
+    """Base class of components with the structures of an accumulator."""
+
+    multiplies = True
+
+    @property
+    def sums(self) -> list[Sum]:
+        return rounded_sums(self.spec)
+
+    @property
+    def goals(self) -> bool:
+        """True for an accumulator of a float sum that is rounded in each step."""
+        formats = (*self.spec.operands.values(), self.spec.acc)
+        product = getattr(self.spec, "product", None)
+        return product is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
+
+    @property
+    def structures(self) -> Sequence[str]:
+        return (FAST,) if self.sums else ()
+
+
+class Accumulating(Described, Structures):
     """Unit with an accumulator: a format rounded in every step, or a quire rounded when it is read.
 
     Subclasses compute the number to add in ``term``.
@@ -115,23 +127,17 @@ class Accumulating(Unit):
     With ``interleave`` n, n sums take turns: the k-th accepted operand since the reset belongs to sum k mod n. ``load``
     and ``clear`` start the sum in turn, and ``o`` is its result. A sum is used again n operands later, so its loop may
     take up to n cycles, with up to n - 1 of the register stages.
+
+    Latency
+    -------
+    ``stages + 1`` cycles from operands to result; one step per cycle.
     """
 
     stateful = True
 
-    def __init__(
-        self, spec: AccumulatorSpec, *, operands: dict[str, Any], controls: Sequence[str] = (), **more: Any
-    ) -> None:
-        flags = {name: unsigned(1) for name in (*controls, "load", "clear")}
-        super().__init__(
-            spec,
-            inputs=operands | {"c": spec.o} | flags,
-            outputs={"o": spec.o, **flag_port(spec)},
-            sums=rounded_sums(spec),
-            goals=has_goals(spec),
-            structures=structures(spec),
-            **more,
-        )
+    @property
+    def controls(self) -> dict[str, Any]:
+        return {"c": self.spec.o, "load": unsigned(1), "clear": unsigned(1)}
 
     def interval(self, register: str) -> int:
         return 1 if is_source(register) or register == TURN else int(self.spec.interleave)

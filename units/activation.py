@@ -5,13 +5,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import EXACT, RN, Fixed, Format, Rounding
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.lines import (
     Blocks,
     Choice,
@@ -34,7 +35,7 @@ from halfulp.hdl.specs.pieces import PowerSum
 from halfulp.hdl.specs.segments import Segments, Special
 from halfulp.hdl.wire import NEVER, lookup, wire
 
-from .base import Arithmetic, Computed, Options
+from .arithmetic import Arithmetic, Computed
 
 MAX_ADDRESS, SHORT_ADDRESS = 10, 7
 """Maximum address bits of the structure ``address``, and maximum for which it is the default. Each bit of a
@@ -86,10 +87,8 @@ class PiecewiseLinear(Arithmetic):
         Line segments, with the formats of operand and result.
     fit : PwlSpec, optional
         Description from which the table was fitted; it gives the unit its name. Default: name of the table.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source and saturation; see `Options`.
+    rounding, saturate, random, seed, build
+        As of other units.
 
     Members
     -------
@@ -101,10 +100,6 @@ class PiecewiseLinear(Arithmetic):
     TypeError, ValueError
         As `Unit`, or if the table does not allow the structure.
 
-    Latency
-    -------
-    ``stages`` cycles.
-
     Source
     ------
     Line segments in networks: Jiang et al., ATC 2023.
@@ -113,21 +108,41 @@ class PiecewiseLinear(Arithmetic):
     SPEC = PwlSpec
 
     def __init__(
-        self, *, table: Segments, fit: PwlSpec | None = None, build: Build = Build(), **options: Unpack[Options]
+        self,
+        *,
+        table: Segments,
+        fit: PwlSpec | None = None,
+        rounding: Rounding | str = RN,
+        saturate: bool = False,
+        random: Source | str | None = None,
+        seed: int = 1,
+        build: Build = Build(),
     ) -> None:
         if not isinstance(table, Segments):
             raise TypeError(f"table must be a Segments, not {type(table).__name__}")
-        if not isinstance(build, Build):
-            raise TypeError(f"build must be a Build, not {type(build).__name__}")
+        self.table = table
         function, budget = (str(table), {}) if fit is None else (fit.function, fit.budget)
-        spec = PwlSpec.of(function=function, a=table.fmt, o=table.out, **budget, **options)
+        given = {"rounding": rounding, "saturate": saturate, "random": random, "seed": seed}
+        spec = PwlSpec.of(function=function, a=table.fmt, o=table.out, **budget, **given)
         if spec.rounding == EXACT:
             table.check_exact()
-        self.table = table
-        smallest = default_structure(table, spec.rounding)
-        self.structure = smallest if build.structure is None else build.structure
-        check_structure(self.structure, table, spec.rounding)
-        super().__init__(spec, build=build, multiplies=self._multiplies, structure=smallest, structures=STRUCTURES)
+        super().__init__(spec, build=build)
+
+    def check(self) -> None:
+        check_structure(self.structure, self.table, self.spec.rounding)
+
+    @property
+    def structure(self) -> str:
+        """Structure of the unit."""
+        return self.build.structure or self.default_structure
+
+    @property
+    def default_structure(self) -> str:
+        return default_structure(self.table, self.spec.rounding)
+
+    @property
+    def structures(self) -> Sequence[str]:
+        return STRUCTURES
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -143,7 +158,7 @@ class PiecewiseLinear(Arithmetic):
         return cls(table=table_of(spec), fit=spec, **given, build=build)
 
     @property
-    def _multiplies(self) -> bool:
+    def multiplies(self) -> bool:
         """True if slopes or the reduction need a multiplier rather than a shift or a table."""
         by_slope = self._in_raw or not isinstance(self.table.slope, PowerSum)
         return self.structure != TABLE and (by_slope or self.table.reduction == "exp2")

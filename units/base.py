@@ -5,73 +5,29 @@ Units are often constructed without being elaborated, to look at their ports. Th
 Amaranth's warning about them.
 """
 
-import bisect
 import functools
-import math
-import re
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any, Self, TypedDict, Unpack
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
-from amaranth.hdl import Cat, Const, Module, Value, unsigned
-from amaranth.lib import wiring
+from amaranth.hdl import Module, Value, unsigned
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl import eager, late
-from halfulp.hdl.dataflow import Dataflow
-from halfulp.hdl.delay import MARGIN, MODELS, DelayModel
-from halfulp.hdl.formats import Float, Format, Rounding
-from halfulp.hdl.formats.checks import check_one_of
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.rounding import MODE_BITS
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, pack_with_flags, signalling, truncate, unpack
-from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.rows import cycles_of
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.hdl.specs.build import EAGER, FAST, LAZY, MAX_PIPELINE, SPEED
-from halfulp.hdl.specs.unit import FLAGS, verilog_name
+from halfulp.hdl.specs.build import EAGER, FAST, LAZY, SPEED
 
+from .builds import module_name
 from .shared import Logic, Sharing, add_part
-
-Computed = tuple[Number, Value | None]
-"""An exact result and the random word that rounds it."""
-
-_STAGES: dict[Any, int] = {}
-"""Register stages of units with a clock that this process has computed."""
-
-SOURCE = "random"
-"""Prefix of the names of registers of internal random sources; a number follows."""
+from .sources import SOURCE, word_of
+from .staged import Staged
 
 
-class Options(TypedDict, total=False):
-    """Parameters that all units have in common.
-
-    Parameters
-    ----------
-    rounding : Rounding or str
-        Rounding of the result; default: ``rn``. ``sr`` modes add the port ``random``, and ``port`` the port ``mode``.
-    random : Lfsr, Plateau or str
-        Internal source of random words, such as ``lfsr16``; default: ``port``.
-    seed : int
-        State of that source after reset; default: 1.
-    saturate : bool
-        Return the largest finite number on overflow; an infinite operand stays infinite. Default: false.
-    flags : bool or str
-        Exception flags, with the port ``flags``: ``after`` (or true) detects tiny results after rounding, ``before``
-        before it. Default: none.
-    """
-
-    rounding: Rounding | str
-    random: Source | str | None
-    seed: int
-    saturate: bool
-    flags: bool | str
-
-
-class Unit(wiring.Component):
+class Unit(Staged):
     """Base class of all units.
 
     Parameters
@@ -80,23 +36,14 @@ class Unit(wiring.Component):
         Description that determines the result bits. A random source in it replaces the ports of random words and
         advances once per accepted operation.
     inputs, outputs : dict of str to shape
-        Ports except the clock enable and the random words.
+        Ports except the clock enable and the random words. A dict in place of a shape holds the ports of a vector,
+        which are also members as a list.
     name : str, optional
         Module name without the suffix of the build; default: the name of ``spec``.
     words : dict of str to int, optional
         Widths of the ports of random words; default: those of ``spec``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
-    multiplies : bool
-        The unit has multipliers, which can use DSP blocks.
-    sums : sequence of eager.Sum
-        Sums that the unit rounds; each may have lazy and eager stochastic rounding.
-    structure : str, optional
-        Default of ``build.structure``; None if the unit has only one structure.
-    goals : bool
-        The unit has structures for speed.
-    steps : int
-        Number of equal steps that an iterative form makes; 0 if the unit has no such form.
 
     Members
     -------
@@ -115,18 +62,10 @@ class Unit(wiring.Component):
 
     Attributes
     ----------
-    inputs, outputs : dict of str to shape
-        Ports of operands, random words included, and of results.
-    sources : dict of str to Stream
-        Internal sources that replace ports of random words; the word of a cycle is sampled with its operands.
-    build : Build
-        Register stages and structure; fields that name a default structure are None.
     stochastic : str
         Structure of stochastic rounding, ``lazy`` or ``eager``.
     fast : bool
         True for the structures of the goal ``speed``.
-    stateful : bool
-        True if results depend on earlier operands.
 
     Raises
     ------
@@ -134,12 +73,6 @@ class Unit(wiring.Component):
         If a parameter has the wrong type or is out of range, a rounding is ``exact`` and its format cannot hold every
         result, or a field of ``build`` has no effect on the unit.
     """
-
-    SPEC: type[UnitSpec]
-    spec: Any
-    stateful = False
-    _vectors: Sequence[list[str]] = ()
-    _platform: object = None
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         unit = super().__new__(cls)
@@ -160,20 +93,10 @@ class Unit(wiring.Component):
         name: str | None = None,
         words: dict[str, int] | None = None,
         build: Build = Build(),
-        multiplies: bool = False,
-        sums: Sequence[eager.Sum] = (),
-        structure: str | None = None,
-        structures: Sequence[str] = (),
-        goals: bool = False,
-        steps: int = 0,
     ) -> None:
         name = spec.name if name is None else name
-        self.spec, self.saturate = spec, spec.saturate
-        effects = {"dsp": multiplies, "structure": bool(structures), "goal": goals, "iterations": steps > 0}
-        self.build = check_build(build, name, spec, effects, sums=sums, structure=structure, structures=structures)
-        if self.build.iterations > steps:
-            raise ValueError(f"iterations of {name} are {self.build.iterations} in a cycle; it has only {steps} in all")
-        self._steps = steps
+        self.choose(spec, build, name)
+        self.saturate = spec.saturate
         self.stochastic = self.build.stochastic or LAZY
         if spec.flags and self.stochastic == EAGER:
             raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
@@ -183,13 +106,13 @@ class Unit(wiring.Component):
         self._parts: dict[tuple[Module, str], Logic] = {}
         self.sources = {port: stream for port, stream in spec.streams.items() if port in self.words}
         modes = {"mode": unsigned(MODE_BITS)} if spec.rounding.is_port else {}
-        self.inputs = (
-            inputs | modes | {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
-        )
-        self.outputs = outputs
+        words = {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
+        self.inputs, self.outputs = _flat(inputs) | modes | words, _flat(outputs)
+        self._arguments = [list(shape) if isinstance(shape, dict) else port for port, shape in inputs.items()]
+        self._arguments += [*modes, *words]
         self.name = module_name(name, self.build)
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
-        members |= {port: Out(shape) for port, shape in outputs.items()}
+        members |= {port: Out(shape) for port, shape in self.outputs.items()}
         if self._has_enable:
             members["en"] = In(1, init=1)
         if self.has_valid:
@@ -197,33 +120,13 @@ class Unit(wiring.Component):
         if self.build.iterations:
             members["ready"] = Out(1)
         super().__init__(members)
+        for vector, ports in (inputs | outputs).items():
+            if isinstance(ports, dict):
+                setattr(self, vector, [getattr(self, port) for port in ports])
         if "mode" not in members:
             self.mode = None
         # Inside the unit, the rounding comes with the signal that chooses its mode.
         self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
-
-    @classmethod
-    def of(cls, spec: Any, build: Build = Build()) -> Self:
-        """Return the unit of a description.
-
-        Parameters
-        ----------
-        spec : UnitSpec or str
-            Description of a unit of this class, or its text.
-        build : Build
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the text describes another unit, or a field of ``build`` has no effect on it.
-        """
-        spec = cls.SPEC.parse(spec)
-        return cls(**{item.name: getattr(spec, item.name) for item in fields(spec)}, build=build)
-
-    @classmethod
-    def default_build(cls, spec: Any) -> Build:
-        """Return the build of a unit of a list: the default one, unless the unit refuses it for its formats."""
-        return Build()
 
     @property
     def title(self) -> str:
@@ -236,160 +139,9 @@ class Unit(wiring.Component):
         return self.spec.parameters
 
     @property
-    def has_valid(self) -> bool:
-        """True if the unit has a ``valid`` port."""
-        return self.stateful or bool(self.sources) or self.build.iterations > 0
-
-    @property
-    def _has_enable(self) -> bool:
-        return self.build.has_stages or self.has_valid
-
-    @property
-    def clocked(self) -> bool:
-        """True if the unit has registers."""
-        return self.stages > 0 or self.has_valid
-
-    @property
     def arguments(self) -> list[str | list[str]]:
         """Operands in the order of the golden function: a list of port names for each vector, then other ports."""
-        in_vectors = {port for ports in self._vectors for port in ports}
-        return [*self._vectors, *(name for name in self.inputs if name not in in_vectors)]
-
-    def _add_vectors(self, **vectors: Sequence[str]) -> None:
-        """Add members that are lists of ports; those of inputs are vectors of the golden function."""
-        for name, ports in vectors.items():
-            setattr(self, name, [getattr(self, port) for port in ports])
-        self._vectors = [list(ports) for ports in vectors.values() if ports and ports[0] in self.inputs]
-
-    @property
-    def latency(self) -> int:
-        """Clock cycles from operands to result; 0 for a combinational unit."""
-        return self._latency_of(self.stages)
-
-    @property
-    def initiation(self) -> int:
-        """Clock cycles from operands to the next ones that the unit accepts."""
-        return self.latency if self.build.iterations else 1
-
-    @property
-    def accepts(self) -> Value:
-        """Condition that operands are accepted in this cycle, for a unit with ``valid``."""
-        accepts = self.en & self.valid
-        return accepts & self.ready if self.build.iterations else accepts
-
-    def _latency_of(self, stages: int) -> int:
-        if self.build.iterations:
-            # The cycle after the operands is the first one of the steps.
-            return 1 + cycles_of(self._steps, self.build.iterations)
-        return stages + (1 if self.stateful else 0)
-
-    @property
-    def stages(self) -> int:
-        """Number of register stages: that of the build, or the smallest that meets its clock by the delay model.
-
-        The first use with a clock takes seconds.
-
-        Raises
-        ------
-        ValueError
-            If no number of stages meets the clock.
-        """
-        if self.build.clock is None:
-            return self.build.pipeline
-        key = type(self), self.spec, self.build
-        if key not in _STAGES:
-            _STAGES[key] = self._fewest_stages(self.build.clock)
-        return _STAGES[key]
-
-    def _fewest_stages(self, clock: float) -> int:
-        """Return the smallest number of stages that meets a clock with a margin."""
-        limit = int(1e6 / (clock * MARGIN))
-        delays: dict[int, int] = {}
-
-        def meets(stages: int) -> bool:
-            if stages not in delays:
-                delays[stages] = self.dataflow(stages).schedule()[1]
-            return delays[stages] <= limit
-
-        latency, delay = self.dataflow(MAX_PIPELINE).earliest_result(limit)
-        if latency is not None:
-            stages = max(latency - self._latency_of(0), 0)
-            while stages < MAX_PIPELINE and not meets(stages):
-                stages += 1
-            if meets(stages):
-                # A binary search, because schedules take seconds; more stages hardly ever have a larger delay.
-                return bisect.bisect_left(range(stages), True, key=meets)
-            delay = min(delays.values())
-        raise ValueError(
-            f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, the best clock with up to "
-            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / (delay * MARGIN)) / 10:.1f} MHz"
-        )
-
-    def check_clock(self) -> None:
-        """Raise ValueError if no number of register stages meets the clock of the build."""
-        _ = self.stages
-
-    @functools.cached_property
-    def model_mhz(self) -> float:
-        """Clock in MHz by the delay model of the target, between registers at all ports."""
-        return 1e6 / self.dataflow(self.stages).schedule()[1]
-
-    @abstractmethod
-    def logic(self, m: Module) -> None:
-        """Add the unit without register stages to a module."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # Register stages are placed inside parts too, so that parts that were equal differ.
-        stages = self.stages
-        self._platform = None if stages else platform
-        self.logic(m)
-        return self.staged(m) if stages else m
-
-    def staged(self, m: Module, *, latency: int | None = None, enable: Value | None = None) -> Module:
-        """Return a copy of a module with register stages."""
-        flow = self._dataflow(m, self.stages, latency)
-        slots, _ = flow.schedule()
-        control = self.valid if self.has_valid else None
-        enable = self.en if enable is None else enable
-        return Stages(flow, slots, enable=enable, reset_less=self.build.reset_less, control=control).m
-
-    def _dataflow(
-        self, m: Module, stages: int, latency: int | None = None, model: DelayModel | None = None
-    ) -> Dataflow:
-        return Dataflow(
-            m,
-            outputs=[Value.cast(getattr(self, name)) for name in self.outputs],
-            enable=self.en if self._has_enable else None,
-            latency=self._latency_of(stages) if latency is None else latency,
-            arrivals=self.arrivals(stages),
-            is_result=lambda name: self.stateful and not is_source(name),
-            interval=self.interval,
-            model=model or MODELS[self.build.family],
-            dsp=self.build.dsp,
-        )
-
-    def dataflow(self, stages: int, model: DelayModel | None = None) -> Dataflow:
-        """Return the graph of operators of the unit, for a number of register stages and by default its target."""
-        m = Module()
-        self._platform = None
-        self.logic(m)
-        return self._dataflow(m, stages, model=model)
-
-    def interval(self, register: str) -> int:
-        """Return the number of operands from one use of a register of the state to the next."""
-        return 1
-
-    def arrivals(self, stages: int) -> dict[str, int]:
-        """Return cycles after the operands at which some inputs arrive; 0 for all others."""
-        return {}
-
-    @functools.cached_property
-    def slots(self) -> dict[str, int]:
-        """Register stages between the operands and each register of the unit's state, by its name."""
-        flow = self.dataflow(self.stages)
-        slots, _ = flow.schedule()
-        return flow.slots_of_registers(slots)
+        return self._arguments
 
     def rounded(
         self,
@@ -468,116 +220,10 @@ class Unit(wiring.Component):
         return self._built[key]
 
 
-def numbered(name: str, count: int) -> list[str]:
-    """Return the names of the ports of a vector."""
-    return [f"{name}{index}" for index in range(count)]
-
-
-def word_of(stream: Stream, word: Value, bits: int) -> Value:
-    """Return the random word of a stream, in ``bits`` bits, from the word of its source."""
-    zeros, places = stream.bits_of(bits)
-    picked = Cat(*(word[place] for place in places))
-    return Cat(Const(0, zeros), ~picked if stream.complemented else picked)
-
-
-def is_source(register: str) -> bool:
-    """Return True for the register name of an internal random source."""
-    return re.match(rf"{SOURCE}\d", register) is not None
-
-
-def check_build(
-    build: Build,
-    name: str,
-    spec: UnitSpec,
-    effects: Mapping[str, bool],
-    *,
-    sums: Sequence[eager.Sum] = (),
-    structure: str | None = None,
-    structures: Sequence[str] = (),
-) -> Build:
-    """Return ``build`` without fields that name a default structure; raise an error if a field has no effect.
-
-    Fields of ``effects`` have an effect if the unit, which is called ``name`` and is or contains one of the description
-    ``spec``, has what they choose. ``structure`` is the default of ``structures``.
-    """
-    if not isinstance(build, Build):
-        raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
-    stochastic = [one for one in sums if one.has_structures]
-    effects = {**effects, "stochastic": bool(stochastic)}
-    effects |= {"reset_less": build.has_stages, "target": build.has_stages}
-    build.check_effect(name, {field for field, has in effects.items() if has})
-    if build.stochastic == EAGER:
-        for refusal in filter(None, (one.refusal for one in stochastic)):
-            raise ValueError(refusal)
-    if build.structure is not None:
-        check_one_of(f"structure of {name}", build.structure, structures)
-    if build.structure == FAST:
-        for refusal in filter(None, map(late.refusal, sums)):
-            raise ValueError(refusal)
-        if spec.flags or spec.saturate:
-            raise ValueError(f"structure fast of {name} has no flags and does not saturate; leave the structure out")
-        for field in ("goal", "stochastic"):
-            if getattr(build, field) != getattr(Build, field):
-                raise ValueError(f"structure fast of {name} has no {field}; leave out one of them")
-    if build.stochastic == LAZY:
-        build = replace(build, stochastic=None)
-    return replace(build, structure=None) if build.structure == structure else build
-
-
-def flag_port(spec: UnitSpec) -> dict[str, Any]:
-    """Return the port of the exception flags, if the unit has any."""
-    return {"flags": unsigned(len(FLAGS))} if spec.flags else {}
-
-
-def has_only_floats(spec: UnitSpec) -> bool:
-    """Return True if all operands and the result of a unit are floats."""
-    return all(isinstance(fmt, Float) for fmt in (*spec.operands.values(), spec.result))
-
-
-def module_name(name: str, build: Build) -> str:
-    """Return the name of a Verilog module with the suffix of its build."""
-    return verilog_name(f"{name}_{build}" if str(build) else name)
-
-
-class Arithmetic(Unit):
-    """Unit with one rounded result: unpack, compute, round, pack.
-
-    Subclasses implement the exact computation in ``compute``.
-    """
-
-    def __init__(self, spec: UnitSpec, *, controls: Sequence[str] = (), **more: Any) -> None:
-        self.operands, self.result = spec.operands, spec.result
-        super().__init__(
-            spec,
-            inputs={**spec.operands, **{control: unsigned(1) for control in controls}},
-            outputs={"o": spec.result, **flag_port(spec)},
-            **more,
-        )
-
-    @abstractmethod
-    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
-        """Compute the exact result of unpacked operands; bits below the rounding position may be merged into sticky.
-
-        The random word is returned unless it is used.
-        """
-
-    def logic(self, m: Module) -> None:
-        operands = [self.unpacked(m, name) for name in self.operands]
-        result, random = self.compute(m, self.word(m), *operands)
-        self.connect_results(m, result, random, self.rounding)
-
-    def connect_results(self, m: Module, number: Number, random: Value | None, rounding: Rounding) -> None:
-        """Round a number, and connect the ports of its code and its flags."""
-        code, flags = self.rounded_with_flags(m, number, random, rounding)
-        m.d.comb += self.o.as_value().eq(code)
-        if flags is not None:
-            m.d.comb += self.flags.eq(flags)
-
-
-class Unary(Arithmetic):
-    """Unit of one number, whose result has its format by default."""
-
-    def __init__(
-        self, *, a: Format | str, o: Format | str | None = None, build: Build = Build(), **options: Unpack[Options]
-    ) -> None:
-        super().__init__(self.SPEC.of(a=a, o=o, **options), build=build)
+def _flat(ports: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shapes of ports by name, with those of vectors in their place."""
+    return {
+        port: one
+        for name, shape in ports.items()
+        for port, one in (shape if isinstance(shape, dict) else {name: shape}).items()
+    }

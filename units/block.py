@@ -1,24 +1,23 @@
 """Dot products and multiply-accumulates of blocks of numbers with a shared scale."""
 
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any
 
 from amaranth.hdl import Module
 
 from halfulp.hdl import block, tree
-from halfulp.hdl.formats import Block, Float, Format, Posit
+from halfulp.hdl.formats import Float, Posit
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.raw import Raw
-from halfulp.hdl.specs import BlockDotSpec, BlockMacSpec, Build
-from halfulp.hdl.specs.quire import CARRY_BITS
+from halfulp.hdl.specs import BlockDotSpec, BlockMacSpec
 
 from .accumulating import Accumulating, Term
-from .base import Options, Unit, numbered
+from .described import Described, vector
 
 
-def _ports(spec: Any) -> dict[str, Format]:
+def _operands(spec: Any) -> dict[str, Any]:
     """Return the ports of elements and scales."""
-    elements = {port: spec.operands[name] for name in "ab" for port in numbered(name, spec.k)}
+    elements: dict[str, Any] = {name: vector(name, spec.k, spec.operands[name]) for name in "ab"}
     return elements | {name: spec.operands[name] for name in ("a_scale", "b_scale")}
 
 
@@ -35,21 +34,12 @@ def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Raw:
     return block.scaled_sum(m, terms, scale, x, y, unit.rounding, from_zero=from_zero, fast=unit.fast)
 
 
-class BlockDot(Unit):
+class BlockDot(Described):
     """Dot product of two blocks, or of parts of them, with a start value: one per cycle.
 
     Formula
     -------
     ``o = round(c + a_scale * b_scale * (a0 * b0 + a1 * b1 + ...))``
-
-    Parameters
-    ----------
-    k, a, b, o, c
-        Fields of `BlockDotSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
@@ -63,33 +53,21 @@ class BlockDot(Unit):
         Start value. Absent without ``c``.
     o : Out(o)
 
-    Latency
-    -------
-    ``stages`` cycles.
-
     Source
     ------
     Blocks: Rouhani et al., 2023.
     """
 
     SPEC = BlockDotSpec
+    multiplies = True
 
-    def __init__(
-        self,
-        *,
-        k: int,
-        a: Block | str,
-        b: Block | str,
-        o: Format | str | None = None,
-        c: Format | str | None = None,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = BlockDotSpec.of(k=k, a=a, b=b, o=o, c=c, **options)
-        inputs = _ports(spec) | ({"c": spec.c} if spec.c else {})
-        super().__init__(spec, inputs=inputs, outputs={"o": spec.o}, build=build, multiplies=True)
-        self.k = k
-        self._add_vectors(**{name: numbered(name, k) for name in "ab"})
+    @property
+    def operands(self) -> dict[str, Any]:
+        return _operands(self.spec)
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        return {"c": self.spec.c} if self.spec.c else {}
 
     def logic(self, m: Module) -> None:
         spec, random = self.spec, self.word(m)
@@ -112,15 +90,6 @@ class BlockMac(Accumulating):
     ``acc = round(start + a_scale * b_scale * (a0 * b0 + a1 * b1 + ...))``, where ``start`` is ``c`` if ``load`` is set,
     +0 if ``clear`` is set, and ``acc`` otherwise. ``o = acc``; if the accumulator is exact, ``o = round(acc)``.
 
-    Parameters
-    ----------
-    a, b, acc, o, carry, interleave, step
-        Fields of `BlockMacSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source and saturation; see `Options`.
-
     Members
     -------
     a0, a1, ... : In(a.element)
@@ -129,12 +98,6 @@ class BlockMac(Accumulating):
         Also as the list ``b``.
     a_scale : In(a.scale)
     b_scale : In(b.scale)
-    c, load, clear, o
-        Start value, start of a sum, and result; see `Accumulating`.
-
-    Latency
-    -------
-    ``stages + 1`` cycles from operands to result; one step per cycle.
 
     Source
     ------
@@ -143,23 +106,9 @@ class BlockMac(Accumulating):
 
     SPEC = BlockMacSpec
 
-    def __init__(
-        self,
-        *,
-        a: Block | str,
-        b: Block | str,
-        acc: Format | Literal["exact"] | str,
-        o: Format | str | None = None,
-        carry: int = CARRY_BITS,
-        interleave: int = 1,
-        step: int = 0,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = BlockMacSpec.of(a=a, b=b, acc=acc, o=o, carry=carry, interleave=interleave, step=step, **options)
-        super().__init__(spec, operands=_ports(spec), build=build, multiplies=True)
-        self.k = spec.k
-        self._add_vectors(**{name: numbered(name, spec.k) for name in "ab"})
+    @property
+    def operands(self) -> dict[str, Any]:
+        return _operands(self.spec)
 
     def term(self, m: Module) -> Term:
         """Return the product of the scales and the exact sum of the products of elements."""

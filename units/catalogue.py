@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from halfulp import units
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.units import Unit
+from halfulp.units.described import Described
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,13 @@ class Row:
         Name of the unit in texts, and of its golden function in ``halfulp.golden``.
     spec : type of UnitSpec
         Class of the unit's descriptions.
-    unit : type of Unit
+    unit : type of Described
         Class of the unit's components.
     """
 
     name: str
     spec: type[UnitSpec]
-    unit: type[Unit]
+    unit: type[Described]
 
     @property
     def summary(self) -> str:
@@ -36,7 +36,7 @@ class Row:
         return self.unit.stateful
 
 
-_UNITS: list[type[Unit]] = [units.Mul, units.Add, units.Fma, units.Mac, units.Accumulate, units.Quire]
+_UNITS: list[type[Described]] = [units.Mul, units.Add, units.Fma, units.Mac, units.Accumulate, units.Quire]
 _UNITS += [units.Dot, units.SparseDot, units.StochasticRounder, units.Convert, units.PiecewiseLinear]
 _UNITS += [units.Compare, units.Split, units.Join, units.PartMac, units.SparseMac]
 _UNITS += [units.BlockQuantize, units.BlockDequantize, units.BlockDot, units.BlockMac]
@@ -54,7 +54,7 @@ def row(name: str) -> Row:
     return CATALOGUE[name]
 
 
-def component(spec: UnitSpec | str, build: Build = Build()) -> Unit:
+def component(spec: UnitSpec | str, build: Build = Build()) -> Described:
     """Return the component of a description.
 
     Raises

@@ -1,19 +1,20 @@
 """Class of a number."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Value, unsigned
 
 from halfulp.hdl import floating
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import Float, Format
+from halfulp.hdl.formats import Float
 from halfulp.hdl.raw import Raw
-from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 from halfulp.hdl.wire import NEVER
 
-from .base import Unit
+from .described import Described
 
 
-class Classify(Unit):
+class Classify(Described):
     """Class of a number, as one of ten bits.
 
     Formula
@@ -24,23 +25,9 @@ class Classify(Unit):
     Only floats have subnormal numbers and signalling NaNs; NaR is a quiet NaN, and all other numbers are normal.
     Subnormal codes that read as zero are zeros.
 
-    Parameters
-    ----------
-    a : Format or str
-        Operand format.
-    build : Build
-        Register stages; they change ``latency`` and no result bit.
-    **options
-        Other fields of `ClassifySpec`; each has one valid value, because nothing is rounded.
-
     Members
     -------
-    a : In(a)
     o : Out(10)
-
-    Latency
-    -------
-    ``stages`` cycles.
 
     Source
     ------
@@ -49,9 +36,9 @@ class Classify(Unit):
 
     SPEC = ClassifySpec
 
-    def __init__(self, *, a: Format | str, build: Build = Build(), **options: object) -> None:
-        spec = ClassifySpec.of(a=a, **options)
-        super().__init__(spec, inputs=spec.operands, outputs={"o": unsigned(len(CLASSES))}, build=build)
+    @property
+    def results(self) -> dict[str, Any]:
+        return {"o": unsigned(len(CLASSES))}
 
     def logic(self, m: Module) -> None:
         bits, fmt = self.a.as_value(), self.spec.a

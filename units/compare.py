@@ -1,7 +1,7 @@
 """Comparison, minimum and maximum of two numbers."""
 
 from dataclasses import replace
-from typing import Unpack
+from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
@@ -9,14 +9,14 @@ from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, as_raw, pack, pack_with_flags, raised, truncate
 from halfulp.hdl.raw import Raw, order
-from halfulp.hdl.specs import Build, CompareSpec
+from halfulp.hdl.specs import CompareSpec
 from halfulp.hdl.specs.unit import FLAGS
 from halfulp.hdl.wire import NEVER, wire
 
-from .base import Options, Unit, flag_port
+from .described import Described
 
 
-class Compare(Unit):
+class Compare(Described):
     """Comparison of two numbers, with their minimum and maximum.
 
     NaN is unordered: neither less nor equal. Between two posits, NaR equals itself and is less than every number
@@ -28,30 +28,11 @@ class Compare(Unit):
     ``less = a < b``, ``equal = a = b``, ``unordered`` if an operand is NaN, ``minimum = round(min(a, b))``,
     ``maximum = round(max(a, b))``
 
-    Parameters
-    ----------
-    a, b : Format or str
-        Operand formats; they may differ.
-    o : Format or str, optional
-        Format of minimum and maximum; default: ``a``.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
     Members
     -------
-    a : In(a)
-    b : In(b)
     less, equal, unordered : Out(1)
         a < b, a = b, and a or b is NaN.
     minimum, maximum : Out(o)
-    flags : Out(5)
-        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
-
-    Latency
-    -------
-    ``stages`` cycles.
 
     Source
     ------
@@ -60,20 +41,11 @@ class Compare(Unit):
 
     SPEC = CompareSpec
 
-    def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        o: Format | str | None = None,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = CompareSpec.of(a=a, b=b, o=o, **options)
-        self.operands, self.result = spec.operands, spec.o
-        flags = {name: unsigned(1) for name in ("less", "equal", "unordered")}
-        outputs = flags | {"minimum": spec.o, "maximum": spec.o} | flag_port(spec)
-        super().__init__(spec, inputs=spec.operands, outputs=outputs, build=build)
+    @property
+    def results(self) -> dict[str, Any]:
+        one, o = unsigned(1), self.result
+        relations = {"less": one, "equal": one, "unordered": one, "minimum": o, "maximum": o}
+        return relations | self.flag_port
 
     def logic(self, m: Module) -> None:
         code_a, code_b = codes = [getattr(self, name).as_value() for name in self.operands]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 from amaranth.hdl import Const, Module, Value
 
@@ -13,11 +13,11 @@ from halfulp.hdl.formats import Fixed, Float, Format, Posit
 from halfulp.hdl.number import Number, add, align, as_raw, multiply
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.specs import Build, DotSpec, ValueRange
+from halfulp.hdl.specs import DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.wire import NEVER
 
-from .base import Options, Unit, flag_port, numbered
+from .described import Described, vector
 
 Rounded = tuple[Value, Value | None]
 """The code of a result, and its exception flags."""
@@ -26,7 +26,7 @@ NARROW = 8
 """Maximum width of formats whose aligned products are placed on a grid of even exponents."""
 
 
-class Dot(Unit):
+class Dot(Described):
     """Dot product c + a0 * b0 + a1 * b1 + ... of k pairs, one per cycle.
 
     Formula
@@ -34,15 +34,6 @@ class Dot(Unit):
     Order ``exact``: ``o = round(c + a0 * b0 + a1 * b1 + ...)``. Order ``sequential``:
     ``o = round(... round(round(c + a0 * b0) + a1 * b1) ...)``. Orders ``alignedF.trunc`` and ``alignedF.floor``:
     ``o = round(t(c) + t(a0 * b0) + t(a1 * b1) + ...)``, where ``t`` removes bits below those of the largest exponent.
-
-    Parameters
-    ----------
-    k, a, b, o, c, order
-        Fields of `DotSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
@@ -56,46 +47,33 @@ class Dot(Unit):
     flags : Out(5)
         Exception flags; in order ``sequential`` those of all steps together. Absent without ``flags``.
 
-    Latency
-    -------
-    ``stages`` cycles.
-
     Source
     ------
     Rounding: IEEE 754, 2019, 5.4.1.
     """
 
     SPEC = DotSpec
+    multiplies = True
 
-    def __init__(
-        self,
-        *,
-        k: int,
-        a: Format | str,
-        b: Format | str,
-        o: Format | str | None = None,
-        c: Format | str | None = None,
-        order: str = "exact",
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = DotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, **options)
-        self._of_vectors(spec, {name: dict.fromkeys(numbered(name, k), spec.operands[name]) for name in "ab"}, build)
+    @property
+    def operands(self) -> dict[str, Any]:
+        spec = self.spec
+        return {name: vector(name, spec.k, spec.operands[name]) for name in "ab"}
 
-    def _of_vectors(self, spec: DotSpec, vectors: dict[str, dict[str, Any]], build: Build) -> None:
-        """Construct the unit with the ports of its vectors, in the order of the golden function."""
-        operands = {port: shape for ports in vectors.values() for port, shape in ports.items()}
-        super().__init__(
-            spec,
-            inputs=operands | ({"c": spec.c} if spec.c else {}),
-            outputs={"o": spec.o, **flag_port(spec)},
-            build=build,
-            multiplies=True,
-            sums=_sums(spec) if spec.order == SEQUENTIAL else [],
-            goals=spec.order != SEQUENTIAL and isinstance(spec.o, Float),
-        )
-        self.k = spec.k
-        self._add_vectors(**{name: list(ports) for name, ports in vectors.items()})
+    @property
+    def controls(self) -> dict[str, Any]:
+        return {"c": self.spec.c} if self.spec.c else {}
+
+    @property
+    def sums(self) -> list[Sum]:
+        """Sums of sequential order: the first adds to the start value, later ones to the previous sum."""
+        spec = self.spec
+        bases = [spec.c or spec.o, *([spec.o] if spec.k > 1 else [])] if spec.order == SEQUENTIAL else []
+        return [Sum(((spec.a, spec.b), (base,)), spec.o, spec.rounding) for base in bases]
+
+    @property
+    def goals(self) -> bool:
+        return self.spec.order != SEQUENTIAL and isinstance(self.spec.o, Float)
 
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the codes of each pair of factors."""
@@ -262,9 +240,3 @@ def product_terms(
         kind = "later_term" if first else "term"
         terms.append(tree.Term(**unit.part(m, f"term{index}", kind, product, a=a, b=b, **first)))
     return terms
-
-
-def _sums(spec: DotSpec) -> list[Sum]:
-    """Return the sums of sequential order: the first adds to the start value, later ones to the previous sum."""
-    bases = [spec.c or spec.o, *([spec.o] if spec.k > 1 else [])]
-    return [Sum(((spec.a, spec.b), (base,)), spec.o, spec.rounding) for base in bases]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from amaranth.hdl import Module, Value
 
@@ -11,17 +10,22 @@ from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import Iterated, Rows
 
-from .base import Arithmetic, Computed, Unary
+from .arithmetic import Arithmetic, Computed
 
 
 class Endless(Arithmetic):
     """Unit whose exact results a digit recurrence computes, with all rows laid out or iterated.
 
     Subclasses implement the recurrence in ``recur``.
+
+    Latency
+    -------
+    ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
     """
 
-    def __init__(self, spec: Any, **more: Any) -> None:
-        super().__init__(spec, steps=spec.digits, **more)
+    @property
+    def steps(self) -> int:
+        return int(self.spec.digits)
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the result of the recurrence, with bits below the rounding position merged into sticky."""
@@ -51,7 +55,3 @@ class Endless(Arithmetic):
     def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:
         """Return the exact result of operands, by the rows of a recurrence."""
         raise NotImplementedError
-
-
-class Function(Unary, Endless):
-    """Function of one number, by a digit recurrence; parameters as of `Sqrt`."""

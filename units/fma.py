@@ -1,15 +1,12 @@
 """Fused multiply-add."""
 
-from typing import Unpack
-
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, multiply
-from halfulp.hdl.specs import Build, FmaSpec
+from halfulp.hdl.specs import FmaSpec
 
-from .base import Arithmetic, Computed, Options, has_only_floats
+from .arithmetic import Arithmetic, Computed
 
 
 class Fma(Arithmetic):
@@ -19,51 +16,22 @@ class Fma(Arithmetic):
     -------
     ``o = round(a * b + c)``
 
-    Parameters
-    ----------
-    a, b, c : Format or str
-        Operand formats; they may differ.
-    o : Format or str, optional
-        Result format; default: ``c``.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
-    Members
-    -------
-    a : In(a)
-    b : In(b)
-    c : In(c)
-    o : Out(o)
-    flags : Out(5)
-        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
-
-    Latency
-    -------
-    ``stages`` cycles.
-
     Source
     ------
     Operation and rounding: IEEE 754, 2019, 5.4.1.
     """
 
     SPEC = FmaSpec
+    multiplies = True
 
-    def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        c: Format | str,
-        o: Format | str | None = None,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = FmaSpec.of(a=a, b=b, c=c, o=o, **options)
-        terms = ((spec.a, spec.b), (spec.c,))
-        sums = [Sum(terms, spec.o, spec.rounding)]
-        super().__init__(spec, build=build, multiplies=True, sums=sums, goals=has_only_floats(spec))
+    @property
+    def sums(self) -> list[Sum]:
+        spec = self.spec
+        return [Sum(((spec.a, spec.b), (spec.c,)), spec.o, spec.rounding)]
+
+    @property
+    def goals(self) -> bool:
+        return self.has_only_floats
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the product plus c, exact above the rounding position, with lower bits merged into sticky."""

@@ -1,34 +1,22 @@
 """Conversion of compound formats to other formats."""
 
-from typing import Unpack
+from typing import Any
 
 from amaranth.hdl import Module
 
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import Format
 from halfulp.hdl.number import add, align, pack, truncate, unpack
-from halfulp.hdl.specs import Build, JoinSpec
+from halfulp.hdl.specs import JoinSpec
 
-from .base import Options, Unit, numbered
+from .described import Described, vector
 
 
-class Join(Unit):
+class Join(Described):
     """Sum of the parts of a compound number, from the smallest part up.
 
     Formula
     -------
     Two parts: ``o = round(a1 + a0)``; three parts: ``o = round(round(a2 + a1) + a0)``.
-
-    Parameters
-    ----------
-    a : Compound or str
-        Operand format.
-    o : Format or str
-        Result format.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
@@ -38,10 +26,6 @@ class Join(Unit):
         Random word of each addition. Absent with an internal source.
     o : Out(o)
 
-    Latency
-    -------
-    ``stages`` cycles.
-
     Source
     ------
     Henry, Tang and Heinecke, ARITH 2019.
@@ -49,17 +33,15 @@ class Join(Unit):
 
     SPEC = JoinSpec
 
-    def __init__(self, *, a: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
-        spec = JoinSpec.of(a=a, o=o, **options)
+    @property
+    def operands(self) -> dict[str, Any]:
+        return {"a": vector("a", self.spec.a.parts, self.spec.a.part)}
+
+    @property
+    def sums(self) -> list[Sum]:
+        spec = self.spec
         part, bases = spec.a.part, (spec.a.part, spec.o)[: spec.a.parts - 1]
-        super().__init__(
-            spec,
-            inputs=dict.fromkeys(numbered("a", spec.a.parts), part),
-            outputs={"o": spec.o},
-            build=build,
-            sums=[Sum(((part,), (base,)), spec.o, spec.rounding) for base in bases],
-        )
-        self._add_vectors(a=numbered("a", spec.a.parts))
+        return [Sum(((part,), (base,)), spec.o, spec.rounding) for base in bases]
 
     def logic(self, m: Module) -> None:
         spec = self.spec

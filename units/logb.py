@@ -9,37 +9,15 @@ from halfulp.hdl.integral import exponent_of
 from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.specs.integral import LogbSpec
 
-from .base import Computed, Unary
+from .arithmetic import Arithmetic, Computed
 
 
-class LogB(Unary):
+class LogB(Arithmetic):
     """Exponent of a number, as of its first bit: also that of a subnormal number.
 
     Formula
     -------
     ``o = round(floor(log2(abs(a))))``; minus infinity for a zero, infinity for an infinity.
-
-    Parameters
-    ----------
-    a : Format or str
-        Operand format.
-    o : Format or str, optional
-        Result format; default: ``a``.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
-    Members
-    -------
-    a : In(a)
-    o : Out(o)
-    flags : Out(5)
-        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
-
-    Latency
-    -------
-    ``stages`` cycles.
 
     Source
     ------

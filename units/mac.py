@@ -1,17 +1,14 @@
 """Multiply-accumulate with a registered accumulator."""
 
-from typing import Any, Unpack
+from typing import Any
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.number import multiply, unpack
-from halfulp.hdl.specs import Build, MacSpec
+from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.mac import part_of
-from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Term
-from .base import Options
 
 
 class Mac(Accumulating):
@@ -23,27 +20,10 @@ class Mac(Accumulating):
     ``load`` is set, +0 if ``clear`` is set, and ``acc`` otherwise. ``o = acc``; if the accumulator is exact,
     ``o = round(acc)``.
 
-    Parameters
-    ----------
-    a, b, acc, o, carry, interleave, product, product_rounding
-        Fields of `MacSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
     Members
     -------
-    a : In(a)
-    b : In(b)
-    c, load, clear, o, flags
-        Start value, start of a sum, and results; see `Accumulating`.
     random_product : In(product_rounding.bits)
         Random word of the product's stochastic rounding. Absent if the product is not rounded stochastically.
-
-    Latency
-    -------
-    ``stages + 1`` cycles from operands to result; one step per cycle.
 
     Source
     ------
@@ -53,33 +33,8 @@ class Mac(Accumulating):
 
     SPEC = MacSpec
 
-    def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        acc: Format | str,
-        o: Format | str | None = None,
-        carry: int = CARRY_BITS,
-        interleave: int = 1,
-        product: Format | str | None = None,
-        product_rounding: Rounding | str | None = None,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = MacSpec.of(
-            a=a,
-            b=b,
-            acc=acc,
-            o=o,
-            carry=carry,
-            interleave=interleave,
-            product=product,
-            product_rounding=product_rounding,
-            **options,
-        )
-        spec.check_one_step()
-        super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)
+    def check(self) -> None:
+        self.spec.check_one_step()
 
     def term(self, m: Module) -> Term:
         """Return the product, rounded if ``product`` is given."""

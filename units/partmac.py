@@ -1,17 +1,14 @@
 """Multiply-accumulate of compound numbers."""
 
-from typing import Unpack
+from typing import Any
 
 from amaranth.hdl import Array, Module, Value, unsigned
 
-from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.specs import Build, PartMacSpec
+from halfulp.hdl.specs import PartMacSpec
 from halfulp.hdl.specs.mac import ports_of
-from halfulp.hdl.specs.quire import CARRY_BITS
 from halfulp.hdl.wire import wire
 
 from .accumulating import Accumulating, Term
-from .base import Options
 from .mac import product_term
 
 
@@ -23,15 +20,6 @@ class PartMac(Accumulating):
     ``acc = round(start + ai * bj)`` with the pair (i, j) of ``step``: for two parts (1, 0), (0, 1), (0, 0); for three
     parts (2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0). ``start`` and ``o`` are those of `Mac`.
 
-    Parameters
-    ----------
-    a, b, acc, o, carry, interleave, product, product_rounding
-        Fields of `PartMacSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source and saturation; see `Options`.
-
     Members
     -------
     a0, a1, ... : In(a.part)
@@ -40,14 +28,8 @@ class PartMac(Accumulating):
         As ``a``.
     step : In(unsigned(spec.step_bits))
         Step of the product; larger numbers are the last step. Steps in ascending order compute what `golden.gemm` does.
-    c, load, clear, o
-        Start value, start of a sum, and result; see `Accumulating`.
     random_product : In(product_rounding.bits)
         Random word of the product's stochastic rounding. Absent if the product is not rounded stochastically.
-
-    Latency
-    -------
-    ``stages + 1`` cycles from operands to result; one step per cycle.
 
     Source
     ------
@@ -56,41 +38,16 @@ class PartMac(Accumulating):
 
     SPEC = PartMacSpec
 
-    def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        acc: Format | str,
-        o: Format | str | None = None,
-        carry: int = CARRY_BITS,
-        interleave: int = 1,
-        product: Format | str | None = None,
-        product_rounding: Rounding | str | None = None,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = PartMacSpec.of(
-            a=a,
-            b=b,
-            acc=acc,
-            o=o,
-            carry=carry,
-            interleave=interleave,
-            product=product,
-            product_rounding=product_rounding,
-            **options,
-        )
-        self.factors = [ports_of(name, fmt) for name, fmt in spec.operands.items()]
-        operands = {name: fmt for ports in self.factors for name, fmt in ports.items()}
-        super().__init__(spec, operands=operands | {"step": unsigned(spec.step_bits)}, build=build, multiplies=True)
-        self.a_parts, self.b_parts = ([getattr(self, name) for name in ports] for ports in self.factors)
+    @property
+    def operands(self) -> dict[str, Any]:
+        spec = self.spec
+        factors = {"a_parts": ports_of("a", spec.a), "b_parts": ports_of("b", spec.b)}
+        return factors | {"step": unsigned(spec.step_bits)}
 
     @property
     def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: the ports of the parts of both, then the others."""
-        vectors = [list(ports) if len(ports) > 1 else name for ports in self.factors for name in [*ports][:1]]
-        return [*vectors, *(name for name in self.inputs if not any(name in ports for ports in self.factors))]
+        """Operands in the order of the golden function; a factor of one part is a port, and no list."""
+        return [one[0] if isinstance(one, list) and len(one) == 1 else one for one in super().arguments]
 
     def term(self, m: Module) -> Term:
         """Return the product of the two parts of this step, rounded if ``product`` is given."""

@@ -1,18 +1,17 @@
 """Conversions between numbers and blocks with a shared scale."""
 
 from dataclasses import replace
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from halfulp.hdl import block
-from halfulp.hdl.formats import Block, Format
 from halfulp.hdl.number import as_raw, multiply, pack, truncate, unpack
 from halfulp.hdl.rows import Iterated, Rows
-from halfulp.hdl.specs import BlockDequantizeSpec, BlockQuantizeSpec, Build
+from halfulp.hdl.specs import BlockDequantizeSpec, BlockQuantizeSpec
 from halfulp.hdl.wire import word_at
 
-from .base import Options, Unit, numbered
+from .described import Described, vector
 
 
 class Elements(NamedTuple):
@@ -26,22 +25,12 @@ class Elements(NamedTuple):
     elements: Value
 
 
-class BlockQuantize(Unit):
+class BlockQuantize(Described):
     """Conversion of numbers to a block, with a scale from the largest magnitude.
 
     Formula
     -------
     ``o_scale = scale(max(|a0|, |a1|, ...))`` by the rule of the block; ``oi = round(ai / o_scale)``, which saturates.
-
-    Parameters
-    ----------
-    a, o
-        Fields of `BlockQuantizeSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages or iterations; changes ``latency`` and no result bit. ``iterations=n`` rounds n elements in a
-        cycle, in the cycles after the one that finds the scale.
-    **options
-        Rounding and random source; see `Options`. ``saturate`` must be false, because elements saturate in any case.
 
     Members
     -------
@@ -55,7 +44,7 @@ class BlockQuantize(Unit):
 
     Latency
     -------
-    ``stages`` cycles, one block per cycle; with ``build.iterations``, one cycle and those of the iterations per block.
+    ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
 
     Source
     ------
@@ -64,17 +53,18 @@ class BlockQuantize(Unit):
 
     SPEC = BlockQuantizeSpec
 
-    def __init__(self, *, a: Format | str, o: Block | str, build: Build = Build(), **options: Unpack[Options]) -> None:
-        spec = BlockQuantizeSpec.of(a=a, o=o, **options)
-        length = spec.o.length
-        super().__init__(
-            spec,
-            inputs=dict.fromkeys(numbered("a", length), spec.a),
-            outputs=dict.fromkeys(numbered("o", length), spec.o.element) | {"o_scale": spec.o.scale},
-            build=build,
-            steps=length,
-        )
-        self._add_vectors(**{name: numbered(name, length) for name in "ao"})
+    @property
+    def operands(self) -> dict[str, Any]:
+        return {"a": vector("a", self.spec.o.length, self.spec.a)}
+
+    @property
+    def results(self) -> dict[str, Any]:
+        o = self.spec.o
+        return {"o": vector("o", o.length, o.element), "o_scale": o.scale}
+
+    @property
+    def steps(self) -> int:
+        return int(self.spec.o.length)
 
     def logic(self, m: Module) -> None:
         spec, result = self.spec, self.spec.o
@@ -125,21 +115,12 @@ class BlockQuantize(Unit):
             m.d.comb += o.as_value().eq(word_at(elements, rows.count - 1 - index, result.element.width))
 
 
-class BlockDequantize(Unit):
+class BlockDequantize(Described):
     """Conversion of a block to numbers: each element times the scale, rounded once; one block per cycle.
 
     Formula
     -------
     ``oi = round(ai * a_scale)``
-
-    Parameters
-    ----------
-    a, o
-        Fields of `BlockDequantizeSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
@@ -151,28 +132,22 @@ class BlockDequantize(Unit):
     o0, o1, ... : Out(o)
         Also as the list ``o``.
 
-    Latency
-    -------
-    ``stages`` cycles.
-
     Source
     ------
     Blocks: Rouhani et al., 2023.
     """
 
     SPEC = BlockDequantizeSpec
+    multiplies = True
 
-    def __init__(self, *, a: Block | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
-        spec = BlockDequantizeSpec.of(a=a, o=o, **options)
-        length = spec.a.length
-        super().__init__(
-            spec,
-            inputs=dict.fromkeys(numbered("a", length), spec.a.element) | {"a_scale": spec.a.scale},
-            outputs=dict.fromkeys(numbered("o", length), spec.o),
-            build=build,
-            multiplies=True,
-        )
-        self._add_vectors(**{name: numbered(name, length) for name in "ao"})
+    @property
+    def operands(self) -> dict[str, Any]:
+        a = self.spec.a
+        return {"a": vector("a", a.length, a.element), "a_scale": a.scale}
+
+    @property
+    def results(self) -> dict[str, Any]:
+        return {"o": vector("o", self.spec.a.length, self.spec.o)}
 
     def logic(self, m: Module) -> None:
         spec = self.spec

@@ -1,17 +1,13 @@
 """Remainder of a division."""
 
-from typing import Unpack
-
 from amaranth.hdl import Module
 
 from halfulp.hdl.divide import remainder
-from halfulp.hdl.formats import Format
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.rows import Rows
 from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.remainder import RemainderSpec
 
-from .base import Options
 from .endless import Endless
 
 MAX_ROWS = 64
@@ -30,33 +26,10 @@ class Remainder(Endless):
     The number of rows of the division is the largest difference of exponents: 40 for fp16, 277 for fp32. More than 64
     rows need the iterative form.
 
-    Parameters
-    ----------
-    a, b : Format or str
-        Formats of dividend and divisor; they may differ.
-    o : Format or str, optional
-        Result format; default: ``a``.
-    build : Build
-        Register stages or iterations; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
-    Members
-    -------
-    a : In(a)
-    b : In(b)
-    o : Out(o)
-    flags : Out(5)
-        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
-
     Raises
     ------
     ValueError
         If the division has more than 64 rows and ``build`` no iterations.
-
-    Latency
-    -------
-    ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
 
     Source
     ------
@@ -65,23 +38,13 @@ class Remainder(Endless):
 
     SPEC = RemainderSpec
 
-    def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        o: Format | str | None = None,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = RemainderSpec.of(a=a, b=b, o=o, **options)
-        # The base class checks the type of the build.
-        if spec.digits > MAX_ROWS and isinstance(build, Build) and not build.iterations:
+    def check(self) -> None:
+        spec = self.spec
+        if spec.digits > MAX_ROWS and not self.build.iterations:
             raise ValueError(
                 f"remainder of {spec.a} and {spec.b} has {spec.digits} rows of subtractors, more than {MAX_ROWS}; "
                 "use the iterative form, such as iterations=1, on the command line --iterations 1"
             )
-        super().__init__(spec, build=build)
 
     @classmethod
     def default_build(cls, spec: RemainderSpec) -> Build:

@@ -6,38 +6,16 @@ from halfulp.hdl.integral import rounded_to_integer
 from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.specs.integral import RintSpec
 
-from .base import Computed, Unary
+from .arithmetic import Arithmetic, Computed
 
 
-class Round(Unary):
+class Round(Arithmetic):
     """Number rounded to an integral value, of the same format or another.
 
     Formula
     -------
     ``o = round(integer)``, where ``integer`` is ``a`` rounded to an integer by the same mode; a zero keeps the sign of
     ``a``.
-
-    Parameters
-    ----------
-    a : Format or str
-        Operand format.
-    o : Format or str, optional
-        Result format; default: ``a``.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
-    Members
-    -------
-    a : In(a)
-    o : Out(o)
-    flags : Out(5)
-        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
-
-    Latency
-    -------
-    ``stages`` cycles.
 
     Source
     ------

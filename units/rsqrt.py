@@ -7,37 +7,15 @@ from halfulp.hdl.raw import Raw
 from halfulp.hdl.rows import Rows
 from halfulp.hdl.specs import RsqrtSpec
 
-from .endless import Function
+from .endless import Endless
 
 
-class Rsqrt(Function):
+class Rsqrt(Endless):
     """Reciprocal of the square root of a number, rounded once.
 
     Formula
     -------
     ``o = round(1 / sqrt(a))``; the result for a zero is an infinity of its sign, that for a negative number is NaN.
-
-    Parameters
-    ----------
-    a : Format or str
-        Operand format.
-    o : Format or str, optional
-        Result format; default: ``a``.
-    build : Build
-        Register stages or iterations; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
-    Members
-    -------
-    a : In(a)
-    o : Out(o)
-    flags : Out(5)
-        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
-
-    Latency
-    -------
-    ``stages`` cycles; with ``build.iterations``, one cycle and those of the iterations.
 
     Source
     ------

@@ -1,15 +1,14 @@
 """Dot products with structured sparsity."""
 
-from typing import Any, Unpack
+from typing import Any
 
 from amaranth.hdl import Array, Module, Value
 
-from halfulp.hdl.formats import Format
 from halfulp.hdl.shape import Choice
-from halfulp.hdl.specs import Build, SparseDotSpec
+from halfulp.hdl.specs import SparseDotSpec
 from halfulp.hdl.wire import wire
 
-from .base import Options, numbered
+from .described import vector
 from .dot import Dot
 
 
@@ -20,15 +19,6 @@ class SparseDot(Dot):
     -------
     ``o = round(c + a[i0] * b0 + a[i1] * b1 + ...)``, where ``a[ij]`` is activation ``M * (j // N) + ij``; for order
     ``sequential`` each sum is rounded, as in `Dot`.
-
-    Parameters
-    ----------
-    k, a, b, o, c, order, sparsity
-        Fields of `SparseDotSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
 
     Members
     -------
@@ -45,10 +35,6 @@ class SparseDot(Dot):
     flags : Out(5)
         Exception flags, as in `Dot`. Absent without ``flags``.
 
-    Latency
-    -------
-    ``stages`` cycles.
-
     Source
     ------
     Storage of N:M weights: Mishra et al., 2021.
@@ -56,21 +42,9 @@ class SparseDot(Dot):
 
     SPEC = SparseDotSpec
 
-    def __init__(
-        self,
-        *,
-        k: int,
-        a: Format | str,
-        b: Format | str,
-        o: Format | str | None = None,
-        c: Format | str | None = None,
-        order: str = "exact",
-        sparsity: str = "2:4",
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = SparseDotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, sparsity=sparsity, **options)
-        self._of_vectors(spec, vectors_of(spec), build)
+    @property
+    def operands(self) -> dict[str, Any]:
+        return vectors_of(self.spec)
 
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the selected activation and the weight of each product."""
@@ -79,15 +53,10 @@ class SparseDot(Dot):
 
 def vectors_of(spec: Any) -> dict[str, dict[str, Any]]:
     """Return the ports of activations, weights and indices, by vector, of a description with structured sparsity."""
-    activations = numbered("a", spec.activations)
-    return {
-        "a": dict.fromkeys(activations, spec.a),
-        "b": dict.fromkeys(numbered("b", spec.k), spec.b),
-        "i": {
-            f"i{index}": Choice(f"a{index}", tuple(activations[place] for place in spec.places(index)))
-            for index in range(spec.k)
-        },
+    choices = {
+        f"i{index}": Choice(f"a{index}", tuple(f"a{place}" for place in spec.places(index))) for index in range(spec.k)
     }
+    return {"a": vector("a", spec.activations, spec.a), "b": vector("b", spec.k, spec.b), "i": choices}
 
 
 def selected_factors(unit: Any, m: Module) -> list[tuple[Value, Value]]:

@@ -1,17 +1,15 @@
 """Multiply-accumulate with structured sparsity."""
 
-from typing import Literal, Unpack
+from typing import Any
 
 from amaranth.hdl import Const, Module
 
 from halfulp.hdl import tree
-from halfulp.hdl.formats import Fixed, Float, Format, Posit
+from halfulp.hdl.formats import Fixed, Float, Posit
 from halfulp.hdl.number import multiply
-from halfulp.hdl.specs import Build, SparseMacSpec
-from halfulp.hdl.specs.quire import CARRY_BITS
+from halfulp.hdl.specs import SparseMacSpec
 
 from .accumulating import Accumulating, Placed, Term
-from .base import Options
 from .dot import product_terms
 from .sparsedot import selected_factors, vectors_of
 
@@ -25,15 +23,6 @@ class SparseMac(Accumulating):
     ``start`` is ``c`` if ``load`` is set, +0 if ``clear`` is set, and ``acc`` otherwise. ``o = acc``; if the
     accumulator is exact, ``o = round(acc)``.
 
-    Parameters
-    ----------
-    a, b, acc, o, carry, interleave, sparsity, step
-        Fields of `SparseMacSpec`; formats and roundings may be texts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source, saturation and flags; see `Options`.
-
     Members
     -------
     a0, a1, ... : In(a)
@@ -42,12 +31,6 @@ class SparseMac(Accumulating):
         Weights, N for each group. Also as the list ``b``.
     i0, i1, ... : In(unsigned(spec.index_bits))
         Index of each weight in its group, as in `SparseDot`. Also as the list ``i``.
-    c, load, clear, o, flags
-        Start value, start of a sum, and results; see `Accumulating`.
-
-    Latency
-    -------
-    ``stages + 1`` cycles from operands to result; one step per cycle.
 
     Source
     ------
@@ -56,28 +39,9 @@ class SparseMac(Accumulating):
 
     SPEC = SparseMacSpec
 
-    def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        acc: Format | Literal["exact"] | str,
-        o: Format | str | None = None,
-        carry: int = CARRY_BITS,
-        interleave: int = 1,
-        sparsity: str = "2:4",
-        step: int = 0,
-        build: Build = Build(),
-        **options: Unpack[Options],
-    ) -> None:
-        spec = SparseMacSpec.of(
-            a=a, b=b, acc=acc, o=o, carry=carry, interleave=interleave, sparsity=sparsity, step=step, **options
-        )
-        vectors = vectors_of(spec)
-        operands = {port: shape for ports in vectors.values() for port, shape in ports.items()}
-        super().__init__(spec, operands=operands, build=build, multiplies=True)
-        self.k = spec.k
-        self._add_vectors(**{name: list(ports) for name, ports in vectors.items()})
+    @property
+    def operands(self) -> dict[str, Any]:
+        return vectors_of(self.spec)
 
     def term(self, m: Module) -> Term:
         """Return the exact sum of the products of a step."""

@@ -1,47 +1,30 @@
 """Conversion of floats to compound formats."""
 
 from dataclasses import replace
-from typing import Unpack
+from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Value
 
 from halfulp.hdl import raw
 from halfulp.hdl.floating import unpack
-from halfulp.hdl.formats import Format
 from halfulp.hdl.number import pack, truncate
-from halfulp.hdl.specs import Build, SplitSpec
+from halfulp.hdl.specs import SplitSpec
 from halfulp.hdl.wire import wire
 
-from .base import Options, Unit
+from .described import Described, vector
 
 
-class Split(Unit):
+class Split(Described):
     """Conversion of a float to the parts of a compound format.
 
     Formula
     -------
     ``o0 = round(a)``, ``o1 = round(a - o0)``, ``o2 = round(a - o0 - o1)``; the parts after an infinity or NaN are +0.
 
-    Parameters
-    ----------
-    a : Float or str
-        Operand format.
-    o : Compound or str
-        Result format, whose notes state the rounding of the parts.
-    build : Build
-        Register stages and structure; changes ``latency`` and no result bit.
-    **options
-        Rounding, random source and saturation; see `Options`.
-
     Members
     -------
-    a : In(a)
     o0, o1, ... : Out(o.part)
         Parts, the largest first; also as the list ``o``.
-
-    Latency
-    -------
-    ``stages`` cycles.
 
     Source
     ------
@@ -50,11 +33,9 @@ class Split(Unit):
 
     SPEC = SplitSpec
 
-    def __init__(self, *, a: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
-        spec = SplitSpec.of(a=a, o=o, **options)
-        parts = [f"o{place}" for place in range(spec.o.parts)]
-        super().__init__(spec, inputs={"a": spec.a}, outputs=dict.fromkeys(parts, spec.o.part), build=build)
-        self.o = [getattr(self, name) for name in parts]
+    @property
+    def results(self) -> dict[str, Any]:
+        return {"o": vector("o", self.spec.o.parts, self.spec.o.part)}
 
     def logic(self, m: Module) -> None:
         spec, part = self.spec, self.spec.o.part

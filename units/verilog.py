@@ -18,7 +18,8 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.internals import PortDirection
 
-from .base import Unit, module_name
+from .base import Unit
+from .builds import module_name
 from .expressions import stem_of
 from .keywords import KEYWORDS
 from .readable import readable

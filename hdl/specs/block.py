@@ -74,6 +74,11 @@ class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to
             raise ValueError("elements of a block saturate in any case; omit .sat")
 
     @classmethod
+    def has_effect(cls, name: str) -> bool:
+        """Return True if a field may have another value than its default; elements saturate in any case."""
+        return name != "saturate" and super().has_effect(name)
+
+    @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
         return {"o": lambda: Block.parse("block(e4m3fn,8,e8m0fnu,floor)")}
 
@@ -216,12 +221,14 @@ class BlockDotSpec(BlockSpec, form="blockdot{k} a*b[+c][=o]", summary="dot produ
 class BlockMacSpec(BlockSpec, AccumulatorSpec, form="blockmac a*b+acc[=o]", summary="accumulator of dots of blocks"):
     """Multiply-accumulate of blocks: acc <- acc + a_scale * b_scale * (a0 * b0 + a1 * b1 + ...), rounded once a step.
 
+    Other fields are those of `AccumulatorSpec`.
+
     Parameters
     ----------
     a, b : Block
         Operands, of one length.
-    acc, o, carry, interleave
-        As in `MacSpec`; the result of an exact accumulator is fp32 if none is given.
+    o : Format
+        Format of results and start values; default: the accumulator's, or fp32 if it is exact.
     step : int
         Number of pairs of elements that a step adds; it divides the length of the blocks. Default: 0, all of a block.
     """

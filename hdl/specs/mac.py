@@ -26,6 +26,19 @@ class AccumulatorSpec(UnitSpec):
 
     With ``interleave`` n, the accumulator holds n sums: the k-th accepted operand belongs to sum k mod n. Sum i has the
     bits of a unit without ``interleave`` whose source starts at ``random.seeds(n, seed)[i]``.
+
+    Parameters
+    ----------
+    acc : Format or "exact"
+        Accumulator format, or ``exact`` for a `QuireRegister`, which is rounded to ``o`` when it is read.
+    o : Format
+        Format of results and start values; default: the accumulator's, or that of ``a`` if it is exact.
+    carry : int
+        Carry guard bits of the quire: fewer than 2^carry terms cannot overflow the register. After an overflow the sum
+        stays infinite until it restarts: an infinity of its sign in a float, NaR in a posit, the end of the range in
+        fixed point.
+    interleave : int
+        Number of sums in turn, 1 to 64.
     """
 
     acc: Any
@@ -127,14 +140,12 @@ class AccumulatorSpec(UnitSpec):
 
 @dataclass(frozen=True)
 class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator <- accumulator + a"):
-    """Accumulation without multiplier: acc <- acc + a.
+    """Accumulation without multiplier: acc <- acc + a; other fields as in `AccumulatorSpec`.
 
     Parameters
     ----------
     a : Format
-        Operand format.
-    acc, o, carry, interleave
-        As in `MacSpec`.
+        Format of the operand.
     """
 
     FLAGS = True
@@ -152,25 +163,17 @@ class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator
 
 @dataclass(frozen=True)
 class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumulator <- accumulator + a * b"):
-    """Multiply-accumulate: acc <- acc + a * b.
+    """Multiply-accumulate: acc <- acc + a * b; other fields as in `AccumulatorSpec`.
 
     Parameters
     ----------
     a, b : Format
-        Operand formats.
-    acc : Format or "exact"
-        Accumulator format, or ``exact`` for a `QuireRegister`, which is rounded to ``o`` when it is read.
+        Formats of the operands.
     product : Format, optional
         Format of the rounded product; None keeps the product exact, so that a step rounds once.
     product_rounding : Rounding
         Rounding of the product; default: ``rn``, or ``exact`` without ``product``. ``exact`` is possible if ``product``
         holds every product.
-    o : Format
-        Format of results and start values; default: the accumulator's, or that of ``a`` if it is exact.
-    carry : int
-        Carry guard bits of the quire; see `QuireSpec`.
-    interleave : int
-        Number of sums in turn, 1 to 64; see `AccumulatorSpec`.
 
     Raises
     ------
@@ -312,20 +315,14 @@ class PartMacSpec(MacSpec, form="partmac a*b[=product]+acc[=o]", summary="a * b 
 
 @dataclass(frozen=True)
 class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of products"):
-    """Exact multiply-accumulate: q <- q + a * b or q - a * b.
+    """Exact multiply-accumulate: q <- q + a * b or q - a * b; other fields as in `AccumulatorSpec`.
 
     Parameters
     ----------
     a, b : Format
-        Operand formats.
+        Formats of the operands.
     o : Format
         Format of results and start values; default: format of ``a``.
-    carry : int
-        Carry guard bits: fewer than 2^carry terms cannot overflow the register. After an overflow the sum stays
-        infinite until it restarts: an infinity of its sign in a float, NaR in a posit, the end of the range in fixed
-        point.
-    interleave : int
-        Number of sums in turn, 1 to 64; see `AccumulatorSpec`.
     """
 
     a: Format

@@ -12,14 +12,14 @@ class SparseDotSpec(
 ):
     """Dot product of k weights and the activations that belong to them, with N:M structured sparsity; see `Sparse`.
 
+    Other fields are those of `DotSpec`.
+
     Parameters
     ----------
     k : int
         Number of products, 1 to 256, a multiple of N.
     a, b : Format
         Formats of activations and weights.
-    o, c, order
-        As for `DotSpec`.
     sparsity : str
         ``N:M`` with 1 <= N < M <= 32, as in the policies of `halfulp.golden.nn`.
     """

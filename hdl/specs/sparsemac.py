@@ -21,12 +21,12 @@ class SparseMacSpec(
 ):
     """Multiply-accumulate with N:M structured sparsity: acc <- acc + a[i0] * b0 + a[i1] * b1 + ...; see `Sparse`.
 
+    Other fields are those of `AccumulatorSpec`.
+
     Parameters
     ----------
     a, b : Format
         Formats of activations and weights.
-    acc, o, carry, interleave
-        As in `MacSpec`.
     sparsity : str
         ``N:M`` with 1 <= N < M <= 32, as in the policies of `halfulp.golden.nn`.
     step : int

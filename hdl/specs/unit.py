@@ -56,13 +56,13 @@ class UnitSpec:
     Parameters
     ----------
     rounding : Rounding
-        Rounding of the result.
+        Rounding of the result; default: ``rn``. ``sr`` modes need random words, and ``port`` the code of a mode.
     saturate : bool
-        Return the largest finite number on overflow; an infinite operand stays infinite.
+        Return the largest finite number on overflow; an infinite operand stays infinite. Default: false.
     random : Lfsr or Plateau, optional
-        Internal source of random words; without it they are an input.
+        Internal source of random words, such as ``lfsr16``; without it they are an input.
     seed : int
-        State of the source after reset.
+        State of the source after reset; default: 1.
     flags : bool or str
         Exception flags: ``after`` (or true) detects tiny results after rounding, ``before`` before it. Default: none.
 
@@ -228,6 +228,16 @@ class UnitSpec:
             return None if value is None or value == "port" else parse_source(value)
         is_part = value is not None and not isinstance(value, Format) and name in cls.form.parts
         return cls.read_part(name, value) if is_part else value
+
+    @classmethod
+    def is_text(cls, name: str) -> bool:
+        """Return True if `of` takes a text for a field."""
+        return name.endswith("rounding") or name == "random" or name in cls.form.parts
+
+    @classmethod
+    def has_effect(cls, name: str) -> bool:
+        """Return True if a field may have another value than its default."""
+        return cls.FLAGS if name == "flags" else cls.ROUNDS or name not in UnitSpec.__dataclass_fields__
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:

@@ -186,7 +186,7 @@ class Model:
     def _factors(self) -> tuple[tuple[str, ...], ...]:
         """Pairs of ports that are multiplied."""
         if self._is_dot or self.kind == "sparsemac":
-            return tuple((f"a{index}", f"b{index}") for index in range(self.unit.k))
+            return tuple((f"a{index}", f"b{index}") for index in range(self.unit.spec.k))
         return (("a", "b"),) if self.kind in ("mul", "fma", "mac", "quire") else ()
 
     @property
@@ -325,7 +325,7 @@ class Model:
             case "convert":
                 return [Stage("", (self._operand("a"),), given["o"], **how)]
             case "sru":
-                return [Stage("", (self._operand("a0"),), self.unit.narrow, **how)]
+                return [Stage("", (self._operand("a0"),), self.unit.spec.o, **how)]
             case "pwl":
                 return [Stage("", (self._function(),), given["table"].out, **how)]
             case "accumulate":
@@ -398,7 +398,7 @@ class Model:
     def _events_of(self, stages: Sequence[Stage], inputs: Columns, outputs: Columns) -> Iterator[Event]:
         codes = {name: torch.from_numpy(column.view(np.int64)) for name, column in inputs.items()}
         if self.kind == "sru":
-            for lane in range(self.unit.lanes):
+            for lane in range(self.unit.spec.lanes):
                 own = {"a0": codes[f"a{lane}"]}
                 stage = stages[0]
                 yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]

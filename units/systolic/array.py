@@ -20,15 +20,17 @@ from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import AccumulatorSpec, Build, Tiling, UnitSpec, parse_cell
 from halfulp.hdl.wire import modulo_counter
-from halfulp.units.accumulating import has_goals, rounded_sums, structures
-from halfulp.units.base import Unit, check_build, module_name, word_of
+from halfulp.units.accumulating import Structures
+from halfulp.units.base import Unit
+from halfulp.units.builds import module_name
 from halfulp.units.shared import add_part
+from halfulp.units.sources import word_of
 
 K_BITS = 32
 """Bits of k, the number of products per result, in the tile stream."""
 
 
-class Array(wiring.Component):
+class Array(Structures):
     """Systolic array of multiply-accumulates that computes matrix products tile by tile.
 
     Parameters
@@ -73,9 +75,7 @@ class Array(wiring.Component):
                 "such as @lfsr16"
             )
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
-        known = structures(self.mac)
-        effects = {"dsp": True, "goal": has_goals(self.mac), "structure": bool(known)}
-        self.build = check_build(build, name, self.mac, effects, sums=rounded_sums(self.mac), structures=known)
+        self.choose(self.mac, build, name)
         self.tiling, self.n, self.m = tiling, tiling.n, tiling.m
         self.a_lanes = a_lanes
         source = self.mac.random

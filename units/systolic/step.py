@@ -12,7 +12,7 @@ from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec, SparseMacSpec
 from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.wire import wire
-from halfulp.units.accumulating import Placed, add_term, has_goals, rounded_sums, structures
+from halfulp.units.accumulating import Placed, Structures, add_term, rounded_sums
 from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
 from halfulp.units.mac import Mac
@@ -22,7 +22,7 @@ UNITS: dict[type[AccumulatorSpec], Any] = {MacSpec: Mac, BlockMacSpec: BlockMac,
 """Units of the multiply-accumulates of arrays by the class of their description."""
 
 
-class Step(Unit):
+class Step(Structures, Unit):
     """Next state of an accumulator, such as acc + a * b.
 
     Parameters
@@ -62,10 +62,6 @@ class Step(Unit):
             outputs={"o": state},
             name=f"step_{spec.name}",
             build=build,
-            multiplies=True,
-            sums=rounded_sums(spec),
-            goals=has_goals(spec),
-            structures=structures(spec),
         )
         for name in ("a", "b", "i"):
             if vector := [getattr(self, port) for port in operands if re.fullmatch(rf"{name}\d+", port)]:
@@ -99,7 +95,7 @@ class Step(Unit):
         return Cat(*parts)
 
 
-class Read(Unit):
+class Read(Structures, Unit):
     """Result of an accumulator state of `Step` that is not stored as its code; see `is_read`.
 
     Parameters
@@ -120,6 +116,8 @@ class Read(Unit):
     ``stages`` cycles.
     """
 
+    multiplies = goals = False
+
     def __init__(self, spec: AccumulatorSpec, *, build: Build) -> None:
         super().__init__(
             spec,
@@ -128,8 +126,6 @@ class Read(Unit):
             outputs={"o": spec.o},
             name=f"read_{spec.without_source.name}",
             build=build,
-            sums=rounded_sums(spec),
-            structures=structures(spec),
         )
 
     def logic(self, m: Module) -> None:

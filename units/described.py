@@ -1,0 +1,119 @@
+"""Units whose parameters are the fields of a description."""
+
+from dataclasses import fields
+from typing import Any, Self
+
+from amaranth.hdl import unsigned
+
+from halfulp.hdl.specs import Build, UnitSpec
+from halfulp.hdl.specs.unit import FLAGS
+
+from .base import Unit
+from .docstrings import docstring_of, signature_of
+
+
+class Described(Unit):
+    """Base class of units whose parameters are the fields of a description, and a build.
+
+    Subclasses have the class of the descriptions as ``SPEC``. Their signature and docstring have all parameters and
+    members: the fields with their documentation in ``SPEC``, and the sections of their base classes.
+
+    Parameters
+    ----------
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    **fields
+        Fields of ``SPEC``; formats, roundings and random sources may be texts.
+
+    Members
+    -------
+    flags : Out(5)
+        Exception flags, from bit 0 on those of `halfulp.hdl.specs.unit.FLAGS`. Absent without ``flags``.
+
+    Latency
+    -------
+    ``stages`` cycles.
+    """
+
+    SPEC: type[UnitSpec]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        if "SPEC" in own:
+            cls.__doc__ = docstring_of(cls)
+        if "__init__" in own:
+            # Without a signature of the class, its constructor has it.
+            cls.__signature__ = None
+        elif "SPEC" in own:
+            cls.__signature__ = signature_of(cls.SPEC)
+
+    def __init__(self, spec: UnitSpec | str | None = None, /, *, build: Build = Build(), **given: Any) -> None:
+        if spec is not None and given:
+            raise TypeError(f"{type(self).__name__} takes a description or its fields, not both")
+        self.spec = self._described(given) if spec is None else self.SPEC.parse(spec)
+        super().__init__(self.spec, inputs=self.operands | self.controls, outputs=self.results, build=build)
+
+    @classmethod
+    def _described(cls, given: dict[str, Any]) -> UnitSpec:
+        """Return the description with the given fields; raise TypeError if one is missing or unknown."""
+        unit, known = cls.SPEC.form.unit, signature_of(cls.SPEC).parameters
+        for name in given:
+            if name not in {item.name for item in fields(cls.SPEC)}:
+                raise TypeError(f"{unit} has no parameter {name}; its parameters are {', '.join(known)}")
+        for name, parameter in known.items():
+            if name not in given and parameter.default is parameter.empty:
+                raise TypeError(f"{name} of {unit} is missing; its parameters are {', '.join(known)}")
+        return cls.SPEC.of(**given)
+
+    @classmethod
+    def of(cls, spec: Any, build: Build = Build()) -> Self:
+        """Return the unit of a description.
+
+        Parameters
+        ----------
+        spec : UnitSpec or str
+            Description of a unit of this class, or its text.
+        build : Build
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the text describes another unit, or a field of ``build`` has no effect on it.
+        """
+        return cls(spec, build=build)
+
+    @classmethod
+    def default_build(cls, spec: Any) -> Build:
+        """Return the build of a unit of a list: the default one, unless the unit refuses it for its formats."""
+        return Build()
+
+    @property
+    def operands(self) -> dict[str, Any]:
+        """Formats of the ports of operands, in the order of the golden function; see ``inputs`` of `Unit`."""
+        return self.spec.operands
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """Shapes of the inputs after the operands."""
+        return {}
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """Shapes of the outputs; see ``outputs`` of `Unit`."""
+        return {"o": self.result, **self.flag_port}
+
+    @property
+    def result(self) -> Any:
+        """Format of the result."""
+        return self.spec.result
+
+    @property
+    def flag_port(self) -> dict[str, Any]:
+        """Port of the exception flags, if the unit has any."""
+        return {"flags": unsigned(len(FLAGS))} if self.spec.flags else {}
+
+
+def vector(name: str, count: int, shape: Any) -> dict[str, Any]:
+    """Return the ports of a vector, whose names end with a number."""
+    return {f"{name}{index}": shape for index in range(count)}

@@ -1,0 +1,79 @@
+"""Signatures and docstrings of units, from their descriptions and their base classes."""
+
+import re
+from collections.abc import Iterator
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import Any
+
+from halfulp.hdl.formats import Rounding
+from halfulp.hdl.specs import Build, UnitSpec
+
+_TITLES = ("Formula", "Parameters", "Members", "Raises", "Notes", "Latency", "Source")
+"""Sections of the docstring of a unit, in order."""
+
+
+def signature_of(spec: type[UnitSpec]) -> Signature:
+    """Return the signature of the units of a class of descriptions: their fields that have an effect, and a build."""
+    fields = [_keyword(spec, one) for one in signature(spec).parameters.values() if spec.has_effect(one.name)]
+    return Signature([*fields, Parameter("build", Parameter.KEYWORD_ONLY, default=Build(), annotation=Build)])
+
+
+def _keyword(spec: type[UnitSpec], field: Parameter) -> Parameter:
+    """Return the parameter of a field of a description."""
+    default, annotation = field.default, field.annotation
+    annotation = annotation | str if spec.is_text(field.name) else annotation
+    annotation = annotation | None if default is None else annotation
+    default = str(default) if isinstance(default, Rounding) else default
+    return field.replace(kind=Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def docstring_of(unit: Any) -> str:
+    """Return the docstring of a class of units, with the sections of its bases and the fields of its description."""
+    found = {title: text for base in reversed(unit.__mro__) for title, text in _sections(base).items()}
+    found["Members"] = "\n".join(_members(unit))
+    if "Parameters" not in _sections(unit):
+        found["Parameters"] = "\n".join(_parameters(unit))
+    parts = [f"{title}\n{'-' * len(title)}\n{found[title]}" for title in _TITLES if title in found]
+    return "\n\n".join([found[""], *parts]) + "\n"
+
+
+def _parameters(unit: Any) -> Iterator[str]:
+    """Yield the entries of the parameters of a unit: those of its description, and that of its build."""
+    spec: type[UnitSpec] = unit.SPEC
+    found = {**_entries(unit, "Parameters"), **_entries(spec, "Parameters")}
+    entries = dict.fromkeys(found[name] for name in signature_of(spec).parameters if name in found)
+    for entry in entries:
+        head, *text = entry.splitlines()
+        if any(map(spec.is_text, _names(entry))):
+            head = re.sub(r" : [^,]+", r"\g<0> or str", head)
+        yield "\n".join([head, *text])
+
+
+def _members(unit: Any) -> Iterator[str]:
+    """Yield the entries of the members of a unit: operands, its own ones, and those of its bases."""
+    spec: type[UnitSpec] = unit.SPEC
+    found = _entries(unit, "Members")
+    yield from (f"{name} : In({name})" for name in "abc" if name in spec.__dataclass_fields__ and name not in found)
+    absent = {"flags": not spec.FLAGS, "mode": not spec.PORT, "random": not spec.ROUNDS}
+    yield from dict.fromkeys(entry for name, entry in found.items() if not absent.get(name))
+
+
+def _entries(cls: type, title: str) -> dict[str, str]:
+    """Return the entries of a section of a class and its bases by name; those of the nearest class come first."""
+    entries = [re.split(r"\n(?=\S)", _sections(base).get(title, "")) for base in cls.__mro__]
+    found: dict[str, str] = {}
+    for entry in (entry for of_class in entries for entry in of_class if entry):
+        for name in _names(entry):
+            found.setdefault(name, entry)
+    return found
+
+
+def _names(entry: str) -> list[str]:
+    """Return the names of an entry; those of the ports of a vector, such as ``a0, a1, ...``, have no number."""
+    return re.findall(r"[a-z_]+(?=\d*(?:,| :|$))", entry.splitlines()[0].partition(" : ")[0])
+
+
+def _sections(cls: type) -> dict[str, str]:
+    """Return the sections of a docstring by title; the title of the text before them is empty."""
+    head, *rest = re.split(r"^([A-Z]\w+)\n-+\n", cleandoc(vars(cls).get("__doc__") or ""), flags=re.M)
+    return {"": head.strip(), **{title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}}
