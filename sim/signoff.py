@@ -311,7 +311,7 @@ def measure(
 
 
 def _operands(asked: Implementation, family: str) -> str:
-    return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.formula
+    return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.expression
 
 
 def failed(record: Record) -> bool:

@@ -72,7 +72,7 @@ class Array(wiring.Component):
                 f"each multiply-accumulate of an array needs a random source of its own: give {self.mac} a source, "
                 "such as @lfsr16"
             )
-        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
+        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.expression}{shape}"
         known = structures(self.mac)
         effects = {"dsp": True, "goal": has_goals(self.mac), "structure": bool(known)}
         self.build = check_build(build, name, self.mac, effects, sums=rounded_sums(self.mac), structures=known)
