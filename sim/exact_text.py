@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.formats import Format, decimal_text
+from halfulp.hdl.formats import Compound, Format, decimal_text
 from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec
 from halfulp.hdl.specs.division import EndlessSpec
+from halfulp.hdl.specs.formula import Port, Role
 from halfulp.hdl.specs.scaleb import ScalebSpec
 from halfulp.hdl.specs.segments import Segments
 
-from .ports import STATE, Port, Ports
-from .reference import compound_of, exact_call
+from .ports import Ports
+from .reference import exact_call
 
 Number = Fraction | float
 
@@ -58,12 +59,14 @@ def number(value: Number) -> str:
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:
     """Format the exact result of a unit before rounding, with its expression."""
-    inputs = Ports.of(unit.inputs)
+    inputs = Ports.inputs_of(unit)
     formats, columns = inputs.operands, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()}
     given = inputs.select(columns)
     values = {name: fmt.decode(int(given[name][0])) for name, fmt in formats.items()}
     scales = [fmt.decode(codes[name]) for name, fmt in inputs.scales.items()]
-    if "less" in unit.outputs or "o0" in unit.outputs or any(compound_of(unit, names) for names in unit.arguments):
+    if len(unit.outputs) > 1 + bool(unit.spec.flags) or any(
+        isinstance(fmt, Compound) for fmt in (*unit.spec.operands.values(), getattr(unit.spec, "o", None))
+    ):
         # Operands of comparisons and of lane-wise rounding are the exact results; sums of parts have several.
         return ""
     if "table" in unit.parameters:
@@ -145,7 +148,7 @@ def _endless(spec: EndlessSpec, values: dict[str, Number]) -> str:
 
 def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
     """Format the inputs of a vector, without state controls, and its exact result."""
-    lines = [line(port, codes[port.name]) for port in inputs if port.name not in STATE]
+    lines = [line(port, codes[port.name]) for port in inputs if port.role is not Role.STATE]
     if exact := exact_result(unit, codes):
         lines.append(f"{'':9}exact          {exact}")
     return lines

@@ -2,10 +2,9 @@
 
 from typing import Any, Unpack
 
-from amaranth.hdl import Array, Module, Value
+from amaranth.hdl import Array, Module, Value, unsigned
 
 from halfulp.hdl.formats import Format
-from halfulp.hdl.shape import Choice
 from halfulp.hdl.specs import Build, SparseDotSpec
 from halfulp.hdl.wire import wire
 
@@ -83,10 +82,7 @@ def vectors_of(spec: Any) -> dict[str, dict[str, Any]]:
     return {
         "a": dict.fromkeys(activations, spec.a),
         "b": dict.fromkeys(numbered("b", spec.k), spec.b),
-        "i": {
-            f"i{index}": Choice(f"a{index}", tuple(activations[place] for place in spec.places(index)))
-            for index in range(spec.k)
-        },
+        "i": dict.fromkeys(numbered("i", spec.k), unsigned(spec.index_bits)),
     }
 
 

@@ -52,7 +52,7 @@ def term_of(spec: UnitSpec, widths: Mapping[str, int]) -> Term | None:
     # An integral value is rounded before by the same mode and word.
     words = ["random"] if isinstance(spec, RintSpec) and spec.rounding.bits else []
     ports = {name: widths[name] for name in (*spec.operands, *words)}
-    return Term(ports, partial(_before_rounding, spec), EVERY, fixed=False)
+    return Term(ports, partial(_before_rounding, spec), EVERY, fixed=False, words=tuple(words))
 
 
 def _before_rounding(spec: UnitSpec, codes: Mapping[str, Tensor]) -> Raw:

@@ -23,9 +23,10 @@ from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange
 from halfulp.hdl.specs.block import factors_of
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
+from halfulp.hdl.specs.formula import Role
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
-from halfulp.sim.ports import MODE, STATE, Columns, Ports
+from halfulp.sim.ports import MODE, Columns, Ports
 from halfulp.sim.reference import row_of
 
 from . import functions
@@ -99,7 +100,7 @@ class Model:
 
     def __init__(self, unit: Any) -> None:
         self.unit = unit
-        self.inputs = Ports.of(unit.inputs)
+        self.inputs = Ports.inputs_of(unit)
         self.formats = self.inputs.operands | self.inputs.scales
         self.widths = {port.name: port.width for port in self.inputs} | unit.words
         self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
@@ -126,14 +127,14 @@ class Model:
         chained : bool
             The vectors are consecutive steps from reset.
         """
-        if self.inputs.indices:
+        if self.inputs.picks:
             inputs = {**inputs, **self.inputs.select(inputs)}
-        whole = inputs
+        whole, states = inputs, self.inputs.having(Role.STATE)
         if chained:
             inputs, outputs = self._unchained(inputs, outputs)
         for part in self.ports:
             # State controls are also counted in steps whose state is unknown.
-            controls = any(port in STATE for ports in part.over for port in ports)
+            controls = any(port in states for ports in part.over for port in ports)
             yield from ((part.group.name, found) for found in part.bins(whole if controls else inputs, outputs))
         for stage, raws, word, result in self._events(inputs, outputs):
             groups = zip(stage.groups, stage.bins(raws, word, result), strict=True)
@@ -216,9 +217,9 @@ class Model:
             last = len(self.unit.spec.pairs) - 1
             axis = Axis("step", tuple(map(str, range(last + 1))))
             yield Alone(Group("step", (axis,)), (("step",),), (partial(_step, last),))
-        if indices := self.inputs.indices:
-            axis = Axis("index", tuple(map(str, range(1 << indices[0].width))))
-            yield Alone(Group("index", (axis,)), tuple((port.name,) for port in indices), (_flag,))
+        if picks := self.inputs.picks:
+            axis = Axis("index", tuple(map(str, range(1 << self.widths[picks[0].index]))))
+            yield Alone(Group("index", (axis,)), tuple((pick.index,) for pick in picks), (_flag,))
         if self.unit.stateful:
             axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
             yield Alone(Group("load x clear", axes), (("load", "clear"),), (_flag, _flag))
@@ -305,7 +306,9 @@ class Model:
             return unpack(code, stage.o)
 
         ports = dict(term.ports) | ({word: self.widths[word]} if word is not None else {})
-        return Term(ports, make, ValueRange.of(stage.o), stage.o.spacing == "uniform")
+        return Term(
+            ports, make, ValueRange.of(stage.o), stage.o.spacing == "uniform", (word,) if word is not None else ()
+        )
 
     def _stages(self, rounding: Rounding, mode: str) -> list[Stage]:
         """Return the stages of the unit with one rounding; their names begin with the mode that a port chooses."""

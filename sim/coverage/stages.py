@@ -44,12 +44,15 @@ class Term:
         Bounds on the numbers.
     fixed : bool
         True for fixed point, whose numbers are not normalised.
+    words : tuple of str
+        Ports of random words.
     """
 
     ports: Mapping[str, int]
     make: Callable[[Mapping[str, Tensor]], Raw]
     span: ValueRange
     fixed: bool
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
