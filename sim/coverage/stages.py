@@ -77,6 +77,8 @@ class Stage:
         Bounds on the terms without a factor that all have, and on this factor.
     flags : bool or str
         Exception flags of the rounding, as in `UnitSpec`.
+    word : str, optional
+        Port of the random word.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Stage:
     sums: ValueRange | None = None
     common: tuple[ValueRange, ValueRange] | None = None
     flags: bool | str = False
+    word: str | None = None
 
     # Numbers ---------------------------------------------------------------------------------------------------
 
