@@ -11,7 +11,7 @@ from halfulp.hdl.specs.quire import CARRY_BITS
 from .check import check_shapes, codes_of
 from .codec import unpack_operand
 from .raw import Raw
-from .sequence import step, steps
+from .sequence import sequence_of, step
 
 
 def accumulate(
@@ -39,20 +39,8 @@ def accumulate(
     return step(spec, _term, start=start, mode=mode, random=random, x=x)
 
 
-def accumulate_sequence(
-    x: Tensor,
-    start: Tensor,
-    load: Tensor,
-    clear: Tensor,
-    /,
-    *,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-    **parameters: Any,
-) -> Any:
-    """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `accumulate`."""
-    return steps(SumSpec.of(**parameters), _term, load, clear, start=start, mode=mode, random=random, x=x)
-
-
 def _term(spec: SumSpec, x: Tensor) -> Raw:
     return unpack_operand(spec, codes_of("x", x, spec.a.width), spec.a)
+
+
+accumulate_sequence = sequence_of(accumulate, SumSpec, _term)

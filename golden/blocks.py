@@ -24,7 +24,7 @@ from .codec import round_and_pack, rounded, unpack
 from .divide import divide
 from .exact import Blocks
 from .raw import Raw, multiply, normalised, order
-from .sequence import step, steps
+from .sequence import sequence_of, step
 from .wide import Wide
 
 
@@ -169,42 +169,14 @@ def blockmac(
     return step(spec, _term, start=start, random=random, **operands)
 
 
-def blockmac_sequence(
-    x: Tensor,
-    y: Tensor,
-    x_scale: Tensor,
-    y_scale: Tensor,
-    start: Tensor,
-    load: Tensor,
-    clear: Tensor,
-    /,
-    *,
-    random: Tensor | None = None,
-    **parameters: Any,
-) -> Tensor:
-    """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `blockmac`.
-
-    Elements have the shape (steps, k); all other tensors have an entry for each step.
-    """
-    spec = BlockMacSpec.of(**parameters)
-    _check_length("x", x, spec.k)
-    _check_length("y", y, spec.k)
-    # Sequences take operands of one dimension: the elements of a step are columns.
-    columns = {f"{name}{at}": codes[:, at] for name, codes in (("x", x), ("y", y)) for at in range(spec.k)}
-    scales = {"x_scale": x_scale, "y_scale": y_scale}
-
-    def term(spec: BlockMacSpec, **given: Tensor) -> Raw:
-        x, y = (torch.stack([given[f"{name}{at}"] for at in range(spec.k)], -1) for name in "xy")
-        return _term(spec, x, y, given["x_scale"], given["y_scale"])
-
-    return steps(spec, term, load, clear, start=start, random=random, **columns, **scales)
-
-
 def _term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor) -> Raw:
     """Return the term of a step: the product of the scales and the exact sum of the products of elements."""
     _check_length("x", x, spec.k)
     _check_length("y", y, spec.k)
     return step_term(spec, x, y, x_scale, y_scale)
+
+
+blockmac_sequence = sequence_of(blockmac, BlockMacSpec, _term)
 
 
 def step_term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor) -> Raw:

@@ -1,12 +1,13 @@
 """The operations on single codes, in exact fractions: a slow and simple implementation of the rounding contract.
 
-Tests compare the tensor functions of this package with these, and these with independent libraries. Parameters are the
-same, but codes are Python ints, and formats and roundings are objects, not texts.
+Rounded sums are computed from the formulas of the descriptions. Tests compare the tensor functions of this package with
+these functions, and these with independent libraries. Parameters are the same, but codes are Python ints, and formats
+and roundings are objects, not texts.
 """
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,21 +15,17 @@ from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Float, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import (
-    AccumulatorSpec,
-    BlockMacSpec,
-    MacSpec,
-    PartMacSpec,
-    QuireSpec,
-    SparseMacSpec,
-    SumSpec,
-)
+from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import Alignment
+from halfulp.hdl.specs.formula import VALUES, Call, Factor, Formula, Pick, Role, Sum, Term
 from halfulp.hdl.specs.segments import Segments
 from halfulp.hdl.specs.unit import BEFORE, FLAGS
 
 R = TypeVar("R")
+
+LENGTHS = {"k": 1, "lanes": 0}
+"""Fields of descriptions that are the length of an operand, with its position."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +167,6 @@ def _rounding_flags(number: Number, code: int, o: Format, rounding: Rounding, ra
     return _flag_bits(inexact=inexact or overflow, overflow=overflow, underflow=tiny and inexact)
 
 
-def _negated(number: Number, negate: int) -> Number:
-    return replace(number, negative=number.negative != bool(negate))
-
-
 def _product(x: Number, y: Number) -> Number:
     if x.is_nan or y.is_nan:
         return _nan(x, y)
@@ -197,126 +190,6 @@ def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
     return Number(abs(value), value < 0)
 
 
-@_by_mode
-def mul(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
-    """Return the code of x * y in ``o``."""
-    return _encode(_product(_decode(x, a), _decode(y, b)), **result)
-
-
-@_by_mode
-def add(x: int, y: int, subtract: int = 0, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
-    """Return the code of x + y, or of x - y if ``subtract`` is 1, in ``o``."""
-    return _encode(_sum(_decode(x, a), _negated(_decode(y, b), subtract), result.get("rounding", RN)), **result)
-
-
-@_by_mode
-def fma(x: int, y: int, z: int, /, *, a: Format, b: Format, c: Format, **result: Unpack[Result]) -> int:
-    """Return the code of x * y + z in ``o``, rounded once."""
-    product = _product(_decode(x, a), _decode(y, b))
-    return _encode(_sum(product, _decode(z, c), result.get("rounding", RN)), **result)
-
-
-@_by_mode
-def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> Any:
-    """Return the code of start + x * y; parameters are those of `MacSpec`.
-
-    The flags of a step are those of its sum and of its rounded product.
-    """
-    spec = MacSpec(**parameters)
-    spec.check_one_step()
-    term = _product(_decode(x, spec.a), _decode(y, spec.b))
-    if (o := spec.product) is None:
-        return _step(spec, term, start, random)
-    found = _encode(
-        term,
-        o=o,
-        rounding=spec.product_rounding,
-        saturate=spec.saturate,
-        random=random_product,
-        flags=spec.flags,
-    )
-    if not spec.flags:
-        return _step(spec, _decode(found, o), start, random)
-    total = _step(spec, _decode(found.o, o), start, random)
-    return Flagged(total.o, total.flags | found.flags)
-
-
-@_by_mode
-def partmac(x: int, y: int, step: int, start: int, /, **parameters: Any) -> int:
-    """Return the code of start + x_i * y_j for the pair ``step`` of parts; parameters are those of `mac`."""
-    words = {name: parameters.pop(name) for name in ("random", "random_product") if name in parameters}
-    spec = PartMacSpec(**parameters)
-    i, j = spec.pairs[min(step, len(spec.pairs) - 1)]
-    x, y = (
-        fmt.codes_of(code)[place] if isinstance(fmt, Compound) else code
-        for fmt, code, place in ((spec.a, x, i), (spec.b, y, j))
-    )
-    return mac(x, y, start, **words, **spec.of_parts.parameters)
-
-
-@_by_mode
-def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> Any:
-    """Return the code of start + x; parameters are those of `SumSpec`."""
-    spec = SumSpec(**parameters)
-    return _step(spec, _decode(x, spec.a), start, random)
-
-
-@_by_mode
-def quire(x: int, y: int, start: int, subtract: int = 0, /, *, random: int = 0, **parameters: Any) -> int:
-    """Return the code of start + x * y, or start - x * y if ``subtract`` is 1; parameters are those of `QuireSpec`."""
-    spec = QuireSpec(**parameters)
-    return _step(spec, _negated(_product(_decode(x, spec.a), _decode(y, spec.b)), subtract), start, random)
-
-
-def _step(spec: AccumulatorSpec, term: Number, start: int, random: int) -> Any:
-    total = _sum(term, _decode(start, spec.o), spec.rounding)
-    if spec.quire is not None and isinstance(total.magnitude, Fraction):
-        sums = spec.quire.sums
-        # The register has no -0; a sum that overflows it becomes infinite.
-        fits = sums.lowest <= total.value <= sums.largest
-        total = Number(total.magnitude if fits else math.inf, total.negative and total.magnitude != 0)
-    return _encode(total, o=spec.o, rounding=spec.rounding, saturate=spec.saturate, random=random, flags=spec.flags)
-
-
-@_by_mode
-def dot(
-    x: Sequence[int],
-    y: Sequence[int],
-    start: int = 0,
-    /,
-    *,
-    a: Format,
-    b: Format,
-    o: Format,
-    c: Format | None = None,
-    order: str = "exact",
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int | Sequence[int] = 0,
-    flags: bool | str = False,
-) -> Any:
-    """Return the code of start plus all products in ``o``, rounded once or after each product."""
-    encode = functools.partial(_encode, o=o, rounding=rounding, saturate=saturate, flags=flags)
-    total = _decode(start, c) if c is not None else Number(Fraction(0), False)
-    products = [_product(_decode(p, a), _decode(q, b)) for p, q in zip(x, y, strict=True)]
-    if (alignment := Alignment.parse(order)) is not None:
-        assert isinstance(random, int)
-        scales = [_scale(p, a) + _scale(q, b) for p, q in zip(x, y, strict=True)]
-        terms = [*zip(products, scales, strict=True), *([(total, _scale(start, c))] if c is not None else [])]
-        return encode(_aligned(terms, alignment, rounding), random=random)
-    if order == "exact":
-        assert isinstance(random, int)
-        return encode(_total([total, *products], rounding), random=random)
-    words = [0] * len(products) if isinstance(random, int) else random
-    raised = 0
-    for product, word in zip(products, words, strict=True):
-        code = encode(_sum(total, product, rounding), random=word)
-        if flags:
-            code, raised = code.o, raised | code.flags
-        total = _decode(code, o)
-    return Flagged(code, raised) if flags else code
-
-
 def _total(terms: Sequence[Number], rounding: Rounding) -> Number:
     """Return the sum of numbers; infinities of both signs are invalid in any order, and only without a NaN."""
     total = functools.reduce(lambda one, other: _sum(one, other, rounding), terms)
@@ -325,10 +198,9 @@ def _total(terms: Sequence[Number], rounding: Rounding) -> Number:
     return replace(total, invalid=invalid or (opposite and not any(term.is_nan for term in terms)))
 
 
-def _scale(code: int, fmt: Format) -> int:
+def _scale(number: Number, fmt: Format | None) -> int:
     """Return the exponent of a float, not below that of the smallest normal number; that of zero is not defined."""
     assert isinstance(fmt, Float)
-    number = _decode(code, fmt)
     is_number = isinstance(number.magnitude, Fraction) and number.magnitude
     return max(floor_log2(Fraction(number.magnitude)), fmt.emin) if is_number else fmt.emin
 
@@ -345,45 +217,7 @@ def _aligned(terms: Sequence[tuple[Number, int]], alignment: Alignment, rounding
     return Number(abs(value), value < 0)
 
 
-@_by_mode
-def sparsedot(
-    x: Sequence[int], y: Sequence[int], index: Sequence[int], start: int = 0, /, *, sparsity: str, **parameters: Any
-) -> Any:
-    """Return the code of start plus the products of each y with one x of its group; other parameters as for `dot`."""
-    chosen = _selected(x, index, sparsity)
-    return dot(chosen, y, start, **parameters)
-
-
-@_by_mode
-def sparsemac(
-    x: Sequence[int], y: Sequence[int], index: Sequence[int], start: int, /, *, random: int = 0, **parameters: Any
-) -> Any:
-    """Return the code of start plus the products of each y with one x of its group.
-
-    Parameters are those of `SparseMacSpec`.
-    """
-    spec = SparseMacSpec(**parameters)
-    pairs = zip(_selected(x, index, spec.sparsity), y, strict=True)
-    terms = [_product(_decode(p, spec.a), _decode(q, spec.b)) for p, q in pairs]
-    return _step(spec, functools.reduce(lambda p, q: _sum(p, q, spec.rounding), terms), start, random)
-
-
-def _selected(x: Sequence[int], index: Sequence[int], sparsity: str) -> list[int]:
-    """Return the x of each weight."""
-    n, m = map(int, sparsity.split(":"))
-    return [x[place // n * m + min(offset, m - 1)] for place, offset in enumerate(index)]
-
-
-@_by_mode
-def div(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
-    """Return the code of x / y in ``o``."""
-    return _encode(_quotient(_decode(x, a), _decode(y, b)), **result)
-
-
-@_by_mode
-def reciprocal(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Return the code of 1 / x in ``o``."""
-    return _encode(_quotient(Number(Fraction(1), False), _decode(x, a)), **result)
+# Functions of numbers -----------------------------------------------------------------------------------------------
 
 
 def _quotient(x: Number, y: Number) -> Number:
@@ -397,56 +231,204 @@ def _quotient(x: Number, y: Number) -> Number:
     return Number(Fraction(0) if y.is_inf else Fraction(x.magnitude) / Fraction(y.magnitude), negative)
 
 
-@_by_mode
-def remainder(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
-    """Return the code in ``o`` of x - y * n for the integer n nearest to x / y, the even one of two."""
-    first, second = _decode(x, a), _decode(y, b)
-    if first.is_nan or second.is_nan:
-        return _encode(_nan(first, second), **result)
-    if first.is_inf or second.magnitude == 0:
-        return _encode(_nan(invalid=True), **result)
-    if second.is_inf:
-        return _encode(first, **result)
-    dividend, divisor = Fraction(first.value), Fraction(second.value)
+def _remainder(x: Number, y: Number) -> Number:
+    """Return x - y * n for the integer n nearest to x / y, the even one of two."""
+    if x.is_nan or y.is_nan:
+        return _nan(x, y)
+    if x.is_inf or y.magnitude == 0:
+        return _nan(invalid=True)
+    if y.is_inf:
+        return x
+    dividend, divisor = Fraction(x.value), Fraction(y.value)
     rest = dividend - divisor * round(dividend / divisor)
-    return _encode(Number(abs(rest), rest < 0 if rest else first.negative), **result)
+    return Number(abs(rest), rest < 0 if rest else x.negative)
 
 
-@_by_mode
-def sqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Return the code of the square root of x in ``o``."""
-    number = _decode(x, a)
-    if number.magnitude == 0:
-        return _encode(number, **result)
-    return _encode(_root(number, a, **result), **result)
-
-
-@_by_mode
-def rsqrt(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Return the code of the reciprocal of the square root of x in ``o``."""
-    number = _decode(x, a)
-    if number.magnitude == 0:
-        return _encode(Number(math.inf, number.negative, by_zero=True), **result)
-    if number.is_inf and not number.negative:
-        return _encode(Number(Fraction(0), False), **result)
-    reciprocal = number if number.is_nan or number.is_inf else Number(1 / Fraction(number.magnitude), number.negative)
-    return _encode(_root(reciprocal, a, **result), **result)
-
-
-def _root(number: Number, a: Format, **result: Unpack[Result]) -> Number:
-    """Return a number that rounds as the square root of a nonzero number, for an operand in ``a``."""
-    if number.is_nan or number.negative:
-        return _nan(number, invalid=not number.is_nan)
-    if number.is_inf:
-        return number
-    o, bits = result["o"], result.get("rounding", RN).bits
+def _root(x: Number, spec: Any) -> Number:
+    """Return a number that rounds as the square root of x."""
+    if x.is_nan or (x.negative and x.magnitude):
+        return _nan(x, invalid=not x.is_nan)
+    if x.is_inf or x.magnitude == 0:
+        return x
     # More bits than any rounding tells from others, then a half of the last one if there are more.
-    radicand = Fraction(number.magnitude)
-    places = 2 * (a.width + o.width + bits + abs(a.quantum) + abs(o.quantum))
+    radicand, bits = Fraction(x.magnitude), spec.rounding.bits
+    places = 2 * (spec.a.width + spec.o.width + bits + abs(spec.a.quantum) + abs(spec.o.quantum))
     root = Fraction(math.isqrt(math.floor(radicand * 4**places)))
     if root * root != radicand * 4**places:
         root += Fraction(1, 2)
     return Number(root / 2**places, False)
+
+
+def _reciprocal_root(x: Number, spec: Any) -> Number:
+    if x.magnitude == 0:
+        return Number(math.inf, x.negative, by_zero=True)
+    if x.is_inf and not x.negative:
+        return Number(Fraction(0), False)
+    return _root(x if x.is_nan or x.is_inf else Number(1 / Fraction(x.magnitude), x.negative), spec)
+
+
+def _exponent(x: Number, spec: Any) -> Number:
+    """Return floor(log2(abs(x)))."""
+    if x.is_nan:
+        return _nan(x)
+    if x.is_inf or x.magnitude == 0:
+        # IEEE 754-2019, 5.3.3: the exponent of a zero is a division by zero in floats, and invalid in integers.
+        zero = x.magnitude == 0
+        return Number(math.inf, zero, by_zero=zero and isinstance(spec.o, Float))
+    exponent = floor_log2(Fraction(x.magnitude))
+    return Number(Fraction(abs(exponent)), exponent < 0)
+
+
+def _scaled(x: Number, y: Number, o: Format) -> Number:
+    """Return x * 2^y for an integer y."""
+    if not isinstance(x.magnitude, Fraction):
+        return x
+    # From these powers on, the results of a number are beyond the range, or far below a tie at the smallest number.
+    sizes = x.magnitude, o.smallest, max(o.largest, -o.lowest)
+    most = sum(abs(floor_log2(size)) for size in sizes if size) + o.width + 128
+    return replace(x, magnitude=x.magnitude * Fraction(2) ** max(-most, min(int(y.value), most)))
+
+
+REALS: dict[str, Callable[..., Number]] = {
+    "div": lambda spec, x, y: _quotient(x, y),
+    "reciprocal": lambda spec, x: _quotient(Number(Fraction(1), False), x),
+    "remainder": lambda spec, x, y: _remainder(x, y),
+    "sqrt": lambda spec, x: _root(x, spec),
+    "rsqrt": lambda spec, x: _reciprocal_root(x, spec),
+    "logb": lambda spec, x: _exponent(x, spec),
+    "scaleb": lambda spec, x, y: _scaled(x, y, spec.o),
+}
+"""Functions of formulas, of the description and of the numbers of their operands."""
+
+
+# Formulas of descriptions -------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _described(unit: str, given: frozenset[tuple[str, Any]]) -> tuple[Any, Formula, dict[str, Format | None]]:
+    """Return the description of a unit with some fields, its formula, and the formats of its ports."""
+    spec = UNITS[unit](**dict(given))
+    return spec, spec.formula, {port.name: port.fmt for port in spec.ports}
+
+
+def _codes_of(spec: Any, operands: Sequence[Any]) -> dict[str, int]:
+    """Return the codes of the ports; the last operands may be omitted if they are a start value or controls."""
+    arguments = spec.arguments(*VALUES)
+    optional = spec.arguments(Role.START, Role.CONTROL)
+    if not len(arguments) - len(optional) <= len(operands) <= len(arguments):
+        raise TypeError(f"{spec.form.unit} takes the operands {', '.join(arguments)}, not {len(operands)} operands")
+    given: dict[str, Any] = dict(zip(arguments, operands, strict=False))
+    for name, fmt in spec.operands.items():
+        if isinstance(fmt, Compound):
+            given[name] = fmt.codes_of(given[name])
+    return _by_port(arguments, given)
+
+
+def _by_port(arguments: Mapping[str, str | list[str]], given: Mapping[str, Any]) -> dict[str, int]:
+    """Return the codes of ports from those of arguments, which are zero if they are not given."""
+    found: dict[str, int] = {}
+    for name, ports in arguments.items():
+        codes = given.get(name, 0)
+        if isinstance(ports, str):
+            found[ports] = codes
+        else:
+            found |= zip(ports, codes or [0] * len(ports), strict=True)
+    return found
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Values of the operands and earlier sums of a formula by name."""
+
+    spec: Any
+    formats: dict[str, Format | None]
+    codes: dict[str, int]
+    numbers: dict[str, Number]
+
+    def name(self, factor: str | Pick) -> str:
+        """Return the operand or sum that is a factor."""
+        if isinstance(factor, str):
+            return factor
+        return factor.choices[min(self.codes[factor.index], len(factor.choices) - 1)]
+
+    def value(self, factor: Factor) -> Number:
+        """Return the value of a factor."""
+        if isinstance(factor, Call):
+            return REALS[factor.function](self.spec, *map(self.value, factor.operands))
+        return self.numbers[self.name(factor)]
+
+    def term(self, term: Term) -> Number:
+        """Return the value of a term."""
+        product = functools.reduce(_product, map(self.value, (*term.factors, *term.scales)))
+        minus = term.negated_by is not None and self.codes[term.negated_by] == 1
+        return replace(product, negative=product.negative != minus)
+
+    def scale(self, term: Term) -> int:
+        """Return the sum of the exponents of the factors of a term, for an aligned sum."""
+        names = [self.name(factor) for factor in term.factors if not isinstance(factor, Call)]
+        return sum(_scale(self.numbers[name], self.formats[name]) for name in names)
+
+    def total(self, step: Sum) -> Number:
+        """Return the exact value of a sum."""
+        terms = [self.term(term) for term in step.terms]
+        if step.alignment is not None:
+            scales = map(self.scale, step.terms)
+            return _aligned([*zip(terms, scales, strict=True)], step.alignment, step.rounding)
+        total = _total([Number(Fraction(0), False)] * step.from_zero + terms, step.rounding)
+        if step.register is not None and isinstance(total.magnitude, Fraction):
+            sums = step.register.sums
+            # The register has no -0; a sum that overflows it becomes infinite.
+            fits = sums.lowest <= total.value <= sums.largest
+            total = Number(total.magnitude if fits else math.inf, total.negative and total.magnitude != 0)
+        return total
+
+    def results(self, formula: Formula, words: Mapping[str, int]) -> Any:
+        """Return the code of the result, or with flags the code and its flags; a list for several results."""
+        spec, codes, raised = self.spec, [], 0
+        for step in formula.sums:
+            total = self.total(step)
+            if step.o is not None:
+                word = words[step.word] if step.word is not None else 0
+                how = {"rounding": step.rounding, "saturate": spec.saturate, "random": word, "flags": spec.flags}
+                code = _encode(total, o=step.o, **how)
+                if spec.flags:
+                    code, raised = code.o, raised | code.flags
+                if step.name in formula.results:
+                    codes.append(code)
+                    continue
+                total = _decode(code, step.o)
+            self.numbers[step.name] = total
+        if formula.results != ("o",):
+            return codes
+        return Flagged(codes[0], raised) if spec.flags else codes[0]
+
+
+def _of_unit(unit: str) -> Callable[..., Any]:
+    """Return the function that computes the rounded sums of a unit from its formula."""
+    cls = UNITS[unit]
+
+    def computed(*operands: Any, **parameters: Any) -> Any:
+        words = {name: parameters.pop(name, 0) for name in ("random", "random_product")}
+        lengths = {name: len(operands[at]) for name, at in LENGTHS.items() if name in cls.__dataclass_fields__}
+        spec, formula, formats = _described(unit, frozenset((parameters | lengths).items()))
+        codes = _codes_of(spec, operands)
+        numbers = {name: _decode(code, fmt) for name, code in codes.items() if (fmt := formats[name]) is not None}
+        return _Values(spec, formats, codes, numbers).results(formula, _by_port(spec.arguments(Role.RANDOM), words))
+
+    computed.__name__ = computed.__qualname__ = unit
+    computed.__doc__ = f"Return the code of the result of ``{unit}``; parameters are those of `{cls.__name__}`."
+    return _by_mode(computed)
+
+
+mul, add, fma, convert, split, join = map(_of_unit, ("mul", "add", "fma", "convert", "split", "join"))
+mac, partmac, accumulate, quire = map(_of_unit, ("mac", "partmac", "accumulate", "quire"))
+dot, sparsedot, sparsemac = map(_of_unit, ("dot", "sparsedot", "sparsemac"))
+blockdot, blockmac, blockdequantize = map(_of_unit, ("blockdot", "blockmac", "blockdequantize"))
+div, reciprocal, sqrt, rsqrt = map(_of_unit, ("div", "reciprocal", "sqrt", "rsqrt"))
+remainder, logb, scaleb = map(_of_unit, ("remainder", "logb", "scaleb"))
+
+
+# Functions that round their results ---------------------------------------------------------------------------------
 
 
 @_by_mode
@@ -469,34 +451,6 @@ def rint(x: int, /, *, a: Format, **result: Unpack[Result]) -> Any:
     return Flagged(found.o, found.flags | _flag_bits(inexact=True))
 
 
-@_by_mode
-def logb(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Return the code in ``o`` of the exponent of x, floor(log2(abs(x)))."""
-    number = _decode(x, a)
-    if number.is_nan:
-        return _encode(_nan(number), **result)
-    if number.is_inf or number.magnitude == 0:
-        # IEEE 754-2019, 5.3.3: the exponent of a zero is a division by zero in floats, and invalid in integers.
-        zero = number.magnitude == 0
-        return _encode(Number(math.inf, zero, by_zero=zero and isinstance(result["o"], Float)), **result)
-    exponent = floor_log2(Fraction(number.magnitude))
-    return _encode(Number(Fraction(abs(exponent)), exponent < 0), **result)
-
-
-@_by_mode
-def scaleb(x: int, y: int, /, *, a: Format, b: Fixed, **result: Unpack[Result]) -> int:
-    """Return the code in ``o`` of x * 2^y for an integer y."""
-    number = _decode(x, a)
-    if isinstance(number.magnitude, Fraction):
-        # From these powers on, the results of a number are beyond the range, or far below a tie at the smallest number.
-        o = result["o"]
-        sizes = number.magnitude, o.smallest, max(o.largest, -o.lowest)
-        most = sum(abs(floor_log2(size)) for size in sizes if size) + o.width + 128
-        power = max(-most, min(int(b.decode(y)), most))
-        number = replace(number, magnitude=number.magnitude * Fraction(2) ** power)
-    return _encode(number, **result)
-
-
 def classify(x: int, /, *, a: Format) -> int:
     """Return the class of x as an integer, one bit of which is 1 (`CLASSES`)."""
     number = _decode(x, a)
@@ -514,35 +468,6 @@ def classify(x: int, /, *, a: Format) -> int:
     return 1 << CLASSES.index(name)
 
 
-@_by_mode
-def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Return the code of x in ``o``."""
-    return _encode(_decode(x, a), **result)
-
-
-def split(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Return the code of x in the compound format ``o``."""
-    return _encode(_decode(x, a), **result)
-
-
-def join(
-    x: int,
-    /,
-    *,
-    a: Compound,
-    o: Format,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: Sequence[int] | None = None,
-) -> int:
-    """Return the code in ``o`` of the sum of the parts of x, rounded after each addition."""
-    *parts, total = (_decode(part, a.part) for part in a.codes_of(x))
-    for part, word in zip(reversed(parts), random or [0] * len(parts), strict=True):
-        code = _encode(_sum(part, total, rounding), o=o, rounding=rounding, saturate=saturate, random=word)
-        total = _decode(code, o)
-    return code
-
-
 class Carried(NamedTuple):
     """Result of `sru` with ``increment=False``: floors, and the increment of each, 0 or 1."""
 
@@ -551,25 +476,17 @@ class Carried(NamedTuple):
 
 
 def sru(
-    x: Sequence[int],
-    /,
-    *,
-    a: Format,
-    o: Fixed,
-    rounding: Rounding,
-    saturate: bool = False,
-    increment: bool = True,
-    random: Sequence[int],
+    x: Sequence[int], /, *, a: Format, o: Fixed, increment: bool = True, random: Sequence[int], **result: Any
 ) -> list[int] | Carried:
     """Return the codes of all x in ``o``, each rounded with its own random word; or floors and increments."""
-    lanes = list(zip(x, random, strict=True))
     if increment:
-        return [convert(code, a=a, o=o, rounding=rounding, saturate=saturate, random=word) for code, word in lanes]
+        found: list[int] = _of_unit("sru")(x, a=a, o=o, random=random, **result)
+        return found
     floors, ups = [], []
-    for code, word in lanes:
+    for code, word in zip(x, random, strict=True):
         places = Fraction(a.decode(code)) / o.smallest
         floors.append(math.floor(places) & ((1 << o.width) - 1))
-        ups.append(rounding.round_signed(places, word) - math.floor(places))
+        ups.append(result["rounding"].round_signed(places, word) - math.floor(places))
     return Carried(floors, ups)
 
 
@@ -643,58 +560,3 @@ class Blocks(NamedTuple):
 
     elements: Any
     scale: Any
-
-
-def blockdequantize(
-    x: Sequence[int],
-    scale: int,
-    /,
-    *,
-    a: Block,
-    o: Format,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: Sequence[int] | None = None,
-) -> list[int]:
-    """Return the codes in ``o`` of the elements x times the scale."""
-    factor = _decode(scale, a.scale)
-    return [
-        _encode(_product(_decode(code, a.element), factor), o=o, rounding=rounding, saturate=saturate, random=word)
-        for code, word in zip(x, random or [0] * len(x), strict=True)
-    ]
-
-
-def _block_terms(x: Sequence[int], y: Sequence[int], x_scale: int, y_scale: int, a: Block, b: Block) -> list[Number]:
-    """Return the products of elements and scales."""
-    factor = _product(_decode(x_scale, a.scale), _decode(y_scale, b.scale))
-    pairs = zip(x, y, strict=True)
-    return [_product(_product(_decode(p, a.element), _decode(q, b.element)), factor) for p, q in pairs]
-
-
-def blockdot(
-    x: Sequence[int],
-    y: Sequence[int],
-    x_scale: int,
-    y_scale: int,
-    start: int = 0,
-    /,
-    *,
-    a: Block,
-    b: Block,
-    c: Format | None = None,
-    **result: Unpack[Result],
-) -> int:
-    """Return the code of start plus the products of all elements and scales, rounded once."""
-    total = _decode(start, c) if c is not None else Number(Fraction(0), False)
-    for term in _block_terms(x, y, x_scale, y_scale, a, b):
-        total = _sum(total, term, result.get("rounding", RN))
-    return _encode(total, **result)
-
-
-def blockmac(
-    x: Sequence[int], y: Sequence[int], x_scale: int, y_scale: int, start: int, /, *, random: int = 0, **parameters: Any
-) -> int:
-    """Return the code of start plus the products of the elements of a step; parameters are those of `BlockMacSpec`."""
-    spec = BlockMacSpec(**parameters)
-    terms = _block_terms(x, y, x_scale, y_scale, spec.a, spec.b)
-    return _step(spec, functools.reduce(lambda p, q: _sum(p, q, spec.rounding), terms), start, random)

@@ -13,7 +13,7 @@ from .check import check_shapes, codes_of, random_of
 from .codec import rounded, unpack, unpack_operand
 from .exact import Flagged
 from .raw import Raw, multiply
-from .sequence import step, steps
+from .sequence import sequence_of, step
 
 
 def mac(
@@ -54,33 +54,12 @@ def mac(
         saturate=saturate,
         flags=flags,
     )
-    spec.check_one_step()
     check_shapes(x=x, y=y, start=start, mode=mode, random=random, random_product=random_product)
     return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, random_product=random_product)
 
 
-def mac_sequence(
-    x: Tensor,
-    y: Tensor,
-    start: Tensor,
-    load: Tensor,
-    clear: Tensor,
-    /,
-    *,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-    random_product: Tensor | None = None,
-    **parameters: Any,
-) -> Any:
-    """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `mac`."""
-    spec = MacSpec.of(**parameters)
-    spec.check_one_step()
-    return steps(
-        spec, _term, load, clear, start=start, mode=mode, random=random, x=x, y=y, random_product=random_product
-    )
-
-
 def _term(spec: MacSpec, x: Tensor, y: Tensor, random_product: Tensor | None) -> Raw:
+    spec.check_one_step()
     word = random_of("random_product", random_product, spec.product_rounding)
     x, y = codes_of("x", x, spec.a.width), codes_of("y", y, spec.b.width)
     return term_of(spec, unpack_operand(spec, x, spec.a), unpack_operand(spec, y, spec.b), word)
@@ -95,3 +74,6 @@ def term_of(spec: MacSpec, x: Raw, y: Raw, word: Tensor | None) -> Raw:
     if not isinstance(found, Flagged):
         return unpack(found, spec.product)
     return replace(unpack_operand(spec, found.o, spec.product), raised=found.flags)
+
+
+mac_sequence = sequence_of(mac, MacSpec, _term)

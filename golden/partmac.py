@@ -1,7 +1,5 @@
 """Multiply-accumulate of compound numbers, one product of parts per step."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -14,8 +12,8 @@ from .codec import unpack
 from .mac import term_of
 from .parts import parts_of
 from .raw import Raw
+from .sequence import sequence_of
 from .sequence import step as one_step
-from .sequence import steps
 
 
 def partmac(
@@ -61,26 +59,6 @@ def partmac(
     )
 
 
-def partmac_sequence(
-    x: Tensor,
-    y: Tensor,
-    step: Tensor,
-    start: Tensor,
-    load: Tensor,
-    clear: Tensor,
-    /,
-    *,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-    random_product: Tensor | None = None,
-    **parameters: Any,
-) -> Tensor:
-    """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `partmac`."""
-    spec = PartMacSpec.of(**parameters)
-    columns = {"x": x, "y": y, "step": step, "random_product": random_product}
-    return steps(spec, _term, load, clear, start=start, mode=mode, random=random, **columns)
-
-
 def _term(spec: PartMacSpec, x: Tensor, y: Tensor, step: Tensor, random_product: Tensor | None) -> Raw:
     word = random_of("random_product", random_product, spec.product_rounding)
     given = (codes_of("x", x, spec.a.width), codes_of("y", y, spec.b.width), codes_of("step", step, spec.step_bits))
@@ -95,3 +73,6 @@ def _term(spec: PartMacSpec, x: Tensor, y: Tensor, step: Tensor, random_product:
         )
     )
     return term_of(spec, one, other, word)
+
+
+partmac_sequence = sequence_of(partmac, PartMacSpec, _term)

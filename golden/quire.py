@@ -1,7 +1,5 @@
 """Exact multiply-accumulate: sums are rounded only when they are read."""
 
-from typing import Any
-
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
@@ -11,7 +9,7 @@ from halfulp.hdl.specs.quire import CARRY_BITS
 from .check import check_shapes, codes_of, flags_of
 from .codec import unpack
 from .raw import Raw, multiply, negate
-from .sequence import step, steps
+from .sequence import sequence_of, step
 
 
 def quire(
@@ -40,24 +38,9 @@ def quire(
     return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, subtract=subtract)
 
 
-def quire_sequence(
-    x: Tensor,
-    y: Tensor,
-    start: Tensor,
-    subtract: Tensor,
-    load: Tensor,
-    clear: Tensor,
-    /,
-    *,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-    **parameters: Any,
-) -> Tensor:
-    """Return the rounded sum after each step of a sequence (see `sequence.steps`); parameters as for `quire`."""
-    spec = QuireSpec.of(**parameters)
-    return steps(spec, _term, load, clear, start=start, mode=mode, random=random, x=x, y=y, subtract=subtract)
-
-
 def _term(spec: QuireSpec, x: Tensor, y: Tensor, subtract: Tensor | int) -> Raw:
     product = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
     return negate(product, flags_of("subtract", subtract, product.sign.device))
+
+
+quire_sequence = sequence_of(quire, QuireSpec, _term)

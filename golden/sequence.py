@@ -1,13 +1,15 @@
 """Accumulators: single steps, and sequences of steps."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats import Compound, Rounding
 from halfulp.hdl.specs import AccumulatorSpec
+from halfulp.hdl.specs.formula import VALUES
 from halfulp.hdl.specs.ranges import window_of
 
 from . import register
@@ -101,6 +103,7 @@ def steps(
     start: Tensor,
     random: Tensor | None,
     mode: Tensor | None = None,
+    vectors: Sequence[str] = (),
     **operands: Tensor | None,
 ) -> Any:
     """Return the codes of one accumulator after each of its steps since reset, with exception flags as `Flagged`.
@@ -119,18 +122,24 @@ def steps(
         accumulator, which is +0 after reset.
     start, random, mode, **operands : Tensor
         One-dimensional tensors with an entry for each step.
+    vectors : sequence of str
+        Operands that have a second dimension, of the elements of a step.
 
     Raises
     ------
     TypeError, ValueError
-        If the tensors are not one-dimensional and of one length, or as for a single step.
+        If a tensor has another number of dimensions or length, or as for a single step.
     """
     if not isinstance(load, Tensor) or load.dim() != 1:
         raise ValueError("load must be a one-dimensional tensor of codes, one for each step")
     given = {"load": load, "clear": clear, "start": start, "random": random, "mode": mode} | operands
     for name, column in given.items():
-        if column is not None and not (isinstance(column, Tensor) and column.dim() == 1 and len(column) == len(load)):
-            raise ValueError(f"{name} must be a one-dimensional tensor of {len(load)} codes, one for each step")
+        count = 1 + (name in vectors)
+        if column is not None and not (
+            isinstance(column, Tensor) and column.dim() == count and len(column) == len(load)
+        ):
+            kind = "two-dimensional tensor of {} rows" if count == 2 else "one-dimensional tensor of {} codes"
+            raise ValueError(f"{name} must be a {kind.format(len(load))}, one for each step")
     check_devices(**given)
     load, clear = flags_of("load", load), flags_of("clear", clear)
     # All start values are checked here, because steps use only some of them.
@@ -156,3 +165,34 @@ def steps(
         if flags is not None:
             raised[at] = flags
     return Flagged(result, raised) if spec.flags else result
+
+
+def sequence_of(function: Callable[..., Any], cls: type[AccumulatorSpec], term: Term) -> Callable[..., Any]:
+    """Return the function that computes the sequence of steps of an accumulator, each of which ``function`` computes.
+
+    Its operands are those of ``function``, then ``load`` and ``clear``; see `steps`. Vectors have a row for each step.
+    """
+    taken = inspect.signature(function).parameters
+    names = [name for name, one in taken.items() if one.kind is inspect.Parameter.POSITIONAL_ONLY]
+
+    def sequence(*operands: Tensor, **parameters: Any) -> Any:
+        if len(operands) != len(names) + 2:
+            raise TypeError(
+                f"{sequence.__name__} takes {', '.join(names)}, load and clear, not {len(operands)} operands"
+            )
+        words = {name: parameters.pop(name, None) for name in ("mode", "random", "random_product") if name in taken}
+        if "chosen" in inspect.signature(term).parameters:
+            words["chosen"] = words.get("mode")
+        spec = cls.of(**parameters)
+        arguments = zip(names, spec.arguments(*VALUES).items(), strict=True)
+        vectors = [
+            name
+            for name, (argument, ports) in arguments
+            if isinstance(ports, list) and not isinstance(spec.operands.get(argument), Compound)
+        ]
+        *columns, load, clear = operands
+        return steps(spec, term, load, clear, vectors=vectors, **dict(zip(names, columns, strict=True)), **words)
+
+    sequence.__name__ = sequence.__qualname__ = f"{function.__name__}_sequence"
+    sequence.__doc__ = f"Return the accumulator after each step of a sequence; see `steps`, and `{function.__name__}`."
+    return sequence

@@ -1,27 +1,11 @@
-"""Shapes beside number formats: indices that select a port, and connections that reject other formats."""
+"""Connections that reject other number formats."""
 
 from typing import Any
 
-from amaranth.hdl import Module, Shape
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 
 from .formats import Format
-
-
-class Choice(Shape):
-    """Shape of an index that selects one of several ports, which the bench reads to choose operands.
-
-    Parameters
-    ----------
-    operand : str
-        Name of the selected number in the formula of the unit, such as ``a0``, which is multiplied by ``b0``.
-    ports : tuple of str
-        Ports of the unit; a larger index selects the last one.
-    """
-
-    def __init__(self, operand: str, ports: tuple[str, ...]) -> None:
-        super().__init__((len(ports) - 1).bit_length())
-        self.operand, self.ports = operand, ports
 
 
 def connect(m: Module, *args: Any, **kwargs: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.hdl.specs.formula import Role
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -15,7 +16,7 @@ from halfulp.tools.progress import Progress, silent
 from .formal.prove import circuit
 from .implementation import Implementation
 from .netlist import netlist
-from .ports import STATE, Codes, Ports, is_random
+from .ports import Codes, Ports
 from .reference import reference, row_of
 from .space import Space
 
@@ -80,10 +81,11 @@ def _same(rows: list[tuple[Implementation, dict[str, str]]]) -> dict[Implementat
 
 def results(unit: Any) -> str:
     """Return a digest of the golden results of a unit on the fixed vectors, also as steps of a unit with state."""
-    codes = vectors(Ports.of(unit.inputs))
+    inputs = Ports.inputs_of(unit)
+    codes = vectors(inputs)
     columns = dict(reference(unit, codes))
     if unit.stateful:
-        steps = codes | {name: (_words(name, 3) == 0).astype(np.uint64) for name in STATE if name in codes}
+        steps = codes | {name: (_words(name, 3) == 0).astype(np.uint64) for name in inputs.having(Role.STATE)}
         columns |= {f"{name} in steps": column for name, column in reference(unit, steps, chained=True).items()}
     return _short(*((name, column.astype("<u8").tobytes().hex()) for name, column in columns.items()))
 
@@ -100,7 +102,7 @@ def vectors(inputs: Ports) -> dict[str, Codes]:
         if port.name in codes:
             continue
         full, uniform = (1 << port.width) - 1, _words(port.name, port.width)
-        if not is_random(port.name):
+        if port.role is not Role.RANDOM:
             ends = np.array([0, 1, full, full >> 1, *(full ^ full >> n for n in (1, 2, 3))], dtype=np.uint64)
             kind, choice, near = (_words(f"{port.name} {what}", 8) for what in ("kind", "choice", "near"))
             pattern = (ends[choice % len(ends)] + (near & np.uint64(3)) - np.uint64(1)) & np.uint64(full)

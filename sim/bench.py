@@ -91,7 +91,7 @@ def plan(
     traced : bool
         Record a waveform.
     """
-    inputs, stateful = Ports.of(unit.inputs), unit.stateful
+    inputs, stateful = Ports.inputs_of(unit), unit.stateful
     share = _share(unit)
     if vector is not None:
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}

@@ -234,7 +234,7 @@ class Suspects:
     # Subnormal numbers -------------------------------------------------------------------------------------------
 
     def _flushed(self) -> Iterator[Suspect]:
-        inputs = Ports.of(self.unit.inputs).formats
+        inputs = Ports.inputs_of(self.unit).formats
 
         def flushed(codes: Columns) -> dict[str, Codes]:
             return {name: _flush(inputs[name], column) if name in inputs else column for name, column in codes.items()}

@@ -38,7 +38,7 @@ def sim(
         if unit == "all" and vector is not None:
             raise ValueError("--vector goes with one unit, not with all of them")
         units = [asked.component() for asked in implementations(unit, fmt, **options)]
-        chosen = None if vector is None else Ports.of(units[0].inputs).read_vector(vector)
+        chosen = None if vector is None else Ports.inputs_of(units[0]).read_vector(vector)
     passed = True
     for built in units:
         with Bar(built.name) as bar:
@@ -68,7 +68,7 @@ def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
     with requests():
         built = implementation(unit, fmt, **options)
         built = replace(built, spec=built.spec.without_source).component()
-        steps = regressions.parse_steps(vector, Ports.of(built.inputs))
+        steps = regressions.parse_steps(vector, Ports.inputs_of(built))
         row = regressions.with_results(built, steps, why)
         path, new = regressions.save(built, row)
     click.echo(row.text(built))

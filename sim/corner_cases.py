@@ -64,7 +64,7 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
         case RintSpec() as spec:
             return _near_integers(Grid.of(spec.a))
         case SparseMacSpec() as spec:
-            return _steps(spec, tuple(Ports.of(unit.inputs).operands.items()))
+            return _steps(spec, tuple(Ports.inputs_of(unit).operands.items()))
     return {}
 
 
@@ -153,7 +153,7 @@ def _steps(spec: SparseMacSpec, operands: tuple[tuple[str, Format], ...]) -> dic
     others = [(f"a{place}", f"b{place}") for place in range(1, spec.k)]
     near_zero = {name for pair in others for name in pair}
     mac = {name: fmt for name, fmt in formats.items() if name not in near_zero}
-    codes = Directed(mac, [spec.o], rng, COUNT).rows(STEPS)
+    codes = Directed(mac, [("a0", "b0")], [spec.o], rng, COUNT).rows(STEPS)
     for pair in others:
         # Both factors are the smallest numbers in half of the steps, and zero in the others.
         smallest = rng.integers(0, 2, STEPS).astype(np.uint64)

@@ -26,16 +26,14 @@ CHUNKS = 8
 """Number of parts of a strategy's vectors, each with a different order of terms."""
 
 
-def sums_of(names: Sequence[str]) -> list[list[Term]]:
+def sums_of(names: Sequence[str], pairs: Sequence[Term]) -> list[list[Term]]:
     """Return the sums of terms that a unit with these operands may compute, products first.
 
-    Operands ``a`` and ``b`` with the same number are multiplied; every other operand is a term. A lone pair ``a``,
-    ``b`` may be added as well.
+    The operands of a pair are multiplied; every other operand is a term. The only two operands may be added as well.
     """
-    pairs = [(name, "b" + name[1:]) for name in names if name[0] == "a" and "b" + name[1:] in names]
     multiplied = {name for pair in pairs for name in pair}
     terms: list[Term] = [*pairs, *((name,) for name in names if name not in multiplied)]
-    return [terms, [("a",), ("b",)]] if terms == [("a", "b")] else [terms]
+    return [terms, [(name,) for name in terms[0]]] if len(terms) == 1 and len(terms[0]) == 2 else [terms]
 
 
 class Directed:
@@ -44,7 +42,9 @@ class Directed:
     Parameters
     ----------
     operands : dict of str to Format
-        Inputs of the unit that have a format; their names decide their role, see `sums_of`.
+        Inputs of the unit that have a format.
+    pairs : list of pairs of str
+        Operands that are multiplied, see `sums_of`.
     results : list of Format
         Formats of the result and of a rounded product.
     rng : numpy.random.Generator
@@ -57,12 +57,14 @@ class Directed:
     def __init__(
         self,
         operands: dict[str, Format],
+        pairs: Sequence[Term],
         results: list[Format],
         rng: np.random.Generator,
         exact_rows: int,
         corners: Columns = NO_CORNERS,
     ) -> None:
         self.grids = {name: Grid.of(fmt) for name, fmt in operands.items()}
+        self.pairs = pairs
         self.results = [Grid.of(fmt) for fmt in results]
         self.rng, self.exact_rows, self.corners = rng, exact_rows, corners
 
@@ -86,7 +88,7 @@ class Directed:
             found.append((2, self.classes))
         if self.corners:
             found.append((4, self.cornered))
-        for terms in sums_of(list(self.grids)):
+        for terms in sums_of(list(self.grids), self.pairs):
             found += [
                 (4, self._with_random_order(terms, self.lone)),
                 (3, self._with_random_order(terms, self.backwards, 1)),
@@ -138,7 +140,7 @@ class Directed:
         """Choose combinations of all number classes in equal numbers; with many operands, only within each term."""
         if len(self.grids) <= CROSSED:
             return self._crossed(list(self.grids), n)
-        terms, parts = sums_of(list(self.grids))[0], []
+        terms, parts = sums_of(list(self.grids), self.pairs)[0], []
         for index, term in enumerate(terms):
             count = len(range(index, n, len(terms)))
             parts.append(self.middling(count) | self._crossed(list(term), count))

@@ -1,32 +1,22 @@
 """A vector as text: codes, bits, numbers, and the exact result before rounding."""
 
-import functools
 import itertools
-import math
-import operator
-from collections.abc import Callable
+from collections.abc import Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from halfulp.hdl.formats import Format, decimal_text
-from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec
+from halfulp.hdl.formats import Compound, decimal_text
 from halfulp.hdl.specs.division import EndlessSpec
+from halfulp.hdl.specs.formula import Port, Role, Sum
 from halfulp.hdl.specs.scaleb import ScalebSpec
-from halfulp.hdl.specs.segments import Segments
 
-from .ports import STATE, Port, Ports
-from .reference import compound_of, exact_call
+from .ports import Ports
+from .reference import exact_call
 
 Number = Fraction | float
 
 MOST_POWER = 2000
 """Power of two up to which a scaled number is shown as a decimal, too."""
-
-ROOT_BITS = 64
-"""Significant bits of square roots, at least."""
 
 
 def bits(port: Port, code: int) -> str:
@@ -57,62 +47,56 @@ def number(value: Number) -> str:
 
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:
-    """Format the exact result of a unit before rounding, with its expression."""
-    inputs = Ports.of(unit.inputs)
-    formats, columns = inputs.operands, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()}
-    given = inputs.select(columns)
-    values = {name: fmt.decode(int(given[name][0])) for name, fmt in formats.items()}
-    scales = [fmt.decode(codes[name]) for name, fmt in inputs.scales.items()]
-    if "less" in unit.outputs or "o0" in unit.outputs or any(compound_of(unit, names) for names in unit.arguments):
-        # Operands of comparisons and of lane-wise rounding are the exact results; sums of parts have several.
-        return ""
-    if "table" in unit.parameters:
-        table: Segments = unit.parameters["table"]
-        magnitude, negative = table.number(values["a"], formats["a"].negative(codes["a"]))
-        return f"{table.name}(a), by its line = {number(-magnitude if negative else magnitude)}"
-    if isinstance(unit.spec, ScalebSpec):
-        return _scaled(values["a"], formats["b"].decode(codes["b"]))
-    if isinstance(unit.spec, EndlessSpec):
-        return _endless(unit.spec, values)
-    if (len(values) == 1 and not scales) or "," in unit.spec.form.formula:
-        return _before_rounding(unit, codes)
-    if isinstance(unit.arguments[0], list):
-        products = [_times(values[f"a{index}"], values[f"b{index}"]) for index in range(unit.spec.k)]
-        products = [functools.reduce(_times, scales, product) for product in products]
-        total = functools.reduce(_add, products, values.get("c", Fraction(0)))
-        return f"exact sum = {number(total)}"
-    minus = bool(codes.get("subtract"))
-    if "b" not in values:
-        return f"a + c = {number(_add(values['a'], values['c']))}"
-    if "subtract" in codes and "c" not in values:
-        sign, second = (" - ", -values["b"]) if minus else (" + ", values["b"])
-        return f"a{sign}b = {number(_add(values['a'], second))}"
-    product = _times(values["a"], values["b"])
-    if "c" not in values:
-        return f"a * b = {number(product)}"
-    via = unit.parameters.get("product")
-    text = "a * b"
-    if isinstance(via, Format):
-        rounding = unit.parameters["product_rounding"]
-        negative = formats["a"].negative(codes["a"]) != formats["b"].negative(codes["b"])
-        word, saturate = codes.get("random_product", 0), unit.parameters["saturate"]
-        if isinstance(product, Fraction):
-            code = via.encode_magnitude(abs(product), negative, rounding, word, saturate)
-        else:
-            code = via.encode(product)
-        text, product = f"(a * b = {number(product)}, rounded to {via.text(code)})", via.decode(code)
-    if minus:
-        return f"c - {text} = {number(_add(values['c'], -product))}"
-    return f"{text} + c = {number(_add(product, values['c']))}"
-
-
-def _before_rounding(unit: Any, codes: dict[str, int]) -> str:
-    """Format the result of the exact model before its rounding; empty if it rounds none."""
+    """Format the exact result of a unit before its last rounding, with its expression; empty if it has several."""
     from halfulp.golden import exact
 
+    spec, steps = unit.spec, [step for step in unit.spec.formula.sums if step.o is not None]
+    formats = (*spec.operands.values(), getattr(spec, "o", None))
+    if len(spec.formula.results) != 1 or any(isinstance(fmt, Compound) for fmt in formats):
+        # Operands of comparisons and of lane-wise rounding are the exact results; sums of parts have several.
+        return ""
+    if isinstance(spec, ScalebSpec):
+        return _scaled(spec.a.decode(codes["a"]), spec.b.decode(codes["b"]))
     operation, operands, parameters = exact_call(unit, dict.fromkeys(unit.words, 0) | codes)
-    found = exact.unrounded(operation, *operands, **parameters)
-    return number(found[-1].value) if found else ""
+    *earlier, last = exact.unrounded(operation, *operands, **parameters)
+    if isinstance(spec, EndlessSpec):
+        return (
+            f"{spec.SUMMARY} = {decimal_text(last.value, 17)}"
+            if isinstance(last.value, Fraction) and last.value
+            else ""
+        )
+    if "table" in unit.parameters:
+        return f"{unit.parameters['table'].name}(a), by its line = {number(last.value)}"
+    if any(port.argument for port in spec.ports):
+        kind = "aligned" if steps[-1].alignment else "last" if earlier else "exact"
+        return f"{kind} sum = {number(last.value)}"
+    texts = {
+        step.name: _rounded(step, value, codes, spec.saturate) for step, value in zip(steps, earlier, strict=False)
+    }
+    text = _expression(steps[-1], codes, texts)
+    return f"{text} = {number(last.value)}" if text else number(last.value)
+
+
+def _expression(step: Sum, codes: dict[str, int], texts: Mapping[str, str]) -> str:
+    """Format a sum with the signs that its controls choose; empty for one operand or function."""
+    signed = [(codes.get(term.negated_by or "", 0) == 1, term) for term in step.terms]
+    if len(signed) == len(signed[0][1].factors) == 1:
+        return ""
+    minus, plus = (
+        [" * ".join(texts.get(str(name), str(name)) for name in term.factors) for sign, term in signed if sign == one]
+        for one in (True, False)
+    )
+    return " - ".join([" + ".join(plus), *minus])
+
+
+def _rounded(step: Sum, exact: Any, codes: dict[str, int], saturate: bool) -> str:
+    """Format an intermediate result before and after its rounding."""
+    assert step.o is not None
+    code = step.o.encode(exact.value)
+    if isinstance(exact.magnitude, Fraction):
+        word = codes.get(step.word or "", 0)
+        code = step.o.encode_magnitude(exact.magnitude, exact.negative, step.rounding, word, saturate)
+    return f"({_expression(step, codes, {})} = {number(exact.value)}, rounded to {step.o.text(code)})"
 
 
 def _scaled(value: Number, power: Number) -> str:
@@ -123,39 +107,9 @@ def _scaled(value: Number, power: Number) -> str:
     return f"{odd} * 2^{int(exponent) + int(power)}"
 
 
-def _endless(spec: EndlessSpec, values: dict[str, Number]) -> str:
-    """Format a quotient or root in 17 digits; empty if an operand is zero, infinite, NaN, or negative under a root."""
-    numbers = {name: value for name, value in values.items() if isinstance(value, Fraction) and value}
-    if len(numbers) < len(values):
-        return ""
-    a = numbers["a"]
-    match spec:
-        case DivSpec():
-            exact = a / numbers["b"]
-        case ReciprocalSpec():
-            exact = 1 / a
-        case _ if a < 0:
-            return ""
-        case _:
-            a = 1 / a if isinstance(spec, RsqrtSpec) else a
-            places = ROOT_BITS + max(a.denominator.bit_length() - a.numerator.bit_length(), 0)
-            exact = Fraction(math.isqrt(math.floor(a * 4**places)), 2**places)
-    return f"{spec.SUMMARY} = {decimal_text(exact, 17)}"
-
-
 def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
     """Format the inputs of a vector, without state controls, and its exact result."""
-    lines = [line(port, codes[port.name]) for port in inputs if port.name not in STATE]
+    lines = [line(port, codes[port.name]) for port in inputs if port.role is not Role.STATE]
     if exact := exact_result(unit, codes):
         lines.append(f"{'':9}exact          {exact}")
     return lines
-
-
-def _result(operation: Callable[[Any, Any], Number], x: Number, y: Number) -> Number:
-    if isinstance(x, Fraction) and isinstance(y, Fraction):
-        return operation(x, y)
-    # With an infinite operand only the sign of the other one matters; a huge one must not overflow to infinity.
-    return operation(*(value if isinstance(value, float) else float((value > 0) - (value < 0)) for value in (x, y)))
-
-
-_times, _add = partial(_result, operator.mul), partial(_result, operator.add)

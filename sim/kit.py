@@ -169,7 +169,7 @@ class Reference(Expected):
         super().__init__(self._results)
         self.unit = unit
         self.coverage = Coverage(unit) if coverage else None
-        self._inputs, self._outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        self._inputs, self._outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         self._nothing = f"no operation of {unit.name} was observed"
 
     @property
@@ -226,7 +226,7 @@ def vectors(unit: Any, count: int = 1000, seed: int = 0) -> list[int]:
         Maximum number of operations; those of a unit with an accumulator are consecutive steps from reset.
     seed : int
     """
-    ports, codes = Ports.of(unit.inputs), operations(unit, count, seed)
+    ports, codes = Ports.inputs_of(unit), operations(unit, count, seed)
     return [ports.pack(row) for row in zip(*(codes[name].tolist() for name in ports.names), strict=True)]
 
 
@@ -249,7 +249,7 @@ def pins(unit: Any, handle: Any, *, clk: Any = None, rst: Any = None, en: Any = 
     return Pins(
         **found,
         ready=getattr(handle, "ready", None),
-        inputs=_wires(handle, Ports.of(unit.inputs)),
+        inputs=_wires(handle, Ports.inputs_of(unit)),
         outputs=_wires(handle, Ports.of(unit.outputs)),
         latency=unit.latency,
         holds=unit.stateful,
@@ -326,7 +326,7 @@ def streams(unit: Any, handle: Any) -> Streams:
 def axi_stream(unit: Any, handle: Any) -> Streams:
     """Return the interface of the AXI4-Stream wrapper of a unit in a package of `halfulp emit --package`."""
     clock = {"clk": handle.aclk, "rst": ActiveLow(handle.aresetn)}
-    operands = Aligned(handle.s_axis_tdata, Ports.of(unit.inputs))
+    operands = Aligned(handle.s_axis_tdata, Ports.inputs_of(unit))
     results = Aligned(handle.m_axis_tdata, Ports.of(unit.outputs))
     return Streams(
         Source(**clock, inputs=operands, valid=handle.s_axis_tvalid, ready=handle.s_axis_tready),

@@ -1,8 +1,7 @@
 """Inputs and outputs of a unit, packed into words for the test bench, and as text."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs.formula import Pick, Port, Role
 
 from .signals.layout import Layout
 
@@ -18,43 +18,11 @@ Codes = npt.NDArray[np.uint64]
 Columns = Mapping[str, Codes]
 """Codes by port: one per vector, or one for all vectors."""
 
-STATE = ("load", "clear")
-"""Ports that control the state of a unit."""
-
 MODE = "mode"
 """Port that chooses the rounding mode of an operation."""
 
-SCALE = "_scale"
-"""End of the names of ports for scales of blocks."""
-
 LARGEST_DISTANCE = 160
 """Largest exponent of the product of two scales that vectors have often; sums then leave the range of binary32."""
-
-
-def is_random(name: str) -> bool:
-    """Return True for ports of random words: ``random``, ``random_product``, ``random0`` and so on."""
-    return re.fullmatch("random(_product|[0-9]*)", name) is not None
-
-
-@dataclass(frozen=True)
-class Port:
-    """One input or output of a unit.
-
-    Parameters
-    ----------
-    fmt : Format, optional
-        Format of its codes; default: plain bits.
-    operand : str
-        For an index, the name of the number that it selects, in the formula of the unit.
-    choices : tuple of str
-        For an index, the ports from which it selects; a larger index selects the last one.
-    """
-
-    name: str
-    width: int
-    fmt: Format | None = None
-    operand: str = ""
-    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,48 +33,68 @@ class Ports(Layout):
 
     @classmethod
     def of(cls, shapes: Mapping[str, Any]) -> "Ports":
-        """Create from ``unit.inputs`` or ``unit.outputs``."""
+        """Create from names and shapes, such as ``unit.outputs``; the ports have no roles."""
+        formats = {name: of if isinstance(of, Format) else int(of.width) for name, of in shapes.items()}
+        return cls(tuple(Port(name, of) for name, of in formats.items()))
 
-        def port(name: str, of: Any) -> Port:
-            fmt = of if isinstance(of, Format) else None
-            return Port(name, int(of.width), fmt, getattr(of, "operand", ""), getattr(of, "ports", ()))
-
-        return cls(tuple(port(name, of) for name, of in shapes.items()))
+    @classmethod
+    def inputs_of(cls, unit: Any) -> "Ports":
+        """Create from the inputs of a unit, with their roles in its formula."""
+        known = {port.name: port for port in unit.spec.ports}
+        return cls(tuple(known[name] for name in unit.inputs))
 
     @property
     def formats(self) -> dict[str, Format]:
         """Formats by port name, of ports with a format."""
         return {port.name: port.fmt for port in self.ports if port.fmt is not None}
 
+    def having(self, *roles: Role) -> list[str]:
+        """Return the names of the ports with some roles."""
+        return [port.name for port in self.ports if port.role in roles]
+
     # Operands of the formula -------------------------------------------------------------------------------------
 
     @property
     def scales(self) -> dict[str, Format]:
         """Formats of the scales of blocks, which multiply all elements."""
-        return {name: fmt for name, fmt in self.formats.items() if name.endswith(SCALE)}
+        return {name: self.formats[name] for name in self.having(Role.SCALE)}
 
     @property
-    def indices(self) -> list[Port]:
-        """Indices, each of which selects an operand."""
-        return [port for port in self.ports if port.choices]
+    def picks(self) -> list[Pick]:
+        """Operands that indices select."""
+        return [port.pick for port in self.ports if port.pick is not None]
+
+    @property
+    def selected(self) -> "Ports":
+        """The ports, with selected operands instead of the ports that they are from."""
+        known = {port.name: port for port in self.ports}
+        chosen = {name for pick in self.picks for name in pick.choices}
+        picked = (replace(known[pick.choices[0]], name=pick.operand) for pick in self.picks)
+        return Ports((*picked, *(port for port in self.ports if port.name not in chosen)))
 
     @property
     def operands(self) -> dict[str, Format]:
-        """Formats of the operands that are added or multiplied: without scales, and with selected operands instead of
-        the ports that they are from."""
-        formats, found = self.formats, {}
-        for index in self.indices:
-            found[index.operand] = formats[index.choices[0]]
-        chosen = {name for index in self.indices for name in index.choices}
-        return found | {name: fmt for name, fmt in formats.items() if name not in chosen and not name.endswith(SCALE)}
+        """Formats of the operands that are added or multiplied: without scales, and with selected operands."""
+        return {name: fmt for name, fmt in self.selected.formats.items() if name not in self.scales}
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Elements of the first two operands, which are multiplied, or arguments of one function."""
+        arguments: dict[str, list[Port]] = {}
+        for port in (port for port in self.ports if port.role is Role.OPERAND):
+            arguments.setdefault(port.argument or port.name, []).append(port)
+        first, second = [*arguments.values(), [], []][:2]
+        pairs = zip(first, second, strict=False)
+        return [(one.name, other.name) for one, other in pairs if bool(one.argument) == bool(other.argument)]
 
     def select(self, codes: Columns) -> dict[str, Codes]:
         """Return the codes of the operands in the formula, from those of the ports."""
         found = {}
-        for index in self.indices:
-            places = np.minimum(codes[index.name], np.uint64(len(index.choices) - 1)).astype(np.int64)
-            columns = np.broadcast_arrays(places, *(codes[name] for name in index.choices))
-            found[index.operand] = np.take_along_axis(np.stack(columns[1:]), columns[0][np.newaxis], 0)[0]
+        for port in self.ports:
+            if (pick := port.pick) is not None:
+                places = np.minimum(codes[port.name], np.uint64(len(pick.choices) - 1)).astype(np.int64)
+                columns = np.broadcast_arrays(places, *(codes[name] for name in pick.choices))
+                found[pick.operand] = np.take_along_axis(np.stack(columns[1:]), columns[0][np.newaxis], 0)[0]
         return {name: found[name] if name in found else codes[name] for name in self.operands}
 
     def place(self, operands: Columns, rng: np.random.Generator) -> dict[str, Codes]:
@@ -118,12 +106,13 @@ class Ports(Layout):
         """
         formats, given = self.formats, dict(operands)
         count = len(next(iter(given.values())))
-        groups: dict[tuple[str, ...], list[Port]] = {}
-        for index in self.indices:
-            groups.setdefault(index.choices, []).append(index)
+        groups: dict[tuple[str, ...], list[Pick]] = {}
+        for pick in self.picks:
+            groups.setdefault(pick.choices, []).append(pick)
+        widths = {port.name: port.width for port in self.ports}
         found: dict[str, Codes] = {}
         for choices, members in groups.items():
-            slots = rng.integers(0, 1 << members[0].width, (count, len(members)), dtype=np.uint64)
+            slots = rng.integers(0, 1 << widths[members[0].index], (count, len(members)), dtype=np.uint64)
             order = rng.random((count, len(choices))).argsort(1)[:, : len(members)].astype(np.uint64)
             apart = rng.random(count) < 0.5
             slots[apart, : order.shape[1]] = order[apart]
@@ -134,14 +123,14 @@ class Ports(Layout):
                 codes[np.arange(count), np.minimum(slot, np.uint64(len(choices) - 1)).astype(np.int64)] = given.pop(
                     member.operand
                 )
-                found[member.name] = slot.copy()
+                found[member.index] = slot.copy()
             found |= {name: column.copy() for name, column in zip(choices, codes.T, strict=True)}
         return given | found | _scale_codes(self.scales, count, rng)
 
     @property
     def stateless(self) -> "Ports":
         """All ports except the state controls, for independent vectors."""
-        return Ports(tuple(port for port in self.ports if port.name not in STATE))
+        return Ports(tuple(port for port in self.ports if port.role is not Role.STATE))
 
     def read_vector(self, text: str) -> dict[str, int]:
         """Parse an independent vector: codes of the `stateless` ports; the state loads its start value."""

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import Compound
+from halfulp.hdl.specs.formula import VALUES, Role
 
-from .ports import MODE, STATE, Codes, Columns, is_random
+from .ports import Codes, Columns
 
 CHUNK = 1 << 17
 """Number of vectors per call of the golden model; larger batches exceed the processor's caches."""
@@ -41,25 +42,28 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
     import torch
 
     from halfulp import golden
-    from halfulp.golden.parts import parts_of
+    from halfulp.golden.parts import code_of, parts_of
 
     name = row_of(unit).name + ("_sequence" if chained else "")
     length = max(len(column) for column in codes.values())
-    given = {**codes, **own_words(unit, length)}
-    tensors = {port: torch.tensor(column.view(np.int64)) for port, column in given.items()}
-    state = [port for port in unit.inputs if port in STATE] if chained else []
-    operands = [_operand(unit, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
-    words = {name: _stacked(tensors, names) for name, names in words_of(unit).items()}
+    columns = {**codes, **own_words(unit, length)}
+    tensors = {port: torch.tensor(column.view(np.int64)) for port, column in columns.items()}
+    given = {name: _stacked(tensors, ports) for name, ports in unit.spec.arguments(*VALUES).items()}
+    for operand, fmt in unit.spec.operands.items():
+        if isinstance(fmt, Compound):
+            given[operand] = code_of(given[operand], fmt)
+    operands = [*given.values(), *(tensors[port] for port in unit.spec.arguments(Role.STATE) if chained)]
+    words = {name: _stacked(tensors, ports) for name, ports in unit.spec.arguments(Role.MODE, Role.RANDOM).items()}
     turns = {"interleave": unit.spec.interleave} if chained and unit.stateful else {}
     results = getattr(golden, name)(*operands, **words, **unit.parameters, **turns)
     fields = results if isinstance(results, tuple) else (results,)
     if isinstance(fmt := getattr(unit.spec, "o", None), Compound):
         fields = (parts_of(results, fmt),)
     # A vector result has one port per element.
-    columns = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
+    found = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
     return {
         port: np.broadcast_to(column.to(torch.int64).numpy(), length).copy().view(np.uint64)
-        for port, column in zip(unit.outputs, columns, strict=True)
+        for port, column in zip(unit.outputs, found, strict=True)
     }
 
 
@@ -67,16 +71,15 @@ def exact_call(unit: Any, codes: Mapping[str, int]) -> tuple[Callable[..., Any],
     """Return the exact function of a unit, with its operands and keyword arguments for one vector."""
     from halfulp.golden import exact
 
-    def given(names: str | list[str]) -> Any:
-        return codes[names] if isinstance(names, str) else [codes[name] for name in names]
+    def given(ports: str | list[str]) -> Any:
+        return codes[ports] if isinstance(ports, str) else [codes[port] for port in ports]
 
-    def operand(names: str | list[str]) -> Any:
-        fmt = compound_of(unit, names)
-        return given(names) if fmt is None else fmt.code_of(given(names))
-
-    operands = [operand(names) for names in operands_of(unit)]
-    words = {name: given(names) for name, names in words_of(unit).items()}
-    return getattr(exact, row_of(unit).name), operands, words | unit.parameters
+    operands = {name: given(ports) for name, ports in unit.spec.arguments(*VALUES).items()}
+    for name, fmt in unit.spec.operands.items():
+        if isinstance(fmt, Compound):
+            operands[name] = fmt.code_of(operands[name])
+    words = {name: given(ports) for name, ports in unit.spec.arguments(Role.MODE, Role.RANDOM).items()}
+    return getattr(exact, row_of(unit).name), [*operands.values()], words | unit.parameters
 
 
 def own_words(unit: Any, count: int) -> dict[str, Codes]:
@@ -87,33 +90,6 @@ def own_words(unit: Any, count: int) -> dict[str, Codes]:
         port: of_stream(stream, count, unit.words[port]).numpy().view(np.uint64)
         for port, stream in unit.sources.items()
     }
-
-
-def operands_of(unit: Any) -> list[Any]:
-    """Return the operands of the golden function: port names, or a list of names for a vector operand."""
-    return [names for names in unit.arguments if names not in (*STATE, MODE) and not is_random(str(names))]
-
-
-def words_of(unit: Any) -> dict[str, Any]:
-    """Return the rounding mode and random words of the golden function, by keyword: one port, or a list of ports."""
-    ports = list(unit.words)
-    numbered = [port for port in ports if port[-1].isdigit()]
-    mode = {MODE: MODE} if MODE in unit.inputs else {}
-    return mode | ({"random": numbered} if numbered else {port: port for port in ports})
-
-
-def compound_of(unit: Any, names: str | list[str]) -> Compound | None:
-    """Return the format of an operand whose parts are ports of the unit; None for other operands."""
-    fmt = None if isinstance(names, str) else unit.spec.operands.get(names[0][:1])
-    return fmt if isinstance(fmt, Compound) else None
-
-
-def _operand(unit: Any, tensors: dict[str, Any], names: str | list[str]) -> Any:
-    """Return an operand of the golden function."""
-    from halfulp.golden.parts import code_of
-
-    stacked, fmt = _stacked(tensors, names), compound_of(unit, names)
-    return stacked if fmt is None else code_of(stacked, fmt)
 
 
 def _stacked(tensors: dict[str, Any], names: str | list[str]) -> Any:

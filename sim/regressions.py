@@ -22,7 +22,7 @@ from halfulp.tools.paths import write_whole
 
 from .implementation import Implementation
 from .model import CompiledModel
-from .ports import STATE, Codes, Columns, Ports
+from .ports import Codes, Columns, Ports
 from .reference import reference
 from .report import Check, Failure, exact_codes, mismatch
 
@@ -56,7 +56,7 @@ class Regression:
 
     def text(self, unit: Any) -> str:
         """Format the line that `read` parses."""
-        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         steps = "; ".join(map((inputs if self.chained else inputs.stateless).write, self.steps))
         return f"{steps} -> {'; '.join(map(outputs.write, self.results))}  # {self.why}"
 
@@ -77,7 +77,7 @@ def place(unit: Any) -> Path:
 def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
     """Parse a vector such as ``0x3c,0x40,0x001``, or steps from reset; raises ValueError if the text is invalid."""
     parts = text.split(";")
-    stateful = any(port.name in STATE for port in inputs)
+    stateful = len(inputs.stateless) < len(inputs)
     if stateful and (len(parts) > 1 or parts[0].count(",") + 1 == len(inputs)):
         return tuple(inputs.read(part.strip()) for part in parts)
     if len(parts) > 1:
@@ -111,7 +111,7 @@ def save(unit: Any, row: Regression) -> tuple[Path, bool]:
     lines = [
         "# Written by `halfulp save`; these vectors run before all others.",
         f"unit {computed.spec.text}",
-        f"# {','.join(name for name in computed.inputs if name not in STATE)} -> {','.join(computed.outputs)}",
+        f"# {','.join(Ports.inputs_of(computed).stateless.names)} -> {','.join(computed.outputs)}",
         *(each.text(computed) for each in [*already, row]),
     ]
     write_whole(path, "\n".join(lines) + "\n", "the regressions")
@@ -142,7 +142,7 @@ def _row(line: str, unit: Any) -> Regression:
     before, arrow, after = codes.partition("->")
     if not (arrow and hash_ and why.strip()):
         raise ValueError("invalid vector: expected CODES -> CODES  # reason")
-    steps = parse_steps(before, Ports.of(unit.inputs))
+    steps = parse_steps(before, Ports.inputs_of(unit))
     results = tuple(Ports.of(unit.outputs).read(part.strip()) for part in after.split(";"))
     if len(results) != len(steps):
         raise ValueError(f"{len(steps)} steps with {len(results)} results: expected one result per step")

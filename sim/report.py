@@ -183,7 +183,7 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     """
     if unit.sources:
         unit = Implementation(unit.spec.without_source, unit.build).component()
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
     lines = shown(unit, inputs, codes)
     for port in outputs:
         if expected[port.name] != got[port.name]:
@@ -199,7 +199,7 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
 
 def unexplained(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int], where: str) -> Failure:
     """Create the failure of a wrong sum that depends on earlier steps and has no command to reproduce it."""
-    lines = [where, *(line(port, codes[port.name]) for port in Ports.of(unit.inputs))]
+    lines = [where, *(line(port, codes[port.name]) for port in Ports.inputs_of(unit))]
     for output in Ports.of(unit.outputs):
         lines += [line(output, expected[output.name], "expected"), line(output, got[output.name], "got")]
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
@@ -210,7 +210,7 @@ def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
     from .reference import reference
 
     want = reference(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
-    lines = shown(unit, Ports.of(unit.inputs), codes)
+    lines = shown(unit, Ports.inputs_of(unit), codes)
     return lines + [line(port, int(want[port.name][0]), "expected") for port in Ports.of(unit.outputs)]
 
 

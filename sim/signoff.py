@@ -187,7 +187,7 @@ def _quire_width(asked: Implementation) -> int:
 @cache
 def _bits(asked: Implementation) -> int:
     """Return the width of all inputs without random words; raises ValueError if the component cannot be built."""
-    return Space.of(Ports.of(asked.component().inputs)).bits
+    return Space.of(Ports.inputs_of(asked.component())).bits
 
 
 def _without_toys(implementations: list[Implementation]) -> list[Implementation]:
@@ -220,7 +220,7 @@ def _swept(unit: Any, progress: Progress, pool: JobPool) -> Found:
 def _exact(unit: Any, progress: Progress, pool: JobPool) -> Found:
     """Compare the golden model with exact fractions."""
     limit = 1 << EXACT_BITS if _bits(Implementation.of(unit)) <= EXACT_BITS else EXACT_SAMPLES
-    vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
+    vectors = make(Ports.inputs_of(unit), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
     expected = reference(unit, vectors.codes)
     progress.total("comparing with exact arithmetic", vectors.count)
     wrong = 0
@@ -311,7 +311,7 @@ def measure(
 
 
 def _operands(asked: Implementation, family: str) -> str:
-    return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.formula
+    return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.expression
 
 
 def failed(record: Record) -> bool:

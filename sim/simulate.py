@@ -158,7 +158,7 @@ class UnitSimulation(Simulation):
     def __init__(
         self, model: Path, unit: Any, tests: Tests, folder: Path, *, seed: int, wave: Path | None = None
     ) -> None:
-        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         known = {
             "latency": unit.latency,
             "initiation": unit.initiation,

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .ports import STATE, Codes, Port, Ports, is_random
+from halfulp.hdl.specs.formula import Port, Role
+
+from .ports import Codes, Ports
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class Space:
     def of(cls, inputs: Ports) -> "Space":
         """Return the space of a unit's inputs."""
         return cls(
-            free=tuple(port for port in inputs if not is_random(port.name) and port.name not in STATE),
-            random=tuple(port for port in inputs if is_random(port.name)),
-            fixed={port.name: int(port.name == "load") for port in inputs if port.name in STATE},
+            free=tuple(port for port in inputs if port.role not in (Role.RANDOM, Role.STATE)),
+            random=tuple(port for port in inputs if port.role is Role.RANDOM),
+            fixed={name: int(name == "load") for name in inputs.having(Role.STATE)},
         )
 
     @property

@@ -22,7 +22,7 @@ from .bench import result_formats
 from .build import design, models
 from .implementation import short
 from .model import CompiledModel
-from .ports import STATE, Ports
+from .ports import Ports
 from .reference import CHUNK, reference, row_of
 from .simulate import UnitSimulation
 from .vectors import Vectors, make
@@ -73,7 +73,7 @@ def table() -> list[str]:
     ]
     for name, fmt in ROWS:
         unit = short(name, fmt).component()
-        vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=CHUNK)
+        vectors = make(Ports.inputs_of(unit), result_formats(unit), seed=0, limit=CHUNK)
         exact, golden = _models(unit, vectors)
         slow, fast = _simulators(unit, vectors)
         lines.append(
@@ -179,7 +179,7 @@ def _models(unit: Any, vectors: Vectors) -> tuple[float, float]:
     """Return seconds per vector of the exact model and the golden model."""
     from halfulp.golden import exact
 
-    operands = [vectors.codes[port][:500].tolist() for port in unit.inputs if port not in STATE]
+    operands = [vectors.codes[port][:500].tolist() for port in Ports.inputs_of(unit).stateless.names]
     function: Callable[..., Any] = getattr(exact, row_of(unit).name)
     began = time.perf_counter()
     for row in zip(*operands, strict=True):

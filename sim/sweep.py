@@ -112,7 +112,7 @@ class Job:
 
     def codes(self, chunk: int) -> dict[str, Codes]:
         """Return the vectors of a chunk, which depend only on the seed and the index, so that a sweep is resumable."""
-        inputs = Ports.of(self.unit.inputs)
+        inputs = Ports.inputs_of(self.unit)
         rng = np.random.default_rng([self.seed, chunk])
         if not self.everything:
             return sampled(inputs, result_formats(self.unit), self.size(chunk), rng, corners=corner_cases(self.unit))
@@ -122,7 +122,7 @@ class Job:
 
 def job(unit: Any, *, seed: int, limit: int | None = None) -> Job:
     """Create the job of a sweep; raises ValueError if the unit has more than 2^40 inputs and no limit is given."""
-    space = Space.of(Ports.of(unit.inputs))
+    space = Space.of(Ports.inputs_of(unit))
     if limit is None and space.bits > MOST_BITS:
         raise ValueError(
             f"{unit.name} has 2^{space.bits} inputs; a sweep takes at most 2^{MOST_BITS}, "

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.hdl.specs.formula import Port
 from halfulp.tools.paths import machine_errors, write_whole
 
 from .bench import plan
-from .ports import Codes, Port, Ports
+from .ports import Codes, Ports
 from .reference import reference
 
 DEFAULT = 1 << 16
@@ -56,7 +57,7 @@ class Table:
     @property
     def ports(self) -> list[tuple[Port, Codes]]:
         """Ports of the files, inputs before outputs, with their codes."""
-        inputs, outputs = Ports.of(self.unit.inputs).stateless, Ports.of(self.unit.outputs)
+        inputs, outputs = Ports.inputs_of(self.unit).stateless, Ports.of(self.unit.outputs)
         return [(port, self.codes[port.name]) for port in inputs] + [
             (port, self.results[port.name]) for port in outputs
         ]
@@ -116,7 +117,7 @@ def system_verilog(table: Table) -> str:
 
 
 def _head(table: Table) -> list[str]:
-    inputs, outputs = Ports.of(table.unit.inputs).stateless, Ports.of(table.unit.outputs)
+    inputs, outputs = Ports.inputs_of(table.unit).stateless, Ports.of(table.unit.outputs)
     ports = [
         f"{port.name}: {f'{port.fmt}, ' if port.fmt else ''}{port.width} bit{'s' * (port.width > 1)}"
         for port in (*inputs, *outputs)
@@ -183,7 +184,7 @@ def read(path: Path, unit: Any) -> Table:
     ValueError
         If the file is empty, or a line or an array does not fit the ports of the unit.
     """
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
     ports = [*inputs.stateless, *outputs]
     columns = _arrays(path, ports) if path.suffix == ".npz" else _lines(path, ports)
     if not len(columns[0]):

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import Format
+from halfulp.hdl.specs.formula import Role
 
 from .directed import NO_CORNERS, Directed, sums_of
 from .fields import Grid, words
-from .ports import STATE, Codes, Columns, Ports, is_random
+from .ports import Codes, Columns, Ports
 from .reference import reference
 from .space import Space
 
@@ -99,11 +100,13 @@ def sampled(
     corners: Columns = NO_CORNERS,
 ) -> dict[str, Codes]:
     """Choose directed and random vectors, in random order."""
-    columns = inputs.place(Directed(inputs.operands, results, rng, exact_rows, corners).rows(count), rng)
+    columns = inputs.place(
+        Directed(inputs.operands, inputs.selected.pairs, results, rng, exact_rows, corners).rows(count), rng
+    )
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
         for port in inputs
-        if port.fmt is None and not port.choices and not is_random(port.name)
+        if port.fmt is None and port.pick is None and port.role is not Role.RANDOM
     }
     if "load" in controls:
         # Every vector has its own start value; load has priority over clear.
@@ -115,7 +118,7 @@ def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[st
     """Choose words for random ports; one in eight is zero, one in eight is all ones."""
     rows = {}
     for port in inputs:
-        if is_random(port.name):
+        if port.role is Role.RANDOM:
             anything, kind = words(rng, count, port.width), rng.integers(0, 8, count)
             ones = np.uint64((1 << port.width) - 1)
             rows[port.name] = np.where(kind == 0, np.uint64(0), np.where(kind == 1, ones, anything))
@@ -162,22 +165,22 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int, interlea
     grids = {name: Grid.of(fmt) for name, fmt in inputs.formats.items()}
     codes = sampled(inputs, results, count, rng)
     calm = rng.random(count) < 0.85
+    (start,) = inputs.having(Role.START)
     for name, grid in grids.items():
-        if name == "c":
+        if name == start:
             codes[name] = np.where(calm, codes[name], rng.choice(grid.corner_codes(), count))
         else:
             codes[name] = np.where(calm, grid.middling(rng, count), codes[name])
     undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) >= interleave))
     for name, column in codes.items():
-        if not is_random(name) and name not in (*STATE, "c"):
+        if name not in inputs.having(Role.RANDOM, Role.STATE, Role.START):
             column[undone] = column[undone - interleave]
     # Subtract the last products: with the subtract control, or by negating one operand of each term.
     if "subtract" in codes:
         codes["subtract"][undone] ^= np.uint64(1)
     else:
-        for term in sums_of(list(grids))[0]:
-            if term != ("c",):
-                codes[term[0]][undone] = grids[term[0]].negated(codes[term[0]][undone])
+        for factor, *_ in sums_of(inputs.having(Role.OPERAND), inputs.pairs)[0]:
+            codes[factor][undone] = grids[factor].negated(codes[factor][undone])
     load = rng.random(count) < 0.03
     codes["load"] = load.astype(np.uint64)
     # If both are set, load has priority.

@@ -31,7 +31,7 @@ def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
 def _formats(unit: Any) -> dict[tuple[str, int], Format]:
     """Return the formats of signals in the harness and the unit, by name and width."""
     found: dict[tuple[str, int], Format] = {}
-    for port in (*Ports.of(unit.inputs), *Ports.of(unit.outputs)):
+    for port in (*Ports.inputs_of(unit), *Ports.of(unit.outputs)):
         if port.fmt is not None:
             for name in (port.name, f"plain_{port.name}", f"stream_{port.name}"):
                 found[name, port.width] = port.fmt

@@ -72,7 +72,7 @@ def rounded(spec: UnitSpec, mode: str, saturate: bool = False) -> UnitSpec:
 
 def vectors(unit: Any, most_bits: int, count: int, seed: int = 1) -> Iterator[dict[str, Codes]]:
     """Yield all inputs of a unit in chunks if there are at most 2^most_bits, and directed and random ones otherwise."""
-    inputs = Ports.of(unit.inputs)
+    inputs = Ports.inputs_of(unit)
     space = Space.of(inputs)
     rng = np.random.default_rng(seed)
     if space.bits > most_bits:
@@ -89,7 +89,7 @@ def vectors(unit: Any, most_bits: int, count: int, seed: int = 1) -> Iterator[di
 
 def near_middles(unit: Any, count: int, seed: int = 1) -> Iterator[dict[str, Codes]]:
     """Yield operands of a division or root, in chunks, whose results are next to the middle between two numbers."""
-    inputs = Ports.of(unit.inputs)
+    inputs = Ports.inputs_of(unit)
     rng = np.random.default_rng(seed)
     codes = middles(unit.spec, count, seed)
     for start in range(0, count, CHUNK):

@@ -171,7 +171,7 @@ def dots(name, x, y, x_scale, y_scale, start):
 
 def batches(unit, seed=0):
     """Yield directed and random operands of a unit."""
-    inputs, rng, corners = Ports.of(unit.inputs), np.random.default_rng(seed), corner_cases(unit)
+    inputs, rng, corners = Ports.inputs_of(unit), np.random.default_rng(seed), corner_cases(unit)
     formats = [next(iter(unit.outputs.values()))]
     for start in range(0, COUNT, CHUNK):
         size = min(CHUNK, COUNT - start)

@@ -137,7 +137,7 @@ def test_bench_detects_ignored_scale():
 
 def test_vectors_of_scales_have_products_near_one_and_specials():
     unit = BlockDot(k=2, a="mxfp8_e4m3", b="mxfp8_e5m2", c="fp32")
-    inputs, rng = Ports.of(unit.inputs), np.random.default_rng(0)
+    inputs, rng = Ports.inputs_of(unit), np.random.default_rng(0)
     assert list(inputs.operands) == ["a0", "a1", "b0", "b1", "c"]
     codes = inputs.place({name: np.zeros(1 << 12, dtype=np.uint64) for name in inputs.operands}, rng)
     product = codes["a_scale"].astype(int) + codes["b_scale"].astype(int) - 254
@@ -150,7 +150,7 @@ def test_vectors_of_conversions_have_blocks_of_zeros_specials_and_ties():
     text = "blockquantize bf16>block(e2m1fn,4,e8m0fnu,floor)"
     unit = component(UnitSpec.parse(text))
     corners = corner_cases(unit)
-    codes = sampled(Ports.of(unit.inputs), [unit.spec.o.element], 1 << 12, np.random.default_rng(0), 1, corners)
+    codes = sampled(Ports.inputs_of(unit), [unit.spec.o.element], 1 << 12, np.random.default_rng(0), 1, corners)
     numbers = np.stack([codes[name] for name in unit.arguments[0]], -1)
     elements, scales = golden.blockquantize(torch.from_numpy(numbers.astype(np.int64)), a="bf16", o=unit.spec.o)
     magnitudes = elements.numpy() & 7
@@ -165,7 +165,7 @@ def test_vectors_of_conversions_have_blocks_of_zeros_specials_and_ties():
 
 def test_vectors_of_block_dots_have_blocks_of_zeros_and_of_largest_products():
     unit = BlockDot(k=4, a="mxfp8_e5m2", b="mxfp4", c="fp32")
-    rows = sampled(Ports.of(unit.inputs), [unit.spec.o], 1 << 12, np.random.default_rng(0), 1, corner_cases(unit))
+    rows = sampled(Ports.inputs_of(unit), [unit.spec.o], 1 << 12, np.random.default_rng(0), 1, corner_cases(unit))
     first, second = (np.stack([rows[name] for name in names], -1) for names in unit.arguments[:2])
     assert ((first & 0x7F) == 0).all(-1).sum() > 16
     assert ((second & 7) == 0).all(-1).sum() > 16

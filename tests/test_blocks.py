@@ -167,7 +167,8 @@ def test_elements_saturate_and_scales_are_clamped():
 def test_exact_dot_rounds_once_and_counts_every_term():
     mxfp4 = BLOCKS["mxfp4"]
     one, fp32 = 2, parse("fp32")
-    given = {"a": mxfp4, "b": mxfp4, "o": parse("e4m3fn"), "c": fp32}
+    block = Block.parse("block(e2m1fn,17,e8m0fnu,floor)")
+    given = {"a": block, "b": block, "o": parse("e4m3fn"), "c": fp32}
     start = fp32.encode(Fraction(1, 64))
     # 16 + 1/64 is above the tie between 16 and 18 only with 1 more.
     assert parse("e4m3fn").decode(exact.blockdot([one] * 17, [one] * 17, 127, 127, start, **given)) == 18

@@ -53,7 +53,7 @@ def covered(unit: Any, codes: dict[str, Codes]) -> Coverage:
 
 def everything(unit: Any) -> dict[str, Codes]:
     """Return every vector of a small unit, with random words and controls."""
-    space = Space.of(Ports.of(unit.inputs))
+    space = Space.of(Ports.inputs_of(unit))
     count = 1 << (space.bits + space.random_bits)
     columns = space.codes(0, count, with_random=True)
     return {name: np.broadcast_to(column, count).copy() for name, column in columns.items()}
@@ -312,7 +312,7 @@ SCALED = "block(e2m0fn,3,e3m2,nearest)"
 )
 def test_bounds_exclude_no_reached_bin(text: str, groups: tuple[str, ...]) -> None:
     unit, rng = component(text), np.random.default_rng(0)
-    ports = Ports.of(unit.inputs)
+    ports = Ports.inputs_of(unit)
     codes = sampled(ports, bench.result_formats(unit), 1 << 17, rng, corners=corner_cases(unit))
     coverage = covered(unit, codes)
     (stage,) = coverage.model.stages

@@ -251,7 +251,7 @@ def test_claim_is_proved_and_refuted_after_one_mistake(
     for line in saves:
         words_ = shlex.split(line)[3:]
         unit = asked(shlex.join(words_[:-2])).component()
-        assert with_results(unit, parse_steps(words_[-1], Ports.of(unit.inputs)), "of a proof").results
+        assert with_results(unit, parse_steps(words_[-1], Ports.inputs_of(unit)), "of a proof").results
 
 
 def test_stream_wrapper_copy_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_text_omits_defaults(text, printed, name):
 def test_text_of_mac_needs_no_name():
     spec = MacSpec.parse("mac e5m2*e5m2+e6m5.rn")
     assert str(spec) == "mac e5m2*e5m2+e6m5.rn"
-    assert MacSpec.parse(spec.formula) == UnitSpec.parse(spec.text) == spec
+    assert MacSpec.parse(spec.expression) == UnitSpec.parse(spec.text) == spec
     with pytest.raises(ValueError, match="unit mul, expected mac"):
         MacSpec.parse("mul e5m2*e5m2")
 
@@ -112,7 +112,7 @@ def test_text_of_mac_needs_no_name():
 )
 def test_unit_class_parses_formula_without_name(text):
     spec = UnitSpec.parse(text)
-    assert type(spec).parse(spec.formula) == spec
+    assert type(spec).parse(spec.expression) == spec
 
 
 def test_description_includes_source_state():

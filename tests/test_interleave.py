@@ -36,7 +36,7 @@ TEXTS = [
 
 def steps_of(text: str, count: int = 600) -> tuple[Any, Columns]:
     component = Implementation.parse(text).component()
-    return component, chains(Ports.of(component.inputs), result_formats(component), count, 7, component.spec.interleave)
+    return component, chains(Ports.inputs_of(component), result_formats(component), count, 7, component.spec.interleave)
 
 
 def of_each(component: Any, steps: Columns) -> np.ndarray:
@@ -91,7 +91,7 @@ def busy(component: Any, likely: float, count: int = 150) -> list[dict[str, int]
     """Return random inputs; operands are valid with a probability."""
     rng = random.Random(3)
     return [
-        {port.name: rng.randrange(1 << port.width) for port in Ports.of(component.inputs)}
+        {port.name: rng.randrange(1 << port.width) for port in Ports.inputs_of(component)}
         | {"load": rng.random() < 0.1, "clear": rng.random() < 0.1, "en": rng.random() < 0.8}
         | {"valid": rng.random() < likely}
         for _ in range(count)

@@ -15,9 +15,10 @@ from amaranth.lib import data
 
 from halfulp.hdl.formats import E4M3FN, E5M2
 from halfulp.hdl.specs import Build
+from halfulp.hdl.specs.formula import Port
 from halfulp.sim import kit
 from halfulp.sim.kit import simulate
-from halfulp.sim.ports import Port, Ports
+from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
 from halfulp.units import Mac, Mul, Streamed
 from halfulp.units.catalogue import component
@@ -47,7 +48,7 @@ def test_kit_example_passes() -> None:
 
 def scoreboard(unit: Any, words: list[int], change: int = 0) -> kit.Reference:
     """Return a scoreboard with operands and the results of the golden model, the last one with other bits."""
-    board, ports = kit.Reference(unit, coverage=True), Ports.of(unit.inputs)
+    board, ports = kit.Reference(unit, coverage=True), Ports.inputs_of(unit)
     results = reference(unit, kit._columns(ports, words), chained=unit.stateful)["o"].tolist()
     results[-1] ^= change
     for word, result in zip(words, results, strict=True):

@@ -43,7 +43,7 @@ def unit_of(text: str, stages: int = 0) -> Any:
 
 
 def chain_of(component: Any, count: int) -> dict[str, Any]:
-    return chains(Ports.of(component.inputs), result_formats(component), count, 3, component.spec.interleave)
+    return chains(Ports.inputs_of(component), result_formats(component), count, 3, component.spec.interleave)
 
 
 def wrong(component: Any, codes: dict[str, Any], *, chained: bool) -> int:
@@ -56,7 +56,7 @@ def wrong(component: Any, codes: dict[str, Any], *, chained: bool) -> int:
 def test_fast_accumulators_match_golden_in_every_state(text: str) -> None:
     """Each pair of an operand and a start value that is loaded, and a long chain."""
     component = unit_of(text)
-    space = Space.of(Ports.of(component.inputs))
+    space = Space.of(Ports.inputs_of(component))
     bits = space.bits + space.random_bits
     assert bits <= 20
     assert not wrong(component, space.codes(0, 1 << bits, with_random=True), chained=False)

@@ -106,7 +106,7 @@ def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
     model = Exact(core_of(n, m, cores, first["MHz"]), cores, first["MHz"])
     assert first["step ms"] == pytest.approx(1e3 * total(model, load.gemms).seconds)
     assert first["LUT %"] == pytest.approx(100 * cores * (100 + 200 * n * m) / U55C.target.lut)
-    assert f"Multiply-accumulates: {LFSR.formula}." in out
+    assert f"Multiply-accumulates: {LFSR.expression}." in out
     assert matched("lenet5", "--batch", 2, "--clock", 100, "-o", tmp_path)[1].count(" 100.0 |") > 1
 
 
@@ -163,7 +163,7 @@ def test_with_source_adds_lfsr_to_stochastic_mac():
     assert str(LFSR) == "mac e5m2*e5m2+e6m5.sr10@lfsr16"
     assert str(with_source(MacSpec.parse("e5m2*e5m2+e6m5.sr20"))) == "mac e5m2*e5m2+e6m5.sr20@lfsr20"
     for text in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr3@plateau3"):
-        assert with_source(MacSpec.parse(text)).formula == text
+        assert with_source(MacSpec.parse(text)).expression == text
 
 
 def test_match_reports_board_without_room(known, monkeypatch):

@@ -17,6 +17,7 @@ from halfulp import golden
 from halfulp.hdl.fit.rounding_table import rounding_table_of
 from halfulp.hdl.formats import FAMILIES, NAMED, Format, Rounding, catalogue, parse
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs.formula import Port
 from halfulp.sim import exact_text, listing, vectors
 from halfulp.sim.classes import NONE, Classes
 from halfulp.sim.coverage.model import Alone, Model
@@ -25,7 +26,6 @@ from halfulp.sim.directed import Directed
 from halfulp.sim.fields import Grid, Staged, Tabulated
 from halfulp.sim.formal import codes as formal_codes
 from halfulp.sim.formal.claims import claims
-from halfulp.sim.ports import Port
 from halfulp.units import Mul
 
 from . import test_shape, test_sim_vectors
@@ -178,7 +178,7 @@ def test_table_and_stages_order_codes_alike(text: str) -> None:
 
 @pytest.mark.slow
 def test_directed_vectors_of_own_family_reach_ties_and_ends() -> None:
-    found = Directed({"a": FMT, "c": FMT}, [FMT], np.random.default_rng(0), 128).rows(4000)
+    found = Directed({"a": FMT, "c": FMT}, (), [FMT], np.random.default_rng(0), 128).rows(4000)
     ties = ends = 0
     for x, y in zip(found["a"].tolist(), found["c"].tolist(), strict=True):
         if isinstance(NUMBERS[x], Fraction) and isinstance(NUMBERS[y], Fraction):
@@ -199,7 +199,7 @@ def test_vectors_of_own_family_are_exhaustive() -> None:
 
 def test_vector_of_own_family_prints_code_and_number() -> None:
     code = FMT.encode(Fraction(3, 2))
-    assert exact_text.line(Port("a", 6, FMT), code).split() == ["a", f"0x{code:02x}", f"{code:06b}", "1.5"]
+    assert exact_text.line(Port("a", FMT), code).split() == ["a", f"0x{code:02x}", f"{code:06b}", "1.5"]
 
 
 def test_waveform_of_own_family_shows_numbers(capsys: pytest.CaptureFixture[str]) -> None:

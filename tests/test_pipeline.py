@@ -56,7 +56,7 @@ def test_idle_cycles_change_no_sum(text: str, stages: int) -> None:
     rng = random.Random(stages)
     unit = Implementation.parse(text).component()
     inputs = [
-        {port.name: rng.randrange(1 << port.width) for port in Ports.of(unit.inputs)}
+        {port.name: rng.randrange(1 << port.width) for port in Ports.inputs_of(unit)}
         | {"load": rng.random() < 0.2, "clear": rng.random() < 0.1, "valid": rng.random() < 0.5}
         for _ in range(200)
     ]

@@ -81,7 +81,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def saved(unit: Any, vector: str, why: str = "for a test") -> tuple[Path, bool]:
-    return save(unit, with_results(unit, parse_steps(vector, Ports.of(unit.inputs)), why))
+    return save(unit, with_results(unit, parse_steps(vector, Ports.inputs_of(unit)), why))
 
 
 class Said:

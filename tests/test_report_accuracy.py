@@ -76,7 +76,7 @@ def test_published_accuracies_match_papers():
     ]
     assert [row.vgg16 for row in PUBLISHED[3:6]] == [88.99, 89.81, 90.67]
     assert [row.resnet50 for row in PUBLISHED[3:6]] == [80.88, 82.97, 82.92]
-    assert [mac.formula for mac in MACS] == [row.mac for row in PUBLISHED if row.mac != "fp32"]
+    assert [mac.expression for mac in MACS] == [row.mac for row in PUBLISHED if row.mac != "fp32"]
     # The accumulator holds sums of rounded products exactly, so that its rounding has no effect.
     assert [mac.terms.quantum for mac in MACS[5:]] == [-4] * 4
 

@@ -99,7 +99,7 @@ def test_signoff_checks_again_after_a_new_regression(monkeypatch, tmp_path):
     unit = TINY.component()
     for _ in range(2):
         measure(TINY, "codebook", False)
-        steps = regressions.parse_steps("0x1", Ports.of(unit.inputs))
+        steps = regressions.parse_steps("0x1", Ports.inputs_of(unit))
         regressions.save(unit, regressions.with_results(unit, steps, "one"))
     half = len(keys) // 2
     assert half

@@ -157,12 +157,12 @@ def test_exact_result_prints_for_every_unit() -> None:
     dot = {"a0": 0x10, "b0": 0x20, "a1": 0xF0, "b1": 0x10}
     assert exact_result(build("dot", "fxp4.4", k=2), dot) == "exact sum = 1 = 1 * 2^0"
     assert number(parse("fp64").decode(1)).startswith("4.9406564584124654e-324 = 1 * 2^-1074")
-    lines = shown(build("mul", "e2m0"), Ports.of(build("mul", "e2m0").inputs), {"a": 1, "b": 7})
+    lines = shown(build("mul", "e2m0"), Ports.inputs_of(build("mul", "e2m0")), {"a": 1, "b": 7})
     assert "0_01" in lines[0]
 
 
 def test_vector_text_round_trips() -> None:
-    inputs = Ports.of(build("mac", "e5m2").inputs)
+    inputs = Ports.inputs_of(build("mac", "e5m2"))
     codes = inputs.read_vector("0x3c,64,0b1")
     assert codes == {"a": 0x3C, "b": 64, "c": 1, "load": 1, "clear": 0}
     assert inputs.stateless.write(codes) == "0x3c,0x40,0x001"

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from halfulp.hdl.formats import E5M2, E6M5, FP32, FP64, RN, RZ, Float, Format, Posit, parse
+from halfulp.hdl.specs.formula import Port, Role
 from halfulp.sim import corner_operands, vectors
 from halfulp.sim.directed import Directed, sums_of
 from halfulp.sim.fields import Grid
-from halfulp.sim.ports import Port, Ports
+from halfulp.sim.ports import Ports
 from halfulp.sim.space import Space
 
 TINY = Float(2, 1)
@@ -35,12 +36,15 @@ EXTREMES = [
 DOT = {f"{letter}{i}": "" for i in range(3) for letter in "ab"}
 
 
+ROLES = {"c": Role.START, "load": Role.STATE, "clear": Role.STATE, "random": Role.RANDOM, "subtract": Role.CONTROL}
+
+
 def ports(**shapes: Format | int) -> Ports:
-    rows = []
-    for name, shape in shapes.items():
-        width, fmt = (shape, None) if isinstance(shape, int) else (shape.width, shape)
-        rows.append(Port(name, width, fmt))
-    return Ports(tuple(rows))
+    """Return ports with the roles that their names have in units."""
+    vectors = {name: name[0] if name[1:] else "" for name in shapes if name not in ROLES}
+    return Ports(
+        tuple(Port(name, of, ROLES.get(name, Role.OPERAND), vectors.get(name, "")) for name, of in shapes.items())
+    )
 
 
 def test_vectors_are_exhaustive_with_all_random_words() -> None:
@@ -115,7 +119,7 @@ class CornerCases:
 
     def __init__(self, inputs: Ports, terms: list[tuple[str, ...]], fmt: Format, limit: int = 2000) -> None:
         operands = {port.name: port.fmt for port in inputs}
-        codes = Directed(operands, [fmt], np.random.default_rng(0), 256).rows(limit)
+        codes = Directed(operands, inputs.pairs, [fmt], np.random.default_rng(0), 256).rows(limit)
         self.special, self.tie, self.overflow, self.zero, self.cancelled, self.sticky = [], [], [], [], [], []
         self.ends = set()
         for row in zip(*(codes[name].tolist() for name in operands), strict=True):
@@ -241,15 +245,18 @@ def test_directed_conversions_cover_corner_cases(source: str, target: str) -> No
         assert counts.ends == {parse(target).lowest, parse(target).largest}
 
 
-def test_sums_of_follows_operand_names() -> None:
-    assert sums_of(["a"]) == [[("a",)]]
-    assert sums_of(["a", "b"]) == [[("a", "b")], [("a",), ("b",)]]
-    assert sums_of(["a", "c"]) == [[("a",), ("c",)]]
-    assert sums_of(["a", "b", "c"]) == [[("a", "b"), ("c",)]]
-    assert sums_of(["a0", "b0"]) == [[("a0", "b0")]]
-    assert sums_of(["a0", "b0", "a1", "b1", "c"]) == [[("a0", "b0"), ("a1", "b1"), ("c",)]]
+def test_sums_of_multiply_elements_of_the_first_operands() -> None:
+    def sums(*names: str) -> list[list[tuple[str, ...]]]:
+        return sums_of(names, ports(**dict.fromkeys(names, E5M2)).pairs)
+
+    assert sums("a") == [[("a",)]]
+    assert sums("a", "b") == [[("a", "b")], [("a",), ("b",)]]
+    assert sums("a", "c") == [[("a",), ("c",)]]
+    assert sums("a", "b", "c") == [[("a", "b"), ("c",)]]
+    assert sums("a0", "b0", "a1", "b1", "c") == [[("a0", "b0"), ("a1", "b1"), ("c",)]]
     twelve = [f"{letter}{i}" for i in range(12) for letter in "ab"]
-    assert sums_of(twelve) == [[(f"a{i}", f"b{i}") for i in range(12)]]
+    assert sums(*twelve) == [[(f"a{i}", f"b{i}") for i in range(12)]]
+    assert sums("a0", "a1", "b") == [[("a0",), ("a1",), ("b",)]]
 
 
 def test_sampled_products_are_often_subnormal() -> None:

@@ -6,7 +6,6 @@ import torch
 from halfulp import golden
 from halfulp.golden.nn import Sparsity
 from halfulp.hdl.formats import parse
-from halfulp.hdl.shape import Choice
 from halfulp.hdl.specs import SparseMacSpec, UnitSpec, parse_cell
 from halfulp.sim.bench import run
 from halfulp.units import SparseMac
@@ -115,11 +114,10 @@ def test_description_has_documented_defaults_and_entries():
     assert spec.entries["b"]["i3"] == parse("ufxp3.0")
     assert (spec.entry_bits("a"), spec.entry_bits("b")) == (80, 44)
     assert [spec.steps(k) for k in (0, 1, 10, 11)] == [0, 1, 1, 2]
-    assert parse_cell(spec.formula) == spec
+    assert parse_cell(spec.expression) == spec
     assert SparseMacSpec.filled(parse("e5m2")) == UnitSpec.parse("sparsemac e5m2*e5m2+e6m5.rn")
     unit = SparseMac.of(spec)
-    assert isinstance(unit.inputs["i2"], Choice)
-    assert unit.inputs["i2"].ports == ("a5", "a6", "a7", "a8", "a9")
+    assert spec.picks[2].choices == ("a5", "a6", "a7", "a8", "a9")
     assert unit.arguments[3:] == ["c", "load", "clear"]
 
 

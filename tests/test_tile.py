@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
     words = ("--mac", MAC, "--n", 2, "--m", 3, "--depth", 4, "--cores", 3, "--board", "u55c", "-o", made)
     code, said = written(*words)
     assert code == 0
-    assert said.startswith(f"3 x 2 x 3 multiply-accumulates of {SPEC.formula} for AMD Alveo U55C")
+    assert said.startswith(f"3 x 2 x 3 multiply-accumulates of {SPEC.expression} for AMD Alveo U55C")
     assert "387,000 LUT by records of small kernels, 29.7 %" in said
     assert "a requested clock of 300 MHz, with 4 register stages (" in said
     return made

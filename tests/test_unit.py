@@ -10,8 +10,9 @@ import torch
 import halfulp
 from halfulp.golden.parts import code_of
 from halfulp.hdl.specs import UNITS, Build, PwlSpec
+from halfulp.hdl.specs.formula import Role
 from halfulp.sim.model import CompiledModel
-from halfulp.sim.ports import STATE, Ports
+from halfulp.sim.ports import Ports
 from halfulp.sim.reference import compound_of, operands_of, reference, words_of
 from halfulp.units import Mac
 from tests.short_form import defaults_of_others
@@ -64,12 +65,14 @@ def test_description_gives_component_reference_and_exact_results(text):
     assert (unit.spec, unit.name, unit.build) == (described.spec, described.name, Build())
     noise = random.Random(text)
     columns = {
-        port.name: [noise.getrandbits(port.width) if port.name not in STATE else int(port.name == "load")] * 1
-        for port in Ports.of(unit.inputs)
+        port.name: [noise.getrandbits(port.width) if port.role is not Role.STATE else int(port.name == "load")] * 1
+        for port in Ports.inputs_of(unit)
     }
     for _ in range(40):
-        for port in Ports.of(unit.inputs):
-            columns[port.name].append(noise.getrandbits(port.width) if port.name not in STATE else port.name == "load")
+        for port in Ports.inputs_of(unit):
+            columns[port.name].append(
+                noise.getrandbits(port.width) if port.role is not Role.STATE else port.name == "load"
+            )
 
     def column(names, index=None):
         if isinstance(names, str):
@@ -98,8 +101,8 @@ def test_reference_uses_words_of_source(text):
     described = halfulp.unit(text)
     unit = described.component()
     noise = random.Random(text)
-    codes = {port.name: [noise.getrandbits(port.width) for _ in range(50)] for port in Ports.of(unit.inputs)}
-    codes |= {name: [int(name == "load")] * 50 for name in STATE if name in codes}
+    codes = {port.name: [noise.getrandbits(port.width) for _ in range(50)] for port in Ports.inputs_of(unit)}
+    codes |= {name: [int(name == "load")] * 50 for name in ("load", "clear") if name in codes}
     tensors = {name: torch.tensor(column) for name, column in codes.items()}
     operands = [
         tensors[names] if isinstance(names, str) else torch.stack([tensors[name] for name in names], -1)

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from pyuvm import ConfigDB, uvm_root, uvm_sequencer
 
 from halfulp.hdl.formats import E4M3FN, E5M2, E6M5
+from halfulp.hdl.specs.formula import Port
 from halfulp.sim.coverage.collect import hits
-from halfulp.sim.ports import Port, Ports
+from halfulp.sim.ports import Ports
 from halfulp.sim.signals.interfaces import Packed, Pins, Sink, Source, Wires
 from halfulp.sim.signals.rules import MOVED, Entry, Pace, Registered, Waiting
 from halfulp.sim.uvm.cli import uvm
@@ -174,7 +175,7 @@ def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], m
 
 
 def test_operation_items_carry_formats() -> None:
-    ports = Ports.of(build("mac", "e5m2").inputs)
+    ports = Ports.inputs_of(build("mac", "e5m2"))
     item = Operation("operation").set(ports, {"a": 0x3E, "b": 0xC0, "c": 0, "load": 1, "clear": 0})
     assert item["a"].fmt == E5M2
     assert item["a"].number == 1.5
@@ -186,7 +187,7 @@ def test_operation_items_carry_formats() -> None:
     copy = item.clone()
     assert (copy, copy.gap, copy.reset) == (item, 3, True)
     with pytest.raises(ValueError, match="code 0x100 does not fit the 8 bits of a"):
-        Operand(Port("a", 8, E5M2), 0x100)
+        Operand(Port("a", E5M2), 0x100)
 
 
 def test_registered_watch_detects_moved_result() -> None:
@@ -235,7 +236,7 @@ def test_combinational_watch_requires_stable_result() -> None:
 
 
 def test_operands_taken_in_reset_are_ignored() -> None:
-    ports, rst = Ports((Port("a", 8, E4M3FN), Port("b", 3))), Pin(1)
+    ports, rst = Ports((Port("a", E4M3FN), Port("b", 3))), Pin(1)
     wires = Wires({"a": Pin(), "b": Pin()}, ports)
     pins = Pins(clk=Pin(), rst=rst, inputs=wires, outputs=wires, latency=1)
     pins.offer(0x755)
@@ -413,7 +414,7 @@ def test_reference_restarts_at_reset(made: Callable[..., Any]) -> None:
     reference = made(Reference, unit)
     heard = Heard(reference.ap)
     for epoch in (1, 1, 1, 3):
-        reference.write(operation(Ports.of(unit.inputs), 0x3C, 0x3C, 0, 0, 0, epoch=epoch, cycle=epoch))
+        reference.write(operation(Ports.inputs_of(unit), 0x3C, 0x3C, 0, 0, 0, epoch=epoch, cycle=epoch))
     reference.extract_phase()
     assert [(part.epoch, part.first, part.cycles, part.chained) for part in heard.found] == [
         (1, 0, [1, 1, 1], True),
@@ -428,7 +429,7 @@ def test_reference_computes_in_chunks(made: Callable[..., Any], monkeypatch: pyt
     reference = made(Reference, unit)
     heard = Heard(reference.ap)
     for code in (0x3C, 0x40, 0x44):
-        reference.write(operation(Ports.of(unit.inputs), code, 0x3C))
+        reference.write(operation(Ports.inputs_of(unit), code, 0x3C))
     reference.extract_phase()
     assert [(part.first, part.want["o"].tolist()) for part in heard.found] == [(0, [0x3C, 0x40]), (2, [0x44])]
 

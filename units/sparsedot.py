@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Module, Value
+from amaranth.hdl import Array, Module, Value, unsigned
 
-from halfulp.hdl.shape import Choice
 from halfulp.hdl.specs import SparseDotSpec
 from halfulp.hdl.wire import wire
 
@@ -53,10 +52,8 @@ class SparseDot(Dot):
 
 def vectors_of(spec: Any) -> dict[str, dict[str, Any]]:
     """Return the ports of activations, weights and indices, by vector, of a description with structured sparsity."""
-    choices = {
-        f"i{index}": Choice(f"a{index}", tuple(f"a{place}" for place in spec.places(index))) for index in range(spec.k)
-    }
-    return {"a": vector("a", spec.activations, spec.a), "b": vector("b", spec.k, spec.b), "i": choices}
+    shapes = {"a": (spec.activations, spec.a), "b": (spec.k, spec.b), "i": (spec.k, unsigned(spec.index_bits))}
+    return {name: vector(name, *shape) for name, shape in shapes.items()}
 
 
 def selected_factors(unit: Any, m: Module) -> list[tuple[Value, Value]]:

@@ -286,7 +286,7 @@ def run(tile: Tile) -> None:
             go_on = number > 1
             want = card.expected(a, b, go_on=go_on)
             wrong = (card.product(a, b, go_on=go_on) != want).nonzero()
-            shape = f"product {number}, {rows} x {depth} x {columns} of {spec.formula}"
+            shape = f"product {number}, {rows} x {depth} x {columns} of {spec.expression}"
             if len(wrong):
                 row, column = wrong[0].tolist()
                 click.echo(f"{shape}: {len(wrong):,} of {want.numel():,} elements are wrong, first [{row}, {column}]")

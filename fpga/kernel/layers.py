@@ -85,8 +85,8 @@ def _operands(
     """Return both operands, with start values as first products of the sums, and the shape of the result."""
     if mac.words and mac.random is None:
         raise ValueError(
-            f"{mac.formula} has stochastic rounding without a random source; device {DEVICE} needs one, such as "
-            f"{mac.formula}@lfsr16"
+            f"{mac.expression} has stochastic rounding without a random source; device {DEVICE} needs one, such as "
+            f"{mac.expression}@lfsr16"
         )
     x, y = elements_of(a).shape, elements_of(b).shape
     *batch, n, m = shape = (*torch.broadcast_shapes(x[:-2], y[:-2]), x[-2], y[-1])
@@ -119,7 +119,7 @@ def _with_start(a: Operand, b: Operand, mac: Any, start: Tensor) -> tuple[Operan
     if not torch.equal(golden.decode(golden.gemm(ones, row, mac, **words), mac.o), golden.decode(start, mac.o)):
         raise ValueError(
             f"device {DEVICE} adds biases as products with 1, and not every bias is representable in an operand of "
-            f"{mac.formula}; round biases with bias={fits}.rn, or use a layer without bias"
+            f"{mac.expression}; round biases with bias={fits}.rn, or use a layer without bias"
         )
     return _joined(ones, a, start.shape[:-2], -1), _joined(row, b, start.shape[:-2], -2)
 

@@ -108,7 +108,7 @@ def entry_bytes(mac: Any, name: str) -> int:
         return element_bytes(bits)
     if bits > DATA_BITS:
         raise ValueError(
-            f"a step of {mac.formula} takes {bits} bits of {name}, and a beat of memory has {DATA_BITS}; "
+            f"a step of {mac.expression} takes {bits} bits of {name}, and a beat of memory has {DATA_BITS}; "
             "choose a smaller step="
         )
     return -(-bits // 8)

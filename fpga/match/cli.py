@@ -99,7 +99,7 @@ def match(
         else:
             options, notes = searched(board, load, mac, bar, pool, clock=clock)
     stem = f"match-{network.replace(':', '-').replace('.', '-')}-{board.name}"
-    words = ["halfulp", "match", network, "--board", board.name, "--mac", mac.formula, "--model", model]
+    words = ["halfulp", "match", network, "--board", board.name, "--mac", mac.expression, "--model", model]
     publish(report(options, board, load, notes, stem, shlex.join(words)), folder)
 
 
@@ -170,7 +170,7 @@ def tile(
         source = "synthesis" if measure else "synthesis of small kernels" if estimate else "records of small kernels"
         size = f"{count} LUT by {source}, {cells.share(board.target, cores)['LUT']:.1f} %"
     click.echo(
-        f"{cores} x {n} x {m} multiply-accumulates of {design.mac.formula} for {board.title}: "
+        f"{cores} x {n} x {m} multiply-accumulates of {design.mac.expression} for {board.title}: "
         f"{size}, at a requested clock of {design.clock:g} MHz, with {stages} register stage{'s' * (stages != 1)} "
         f"({min(model, limit):.0f} MHz by the delay model)"
         + ("" if board.platform else f"; {board.name} has no XRT platform, so tile/ has only the flow of the array")

@@ -57,7 +57,9 @@ class Option(Arrays):
 def published(board: Board, load: Workload, mac: AccumulatorSpec) -> tuple[list[Option], list[str]]:
     """Return the published arrays that fit a board, and notes; ValueError if none fits."""
     if not isinstance(mac, MacSpec):
-        raise ValueError(f"published arrays add one product of numbers in a step, not {mac.formula}; use --model exact")
+        raise ValueError(
+            f"published arrays add one product of numbers in a step, not {mac.expression}; use --model exact"
+        )
     bits = 8 * max(entry_bytes(mac, name) for name in ("a", "b"))
     luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
     found = [
@@ -114,7 +116,7 @@ def searched(
         found += _fastest_number(n, m, board, load, mac, costs.cells(n, m), clock, build)
         progress.advance(1)
     if not found:
-        raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac.formula}")
+        raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac.expression}")
     how = (
         "MHz: clock of published designs with the same share of lookup tables (Ben Ali et al., DATE 2025)."
         if clock is None
@@ -124,7 +126,7 @@ def searched(
     # Every option has a number of lookup tables here.
     front = undominated([(option.total.seconds, option.lut) for option in found])
     return list(itertools.compress(found, front)), [
-        f"Multiply-accumulates: {mac.formula}. The search has {len(SIZES) ** 2} array sizes, each with the fastest "
+        f"Multiply-accumulates: {mac.expression}. The search has {len(SIZES) ** 2} array sizes, each with the fastest "
         "number of cores; the table has those on the Pareto front of time and lookup tables.",
         "Time: from start to done of the kernels, by their timing model, with a memory latency of "
         f"{board.memory.latency_ns:g} ns.",

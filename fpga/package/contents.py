@@ -16,7 +16,7 @@ from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 from halfulp.hdl.specs.unit import FLAGS
 from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation
-from halfulp.sim.ports import MODE, is_random
+from halfulp.sim.ports import MODE
 from halfulp.sim.reference import row_of
 from halfulp.sim.signals import agents
 from halfulp.tools.digests import version
@@ -179,7 +179,7 @@ def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
         return f"rounding mode: {'; '.join(known)}; others as {modes.index(MODE_TEXT['ra'])}"
     if isinstance(spec, ClassifySpec) and port.name == "o":
         return f"class, one bit each from bit 0 on: {', '.join(CLASSES)}"
-    return "random word" if is_random(port.name) else _PLAIN.get(port.name, "plain bits")
+    return "random word" if port.name in spec.words else _PLAIN.get(port.name, "plain bits")
 
 
 _PLAIN = {

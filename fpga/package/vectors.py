@@ -37,7 +37,7 @@ def vectors(unit: Any, module: str, count: int = COUNT) -> tuple[str, int]:
     """
     codes = operations(unit, count)
     results = reference(unit, codes, chained=unit.stateful)
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
     lines = [f"{a}_{b}" for a, b in zip(_words(inputs, codes), _words(outputs, results), strict=True)]
     order = _IN_ORDER if unit.stateful or unit.sources else _ANY_ORDER
     names = (" ".join(f"{port.name}[{port.width}]" for port in reversed(ports.ports)) for ports in (inputs, outputs))

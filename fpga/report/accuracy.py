@@ -206,7 +206,7 @@ def measure(
         others=others,
         dots=dots,
         trained=trained,
-        errors={mac.formula: row for mac, row in zip(macs, found, strict=True)},
+        errors={mac.expression: row for mac, row in zip(macs, found, strict=True)},
     )
 
 

@@ -231,7 +231,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     variants = {name: _variants(study, name, progress, pool) for name in study.targets}
     rows = [
         Row(
-            mac=mac.formula,
+            mac=mac.expression,
             variants={name: variants[name][index] for name in study.targets},
             errors=found[index],
             accuracy=_accuracy([run for run in study.trained if run.mac == mac]),

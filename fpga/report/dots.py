@@ -104,7 +104,7 @@ def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> 
     exact = _exact(a, b, mac) if dots.against == "rounded" else _sums(drawn[0] * drawn[1])
     size = _rms(exact)
     if size == 0:
-        products = f"all products of {mac.formula}"
+        products = f"all products of {mac.expression}"
         raise ValueError(f"dots.scale is {dots.scale:g}, for which {products} are zero; use a larger scale")
     off = [value - sum_ for value, sum_ in zip(values, exact, strict=True) if isinstance(value, Fraction)]
     if len(off) < len(values):

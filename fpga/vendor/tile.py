@@ -129,7 +129,7 @@ class Design:
         self.board.target.check_clock(self.clock, used_blocks(cells))
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
-        size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.formula}"
+        size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.expression}"
         if whole[most] > 100:
             fit = int(100 / cells.share(self.board.target)[most])
             raise ValueError(

@@ -64,7 +64,7 @@ def is_transposed(n: int, k: int, m: int) -> bool:
 
 def file_name(spec: AccumulatorSpec) -> str:
     """Return the beginning of the file names of a description's kernels."""
-    return re.sub(r"[^a-z0-9]+", "_", spec.formula)
+    return re.sub(r"[^a-z0-9]+", "_", spec.expression)
 
 
 def _in_lanes(spec: MacSpec, source: str | None, family: str, bits: int, body: str) -> str:

@@ -300,7 +300,7 @@ def _mac(given: object) -> Product | None:
 
 
 def _text(mac: Product | None) -> str:
-    return FLOAT if mac is None else mac.formula
+    return FLOAT if mac is None else mac.expression
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
     macs = {mac for policy in run.file.policies for mac in policy.macs}
     mac = macs.pop() if len(macs) == 1 else MIXED
     cells = {
-        "mac": mac.formula if isinstance(mac, MacSpec | BlockMacSpec) else mac or "fp32",
+        "mac": mac.expression if isinstance(mac, MacSpec | BlockMacSpec) else mac or "fp32",
         "network": network_of(plan),
         "accuracy": NONE if math.isnan(last.accuracy) else f"{last.accuracy:.4f}",
         "loss": f"{last.loss:.6g}",

@@ -7,6 +7,7 @@ from typing import Any
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 
+from .formula import Call, Formula, Function, term
 from .ranges import ValueRange
 from .unit import UnitSpec
 
@@ -38,6 +39,8 @@ class BinarySpec(UnitSpec):
 class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
     """Product of two numbers; fields as in `BinarySpec`."""
 
+    TERMS = (term("a", "b"),)
+
     @property
     def results(self) -> tuple[ValueRange, str]:
         """Range of the exact products."""
@@ -48,6 +51,9 @@ class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
 @dataclass(frozen=True)
 class AddSpec(BinarySpec, form="add a+b[=o]", summary="a + b, a - b"):
     """Sum or difference of two numbers; fields as in `BinarySpec`."""
+
+    CONTROLS = ("subtract",)
+    TERMS = term("a"), term("b", negated_by="subtract")
 
     @property
     def results(self) -> tuple[ValueRange, str]:
@@ -69,6 +75,7 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
     """
 
     FLAGS = True
+    TERMS = term("a", "b"), term("c")
 
     a: Format
     b: Format
@@ -103,6 +110,7 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
 
     SCALES = True
     FLAGS = True
+    TERMS = (term("a"),)
 
     a: Format
     o: Format
@@ -126,3 +134,8 @@ class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, mini
         """Range of both formats."""
         a, b = self._ranges
         return a | b, f"number of {self.a} and {self.b}"
+
+    @property
+    def formula(self) -> Formula:
+        names = ("less", "equal", "unordered", "minimum", "maximum")
+        return Formula((Function(names, Call("compare", ("a", "b"))),))

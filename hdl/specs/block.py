@@ -10,6 +10,7 @@ from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import Rounding
 
+from .formula import Call, Formula, Function, Port, Role, Sum, Term, term, vector
 from .mac import AccumulatorSpec
 from .quire import CARRY_BITS, QuireRegister
 from .ranges import ValueRange
@@ -48,6 +49,12 @@ class BlockSpec(UnitSpec):
             block = self._block(name)
             found |= {name: block.element, f"{name}_scale": block.scale}
         return found
+
+    def block_ports(self, count: int) -> tuple[Port, ...]:
+        """Return the ports of ``count`` elements of each block operand, then those of the scales."""
+        blocks = {name: getattr(self, name) for name in ("a", "b") if name in self.BLOCKS}
+        elements = (port for name, block in blocks.items() for port in vector(name, count, block.element))
+        return (*elements, *(Port(f"{name}_scale", block.scale, Role.SCALE) for name, block in blocks.items()))
 
 
 @dataclass(frozen=True)
@@ -92,9 +99,17 @@ class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to
         return self.o.element
 
     @property
-    def words(self) -> dict[str, int]:
-        """Widths of the random words of a block, one for each element."""
-        return {f"random{index}": self.rounding.bits for index in range(self.o.length) if self.rounding.bits}
+    def operand_ports(self) -> tuple[Port, ...]:
+        return vector("a", self.o.length, self.a)
+
+    @property
+    def word_ports(self) -> tuple[Port, ...]:
+        return self.words_of(self.o.length)
+
+    @property
+    def formula(self) -> Formula:
+        names = (*(f"o{index}" for index in range(self.o.length)), "o_scale")
+        return Formula((Function(names, Call("blockquantize", tuple(port.name for port in self.operand_ports))),))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -125,9 +140,17 @@ class BlockDequantizeSpec(BlockSpec, form="blockdequantize a>o", summary="a bloc
         return {"o": lambda: Float(8, 23)}
 
     @property
-    def words(self) -> dict[str, int]:
-        """Widths of the random words of a block, one for each element."""
-        return {f"random{index}": self.rounding.bits for index in range(self.a.length) if self.rounding.bits}
+    def operand_ports(self) -> tuple[Port, ...]:
+        return self.block_ports(self.a.length)
+
+    @property
+    def word_ports(self) -> tuple[Port, ...]:
+        return self.words_of(self.a.length)
+
+    @property
+    def formula(self) -> Formula:
+        products = [term(f"a{index}", scales=("a_scale",)) for index in range(self.a.length)]
+        return Formula(tuple(self.rounded(a, name=f"o{at}", word=f"random{at}") for at, a in enumerate(products)))
 
     @property
     def results(self) -> tuple[ValueRange, str]:
@@ -144,6 +167,10 @@ def terms_of(a: Block, b: Block, k: int) -> ValueRange:
     """Return the range of scale * scale * the sum of k products of elements."""
     products, scales = factors_of(a, b)
     return scales * products.times(k)
+
+
+def _products(k: int) -> list[Term]:
+    return [term(f"a{index}", f"b{index}", scales=("a_scale", "b_scale")) for index in range(k)]
 
 
 def _check_lengths(spec: Any) -> None:
@@ -186,6 +213,15 @@ class BlockDotSpec(BlockSpec, form="blockdot{k} a*b[+c][=o]", summary="dot produ
     @property
     def operands(self) -> dict[str, Format]:
         return super().operands | ({} if self.c is None else {"c": self.c})
+
+    @property
+    def operand_ports(self) -> tuple[Port, ...]:
+        return (*self.block_ports(self.k), *(() if self.c is None else (Port("c", self.c, Role.START),)))
+
+    @property
+    def formula(self) -> Formula:
+        start = [] if self.c is None else [term("c")]
+        return Formula((self.rounded(*_products(self.k), *start, from_zero=not start),))
 
     @classmethod
     def defaults(cls, a: Any) -> dict[str, Callable[[], Any]]:
@@ -272,6 +308,14 @@ class BlockMacSpec(BlockSpec, AccumulatorSpec, form="blockmac a*b+acc[=o]", summ
     def steps(self, k: int) -> int:
         """Return the steps of a sum of k products on an array, padded to whole blocks."""
         return -(-k // self.a.length) * (self.a.length // self.k)
+
+    @property
+    def operand_ports(self) -> tuple[Port, ...]:
+        return self.block_ports(self.k)
+
+    @property
+    def formula(self) -> Formula:
+        return self.added(term("sum"), before=(Sum("sum", tuple(_products(self.k)), self.rounding),))
 
     @classmethod
     def defaults(cls, a: Any) -> dict[str, Callable[[], Any]]:

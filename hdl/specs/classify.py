@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.floating import Float
 
+from .formula import Call, Formula, Function
 from .unit import UnitSpec
 
 CLASSES = (
@@ -35,6 +36,10 @@ class ClassifySpec(UnitSpec, form="classify a", summary="class of a, one bit eac
     def results(self) -> None:
         """No range, because nothing is rounded."""
         return
+
+    @property
+    def formula(self) -> Formula:
+        return Formula((Function(("o",), Call("classify", ("a",))),))
 
     @property
     def classes(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import Rounding
 
+from .formula import Formula, Port, Sum, term, vector
 from .ranges import ValueRange
 from .unit import UNEVALUATED, UnitSpec
 
@@ -26,6 +27,7 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
     """
 
     COMPOUND = ("o",)
+    TERMS = (term("a"),)
     PORT = False
     NO_FLAGS = UNEVALUATED
 
@@ -90,9 +92,23 @@ class JoinSpec(UnitSpec, form="join a>o", summary="the parts of a sum to any for
         return super().filled(a, **({"o": a.default_accumulator()} | given))
 
     @property
-    def words(self) -> dict[str, int]:
-        """Widths of the random words of an operation, one word per addition."""
-        return {f"random{place}": self.rounding.bits for place in range(self.a.parts - 1) if self.rounding.bits}
+    def operand_ports(self) -> tuple[Port, ...]:
+        return vector("a", self.a.parts, self.a.part)
+
+    @property
+    def word_ports(self) -> tuple[Port, ...]:
+        """Ports of random words, one for each addition."""
+        return self.words_of(self.a.parts - 1)
+
+    @property
+    def formula(self) -> Formula:
+        *parts, total = (f"a{place}" for place in range(self.a.parts))
+        steps: list[Sum] = []
+        for place, part in enumerate(reversed(parts)):
+            name = "o" if part == parts[0] else f"sum{place}"
+            steps.append(self.rounded(term(part), term(total), name=name, word=f"random{place}"))
+            total = name
+        return Formula(tuple(steps))
 
     @property
     def results(self) -> tuple[ValueRange, str]:

@@ -11,6 +11,7 @@ from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.floating import Float
 
+from .formula import Factor, Formula, Port, Role, Sum, term, vector
 from .quire import QuireRegister
 from .ranges import ValueRange
 from .unit import UnitSpec
@@ -114,11 +115,36 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
         return self.sums, f"sum of {self.k} products of {self.a} and {self.b}"
 
     @property
-    def words(self) -> dict[str, int]:
-        """Widths of the random words of an operation; one word per rounding in sequential order."""
-        if self.order != SEQUENTIAL or not self.rounding.bits:
-            return super().words
-        return {f"random{index}": self.rounding.bits for index in range(self.k)}
+    def word_ports(self) -> tuple[Port, ...]:
+        """Ports of random words; one for each rounding in sequential order."""
+        return self.words_of(self.k) if self.order == SEQUENTIAL else super().word_ports
+
+    @property
+    def factor_ports(self) -> tuple[Port, ...]:
+        """Ports of the factors."""
+        return (*vector("a", self.k, self.a), *vector("b", self.k, self.b))
+
+    @property
+    def operand_ports(self) -> tuple[Port, ...]:
+        return (*self.factor_ports, *(() if self.c is None else (Port("c", self.c, Role.START),)))
+
+    @property
+    def factors(self) -> tuple[tuple[Factor, Factor], ...]:
+        """Factors of each product."""
+        return tuple((f"a{index}", f"b{index}") for index in range(self.k))
+
+    @property
+    def formula(self) -> Formula:
+        start = () if self.c is None else (term("c"),)
+        products = [term(*pair) for pair in self.factors]
+        if self.order != SEQUENTIAL:
+            return Formula((self.rounded(*products, *start, from_zero=not start, alignment=self.alignment),))
+        steps: list[Sum] = []
+        for index, product in enumerate(products):
+            name = "o" if index == self.k - 1 else f"sum{index}"
+            steps.append(self.rounded(product, *start, name=name, word=f"random{index}", from_zero=not start))
+            start = (term(name),)
+        return Formula(tuple(steps))
 
     @cached_property
     def alignment(self) -> Alignment | None:

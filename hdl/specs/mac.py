@@ -10,6 +10,7 @@ from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 
+from .formula import Factor, Formula, Pick, Port, Role, Sum, Term, term
 from .quire import CARRY_BITS, MAX_CARRY, QuireRegister
 from .ranges import ValueRange
 from .unit import UNEVALUATED, UnitSpec
@@ -107,6 +108,20 @@ class AccumulatorSpec(UnitSpec):
         return self.terms + ValueRange.of(self.o) if quire is None else quire.sums
 
     @property
+    def control_ports(self) -> tuple[Port, ...]:
+        states = (Port(name, 1, Role.STATE) for name in ("load", "clear"))
+        return (Port("c", self.o, Role.START), *super().control_ports, *states)
+
+    @property
+    def formula(self) -> Formula:
+        """Sum of the terms and the start value ``c``."""
+        return self.added(*self.TERMS)
+
+    def added(self, *terms: Term, before: tuple[Sum, ...] = ()) -> Formula:
+        """Return the formula of a step that adds terms to the start value ``c``, after other sums."""
+        return Formula((*before, self.rounded(*terms, term("c"), register=self.quire)))
+
+    @property
     def pairs_per_step(self) -> int:
         """Products that a step adds."""
         return 1
@@ -149,6 +164,7 @@ class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator
     """
 
     FLAGS = True
+    TERMS = (term("a"),)
 
     a: Format
     acc: Format | Literal["exact"]
@@ -226,10 +242,23 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
         return super().defaults(a) | {"acc": a.default_accumulator}
 
     @property
-    def words(self) -> dict[str, int]:
-        """Widths of the random words of a step, in source order."""
+    def word_ports(self) -> tuple[Port, ...]:
         bits = self.product_rounding.bits
-        return super().words | ({"random_product": bits} if bits else {})
+        return (*super().word_ports, *((Port("random_product", bits, Role.RANDOM),) if bits else ()))
+
+    @property
+    def factors(self) -> tuple[Factor, Factor]:
+        """Factors of the product of a step."""
+        self.check_one_step()
+        return "a", "b"
+
+    @property
+    def formula(self) -> Formula:
+        if self.product is None:
+            return self.added(term(*self.factors))
+        word = "random_product" if self.product_rounding.bits else None
+        product = Sum("product", (term(*self.factors),), self.product_rounding, self.product, word)
+        return self.added(term("product"), before=(product,))
 
     @property
     def _products(self) -> ValueRange:
@@ -271,7 +300,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
         if len(self.pairs) > 1:
             raise ValueError(
                 f"a product of {self.a} and {self.b} takes {len(self.pairs)} steps; use the unit partmac, or "
-                f"{self.of_parts.formula} on their parts"
+                f"{self.of_parts.expression} on their parts"
             )
 
 
@@ -296,6 +325,26 @@ class PartMacSpec(MacSpec, form="partmac a*b[=product]+acc[=o]", summary="a * b 
         super().check()
         if len(self.pairs) == 1:
             raise ValueError(f"{self.a} and {self.b} have one part; partmac needs a compound format, such as bf16x2")
+
+    @property
+    def operand_ports(self) -> tuple[Port, ...]:
+        parts = (
+            Port(port, part, Role.OPERAND, name if isinstance(fmt, Compound) else "")
+            for name, fmt in self.operands.items()
+            for port, part in ports_of(name, fmt).items()
+        )
+        return (*parts, Port("step", self.step_bits, Role.INDEX))
+
+    @property
+    def factors(self) -> tuple[Factor, Factor]:
+        """Parts that the number of the step selects."""
+        a, b = (
+            Pick(name, "step", tuple(f"{name}{pair[side]}" for pair in self.pairs))
+            if isinstance(fmt, Compound)
+            else name
+            for side, (name, fmt) in enumerate(self.operands.items())
+        )
+        return a, b
 
     @property
     def step_bits(self) -> int:
@@ -334,6 +383,8 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
     NO_FLAGS = "its steps do not round"
 
     acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # a constant, not a field
+    CONTROLS = ("subtract",)
+    TERMS = (term("a", "b", negated_by="subtract"),)
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:

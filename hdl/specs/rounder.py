@@ -9,6 +9,7 @@ from halfulp.hdl.formats.fixed import Fixed
 from halfulp.hdl.formats.rounding import Rounding, stochastic
 from halfulp.hdl.formats.source import SHARINGS
 
+from .formula import Call, Formula, Function, Port, term, vector
 from .ranges import ValueRange
 from .unit import UnitSpec
 
@@ -81,6 +82,18 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="stochastic rounding of fixe
         return ValueRange.of(self.a), f"number of {self.a}"
 
     @property
-    def words(self) -> dict[str, int]:
-        """Widths of the random words of an operation, one word per lane."""
-        return {f"random{lane}": self.rounding.bits for lane in range(self.lanes)}
+    def operand_ports(self) -> tuple[Port, ...]:
+        return vector("a", self.lanes, self.a)
+
+    @property
+    def word_ports(self) -> tuple[Port, ...]:
+        """Ports of random words, one for each lane."""
+        return self.words_of(self.lanes)
+
+    @property
+    def formula(self) -> Formula:
+        lanes = range(self.lanes)
+        if not self.increment:
+            names = (*(f"o{lane}" for lane in lanes), *(f"up{lane}" for lane in lanes))
+            return Formula((Function(names, Call("sru", tuple(port.name for port in self.operand_ports))),))
+        return Formula(tuple(self.rounded(term(f"a{lane}"), name=f"o{lane}", word=f"random{lane}") for lane in lanes))

@@ -2,6 +2,10 @@
 
 import re
 
+from halfulp.hdl.formats.base import Format
+
+from .formula import Factor, Pick, Port, Role, vector
+
 MAX_M, MAX_ACTIVATIONS = 32, 1024
 
 
@@ -13,6 +17,8 @@ class Sparse:
     """
 
     k: int
+    a: Format
+    b: Format
     sparsity: str
 
     def check_groups(self, name: str = "k") -> None:
@@ -41,6 +47,23 @@ class Sparse:
     def index_bits(self) -> int:
         """Width of an index in bits."""
         return (self.group[1] - 1).bit_length()
+
+    @property
+    def factors(self) -> tuple[tuple[Factor, Factor], ...]:
+        """Selected activation and weight of each product."""
+        return tuple((pick, f"b{index}") for index, pick in enumerate(self.picks))
+
+    @property
+    def picks(self) -> list[Pick]:
+        """Selected activations."""
+        choices = [tuple(f"a{place}" for place in self.places(index)) for index in range(self.k)]
+        return [Pick(f"a{index}", f"i{index}", names) for index, names in enumerate(choices)]
+
+    @property
+    def factor_ports(self) -> tuple[Port, ...]:
+        """Ports of activations, weights and indices."""
+        indices = (Port(pick.index, self.index_bits, Role.INDEX, "i", pick) for pick in self.picks)
+        return (*vector("a", self.activations, self.a), *vector("b", self.k, self.b), *indices)
 
     def places(self, index: int) -> range:
         """Return the numbers of the activations from which the product ``index`` selects one."""

@@ -9,6 +9,7 @@ from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.fixed import Fixed
 
 from .dot import MAX_K
+from .formula import Formula, Port, Sum, term
 from .mac import AccumulatorSpec
 from .quire import CARRY_BITS
 from .ranges import ValueRange
@@ -59,9 +60,18 @@ class SparseMacSpec(
         return super().defaults(a) | {"acc": a.default_accumulator}
 
     @property
-    def formula(self) -> str:
+    def expression(self) -> str:
         """Text with the name of the unit; without it, arrays and commands read a `MacSpec`."""
         return self.text
+
+    @property
+    def operand_ports(self) -> tuple[Port, ...]:
+        return self.factor_ports
+
+    @property
+    def formula(self) -> Formula:
+        products = Sum("sum", tuple(term(*pair) for pair in self.factors), self.rounding)
+        return self.added(term("sum"), before=(products,))
 
     @property
     def products(self) -> ValueRange:

@@ -12,10 +12,11 @@ from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 from halfulp.hdl.formats.codebook import Codebook
 from halfulp.hdl.formats.compound import Compound
-from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
+from halfulp.hdl.formats.rounding import EXACT, MODE_BITS, RN, Rounding
 from halfulp.hdl.formats.scale import Scale
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
+from .formula import Call, Formula, Port, Role, Sum, Term, term, vector
 from .grammar import BARE, Form, read
 from .ranges import ValueRange
 
@@ -96,6 +97,10 @@ class UnitSpec:
     """True if the unit rounds; the text of others has neither a rounding nor ``.sat``."""
     INTEGERS: ClassVar[tuple[str, ...]] = ()
     """Operands that are integers, in fixed point."""
+    CONTROLS: ClassVar[tuple[str, ...]] = ()
+    """Ports of one bit that negate a term."""
+    TERMS: ClassVar[tuple[Term, ...]] = ()
+    """Terms of the rounded sum that is the formula of the unit; without them, it is the function of its name."""
 
     rounding: Rounding = RN
     saturate: bool = False
@@ -187,7 +192,7 @@ class UnitSpec:
         return self.form.write(self)
 
     @property
-    def formula(self) -> str:
+    def expression(self) -> str:
         """Text without the name of the unit."""
         return self.text.partition(" ")[2]
 
@@ -308,9 +313,54 @@ class UnitSpec:
         return sum(fmt.width for fmt in self.entries[name].values())
 
     @property
+    def formula(self) -> Formula:
+        """Formula of the unit."""
+        call = Call(self.form.unit, tuple(self.operands))
+        return Formula((self.rounded(*(self.TERMS or (term(call),))),))
+
+    def rounded(self, *terms: Term, name: str = "o", word: str = "random", **more: Any) -> Sum:
+        """Return a sum that is rounded as the result."""
+        return Sum(name, terms, self.rounding, self.result, word if self.rounding.bits else None, **more)
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Inputs in order, with the random words that an internal source replaces."""
+        mode = (Port("mode", MODE_BITS, Role.MODE),) if self.rounding.is_port else ()
+        return (*self.operand_ports, *self.control_ports, *mode, *self.word_ports)
+
+    @property
+    def operand_ports(self) -> tuple[Port, ...]:
+        """Ports of the numbers and their indices."""
+        return tuple(Port(name, fmt, Role.OPERAND) for name, fmt in self.operands.items())
+
+    @property
+    def control_ports(self) -> tuple[Port, ...]:
+        """Ports that follow the operands."""
+        return tuple(Port(name, 1, Role.CONTROL) for name in self.CONTROLS)
+
+    @property
+    def word_ports(self) -> tuple[Port, ...]:
+        """Ports of the random words of an operation, in source order."""
+        return (Port("random", self.rounding.bits, Role.RANDOM),) if self.rounding.bits else ()
+
+    def words_of(self, count: int) -> tuple[Port, ...]:
+        """Return the ports of the random words of several roundings."""
+        return vector("random", count, self.rounding.bits, Role.RANDOM) if self.rounding.bits else ()
+
+    def arguments(self, *roles: Role) -> dict[str, str | list[str]]:
+        """Return the ports with some roles by argument of the golden function: one, or a list for a vector."""
+        found: dict[str, Any] = {}
+        for port in (port for port in self.ports if port.role in roles):
+            if port.argument:
+                found.setdefault(port.argument, []).append(port.name)
+            else:
+                found[port.name] = port.name
+        return found
+
+    @property
     def words(self) -> dict[str, int]:
         """Widths of the random words of an operation, in source order."""
-        return {"random": self.rounding.bits} if self.rounding.bits else {}
+        return {port.name: port.width for port in self.word_ports}
 
     @property
     def unit_rounding(self) -> Rounding:

@@ -37,8 +37,8 @@ QUOTIENTS = ("a, far below b", "zero", "rounded down", "rounded up", "tie, round
 """Cases of the integer quotient of a remainder."""
 
 
-def term_of(spec: UnitSpec, widths: Mapping[str, int]) -> Term | None:
-    """Return the number that a unit of one function rounds, or None for other units.
+def term_of(spec: UnitSpec, widths: Mapping[str, int]) -> Term:
+    """Return the number that a unit of one function rounds.
 
     Parameters
     ----------
@@ -47,12 +47,10 @@ def term_of(spec: UnitSpec, widths: Mapping[str, int]) -> Term | None:
     widths : mapping of str to int
         Widths of the inputs.
     """
-    if not isinstance(spec, EndlessSpec | RemainderSpec | ScalebSpec | RintSpec | LogbSpec):
-        return None
     # An integral value is rounded before by the same mode and word.
     words = ["random"] if isinstance(spec, RintSpec) and spec.rounding.bits else []
     ports = {name: widths[name] for name in (*spec.operands, *words)}
-    return Term(ports, partial(_before_rounding, spec), EVERY, fixed=False)
+    return Term(ports, partial(_before_rounding, spec), EVERY, fixed=False, words=tuple(words))
 
 
 def _before_rounding(spec: UnitSpec, codes: Mapping[str, Tensor]) -> Raw:

@@ -5,7 +5,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
 from halfulp.golden.sparsemac import sum_of
 from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange
+from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange, formula
 from halfulp.hdl.specs.block import factors_of
 from halfulp.hdl.specs.classify import CLASSES
-from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
+from halfulp.hdl.specs.dot import SEQUENTIAL
+from halfulp.hdl.specs.formula import Call, Factor, Pick, Role, Sum
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
-from halfulp.sim.ports import MODE, STATE, Columns, Ports
+from halfulp.sim.ports import MODE, Columns, Ports
 from halfulp.sim.reference import row_of
 
 from . import functions
@@ -99,7 +100,7 @@ class Model:
 
     def __init__(self, unit: Any) -> None:
         self.unit = unit
-        self.inputs = Ports.of(unit.inputs)
+        self.inputs = Ports.inputs_of(unit)
         self.formats = self.inputs.operands | self.inputs.scales
         self.widths = {port.name: port.width for port in self.inputs} | unit.words
         self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
@@ -126,14 +127,14 @@ class Model:
         chained : bool
             The vectors are consecutive steps from reset.
         """
-        if self.inputs.indices:
+        if self.inputs.picks:
             inputs = {**inputs, **self.inputs.select(inputs)}
-        whole = inputs
+        whole, states = inputs, self.inputs.having(Role.STATE)
         if chained:
             inputs, outputs = self._unchained(inputs, outputs)
         for part in self.ports:
             # State controls are also counted in steps whose state is unknown.
-            controls = any(port in STATE for ports in part.over for port in ports)
+            controls = any(port in states for ports in part.over for port in ports)
             yield from ((part.group.name, found) for found in part.bins(whole if controls else inputs, outputs))
         for stage, raws, word, result in self._events(inputs, outputs):
             groups = zip(stage.groups, stage.bins(raws, word, result), strict=True)
@@ -182,22 +183,13 @@ class Model:
         factors = self._factors
         return {"a x b": factors} if factors else {}
 
-    @property
+    @cached_property
     def _factors(self) -> tuple[tuple[str, ...], ...]:
-        """Pairs of ports that are multiplied."""
-        if self._is_dot or self.kind == "sparsemac":
-            return tuple((f"a{index}", f"b{index}") for index in range(self.unit.spec.k))
-        return (("a", "b"),) if self.kind in ("mul", "fma", "mac", "quire") else ()
-
-    @property
-    def _is_dot(self) -> bool:
-        return isinstance(self.unit.spec, DotSpec | BlockDotSpec)
-
-    @property
-    def _order(self) -> str:
-        """Order of the sum of a dot product; that of blocks is exact."""
-        order: str = getattr(self.unit.spec, "order", EXACT)
-        return order
+        """Pairs of operands that are multiplied, except in steps of blocks and of parts."""
+        sums = self.unit.spec.formula.sums
+        terms = [term for step in sums for term in step.terms if step.o is not None or not term.scales]
+        factors = [tuple(map(_name, term.factors)) for term in terms if len(term.factors) == 2]
+        return tuple(pair for pair in factors if all(name in self.formats for name in pair))
 
     def _products(self) -> Iterator[Joint]:
         formats = [self.formats[port] for factors in self._factors[:1] for port in factors]
@@ -216,9 +208,9 @@ class Model:
             last = len(self.unit.spec.pairs) - 1
             axis = Axis("step", tuple(map(str, range(last + 1))))
             yield Alone(Group("step", (axis,)), (("step",),), (partial(_step, last),))
-        if indices := self.inputs.indices:
-            axis = Axis("index", tuple(map(str, range(1 << indices[0].width))))
-            yield Alone(Group("index", (axis,)), tuple((port.name,) for port in indices), (_flag,))
+        if picks := self.inputs.picks:
+            axis = Axis("index", tuple(map(str, range(1 << self.widths[picks[0].index]))))
+            yield Alone(Group("index", (axis,)), tuple((pick.index,) for pick in picks), (_flag,))
         if self.unit.stateful:
             axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
             yield Alone(Group("load x clear", axes), (("load", "clear"),), (_flag, _flag))
@@ -244,11 +236,9 @@ class Model:
 
     # Stages ---------------------------------------------------------------------------------------------------
 
-    def _operand(self, port: str) -> Term:
-        return _number(port, self.formats[port])
-
-    def _product(self, one: str, other: str) -> Term:
-        formats = {port: self.formats[port] for port in (one, other, *self.inputs.scales)}
+    def _product(self, *ports: str) -> Term:
+        """Return the product of operands, or one operand."""
+        formats = {port: self.formats[port] for port in ports}
 
         def make(codes: Tensors) -> Raw:
             return functools.reduce(multiply, (unpack(codes[port], fmt) for port, fmt in formats.items()))
@@ -257,28 +247,18 @@ class Model:
         span = functools.reduce(operator.mul, map(ValueRange.of, formats.values()))
         return Term({port: fmt.width for port, fmt in formats.items()}, make, span, fixed)
 
-    def _block_step(self) -> Term:
-        """Return the term of a step of blocks: the scales times the sum of the products of elements."""
-        spec, arguments = self.unit.spec, self.unit.arguments[:4]
-        names = [name for one in arguments for name in ([one] if isinstance(one, str) else one)]
-
-        def make(codes: Tensors) -> Raw:
-            columns = (codes[one] if isinstance(one, str) else stacked(codes, one) for one in arguments)
-            return step_term(spec, *columns)
-
-        return Term({name: self.widths[name] for name in names}, make, spec.terms, False)
-
-    def _sparse_step(self, rounding: Rounding) -> Term:
-        """Return the term of a step with structured sparsity: the sum of the products of selected activations."""
+    def _exact(self, step: Sum, spec: Any) -> Term:
+        """Return the term of a sum that is not rounded: of the products of elements and scales, or of selected ones."""
+        factors = [list(map(_name, column)) for column in zip(*(term.factors for term in step.terms), strict=True)]
+        scales, names = step.terms[0].scales, [port for ports in factors for port in ports]
         # A sum has no exception flags before its rounding.
-        spec = replace(self.unit.spec.without_source, rounding=rounding, flags=False)
-        names = [list(ports) for ports in zip(*self._factors, strict=True)]
+        of = partial(step_term if scales else sum_of, replace(spec, flags=False))
 
         def make(codes: Tensors) -> Raw:
-            return sum_of(spec, *(stacked(codes, ports) for ports in names))
+            return of(*(stacked(codes, ports) for ports in factors), *(codes[port] for port in scales))
 
-        fixed = all(fmt.spacing == "uniform" for fmt in spec.operands.values())
-        return Term({port: self.widths[port] for ports in names for port in ports}, make, spec.terms, fixed)
+        fixed = not scales and all(fmt.spacing == "uniform" for fmt in spec.operands.values())
+        return Term({port: self.widths[port] for port in (*names, *scales)}, make, spec.terms, fixed)
 
     def _scaled(self, ports: tuple[str, ...], codes: Tensors) -> Raw:
         """Return a term of an aligned sum: an operand or a product of two."""
@@ -286,93 +266,84 @@ class Model:
         operands = [scaled(unpack(codes[port], fmt), fmt) for port, fmt in zip(ports, formats, strict=True)]
         return functools.reduce(scaled_product, operands)
 
-    def _subtracted(self, term: Term) -> Term:
-        """Negate a term where ``subtract`` is 1."""
+    def _negated(self, term: Term, control: str) -> Term:
+        """Negate a term where a control is 1."""
 
         def make(codes: Tensors) -> Raw:
             raw = term.make(codes)
-            return replace(raw, sign=raw.sign ^ (codes["subtract"] == 1))
+            return replace(raw, sign=raw.sign ^ (codes[control] == 1))
 
-        return replace(term, ports={**term.ports, "subtract": 1}, make=make, span=term.span | -term.span)
+        return replace(term, ports={**term.ports, control: 1}, make=make, span=term.span | -term.span)
 
-    def _rounded(self, term: Term, stage: Stage, word: str | None) -> Term:
-        """Round a term as in a stage."""
+    def _rounded(self, stage: Stage) -> Term:
+        """Return the result of a stage of one term."""
+        (term,), o = stage.terms, stage.o
+        word = {} if stage.word is None else {stage.word: self.widths[stage.word]}
 
         def make(codes: Tensors) -> Raw:
-            code = round_and_pack(
-                term.make(codes), stage.o, stage.rounding, stage.saturate, codes[word] if word is not None else None
-            )
-            return unpack(code, stage.o)
+            random = codes[stage.word] if stage.word is not None else None
+            return unpack(round_and_pack(term.make(codes), o, stage.rounding, stage.saturate, random), o)
 
-        ports = dict(term.ports) | ({word: self.widths[word]} if word is not None else {})
-        return Term(ports, make, ValueRange.of(stage.o), stage.o.spacing == "uniform")
+        return Term({**term.ports, **word}, make, ValueRange.of(o), o.spacing == "uniform", tuple(word))
 
     def _stages(self, rounding: Rounding, mode: str) -> list[Stage]:
         """Return the stages of the unit with one rounding; their names begin with the mode that a port chooses."""
-        stages = self._stages_of(rounding)
+        stages = self._stages_of(replace(self.unit.spec.without_source, rounding=rounding))
         return [replace(stage, name=": ".join(filter(None, (mode, stage.name)))) for stage in stages]
 
-    def _stages_of(self, rounding: Rounding) -> list[Stage]:
-        given, spec = self.unit.parameters, self.unit.spec
-        how = {"rounding": rounding, "saturate": spec.saturate, "flags": spec.flags}
-        match self.kind:
-            case "mul":
-                return [Stage("", (self._product("a", "b"),), given["o"], **how)]
-            case "add":
-                return [Stage("", (self._operand("a"), self._subtracted(self._operand("b"))), given["o"], **how)]
-            case "fma":
-                return [Stage("", (self._product("a", "b"), self._operand("c")), given["o"], **how)]
-            case "convert":
-                return [Stage("", (self._operand("a"),), given["o"], **how)]
-            case "sru":
-                return [Stage("", (self._operand("a0"),), self.unit.spec.o, **how)]
-            case "pwl":
-                return [Stage("", (self._function(),), given["table"].out, **how)]
-            case "accumulate":
-                return [Stage("", (self._operand("a"), self._operand("c")), spec.o, quire=spec.quire, **how)]
-            case "quire":
-                terms = self._subtracted(self._product("a", "b")), self._operand("c")
-                return [Stage("", terms, spec.o, quire=spec.quire, **how)]
-            case "mac":
-                return self._mac(how)
-            case "blockmac" | "sparsemac":
-                added = self._block_step() if self.kind == "blockmac" else self._sparse_step(rounding)
-                return [Stage("", (added, self._operand("c")), spec.o, quire=spec.quire, sums=spec.sums, **how)]
-            case _ if self._is_dot:
-                return self._dot(how)
-            case "split":
-                part, leading = spec.o.part, spec.o.leading(spec.rounding)
-                return [Stage("first part", (self._operand("a"),), part, leading, spec.saturate)]
-            case "join" if spec.a.parts == 2:
-                return [Stage("", (self._operand("a0"), self._operand("a1")), spec.o, **how)]
-        term = functions.term_of(replace(spec.without_source, rounding=rounding), self.widths)
-        return [] if term is None else [Stage("", (term,), spec.o, **how)]
+    def _stages_of(self, spec: Any) -> list[Stage]:
+        """Return the rounded sums of a formula; all but the first of a sequential sum are one stage."""
+        sums = spec.formula.sums
+        rounded = [step for step in sums if step.o is not None]
+        stage = partial(Stage, saturate=spec.saturate, flags=spec.flags)
+        if self.kind == "split":
+            return [stage("first part", (self._product("a"),), spec.o.part, spec.o.leading(spec.rounding))]
+        if self.kind == "sru":
+            return [stage("", (self._product("a0"),), spec.o, spec.rounding)]
+        if self.kind in ("partmac", "blockdequantize") or (self.kind == "join" and len(sums) > 1):
+            return []
+        if getattr(spec, "order", None) == SEQUENTIAL:
+            product, *start = self._terms(sums[0], {}, spec)
+            first = [stage("start", (product, *start), spec.o, spec.rounding)] if start else []
+            return [*first, stage("step", (product, _number("total", spec.o)), spec.o, spec.rounding)]
+        known, found = dict[str, Term](), list[Stage]()
+        for step in sums:
+            if step.o is None:
+                known[step.name] = self._exact(step, spec)
+            else:
+                last, terms = step is rounded[-1], self._terms(step, known, spec)
+                name = ("sum" if found else "") if last else step.name
+                more = self._sum_of(step, spec) if last else {}
+                found.append(stage(name, terms, step.o, step.rounding, word=step.word, **more))
+                known |= {} if last else {step.name: self._rounded(found[-1])}
+        return found
 
-    def _mac(self, how: dict[str, Any]) -> list[Stage]:
-        spec, term = self.unit.spec, self._product("a", "b")
-        if spec.product is None:
-            return [Stage("", (term, self._operand("c")), spec.o, quire=spec.quire, **how)]
-        first = Stage("product", (term,), spec.product, **(how | {"rounding": spec.product_rounding}))
-        word = "random_product" if "random_product" in self.unit.words else None
-        terms = self._rounded(term, first, word), self._operand("c")
-        return [first, Stage("sum", terms, spec.o, quire=spec.quire, **how)]
+    def _terms(self, step: Sum, known: Mapping[str, Term], spec: Any) -> tuple[Term, ...]:
+        """Return the terms of a sum, given those of earlier sums."""
 
-    def _dot(self, how: dict[str, Any]) -> list[Stage]:
-        spec = self.unit.spec
-        products = tuple(self._product(one, other) for one, other in self._factors)
-        start = () if spec.c is None else (self._operand("c"),)
-        if getattr(spec, "alignment", None) is not None:
-            terms = tuple(replace(term, make=partial(self._scaled, tuple(term.ports))) for term in (*products, *start))
-            more = {"quire": spec.aligned_sums, "alignment": spec.alignment, "signs": _positive}
-            return [Stage("", terms, spec.o, **more, **how)]
-        if self._order == EXACT:
-            signs = partial(_sign_of_sum, how["rounding"], spec.c is None)
-            more = {"quire": spec.quire, "signs": signs, "sums": spec.sums}
-            if isinstance(spec, BlockDotSpec) and not start:
-                more["common"] = factors_of(spec.a, spec.b)
-            return [Stage("", (*products, *start), spec.o, **more, **how)]
-        first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
-        return [*first, Stage("step", (products[0], _number("total", spec.o)), spec.o, **how)]
+        def of(term: formula.Term) -> Term:
+            if isinstance(call := term.factors[0], Call):
+                return self._function() if call.function == "pwl" else functions.term_of(spec, self.widths)
+            names = tuple(map(_name, (*term.factors, *term.scales)))
+            found = known[names[0]] if names[0] in known else self._product(*names)
+            if step.alignment is not None:
+                found = replace(found, make=partial(self._scaled, names))
+            return found if term.negated_by is None else self._negated(found, term.negated_by)
+
+        return tuple(map(of, step.terms))
+
+    def _sum_of(self, step: Sum, spec: Any) -> dict[str, Any]:
+        """Return the register and the bounds of the sum of a result."""
+        if step.alignment is not None:
+            return {"quire": spec.aligned_sums, "alignment": step.alignment, "signs": _positive}
+        found: dict[str, Any] = {"quire": getattr(spec, "quire", None)}
+        if isinstance(spec, DotSpec | BlockDotSpec):
+            found["signs"] = partial(_sign_of_sum, step.rounding, step.from_zero)
+        if isinstance(spec, BlockDotSpec) and step.from_zero:
+            found["common"] = factors_of(spec.a, spec.b)
+        if "signs" in found or any(one.o is None for one in spec.formula.sums):
+            found["sums"] = spec.sums
+        return found
 
     def _function(self) -> Term:
         table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
@@ -402,13 +373,12 @@ class Model:
                 own = {"a0": codes[f"a{lane}"]}
                 stage = stages[0]
                 yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]
-        elif self._is_dot and self._order == SEQUENTIAL:
+        elif getattr(self.unit.spec, "order", None) == SEQUENTIAL:
             yield from self._steps(stages, codes)
         else:
             for stage in stages:
                 last = stage is stages[-1]
-                word = codes.get("random_product" if not last else "random0" if self.kind == "join" else "random")
-                word = word if stage.rounding.bits else None
+                word = None if stage.word is None else codes[stage.word]
                 result = next(iter(outputs.values())) if last else result_of(stage, [stage.terms[0].make(codes)], word)
                 yield stage, [term.make(codes) for term in stage.terms], word, result
 
@@ -435,6 +405,11 @@ def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
 def stacked(codes: Tensors, ports: Sequence[str]) -> Tensor:
     """Return the codes of the ports of a vector along a new last dimension."""
     return torch.stack(torch.broadcast_tensors(*(codes[port] for port in ports)), -1)
+
+
+def _name(factor: Factor) -> str:
+    """Return the operand or sum that is a factor."""
+    return factor.operand if isinstance(factor, Pick) else str(factor)
 
 
 def _number(port: str, fmt: Format) -> Term:

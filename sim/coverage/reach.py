@@ -19,9 +19,10 @@ from halfulp.golden.codec import unpack
 from halfulp.golden.raw import Raw, mask
 from halfulp.golden.wide import Wide
 from halfulp.hdl.formats import Fixed
+from halfulp.hdl.specs.formula import Port, Role
 from halfulp.sim.classes import ALL_BITS, some_codes
 from halfulp.sim.fields import Codes
-from halfulp.sim.ports import MODE, Port, is_random
+from halfulp.sim.ports import MODE
 from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
 from halfulp.tools.progress import Progress, silent
@@ -140,13 +141,13 @@ def _words(model: Model, columns: dict[str, Codes]) -> Iterator[dict[str, Codes]
     """Yield the columns with all rounding modes, and the smallest and the largest random words, which bound results."""
     modes = [{MODE: code} for code in range(len(model.unit.spec.rounding.choices))] or [{}]
     for mode in modes:
-        for words in _extreme_words({port: model.widths[port] for port in model.unit.inputs}):
+        for words in _extreme_words({port: model.widths[port] for port in model.inputs.having(Role.RANDOM)}):
             yield columns | {port: np.full(1, code, dtype=np.uint64) for port, code in (mode | words).items()}
 
 
 def _extreme_words(widths: Mapping[str, int]) -> list[dict[str, int]]:
-    """Return the smallest and largest random words of ports; one empty set without random ports."""
-    words = {port: mask(width) for port, width in widths.items() if is_random(port)}
+    """Return the smallest and largest random words of ports with some widths; one empty set without ports."""
+    words = {port: mask(width) for port, width in widths.items()}
     return [dict.fromkeys(words, 0), words] if words else [{}]
 
 
@@ -226,13 +227,13 @@ def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 
 def _values(term: Term) -> Raw | None:
     """Return all different numbers of a term, or None if there are too many codes."""
-    operands = {port: width for port, width in term.ports.items() if not is_random(port)}
+    operands = {port: width for port, width in term.ports.items() if port not in term.words}
     if sum(operands.values()) > JOINT_BITS:
         return None
     columns = {port: torch.from_numpy(codes.view(np.int64)) for port, codes in _product(operands).items()}
     raws = []
     # The smallest random word rounds a product down, the largest one up where possible.
-    for words in _extreme_words(term.ports):
+    for words in _extreme_words({port: term.ports[port] for port in term.words}):
         given = {port: torch.full_like(columns["a"], word) for port, word in words.items()}
         raws.append(term.make(columns | given))
     raw = _joined(raws)

@@ -44,12 +44,15 @@ class Term:
         Bounds on the numbers.
     fixed : bool
         True for fixed point, whose numbers are not normalised.
+    words : tuple of str
+        Ports of random words.
     """
 
     ports: Mapping[str, int]
     make: Callable[[Mapping[str, Tensor]], Raw]
     span: ValueRange
     fixed: bool
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Stage:
         Bounds on the terms without a factor that all have, and on this factor.
     flags : bool or str
         Exception flags of the rounding, as in `UnitSpec`.
+    word : str, optional
+        Port of the random word.
     """
 
     name: str
@@ -87,6 +92,7 @@ class Stage:
     sums: ValueRange | None = None
     common: tuple[ValueRange, ValueRange] | None = None
     flags: bool | str = False
+    word: str | None = None
 
     # Numbers ---------------------------------------------------------------------------------------------------
 

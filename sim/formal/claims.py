@@ -241,7 +241,7 @@ def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
         return
     for unit, codes in simulated(miter, verdict.witness):
         yield unit.name
-        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         yield from (f"  {line(port, codes[port.name])}" for port in (*inputs, *outputs))
         yield f"  save:  {Implementation.of(unit).command('save', '--vector', inputs.stateless.write(codes))}"
 

@@ -165,6 +165,6 @@ def ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
 def stream_ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
     """Return the widths of the inputs and outputs of a unit's stream wrapper, without the clock."""
     return (
-        {"rst": 1, "i__valid": 1, "i__payload": Ports.of(unit.inputs).width, "o__ready": 1},
+        {"rst": 1, "i__valid": 1, "i__payload": Ports.inputs_of(unit).width, "o__ready": 1},
         {"i__ready": 1, "o__valid": 1, "o__payload": Ports.of(unit.outputs).width},
     )

@@ -68,7 +68,7 @@ def symmetric(asked: Implementation) -> Miter:
         return ~exempt & (two != negated(o, one))
 
     unit = asked.component()
-    formats = Ports.of(unit.inputs).formats
+    formats = Ports.inputs_of(unit).formats
     o = unit.outputs["o"]
     return Miter(widths(unit.inputs), wrong)
 
@@ -90,7 +90,7 @@ def valid(asked: Implementation) -> Miter:
 
 
 def _invalid(unit: Any, given: Codes, result: Value) -> Value:
-    inputs, o, formats = unit.inputs, unit.outputs["o"], Ports.of(unit.inputs).formats
+    inputs, o, formats = unit.inputs, unit.outputs["o"], Ports.inputs_of(unit).formats
     if o.rounds == "string":
         # No sum overflows to NaR, and no product rounds to zero.
         lost = Const(0, 1)

@@ -199,7 +199,7 @@ def stream_is_in_order(asked: Implementation) -> Miter:
     def wrong(m: Module, i: Miter) -> Value:
         found = stream.run(m, i, stream.held(i), cycles, o__ready=Const(1, 1))
         given: dict[str, Value] = {"valid": Const(1, 1)}
-        for port, low in Ports.of(unit.inputs).slices():
+        for port, low in Ports.inputs_of(unit).slices():
             given[port.name] = i["i__payload@0"][low : low + port.width]
         due = Cat(*plain.results(m, i, given, found).values())
         last, taken = found[-1].outputs, i["i__valid@0"]

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from halfulp.hdl.formats import Format
+from halfulp.hdl.specs.formula import Role
 from halfulp.sim.fields import Grid, words
 from halfulp.sim.model import CompiledModel
-from halfulp.sim.ports import MODE, Codes, Columns, Ports, is_random
+from halfulp.sim.ports import Codes, Columns, Ports
 from halfulp.tools.jobs import LOCAL, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
@@ -195,10 +196,10 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
     total = count * length
     place = np.arange(total) % length
     feeds: dict[str, Codes] = {}
-    for port in Ports.of(unit.inputs):
+    for port in Ports.inputs_of(unit):
         if port.fmt is not None:
             feeds[port.name] = np.ascontiguousarray(Grid.of(port.fmt).middling(rng, total), dtype=np.uint64)
-        elif is_random(port.name) or port.name == MODE:
+        elif port.role in (Role.RANDOM, Role.MODE):
             feeds[port.name] = words(rng, total, port.width)
         else:
             feeds[port.name] = np.zeros(total, dtype=np.uint64)

@@ -223,7 +223,7 @@ def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
     chosen = plan(unit, seed=seed)
     source = chosen.vectors.take(rng.permutation(chosen.vectors.count))
     parts = [source] if chosen.chain is None else [chosen.chain, source]
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
     codes = {name: np.concatenate([part[name][: count // len(parts)] for part in parts]) for name in inputs.names}
     want = reference(unit, codes, chained=unit.stateful)
     payloads, results = (

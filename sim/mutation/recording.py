@@ -78,7 +78,7 @@ def _joined(columns: list[Codes]) -> Codes:
 
 
 def _noise(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
-    return {port.name: words(rng, count, port.width) for port in Ports.of(unit.inputs)}
+    return {port.name: words(rng, count, port.width) for port in Ports.inputs_of(unit)}
 
 
 def _reset(unit: Any, rng: np.random.Generator) -> Recording:

@@ -65,7 +65,7 @@ def uvm(
                 raise ValueError(f"--{next(iter(sizes))} goes with the unit tile, not with {unit}")
             asked = implementations(unit, fmt, **options)
             if vector is not None:
-                chosen = Ports.of(asked[0].component().inputs).read_vector(vector)
+                chosen = Ports.inputs_of(asked[0].component()).read_vector(vector)
     passed = True
     for request in asked:
         with Bar(f"uvm {unit} {fmt}") as bar, requests():

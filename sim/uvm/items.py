@@ -7,7 +7,8 @@ from typing import Any
 
 from pyuvm import uvm_sequence_item
 
-from halfulp.sim.ports import Port, Ports
+from halfulp.hdl.specs.formula import Port
+from halfulp.sim.ports import Ports
 
 
 @dataclass(frozen=True)

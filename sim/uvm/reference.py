@@ -58,7 +58,7 @@ class Reference(uvm_subscriber):
     def build_phase(self) -> None:
         self.ap = uvm_analysis_port("ap", self)
         self.unit: Any = self.cdb_get("unit")
-        self.inputs = Ports.of(self.unit.inputs)
+        self.inputs = Ports.inputs_of(self.unit)
         self.in_sequence = self.unit.stateful or bool(self.unit.sources)
         self._items: list[Operation] = []
         self._epoch = self._first = 0

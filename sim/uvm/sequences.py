@@ -52,7 +52,7 @@ class Sequence(uvm_sequence):
     @property
     def inputs(self) -> Ports:
         """Inputs of the unit."""
-        return Ports.of(self.unit.inputs)
+        return Ports.inputs_of(self.unit)
 
     @property
     def results(self) -> list[Any]:
@@ -153,7 +153,7 @@ class ExhaustiveSequence(VectorSequence):
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
-        space = Space.of(Ports.of(unit.inputs))
+        space = Space.of(Ports.inputs_of(unit))
         if space.operand_bits > EXHAUSTIVE_BITS:
             raise ValueError(
                 f"{unit.name} has 2^{space.operand_bits} operand combinations: an exhaustive sequence takes at most "
@@ -211,7 +211,7 @@ class RandomSequence(VectorSequence):
     def _drawn(self, rng: np.random.Generator, count: int) -> dict[str, Codes]:
         """Draw vectors without the constraint."""
         rows = sampled(self.inputs, self.results, count, rng)
-        anything = Directed(self.inputs.formats, self.results, rng, FEW_EXACT_ROWS).uniform(count)
+        anything = Directed(self.inputs.formats, (), self.results, rng, FEW_EXACT_ROWS).uniform(count)
         biased = rng.random(count) < self.bias
         return rows | {name: np.where(biased, rows[name], codes) for name, codes in anything.items()}
 

@@ -63,7 +63,7 @@ class UnitTest(uvm_test):
     def interfaces(self, top: Any) -> dict[str, Interface]:
         """Return the interfaces of the harness, by name."""
         unit = self.unit
-        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         clock = {"clk": top.clk, "rst": top.rst}
         plain = Pins(
             **clock,

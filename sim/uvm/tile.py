@@ -14,12 +14,13 @@ from pyuvm import uvm_analysis_port, uvm_component, uvm_env, uvm_sequence
 
 from halfulp import golden
 from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.formula import Port
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers
 from halfulp.sim.fields import words
 from halfulp.sim.implementation import Implementation
-from halfulp.sim.ports import Codes, Port, Ports
+from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.report import Failure
 from halfulp.sim.signals.interfaces import PERIOD, Interface, Packed, Sink, Source
 from halfulp.sim.signals.rules import Pace
@@ -105,7 +106,7 @@ def ports_of(array: Any, stream: str) -> Ports:
         "b": (array.mac.b, array.m),
         "c": (array.mac.o, array.m),
     }[stream]
-    return Ports(tuple(Port(f"{stream}{lane}", fmt.width, fmt) for lane in range(lanes)))
+    return Ports(tuple(Port(f"{stream}{lane}", fmt) for lane in range(lanes)))
 
 
 class TileSequence(uvm_sequence):
@@ -306,7 +307,7 @@ class TileScoreboard(Scoreboard):
         if self.unit.mac.random or len(a) > SAVED_STEPS:
             return []
         unit = Mac.of(self.unit.mac)
-        inputs = Ports.of(unit.inputs)
+        inputs = Ports.inputs_of(unit)
         steps = [
             inputs.write({"a": x, "b": y, "c": 0, "load": 0, "clear": int(number == 0)})
             for number, (x, y) in enumerate(zip(a, b, strict=True))

@@ -74,7 +74,7 @@ class Array(Structures):
                 f"each multiply-accumulate of an array needs a random source of its own: give {self.mac} a source, "
                 "such as @lfsr16"
             )
-        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
+        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.expression}{shape}"
         self.choose(self.mac, build, name)
         self.tiling, self.n, self.m = tiling, tiling.n, tiling.m
         self.a_lanes = a_lanes
