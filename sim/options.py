@@ -18,7 +18,7 @@ _STAGES, _STEPS = click.IntRange(0, MAX_PIPELINE), click.IntRange(0, MAX_ITERATI
 _UNIT_OPTIONS = (
     click.option("--acc", metavar="FMT", help="accumulator format, or exact (units with accumulators)"),
     click.option("--product", metavar="FMT.MODE", help="rounded product, such as e5m2.rz (mac); default: exact"),
-    click.option("--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact srN port; default: rn"),
+    click.option("--round", "rounding", metavar="MODE", help=f"rn (default) {' '.join(MODES[1:])} exact srN port"),
     click.option("--lanes", metavar="N", type=int, help="parallel lanes (sru); default: 1"),
     click.option("--sharing", metavar="KIND", help="random sources: own or rotated (sru); default: own"),
     click.option("--increment", flag_value=True, default=None, hidden=True),
