@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Compound, Rounding
+from halfulp.hdl.formats import Rounding
 from halfulp.hdl.specs import AccumulatorSpec
 from halfulp.hdl.specs.formula import VALUES
 from halfulp.hdl.specs.ranges import window_of
@@ -184,12 +184,8 @@ def sequence_of(function: Callable[..., Any], cls: type[AccumulatorSpec], term: 
         if "chosen" in inspect.signature(term).parameters:
             words["chosen"] = words.get("mode")
         spec = cls.of(**parameters)
-        arguments = zip(names, spec.arguments(*VALUES).items(), strict=True)
-        vectors = [
-            name
-            for name, (argument, ports) in arguments
-            if isinstance(ports, list) and not isinstance(spec.operands.get(argument), Compound)
-        ]
+        arguments = zip(names, spec.arguments(*VALUES), strict=True)
+        vectors = [name for name, argument in arguments if argument in spec.vectors]
         *columns, load, clear = operands
         return steps(spec, term, load, clear, vectors=vectors, **dict(zip(names, columns, strict=True)), **words)
 

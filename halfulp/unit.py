@@ -1,6 +1,6 @@
 """The function `unit`: from the text of a unit to its component, its golden model and its exact results."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ class Description:
             If the number of codes is wrong, or a random word is missing.
         """
         from .golden import exact
+        from .hdl.specs.formula import Role
 
-        if self.spec.words and not any(name.startswith("random") for name in words):
+        if self.spec.words and not self.spec.arguments(Role.RANDOM).keys() & words.keys():
             raise ValueError(f"{self} needs random words: {', '.join(self.spec.words)}")
         return getattr(exact, self.spec.form.unit)(*codes, **words, **self._parameters)
 
@@ -117,19 +118,22 @@ class Description:
         import torch
 
         from .golden.random import of_stream
+        from .hdl.specs.formula import VALUES, Role
 
-        vectors = any(item.name in ("k", "lanes") for item in fields(self.spec))
         for operand in operands:
             if not isinstance(operand, torch.Tensor):
                 raise TypeError(f"operands must be tensors of codes, not {type(operand).__name__}")
-        shapes = [operand.shape[:-1] if vectors and operand.dim() else operand.shape for operand in operands]
+        arguments = zip(operands, self.spec.arguments(*VALUES), strict=False)
+        shapes = [one.shape[:-1] if name in self.spec.vectors and one.dim() else one.shape for one, name in arguments]
         shape = torch.broadcast_shapes(*shapes)
         found = {
             name: of_stream(stream, shape.numel(), self.spec.words[name]).reshape(shape)
             for name, stream in self.spec.streams.items()
         }
-        numbered = [words for name, words in found.items() if name[-1].isdigit()]
-        return {"random": torch.stack(numbered, -1)} if numbered else found
+        return {
+            name: found[ports] if isinstance(ports, str) else torch.stack([found[port] for port in ports], -1)
+            for name, ports in self.spec.arguments(Role.RANDOM).items()
+        }
 
 
 def unit(text: "str | UnitSpec | Description") -> Description:

@@ -16,7 +16,7 @@ from halfulp.hdl.formats.rounding import EXACT, MODE_BITS, RN, Rounding
 from halfulp.hdl.formats.scale import Scale
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
-from .formula import Call, Formula, Port, Role, Sum, Term, term, vector
+from .formula import VALUES, Call, Formula, Port, Role, Sum, Term, term, vector
 from .grammar import BARE, Form, read
 from .ranges import ValueRange
 
@@ -356,6 +356,12 @@ class UnitSpec:
             else:
                 found[port.name] = port.name
         return found
+
+    @property
+    def vectors(self) -> list[str]:
+        """Arguments of the golden function whose last dimension has the elements of one operation."""
+        found = (name for name, ports in self.arguments(*VALUES).items() if isinstance(ports, list))
+        return [name for name in found if not isinstance(self.operands.get(name), Compound)]
 
     @property
     def words(self) -> dict[str, int]:
