@@ -98,7 +98,8 @@ def mismatches(name, fmt, targets=(None,), modes=MODES, columns_of=every_input, 
         for mode in modes
     }
     bundle = Bundle(units)
-    inputs = Ports.of(bundle.inputs)
+    known = {port.name: port for unit in units.values() for port in unit.spec.ports}
+    inputs = Ports(tuple(known[name] for name in bundle.inputs))
     columns = columns_of(inputs)
     count = len(columns["a"])
     # The first inputs have random word 0; a unit without random words needs only these.

@@ -142,9 +142,9 @@ def expected(operation, columns, fmt):
 def compare(operation, fmt, rounding):
     """Return the vectors, and the positions where golden model and SoftFloat differ."""
     unit = build({"sub": "add"}.get(operation, operation), fmt, rounding=rounding)
-    names = [name for name in unit.inputs if name != "subtract"]
-    corners = corner_cases(unit)
-    vectors = make(Ports.of(dict.fromkeys(names, fmt)), [fmt], seed=len(str(rounding)), limit=COUNT, corners=corners)
+    ports = Ports(tuple(port for port in Ports.inputs_of(unit) if port.fmt is not None))
+    names, corners = list(ports.formats), corner_cases(unit)
+    vectors = make(ports, [fmt], seed=len(str(rounding)), limit=COUNT, corners=corners)
     columns = [vectors.codes[name] for name in names]
     wanted, _ = expected(operation, columns, fmt)
     extra = {"sub": [1], "add": [0]}.get(operation, [])
@@ -195,8 +195,8 @@ def flag_differences(operation, fmt, rounding, tininess, count):
     """Return the number of vectors, and the positions where codes or flags of golden model and SoftFloat differ."""
     name = {"sub": "add"}.get(operation, operation)
     unit = build(name, fmt, rounding=rounding)
-    names = [name for name in unit.inputs if name != "subtract"]
-    ports = Ports.of(dict.fromkeys(names, fmt))
+    ports = Ports(tuple(port for port in Ports.inputs_of(unit) if port.fmt is not None))
+    names = list(ports.formats)
     vectors = make(ports, [fmt], seed=len(operation), limit=count, corners=corner_cases(unit))
     columns = [vectors.codes[name][:count] for name in names]
     # One operand in sixteen is a signalling NaN.
