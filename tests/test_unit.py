@@ -9,11 +9,12 @@ import torch
 
 import halfulp
 from halfulp.golden.parts import code_of
+from halfulp.hdl.formats import Compound
 from halfulp.hdl.specs import UNITS, Build, PwlSpec
-from halfulp.hdl.specs.formula import Role
+from halfulp.hdl.specs.formula import VALUES, Role
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import compound_of, operands_of, reference, words_of
+from halfulp.sim.reference import reference
 from halfulp.units import Mac
 from tests.short_form import defaults_of_others
 
@@ -74,20 +75,23 @@ def test_description_gives_component_reference_and_exact_results(text):
                 noise.getrandbits(port.width) if port.role is not Role.STATE else port.name == "load"
             )
 
-    def column(names, index=None):
+    def column(argument, names, index=None):
         if isinstance(names, str):
             return torch.tensor(columns[names]) if index is None else columns[names][index]
-        parts = [column(name, index) for name in names]
-        if compound := compound_of(unit, names):
+        parts = [column(name, name, index) for name in names]
+        compound = unit.spec.operands.get(argument)
+        if isinstance(compound, Compound):
             return code_of(torch.stack(parts, -1), compound) if index is None else compound.code_of(parts)
         return torch.stack(parts, -1) if index is None else parts
 
-    operands, words = operands_of(unit), words_of(unit)
-    found = described.reference(*map(column, operands), **{name: column(names) for name, names in words.items()})
+    operands, words = unit.spec.arguments(*VALUES).items(), unit.spec.arguments(Role.MODE, Role.RANDOM).items()
+    found = described.reference(
+        *(column(*operand) for operand in operands), **{name: column(name, names) for name, names in words}
+    )
     for index in range(41):
         exact = described.exact(
-            *(column(names, index) for names in operands),
-            **{name: column(names, index) for name, names in words.items()},
+            *(column(*operand, index) for operand in operands),
+            **{name: column(name, names, index) for name, names in words},
         )
         got = tuple(part[index].tolist() for part in found) if isinstance(found, tuple) else found[index].tolist()
         assert got == (tuple(exact) if isinstance(found, tuple) else exact), index
@@ -106,7 +110,7 @@ def test_reference_uses_words_of_source(text):
     tensors = {name: torch.tensor(column) for name, column in codes.items()}
     operands = [
         tensors[names] if isinstance(names, str) else torch.stack([tensors[name] for name in names], -1)
-        for names in operands_of(unit)
+        for names in unit.spec.arguments(*VALUES).values()
     ]
     found = described.reference(*operands)
     arrays = {name: column.numpy().view("uint64") for name, column in tensors.items()}
