@@ -100,8 +100,12 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
             pip.append("--no-compile")
         if old.get("lock") != new["lock"]:
+            # Packages without wheels are built by setuptools, which must not be replaced meanwhile.
+            builder = [line for line in packages if line.startswith("setuptools==")]
+            run("installing setuptools", [[*pip, "--no-deps", *builder]], log, held)
             # One pip uses one processor. The last one adds what some builds need, such as CUDA libraries for torch.
-            halves = packages[::2], packages[1::2]
+            others = [line for line in packages if line not in builder]
+            halves = others[::2], others[1::2]
             run("installing the locked packages", [[*pip, "--no-deps", *half] for half in halves], log, held)
             run("installing what they need", [[*pip, "-r", str(LOCK)]], log, held)
         run("installing halfulp", [[*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]], log, held)
