@@ -6,8 +6,12 @@ import itertools
 import math
 import os
 import random
+import re
+import shutil
 import signal
+import subprocess
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -877,3 +881,26 @@ def test_convert_tables_match_tensors():
 def test_kernel_setting_is_documented():
     assert kernels.__doc__ is not None
     assert all(f"``{level}``" in kernels.__doc__ for level in build.LEVELS)
+
+
+USES = """
+using namespace halfulp;
+template VectorU64 halfulp::increment_of_floor<RD, VectorU64>(VectorU64, VectorU64, VectorU64, VectorU64);
+template Word<64>::U halfulp::increment<64, RD>(Word<64>::U, Word<64>::U, Word<64>::U, Word<64>::U);
+"""
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("header", ["lanes", "number", "floats", "elementwise"])
+def test_switch_without_a_mode_does_not_compile(header, tmp_path):
+    folder = Path(build.__file__).parent
+    for file in folder.glob("*.h"):
+        shutil.copy(file, tmp_path)
+    program = tmp_path / "switch.cpp"
+    program.write_text(f'#include "elementwise.h"{USES}')
+    command = ["g++", *build.FLAGS, "-o", tmp_path / "switch.so", program]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    text = (tmp_path / f"{header}.h").read_text()
+    (tmp_path / f"{header}.h").write_text(re.sub(r" case RHD: .*", "", text, count=1))
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "'RHD' not handled in switch" in done.stderr.replace("\u2018", "'").replace("\u2019", "'")

@@ -35,7 +35,8 @@ template <int BITS, Mode MODE>
 inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Word<BITS>::U low,
                                         typename Word<BITS>::U last, typename Word<BITS>::U random) {
     using W = Word<BITS>;
-    switch (MODE) {
+    const Mode mode = MODE;  // compilers check the cases of a variable only
+    switch (mode) {
         case RN: return (low >> 1) + last;
         case RA: return (low >> 1) + 1;
         case RH: return low >> 1;

@@ -64,7 +64,8 @@ inline V all(S value) {
 // Rounding increment of floors, such as integers in two's complement; `minus` is -1 in lanes of negative numbers.
 template <Mode MODE, class U>
 inline U increment_of_floor(U minus, U low, U last, U random) {
-    switch (MODE) {
+    const Mode mode = MODE;  // compilers check the cases of a variable only
+    switch (mode) {
         case RN: return (low >> 1) + last;
         case RA: return (low >> 1) + 1 + minus;
         case RH: return (low >> 1) - minus;
