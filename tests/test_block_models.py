@@ -13,6 +13,7 @@ import torch
 
 from halfulp import golden
 from halfulp.hdl.formats import BLOCKS
+from halfulp.hdl.specs.formula import VALUES, Role
 from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import sampled
@@ -183,7 +184,7 @@ def stacked(unit, codes):
     """Return the operands in the order of the golden function."""
     return [
         np.stack([codes[port] for port in name], -1) if isinstance(name, list) else codes[name]
-        for name in unit.arguments
+        for name in unit.spec.arguments(*VALUES, Role.STATE, Role.MODE, Role.RANDOM).values()
     ]
 
 

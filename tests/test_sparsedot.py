@@ -124,9 +124,9 @@ def test_directed_vectors_cancel_selected_products():
 def test_ports_have_documented_shapes():
     unit = SparseDot(k=4, a="e4m3fn", b="e5m2", o="fp32", sparsity="2:4")
     assert [len(unit.a), len(unit.b), len(unit.i)] == [8, 4, 4]
-    assert unit.arguments == [
-        [f"a{place}" for place in range(8)],
-        *([f"{n}{place}" for place in range(4)] for n in "bi"),
+    assert list(unit.inputs) == [
+        *(f"a{place}" for place in range(8)),
+        *(f"{n}{place}" for n in "bi" for place in range(4)),
     ]
     assert unit.spec.picks[2].choices == ("a4", "a5", "a6", "a7")
     assert unit.inputs["i2"].width == 2

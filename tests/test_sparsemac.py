@@ -118,7 +118,7 @@ def test_description_has_documented_defaults_and_entries():
     assert SparseMacSpec.filled(parse("e5m2")) == UnitSpec.parse("sparsemac e5m2*e5m2+e6m5.rn")
     unit = SparseMac.of(spec)
     assert spec.picks[2].choices == ("a5", "a6", "a7", "a8", "a9")
-    assert unit.arguments[3:] == ["c", "load", "clear"]
+    assert list(unit.inputs)[-3:] == ["c", "load", "clear"]
 
 
 @pytest.mark.parametrize(

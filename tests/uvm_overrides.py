@@ -32,7 +32,7 @@ class RarelyWrong(Mul):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.right = right = Mul(a=self.operands["a"], b=self.operands["b"], o=self.result)
+        m.submodules.right = right = Mul(a=self.spec.operands["a"], b=self.spec.operands["b"], o=self.result)
         rare = (Value.cast(self.a) == RARE["a"]) & (Value.cast(self.b) == RARE["b"])
         m.d.comb += [Value.cast(right.a).eq(Value.cast(self.a)), Value.cast(right.b).eq(Value.cast(self.b))]
         m.d.comb += Value.cast(self.o).eq(Value.cast(right.o) ^ rare)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 
 from halfulp.hdl import late, quire, tree
 from halfulp.hdl.eager import Sum
@@ -134,10 +134,6 @@ class Accumulating(Described, Structures):
     """
 
     stateful = True
-
-    @property
-    def controls(self) -> dict[str, Any]:
-        return {"c": self.spec.o, "load": unsigned(1), "clear": unsigned(1)}
 
     def interval(self, register: str) -> int:
         return 1 if is_source(register) or register == TURN else int(self.spec.interleave)

@@ -1,8 +1,6 @@
 """Addition and subtraction."""
 
-from typing import Any
-
-from amaranth.hdl import Module, Value, unsigned
+from amaranth.hdl import Module, Value
 
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.number import Number, add, align, negate_if
@@ -31,12 +29,8 @@ class Add(Arithmetic):
     SPEC = AddSpec
 
     @property
-    def controls(self) -> dict[str, Any]:
-        return {"subtract": unsigned(1)}
-
-    @property
     def sums(self) -> list[Sum]:
-        a, b = self.operands.values()
+        a, b = self.spec.operands.values()
         return [Sum(((a,), (b,)), self.result, self.spec.rounding)]
 
     @property

@@ -31,7 +31,7 @@ class Arithmetic(Described):
         """
 
     def logic(self, m: Module) -> None:
-        operands = [self.unpacked(m, name) for name in self.operands]
+        operands = [self.unpacked(m, name) for name in self.spec.operands]
         result, random = self.compute(m, self.word(m), *operands)
         self.connect_results(m, result, random, self.rounding)
 
@@ -45,4 +45,4 @@ class Arithmetic(Described):
     @property
     def has_only_floats(self) -> bool:
         """True if all operands and the result are floats."""
-        return all(isinstance(fmt, Float) for fmt in (*self.operands.values(), self.result))
+        return all(isinstance(fmt, Float) for fmt in (*self.spec.operands.values(), self.result))

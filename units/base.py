@@ -108,8 +108,6 @@ class Unit(Staged):
         modes = {"mode": unsigned(MODE_BITS)} if spec.rounding.is_port else {}
         words = {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
         self.inputs, self.outputs = _flat(inputs) | modes | words, _flat(outputs)
-        self._arguments = [list(shape) if isinstance(shape, dict) else port for port, shape in inputs.items()]
-        self._arguments += [*modes, *words]
         self.name = module_name(name, self.build)
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in self.outputs.items()}
@@ -137,11 +135,6 @@ class Unit(Staged):
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the unit's golden function."""
         return self.spec.parameters
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function: a list of port names for each vector, then other ports."""
-        return self._arguments
 
     def rounded(
         self,

@@ -12,13 +12,7 @@ from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import BlockDotSpec, BlockMacSpec
 
 from .accumulating import Accumulating, Term
-from .described import Described, vector
-
-
-def _operands(spec: Any) -> dict[str, Any]:
-    """Return the ports of elements and scales."""
-    elements: dict[str, Any] = {name: vector(name, spec.k, spec.operands[name]) for name in "ab"}
-    return elements | {name: spec.operands[name] for name in ("a_scale", "b_scale")}
+from .described import Described
 
 
 def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Raw:
@@ -61,14 +55,6 @@ class BlockDot(Described):
     SPEC = BlockDotSpec
     multiplies = True
 
-    @property
-    def operands(self) -> dict[str, Any]:
-        return _operands(self.spec)
-
-    @property
-    def controls(self) -> dict[str, Any]:
-        return {"c": self.spec.c} if self.spec.c else {}
-
     def logic(self, m: Module) -> None:
         spec, random = self.spec, self.word(m)
         found = _scaled_sum(self, m, from_zero=spec.c is None)
@@ -105,10 +91,6 @@ class BlockMac(Accumulating):
     """
 
     SPEC = BlockMacSpec
-
-    @property
-    def operands(self) -> dict[str, Any]:
-        return _operands(self.spec)
 
     def term(self, m: Module) -> Term:
         """Return the product of the scales and the exact sum of the products of elements."""

@@ -48,8 +48,8 @@ class Compare(Described):
         return relations | self.flag_port
 
     def logic(self, m: Module) -> None:
-        code_a, code_b = codes = [getattr(self, name).as_value() for name in self.operands]
-        a, b = (self.unpacked(m, name) for name in self.operands)
+        code_a, code_b = codes = [getattr(self, name).as_value() for name in self.spec.operands]
+        a, b = (self.unpacked(m, name) for name in self.spec.operands)
         random = self.word(m)
 
         less, equal, unordered, nan = self._relations(m, code_a, code_b, a, b)
@@ -57,7 +57,7 @@ class Compare(Described):
         a_first = wire(m, less | (equal & a.sign), "a_first")
         (result_a, flags_a), (result_b, flags_b) = (
             self._result(m, code, raw, fmt, random)
-            for code, raw, fmt in zip(codes, (a, b), self.operands.values(), strict=True)
+            for code, raw, fmt in zip(codes, (a, b), self.spec.operands.values(), strict=True)
         )
         nan_code = Const(self.result.nan_code, self.result.width)
         results = {
@@ -82,8 +82,8 @@ class Compare(Described):
             quantum = min(a.quantum, b.quantum)
             x, y = (z.integer << (z.quantum - quantum) for z in (a, b))
             return wire(m, x < y, "is_less"), wire(m, x == y, "is_equal"), NEVER, NEVER
-        nan_is_ordered = all(fmt.nan_is_ordered for fmt in self.operands.values())
-        if nan_is_ordered and self.operands["a"] == self.operands["b"]:
+        nan_is_ordered = all(fmt.nan_is_ordered for fmt in self.spec.operands.values())
+        if nan_is_ordered and self.spec.operands["a"] == self.spec.operands["b"]:
             # Codes of this format are ordered as two's-complement integers, with NaR the least.
             less, equal = code_a.as_signed() < code_b.as_signed(), code_a == code_b
             return wire(m, less, "is_less"), wire(m, equal, "is_equal"), NEVER, nan

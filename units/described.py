@@ -52,7 +52,7 @@ class Described(Unit):
         if spec is not None and given:
             raise TypeError(f"{type(self).__name__} takes a description or its fields, not both")
         self.spec = self._described(given) if spec is None else self.SPEC.parse(spec)
-        super().__init__(self.spec, inputs=self.operands | self.controls, outputs=self.results, build=build)
+        super().__init__(self.spec, inputs=_inputs_of(self.spec), outputs=self.results, build=build)
 
     @classmethod
     def _described(cls, given: dict[str, Any]) -> UnitSpec:
@@ -89,16 +89,6 @@ class Described(Unit):
         return Build()
 
     @property
-    def operands(self) -> dict[str, Any]:
-        """Formats of the ports of operands, in the order of the golden function; see ``inputs`` of `Unit`."""
-        return self.spec.operands
-
-    @property
-    def controls(self) -> dict[str, Any]:
-        """Shapes of the inputs after the operands."""
-        return {}
-
-    @property
     def results(self) -> dict[str, Any]:
         """Shapes of the outputs; see ``outputs`` of `Unit`."""
         return {"o": self.result, **self.flag_port}
@@ -112,6 +102,15 @@ class Described(Unit):
     def flag_port(self) -> dict[str, Any]:
         """Port of the exception flags, if the unit has any."""
         return {"flags": unsigned(len(FLAGS))} if self.spec.flags else {}
+
+
+def _inputs_of(spec: UnitSpec) -> dict[str, Any]:
+    """Return the shapes of operands and controls by argument of the golden function; see ``inputs`` of `Unit`."""
+    found: dict[str, Any] = {}
+    for port in (*spec.operand_ports, *spec.control_ports):
+        shape = unsigned(port.width) if port.fmt is None else port.fmt
+        (found.setdefault(port.argument, {}) if port.argument else found)[port.name] = shape
+    return found
 
 
 def vector(name: str, count: int, shape: Any) -> dict[str, Any]:

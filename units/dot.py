@@ -17,7 +17,7 @@ from halfulp.hdl.specs import DotSpec, ValueRange
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.wire import NEVER
 
-from .described import Described, vector
+from .described import Described
 
 Rounded = tuple[Value, Value | None]
 """The code of a result, and its exception flags."""
@@ -54,15 +54,6 @@ class Dot(Described):
 
     SPEC = DotSpec
     multiplies = True
-
-    @property
-    def operands(self) -> dict[str, Any]:
-        spec = self.spec
-        return {name: vector(name, spec.k, spec.operands[name]) for name in "ab"}
-
-    @property
-    def controls(self) -> dict[str, Any]:
-        return {"c": self.spec.c} if self.spec.c else {}
 
     @property
     def sums(self) -> list[Sum]:

@@ -37,7 +37,7 @@ class Endless(Arithmetic):
             return
         rows = Iterated(self.spec.digits, self.build.iterations, m, self.valid, self.en)
         m.d.comb += self.ready.eq(rows.ready)
-        operands = [self.unpacked(m, name) for name in self.operands]
+        operands = [self.unpacked(m, name) for name in self.spec.operands]
         result = self._result(m, rows, operands)
         # The rounding follows the rows, so its mode and word are held with the operands.
         late = {"mode": self.mode, "random": self.word(m)}
@@ -45,7 +45,7 @@ class Endless(Arithmetic):
         self.connect_results(m, result, word, chosen_by(self.spec.unit_rounding, mode))
 
     def _result(self, m: Module, rows: Rows, operands: Sequence[Number]) -> Raw:
-        raws = [as_raw(m, number, name) for number, name in zip(operands, self.operands, strict=True)]
+        raws = [as_raw(m, number, name) for number, name in zip(operands, self.spec.operands, strict=True)]
         number = self.recur(m, rows, *raws)
         if self.spec.flags:
             flags = {name: rows.held(m, getattr(number, name), name) for name in ("invalid", "by_zero")}

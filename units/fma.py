@@ -38,6 +38,6 @@ class Fma(Arithmetic):
         a, b, c = operands
         # Register stages of one chain of rows would be the slowest ones, and a tree needs few LUTs more.
         in_tree = self.fast or self.build.has_stages
-        product = multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"], fast=in_tree)
+        product = multiply(m, a, b, dsp=self.build.dsp, to=self.spec.operands["c"], fast=in_tree)
         aligned = align(m, product, c, self.result, self.rounding, fast=self.fast)
         return add(m, aligned, self.result, self.rounding, random, self.stochastic, fast=self.fast)

@@ -1,14 +1,12 @@
 """Conversion of compound formats to other formats."""
 
-from typing import Any
-
 from amaranth.hdl import Module
 
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.number import add, align, pack, truncate, unpack
 from halfulp.hdl.specs import JoinSpec
 
-from .described import Described, vector
+from .described import Described
 
 
 class Join(Described):
@@ -32,10 +30,6 @@ class Join(Described):
     """
 
     SPEC = JoinSpec
-
-    @property
-    def operands(self) -> dict[str, Any]:
-        return {"a": vector("a", self.spec.a.parts, self.spec.a.part)}
 
     @property
     def sums(self) -> list[Sum]:

@@ -1,8 +1,6 @@
 """Multiply-accumulate of compound numbers."""
 
-from typing import Any
-
-from amaranth.hdl import Array, Module, Value, unsigned
+from amaranth.hdl import Array, Module, Value
 
 from halfulp.hdl.specs import PartMacSpec
 from halfulp.hdl.specs.mac import ports_of
@@ -23,7 +21,7 @@ class PartMac(Accumulating):
     Members
     -------
     a0, a1, ... : In(a.part)
-        Parts, the largest first; ``a`` if the format is not compound. Also as the list ``a_parts``.
+        Parts, the largest first; ``a`` if the format is not compound. Several ones also as the list ``a``.
     b0, b1, ... : In(b.part)
         As ``a``.
     step : In(unsigned(spec.step_bits))
@@ -38,23 +36,13 @@ class PartMac(Accumulating):
 
     SPEC = PartMacSpec
 
-    @property
-    def operands(self) -> dict[str, Any]:
-        spec = self.spec
-        factors = {"a_parts": ports_of("a", spec.a), "b_parts": ports_of("b", spec.b)}
-        return factors | {"step": unsigned(spec.step_bits)}
-
-    @property
-    def arguments(self) -> list[str | list[str]]:
-        """Operands in the order of the golden function; a factor of one part is a port, and no list."""
-        return [one[0] if isinstance(one, list) and len(one) == 1 else one for one in super().arguments]
-
     def term(self, m: Module) -> Term:
         """Return the product of the two parts of this step, rounded if ``product`` is given."""
         pairs = self.spec.pairs
         pairs += pairs[-1:] * ((1 << self.spec.step_bits) - len(pairs))
         factors = (
-            wire(m, Array(Value.cast(ports[pair[side]]) for pair in pairs)[self.step], f"{name}_part")
-            for side, (name, ports) in enumerate((("a", self.a_parts), ("b", self.b_parts)))
+            wire(m, Array(parts[pair[side]] for pair in pairs)[self.step], f"{name}_part")
+            for side, (name, fmt) in enumerate(self.spec.operands.items())
+            for parts in [[Value.cast(getattr(self, port)) for port in ports_of(name, fmt)]]
         )
         return product_term(self, m, *factors)

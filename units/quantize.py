@@ -54,10 +54,6 @@ class BlockQuantize(Described):
     SPEC = BlockQuantizeSpec
 
     @property
-    def operands(self) -> dict[str, Any]:
-        return {"a": vector("a", self.spec.o.length, self.spec.a)}
-
-    @property
     def results(self) -> dict[str, Any]:
         o = self.spec.o
         return {"o": vector("o", o.length, o.element), "o_scale": o.scale}
@@ -139,11 +135,6 @@ class BlockDequantize(Described):
 
     SPEC = BlockDequantizeSpec
     multiplies = True
-
-    @property
-    def operands(self) -> dict[str, Any]:
-        a = self.spec.a
-        return {"a": vector("a", a.length, a.element), "a_scale": a.scale}
 
     @property
     def results(self) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """The quire: exact sums of products."""
 
-from typing import Any
-
-from amaranth.hdl import Module, unsigned
+from amaranth.hdl import Module
 
 from halfulp.hdl.number import multiply, negate_if, unpack
 from halfulp.hdl.specs import QuireSpec
@@ -32,10 +30,6 @@ class Quire(Accumulating):
     """
 
     SPEC = QuireSpec
-
-    @property
-    def controls(self) -> dict[str, Any]:
-        return {"c": self.spec.o, "subtract": unsigned(1)} | super().controls
 
     def term(self, m: Module) -> Term:
         """Return the product, negated if ``subtract`` is 1."""

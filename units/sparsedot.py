@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Module, Value, unsigned
+from amaranth.hdl import Array, Module, Value
 
 from halfulp.hdl.specs import SparseDotSpec
 from halfulp.hdl.wire import wire
 
-from .described import vector
 from .dot import Dot
 
 
@@ -41,19 +40,9 @@ class SparseDot(Dot):
 
     SPEC = SparseDotSpec
 
-    @property
-    def operands(self) -> dict[str, Any]:
-        return vectors_of(self.spec)
-
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the selected activation and the weight of each product."""
         return selected_factors(self, m)
-
-
-def vectors_of(spec: Any) -> dict[str, dict[str, Any]]:
-    """Return the ports of activations, weights and indices, by vector, of a description with structured sparsity."""
-    shapes = {"a": (spec.activations, spec.a), "b": (spec.k, spec.b), "i": (spec.k, unsigned(spec.index_bits))}
-    return {name: vector(name, *shape) for name, shape in shapes.items()}
 
 
 def selected_factors(unit: Any, m: Module) -> list[tuple[Value, Value]]:

@@ -1,7 +1,5 @@
 """Multiply-accumulate with structured sparsity."""
 
-from typing import Any
-
 from amaranth.hdl import Const, Module
 
 from halfulp.hdl import tree
@@ -11,7 +9,7 @@ from halfulp.hdl.specs import SparseMacSpec
 
 from .accumulating import Accumulating, Placed, Term
 from .dot import product_terms
-from .sparsedot import selected_factors, vectors_of
+from .sparsedot import selected_factors
 
 
 class SparseMac(Accumulating):
@@ -38,10 +36,6 @@ class SparseMac(Accumulating):
     """
 
     SPEC = SparseMacSpec
-
-    @property
-    def operands(self) -> dict[str, Any]:
-        return vectors_of(self.spec)
 
     def term(self, m: Module) -> Term:
         """Return the exact sum of the products of a step."""

@@ -37,10 +37,6 @@ class StochasticRounder(Described):
     SPEC = RounderSpec
 
     @property
-    def operands(self) -> dict[str, Any]:
-        return {"a": vector("a", self.spec.lanes, self.spec.a)}
-
-    @property
     def results(self) -> dict[str, Any]:
         spec = self.spec
         carries = 0 if spec.increment else spec.lanes

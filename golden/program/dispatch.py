@@ -291,6 +291,13 @@ def wraps(kind: Any) -> bool:
     return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
 
 
+def _lacks_values(value: Any) -> bool:
+    """Return True for a tensor of the device ``meta``, or a list with one."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_lacks_values, value))
+    return type(value) in (Tensor, nn.Parameter) and value.is_meta
+
+
 def _is_nested(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_nested
 
@@ -355,7 +362,7 @@ class Dispatch(TorchDispatchMode):
         self.note_operands(args)
         if kwargs.get("generator") is not None:
             note_generator(kwargs["generator"])
-        if any(type(one) in (Tensor, nn.Parameter) and one.is_meta for one in tree_leaves((args, kwargs))):
+        if any(map(_lacks_values, args)):
             # Without values, only the shape of the result is computed.
             return func(*args, **kwargs)
         if is_exact(func):
