@@ -30,22 +30,12 @@ class BinarySpec(UnitSpec):
     b: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
 
-    @property
-    def _ranges(self) -> tuple[ValueRange, ValueRange]:
-        return ValueRange.of(self.a), ValueRange.of(self.b)
-
 
 @dataclass(frozen=True)
 class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
     """Product of two numbers; fields as in `BinarySpec`."""
 
     TERMS = (term("a", "b"),)
-
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the exact products."""
-        a, b = self._ranges
-        return a * b, f"product of {self.a} and {self.b}"
 
 
 @dataclass(frozen=True)
@@ -54,12 +44,6 @@ class AddSpec(BinarySpec, form="add a+b[=o]", summary="a + b, a - b"):
 
     CONTROLS = ("subtract",)
     TERMS = term("a"), term("b", negated_by="subtract")
-
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the exact sums and differences."""
-        a, b = self._ranges
-        return a.plus_or_minus(b), f"sum of {self.a} and {self.b}"
 
 
 @dataclass(frozen=True)
@@ -91,12 +75,6 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
         """Format of the addend."""
         return self.c
 
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the exact sums."""
-        product = ValueRange.of(self.a) * ValueRange.of(self.b)
-        return product + ValueRange.of(self.c), f"sum of {self.c} and a product of {self.a} and {self.b}"
-
 
 @dataclass(frozen=True)
 class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any format"):
@@ -119,11 +97,6 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
         return {"o": lambda: parse("e4m3fn")}
 
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the operand's format."""
-        return ValueRange.of(self.a), f"number of {self.a}"
-
 
 @dataclass(frozen=True)
 class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, minimum, maximum"):
@@ -132,8 +105,7 @@ class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, mini
     @property
     def results(self) -> tuple[ValueRange, str]:
         """Range of both formats."""
-        a, b = self._ranges
-        return a | b, f"number of {self.a} and {self.b}"
+        return ValueRange.of(self.a) | ValueRange.of(self.b), f"number of {self.a} and {self.b}"
 
     @property
     def formula(self) -> Formula:
