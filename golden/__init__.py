@@ -79,6 +79,7 @@ from .split import split as split
 from .stochastic import sru as sru
 from .sums import add as add
 from .sums import fma as fma
+from .sums import lerp as lerp
 from .sums import mul as mul
 from .values import decode as decode
 from .values import encode as encode

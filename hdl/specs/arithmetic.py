@@ -7,7 +7,7 @@ from typing import Any
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 
-from .formula import Call, Formula, Function, term
+from .formula import Call, Formula, Function, Sum, term
 from .ranges import ValueRange
 from .unit import UnitSpec
 
@@ -74,6 +74,39 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
     def default_result(self) -> Format:
         """Format of the addend."""
         return self.c
+
+
+@dataclass(frozen=True)
+class LerpSpec(UnitSpec, form="lerp a,b,t[=o]", summary="a + t * (b - a), rounded once"):
+    """Linear interpolation.
+
+    Parameters
+    ----------
+    a, b : Format
+        Formats of the results for ``t`` = 0 and ``t`` = 1.
+    t : Format
+        Format of the parameter.
+    o : Format
+        Format of the result; default: format of ``a``.
+    """
+
+    FLAGS = True
+    OPERANDS = ("a", "b", "t")
+    TERMS = term("a"), term("t", "d")
+
+    a: Format
+    b: Format
+    t: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"t": lambda: a}
+
+    @property
+    def formula(self) -> Formula:
+        difference = Sum("d", (term("b"), -term("a")), self.rounding)
+        return Formula((difference, self.rounded(*self.TERMS)))
 
 
 @dataclass(frozen=True)
