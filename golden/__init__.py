@@ -62,6 +62,7 @@ from .mac import mac as mac
 from .mac import mac_sequence as mac_sequence
 from .partmac import partmac as partmac
 from .partmac import partmac_sequence as partmac_sequence
+from .products import explain as explain
 from .program import emulate as emulate
 from .quantize import BlockTensor as BlockTensor
 from .quantize import dequantize_blocks as dequantize_blocks

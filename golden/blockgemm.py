@@ -1,6 +1,5 @@
 """Matrix products of blocks: steps of a block multiply-accumulate for each element of the result."""
 
-import ctypes
 import functools
 from typing import Any
 
@@ -11,7 +10,6 @@ from halfulp.hdl.formats import RN, Block, Float, Format, Rounding
 from halfulp.hdl.formats.catalogue import is_block_text
 from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec
 
-from . import kernels
 from .blocks import step_term
 from .check import codes_of
 from .codec import round_and_pack, unpack
@@ -68,31 +66,9 @@ class Steps:
         return step_term(self.spec, x, y, x_scale, y_scale)
 
 
-def in_kernel(
-    spec: BlockMacSpec,
-    a: BlockTensor,
-    b: BlockTensor,
-    start: Tensor | None,
-    shape: tuple[int, ...],
-    words: kernels.Words,
-) -> Tensor | None:
-    """Compute the product in a compiled kernel; None if there is none for it."""
-    library = library_of(spec, words, a.elements, shape)
-    if library is None:
-        return None
-    sides = [_side(x, block, dim, spec) for x, block, dim in ((a, spec.a, -1), (b, spec.b, -2))]
-    if sides[0] is None or sides[1] is None:
-        return None
-    places = places_of_batches(shape, a.elements, b.elements)
-    return fold.gemm(spec, sides[0], sides[1], places, start, shape, words, library)
-
-
-def library_of(
-    spec: BlockMacSpec | SparseMacSpec, words: kernels.Words, a: Tensor, shape: tuple[int, ...]
-) -> ctypes.CDLL | None:
-    """Return the compiled kernel of a product with the first operand ``a``; None if there is none for it."""
-    count = torch.Size(shape).numel() * spec.steps(a.shape[-1]) * spec.k
-    return fold.library_of(spec, words, is_single(spec), count) if count and a.device.type == "cpu" else None
+def sides(spec: BlockMacSpec, a: BlockTensor, b: BlockTensor) -> tuple[fold.Side | None, fold.Side | None]:
+    """Decode the operands of the compiled kernel; None if a scale is infinite."""
+    return _side(a, spec.a, -1, spec), _side(b, spec.b, -2, spec)
 
 
 def places_of_batches(shape: tuple[int, ...], *operands: Tensor) -> tuple[Tensor, ...]:
@@ -175,4 +151,4 @@ def with_tensor_scales(codes: Tensor, spec: BlockMacSpec, a: BlockTensor, b: Blo
     return round_and_pack(product, spec.o, RN, spec.saturate, None)
 
 
-__all__ = ["Steps", "in_kernel", "is_block_mac", "operand", "with_tensor_scales"]
+__all__ = ["Steps", "is_block_mac", "operand", "sides", "with_tensor_scales"]

@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,22 +13,16 @@ from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, SparseMacSpec, Tiling, UnitSpec
 
-from . import blockgemm, kernels, slices, sparse
+from . import blockgemm, kernels, sparse
 from .check import check_devices, check_int, codes_of, random_of
-from .codec import unpack
 from .entries import Operand, elements_of, matrices_of, rows_of
-from .mac import term_of
+from .kernels import Job
 from .parts import by_parts
-from .philox import philox_words
+from .products import compute
 from .quantize import BlockTensor
 from .random import Seeds, jump, of_stream, seeds, states_of
-from .raw import Raw
-from .sequence import Accumulation
 from .uncompiled import uncompiled
-from .values import decoded, encode, encoded
-
-BLOCK = 32
-"""Number of steps whose random words are computed at once, which limits their memory."""
+from .values import encode
 
 OTHER_OPERANDS: dict[type, str] = {
     BlockTensor: "a product of blocks is mxfp4*mxfp4+fp32",
@@ -152,7 +145,7 @@ def gemm(
             return _tiled(x, y, by_steps, begin, tiling, state, first_step, shape)
         count = by_steps.steps(codes.shape[-1])
         words = _words(by_steps, shape, count, seed, random, None, source, first_step, codes.device)
-        return computed_by_steps(by_steps, x, y, begin, shape, words)
+        return compute(Job(by_steps, x, y, begin, shape, words))
     spec = MacSpec.parse(by_steps)
     spec.check_one_sum()
     for name, given in (("a", a), ("b", b)):
@@ -169,7 +162,7 @@ def gemm(
         state = _check_tiling(spec, tiling, seed, source, random, random_product)
         return _tiled(first, second, spec, begin, tiling, state, first_step, shape)
     words = _words(spec, shape, k, seed, random, random_product, source, first_step, first.device)
-    return computed(spec, first, second, begin, shape, words)
+    return compute(Job(spec, first, second, begin, shape, words))
 
 
 def _words(
@@ -231,106 +224,6 @@ def _encoded(operands: list[Any], formats: list[Format], rounding: Rounding, sat
         name = "operand_saturate" if rounding == RN else "operand_rounding"
         raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
     return operands
-
-
-def computed_by_steps(
-    spec: BlockMacSpec | SparseMacSpec,
-    a: Operand,
-    b: Operand,
-    start: Tensor | None,
-    shape: tuple[int, ...],
-    words: kernels.Words,
-) -> Tensor:
-    """Compute products in steps of several products as `computed`; codes are int64."""
-    operands: Any = blockgemm if isinstance(spec, BlockMacSpec) else sparse
-    found: Tensor | None = operands.in_kernel(spec, a, b, start, shape, words)
-    if found is None:
-        steps, first = operands.Steps(spec, a, b), elements_of(a)
-        count = spec.steps(first.shape[-1])
-        found = _accumulated(spec, lambda step, _: steps.term(step), count, start, shape, words, first.device)
-    if isinstance(a, BlockTensor) and isinstance(b, BlockTensor) and isinstance(spec, BlockMacSpec):
-        return blockgemm.with_tensor_scales(found, spec, a, b)
-    return found
-
-
-def computed(
-    spec: MacSpec,
-    a: kernels.Matrices,
-    b: kernels.Matrices,
-    start: Tensor | None,
-    shape: tuple[int, ...],
-    words: kernels.Words,
-    out: kernels.Patches | None = None,
-    dtype: torch.dtype = torch.int64,
-) -> Tensor:
-    """Compute `gemm` without its checks: codes and states are int64 and in range; ``start`` has the result's shape.
-
-    With ``out``, write the result to its elements and return its tensor. Matrices in float32 are real numbers, and with
-    ``dtype`` float32 the result is.
-    """
-    found = None
-    if torch.float32 in (dtype, a.dtype, b.dtype, None if start is None else start.dtype):
-        found = kernels.gemm(spec, a, b, start, shape, words, out, dtype)
-    if found is None:
-        a, b = _codes(a, spec.a), _codes(b, spec.b)
-        start = None if start is None else kernels.gathered(_codes(start, spec.o))
-        into = out if dtype == torch.int64 else None
-        found = slices.gemm(spec, a, b, start, shape, words, into)
-        if found is None:
-            found = kernels.gemm(spec, a, b, start, shape, words, into)
-        if found is None:
-            found = _in_torch(spec, kernels.gathered(a), kernels.gathered(b), start, shape, words)
-        if dtype != torch.int64:
-            found = decoded(kernels.gathered(found), spec.o, dtype)
-    if out is None:
-        return kernels.gathered(found)
-    if found is not out:
-        out.scatter(kernels.gathered(found))
-    return out.data
-
-
-def _codes(x: kernels.Matrices, fmt: Format) -> kernels.Matrices:
-    """Encode matrices of real numbers."""
-    if x.dtype == torch.int64:
-        return x
-    if isinstance(x, kernels.Patches):
-        return replace(x, data=encoded(x.data, fmt, RN, None, False))
-    return encoded(x, fmt, RN, None, False)
-
-
-def _in_torch(
-    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
-) -> Tensor:
-    """Compute the product with torch operations: the reference of the kernels, and the fallback."""
-    # Step i takes column i of a and row i of b.
-    x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
-
-    def term(step: int, word: Tensor | None) -> Raw:
-        return term_of(spec, x.at(step), y.at(step), word)
-
-    return _accumulated(spec, term, a.shape[-1], start, shape, words, a.device)
-
-
-def _accumulated(
-    spec: AccumulatorSpec,
-    term: Callable[[int, Tensor | None], Raw],
-    k: int,
-    start: Tensor | None,
-    shape: tuple[int, ...],
-    words: kernels.Words,
-    device: torch.device,
-) -> Tensor:
-    """Add the terms of k steps, functions of the step and of a random word of the product."""
-    begin = torch.zeros(shape, dtype=torch.int64, device=device)
-    if start is not None:
-        begin = begin + start
-    bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
-    columns = [_steps(spec, words, index, (*shape, k), bits[index], device) for index in range(2)]
-    accumulator = Accumulation(spec)
-    held, word = accumulator.load(begin), None
-    for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
-        held, _ = accumulator.step(held, term(step, word_product), word)
-    return accumulator.read(held, word) if k else begin
 
 
 def _tiled(
@@ -477,26 +370,3 @@ def split_states(spec: AccumulatorSpec, source: Source, states: Tensor) -> tuple
         return (states, None) if "random" in spec.words else (None, states)
     columns = dict(zip(spec.words, seeds(source, len(spec.words), states).unbind(-1), strict=True))
     return columns.get("random"), columns.get("random_product")
-
-
-def _steps(
-    spec: AccumulatorSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
-) -> Iterator[Tensor | None]:
-    """Yield the random words of each step, for the sum or for the product; computed in blocks if not given."""
-    given, states, k = words.given[index], words.states[index], shape[-1]
-    if given is not None:
-        yield from given.unbind(-1)
-        return
-    if states is None and (words.key is None or not bits):
-        yield from itertools.repeat(None, k)
-        return
-    elements = torch.arange(torch.Size(shape[:-1]).numel(), device=device).reshape(shape[:-1])
-    for first in range(0, k, BLOCK):
-        steps = min(BLOCK, k - first)
-        if states is not None and spec.random is not None:
-            block = of_stream(Stream(spec.random, 1), steps, bits, states)
-            states = jump(spec.random, states, steps)
-        else:
-            assert words.key is not None
-            block = philox_words(words.key, elements, steps, bits, first=words.first_step + first, stream=index)
-        yield from block.unbind(-1)

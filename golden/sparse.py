@@ -9,8 +9,7 @@ from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import SparseMacSpec
 from halfulp.hdl.specs.sparse import group_of
 
-from . import kernels
-from .blockgemm import library_of, numbers_of, places_of_batches
+from .blockgemm import numbers_of
 from .check import check_devices, codes_of
 from .codec import unpack
 from .kernels import fold
@@ -148,25 +147,11 @@ class Steps:
         return sum_of(self.spec, chosen, y.unsqueeze(-3).expand(shape))
 
 
-def in_kernel(
-    spec: SparseMacSpec,
-    a: Tensor,
-    b: SparseTensor,
-    start: Tensor | None,
-    shape: tuple[int, ...],
-    words: kernels.Words,
-) -> Tensor | None:
-    """Compute the product in a compiled kernel; None if there is none for it."""
-    if (
-        max(fmt.width for fmt in (spec.a, spec.b)) > TABLE_BITS
-        or (library := library_of(spec, words, a, shape)) is None
-    ):
-        return None
+def sides(spec: SparseMacSpec, a: Tensor, b: SparseTensor) -> tuple[fold.Side, fold.Side]:
+    """Decode the operands of the compiled kernel."""
     x = activations_by_step(spec, a.reshape(-1, *a.shape[-2:]))
     y, index = weights_by_step(spec, SparseTensor(*(part.reshape(-1, *part.shape[-2:]) for part in b)))
-    left, right = _side(spec, spec.a, x), _side(spec, spec.b, y, places_of(spec, index))
-    places = places_of_batches(shape, a, b.values)
-    return fold.gemm(spec, left, right, places, start, shape, words, library)
+    return _side(spec, spec.a, x), _side(spec, spec.b, y, places_of(spec, index))
 
 
 def _side(spec: SparseMacSpec, fmt: Format, codes: Tensor, places: Tensor | None = None) -> fold.Side:

@@ -104,9 +104,9 @@ def test_kernel_matches_torch(text, monkeypatch):
     for level in ("torch", "native"):
         monkeypatch.setenv("HALFULP_KERNEL", level)
         found[level] = golden.gemm(a, b, spec, start=start)
-    library = blockgemm.fold.library_of(spec, kernels.Words(), blockgemm.is_single(spec), 0)
+    lane = blockgemm.fold.lane_of(spec, kernels.Words(), blockgemm.is_single(spec))
     # Sums whose scale may be infinite have no kernel.
-    assert (library is None) == (spec.a.scale.has_inf or spec.b.scale.has_inf)
+    assert (lane.source is None) == (spec.a.scale.has_inf or spec.b.scale.has_inf)
     assert found["torch"].equal(found["native"])
 
 

@@ -18,14 +18,17 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.golden import exact, kernels, slices
+from halfulp.golden import exact, kernels
 from halfulp.golden.codec import round_and_pack, unpack
-from halfulp.golden.kernels import build, elements, plan
+from halfulp.golden.kernels import Job, build, elements, engines, first, plan
 from halfulp.golden.kernels import exact as exact_kernel
 from halfulp.golden.kernels.launch import Words, call
 from halfulp.golden.nn import functional
 from halfulp.golden.nn.product import product
 from halfulp.golden.philox import philox, philox_words
+from halfulp.golden.products import compute, slices
+from halfulp.golden.products.in_torch import InTorch
+from halfulp.golden.products.in_torch import computed as computed_in_torch
 from halfulp.hdl.formats import FP32, FP64, Fixed, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec
@@ -146,12 +149,29 @@ def case(spec, n, k, m, seed):
 
 def in_torch(spec, a, b, start, words):
     shape = (a.shape[-2], b.shape[-1])
-    return gemm_module._in_torch(spec, a, b, start, shape, words)
+    return computed_in_torch(spec, a, b, start, shape, words)
+
+
+def sources_of(spec):
+    """Return the sources of the kernels of a description in vector lanes, fastest first."""
+    kinds = itertools.product(("Fixed", "Float"), (32, 64))
+    lanes = [plan.lane(spec, None, build.has_fma(), *kind) for kind in kinds]
+    return [lane.source for lane in lanes if lane.source is not None]
+
+
+def computed(*job):
+    """Return the result of a job."""
+    return compute(Job(*job))
+
+
+def in_slices(*job):
+    """Return the result of a job in slices; None if they refuse it."""
+    return first([slices.Slices()], Job(*job))
 
 
 def kernels_of(spec):
     """Return all kernels of a description as functions; the last one supports all operands."""
-    sources = plan.sources(spec, None, build.has_fma())
+    sources = sources_of(spec)
     # By default only the first kernel in vector lanes, because each takes seconds to compile.
     libraries = [build.library("test", source) for source in (sources if EXHAUSTIVE else sources[:1])]
     assert None not in libraries
@@ -195,7 +215,7 @@ NEAREST = ("e5m2*e5m2+e6m5.rh", "e5m2*e5m2+e6m5.rhu", "posit8*posit8+posit16.rhd
 
 @pytest.mark.parametrize("text", [*NEAREST, "fxp4.4*fxp4.4=fxp4.4.rhd+fxp8.8.rhu"])
 def test_lanes_have_every_mode_to_nearest(text):
-    assert plan.sources(MacSpec.parse(text), None, build.has_fma())
+    assert sources_of(MacSpec.parse(text))
     assert compare(text, 10**4)[0] > 0
 
 
@@ -204,13 +224,13 @@ def test_lanes_have_every_mode_to_nearest(text):
 def test_kernels_in_lanes_are_used(text):
     """For moderate operands the first kernel of a description, in vector lanes, does all the work."""
     spec = MacSpec.parse(text)
-    first = plan.sources(spec, None, build.has_fma())[0]
-    assert "Blocks<" in first
+    fastest = sources_of(spec)[0]
+    assert "Blocks<" in fastest
     rng = np.random.default_rng(1)
     a, b = codes(rng, spec.a, (4, 9), "real"), codes(rng, spec.b, (9, 5), "real")
     *_, words = case(spec, 4, 9, 5, 1)
     if text != "fp16*fp16=fp16.rn+fp16.rn":
-        assert call(build.library("test", first), a, b, None, (4, 5), words) is not None
+        assert call(build.library("test", fastest), a, b, None, (4, 5), words) is not None
 
 
 @pytest.mark.slow
@@ -376,8 +396,8 @@ def test_kernels_read_and_write_reals(text, monkeypatch):
         states = spec.random and gemm_module._states(spec.random, 1, shape, x.device)
         random = Words(states=(states, None))
         # Lanes refuse operands of very different magnitudes, which are then encoded.
-        found = gemm_module.computed(spec, *given, shape, random, None, torch.float32)
-        expected = golden.decode(gemm_module.computed(spec, *encoded, shape, random), spec.o)
+        found = computed(spec, *given, shape, random, None, torch.float32)
+        expected = golden.decode(computed(spec, *encoded, shape, random), spec.o)
         assert torch.equal(found.view(torch.int32), expected.to(torch.float32).view(torch.int32))
 
 
@@ -419,14 +439,14 @@ def test_kernels_read_and_write_patches(width, stride, monkeypatch):
         found = kernels.gemm(spec, a, b, None, shape, Words())
         tensors = kernels.gathered(a), kernels.gathered(b)
         assert torch.equal(found, kernels.gemm(spec, *tensors, None, shape, Words()))
-        assert torch.equal(found, gemm_module._in_torch(spec, *tensors, None, shape, Words()))
+        assert torch.equal(found, computed_in_torch(spec, *tensors, None, shape, Words()))
     images = functional._images(torch.zeros(3, 42, *output, dtype=torch.int64), 2)
-    rows = gemm_module.computed(spec, windows, w, None, (2, pixels, 21), Words())
+    rows = computed(spec, windows, w, None, (2, pixels, 21), Words())
     expected = rows.reshape(2, 3, *output, 21).permute(1, 0, 4, 2, 3).reshape(3, 42, *output)
-    assert torch.equal(gemm_module.computed(spec, windows, w, None, rows.shape, Words(), images), expected)
+    assert torch.equal(computed(spec, windows, w, None, rows.shape, Words(), images), expected)
     monkeypatch.setenv("HALFULP_KERNEL", "torch")
     images.data.zero_()
-    assert torch.equal(gemm_module.computed(spec, windows, w, None, rows.shape, Words(), images), expected)
+    assert torch.equal(computed(spec, windows, w, None, rows.shape, Words(), images), expected)
 
 
 def test_kernels_take_own_threads_in_forked_processes():
@@ -507,9 +527,9 @@ def test_kernel_is_chosen_by_the_call_and_not_by_earlier_ones(monkeypatch, tmp_p
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
     a = torch.arange(32).reshape(4, 8)
-    seconds = {"exact": 4 * 8 * 4 * kernels.IN_TORCH + 8 * kernels.STEP_IN_TORCH, "gemm": 4 * 8 * 4 * kernels.IN_EXACT}
+    seconds = {"exact": 4 * 8 * 4 * engines.IN_TORCH + 8 * engines.STEP_IN_TORCH, "gemm": 4 * 8 * 4 * engines.IN_EXACT}
     used, found = [], []
-    monkeypatch.setattr(kernels, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
+    monkeypatch.setattr(engines, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
 
     def compiled(worth, name):
         monkeypatch.setattr(build, "WORTH", worth)
@@ -538,7 +558,7 @@ def test_long_sums_do_not_run_in_torch(monkeypatch):
     """Two rows of 65536 products have many sequential steps, and torch would need a call for each."""
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
     exact_kernel.library(math.inf)
-    monkeypatch.setattr(gemm_module, "_in_torch", lambda *given: pytest.fail("torch computed it"))
+    monkeypatch.setattr(InTorch, "run", lambda *given: pytest.fail("torch computed it"))
     a, b = torch.full((2, 65536), 0x3C), torch.full((65536, 4), 0x3C)
     assert (golden.gemm(a, b, "e5m2*e5m2+fp32.rn") == golden.encode(torch.tensor(65536.0), "fp32")).all()
 
@@ -550,9 +570,9 @@ def test_generic_kernel_accepts_counters_and_codebooks(text, monkeypatch):
     rng = np.random.default_rng(3)
     a, b = codes(rng, spec.a, (3, 21), "any"), codes(rng, spec.b, (21, 5), "any")
     more = {"source": "philox", "seed": 9, "first_step": 5} if spec.words else {}
-    monkeypatch.setattr(plan, "sources", lambda *given: ())
+    monkeypatch.setattr(plan, "lane", lambda *given: plan.Lane(None, "no lanes"))
     used = []
-    monkeypatch.setattr(kernels, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
+    monkeypatch.setattr(engines, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
     found = golden.gemm(a, b, spec, **more)
     assert isinstance(used[0], exact_kernel.Step)
     monkeypatch.setenv("HALFULP_KERNEL", "torch")
@@ -594,8 +614,8 @@ def test_sums_overflow_by_rounding_up_alone():
     a, b = torch.ones(2, 20, dtype=torch.int64), torch.ones(20, 3, dtype=torch.int64)
     for text in ("e5m2*e5m2+e2m1-fn.ru", "e5m2*e5m2=e2m1-fn.ru+e2m1-fn.rn", "e5m2*e5m2+e4m3fn.ru"):
         spec, words = MacSpec.parse(text), Words()
-        for first in (0, 1):
-            start = torch.full((2, 3), first)
+        for code in (0, 1):
+            start = torch.full((2, 3), code)
             found = kernels.gemm(spec, a, b, start, (2, 3), words)
             assert found is not None
             assert torch.equal(found, in_torch(spec, a, b, start, words)), (text, first)
@@ -620,7 +640,7 @@ def test_minus_zero_survives_sums():
 def test_nan_payloads_survive_sums():
     """Rounding adds to the payload of a NaN operand, from which a lane makes the NaN of the sum."""
     spec = MacSpec.parse("tf32*tf32+bf16.rn")
-    library = build.library("test", plan.sources(spec, None, build.has_fma())[0])
+    library = build.library("test", sources_of(spec)[0])
     payloads = torch.arange(0x3FC01, 0x40000)
     every = torch.cat([payloads, payloads | 0x40000]).reshape(-1, 1)
     one = torch.full((1, 1), 0x1FC00)
@@ -660,7 +680,7 @@ def test_slices_match_general_kernel(text, k, monkeypatch):
                 Words(key=3, first_step=5),
             ]
         for words in given:
-            found = slices.gemm(spec, a, b, start.expand(shape), shape, words)
+            found = in_slices(spec, a, b, start.expand(shape), shape, words)
             assert found is not None
             assert torch.equal(found, kernels.gemm(spec, a, b, start.expand(shape), shape, words)), way
 
@@ -672,15 +692,15 @@ def test_slices_delegate_special_and_large_operands(monkeypatch):
         spec = MacSpec.parse(text)
         one = golden.encode(torch.ones(4, 4), spec.a)
         a = golden.encode(torch.full((4, 4), value, dtype=torch.float64), spec.a)
-        assert slices.gemm(spec, one, one, None, (4, 4), Words()) is not None
-        assert slices.gemm(spec, a, a, None, (4, 4), Words()) is None
+        assert in_slices(spec, one, one, None, (4, 4), Words()) is not None
+        assert in_slices(spec, a, a, None, (4, 4), Words()) is None
         assert torch.equal(golden.gemm(a, a, spec), in_torch(spec, a, a, None, Words()))
 
 
 def test_slices_of_long_sums_are_narrow():
     """4096 products of 62 ones exceed binary64 unless operands are split."""
     spec, largest = MacSpec.parse("int32*int32+exact=fp64.rz"), torch.full((4, 4096), (1 << 31) - 1)
-    found = slices.gemm(spec, largest, largest.mT, None, (4, 4), Words())
+    found = in_slices(spec, largest, largest.mT, None, (4, 4), Words())
     exact_sum = ((1 << 31) - 1) ** 2 << 12
     assert (golden.decode(found, "fp64") == float(exact_sum >> 21 << 21)).all()
 
@@ -712,7 +732,7 @@ def test_midpoint_plus_tiny_addend_rounds_up():
 def test_sums_rounded_twice_match_general_kernel(text):
     """Large terms that are often midpoints meet tiny and subnormal sums, of which the processor's flags tell."""
     spec = MacSpec.parse(text)
-    first = next(one for one in plan.sources(spec, None, build.has_fma()) if "ROUNDS_TWICE = true" in one)
+    fastest = next(one for one in sources_of(spec) if "ROUNDS_TWICE = true" in one)
     rng, man, bias, general = np.random.default_rng(3), spec.o.man, spec.o.bias, exact_kernel.library(math.inf)
 
     def draw(shape, exponents):
@@ -723,7 +743,7 @@ def test_sums_rounded_twice_match_general_kernel(text):
     moderate = [max(bias - 20, 0), max(bias - 14, 1), bias, bias + 1]
     for start in (None, draw((9, 37), [0, 1, 2, bias]), torch.full((9, 37), 1 << (spec.o.width - 1))):
         a, b = draw((9, 150), moderate), draw((150, 37), moderate)
-        found = call(build.library("test", first), a, b, start, (9, 37), Words())
+        found = call(build.library("test", fastest), a, b, start, (9, 37), Words())
         assert found is not None
         assert torch.equal(found, call(general, a, b, start, (9, 37), Words(), step=exact_kernel.step(spec, None)))
 

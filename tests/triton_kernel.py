@@ -11,6 +11,7 @@ import torch
 from halfulp import golden
 from halfulp.golden.kernels import triton_gemm
 from halfulp.golden.kernels.launch import Words
+from halfulp.golden.products.in_torch import computed
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import MacSpec
 
@@ -70,7 +71,7 @@ def check(text: str, counter: tuple[int, int] | None, shape: tuple[int, ...], k:
     for begin in (start, None):
         found = triton_gemm.gemm(spec, a, b, begin, shape, words)
         assert found is not None, f"{text}: refused"
-        wrong = torch.nonzero(found != gemm._in_torch(spec, a, b, begin, shape, words))
+        wrong = torch.nonzero(found != computed(spec, a, b, begin, shape, words))
         assert not len(wrong), f"{text}: {len(wrong)} wrong, first at {wrong[0].tolist()}"
         if k > 3:
             break

@@ -1,17 +1,16 @@
 """Compiled kernels with the same results as the golden model in torch.
 
-The general kernel (`exact`) computes every description that fits 128-bit integers; it is compiled once. `plan` selects
+The general kernel (`exact`) computes every description that fits 128-bit integers; it is compiled once. `plan` writes
 faster kernels that are specialised for one description, and proves them exact. The C++ headers implement the kernels,
-`build` compiles and caches them, `launch` calls them. On a GPU, `triton_gemm` computes most descriptions.
+`build` compiles and caches them, `launch` calls them. On a GPU, `triton_gemm` computes most descriptions. `engines`
+says which of them compute a product.
 
 The environment variable ``HALFULP_KERNEL`` selects the instructions: ``native`` (those of this machine), ``avx2``,
 ``portable``, or ``torch`` for no kernels. The default ``auto`` is like ``native``, but small products do not compile a
 kernel: they use the general one, or torch.
 """
 
-import importlib.util
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,13 +19,14 @@ from halfulp.hdl.formats import FP32, Float, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
+from .engines import KERNELS
+from .float_plan import Refused
+from .job import Engine, Job, first
 from .launch import Matrices, Patches, Words, call, gathered
 from .text import PHILOX
 
-IN_TORCH, STEP_IN_TORCH, IN_EXACT = 0.5e-6, 0.3e-3, 0.1e-6
-"""Seconds for a multiply-accumulate in torch, for a step of all sums in torch, and for one in the general kernel."""
-
-__all__ = ["PHILOX", "Matrices", "Patches", "Words", "gathered", "gemm", "reads", "rounded_sums"]
+__all__ = ["KERNELS", "PHILOX", "Engine", "Job", "Matrices", "Patches", "Refused", "Words", "first", "gathered", "gemm"]
+__all__ += ["reads", "rounded_sums"]
 
 
 def gemm(
@@ -46,34 +46,7 @@ def gemm(
     rounded to nearest, ties to even, to formats that `reads` accepts. The result is codes, or real numbers if ``dtype``
     is float32; real results may be rounded sums of ``parts``, as `launch.Call` describes them.
     """
-    # The caller handles sums of no products.
-    if a.shape[-1] == 0 or build.level() == "torch":
-        return None
-    real = torch.float32 in (dtype, a.dtype, b.dtype, None if start is None else start.dtype)
-    if real and a.device.type != "cpu":
-        return None
-    if a.device.type == "cuda":
-        return _on_gpu(spec, gathered(a), gathered(b), start, shape, words)
-    if a.device.type != "cpu":
-        return None
-    transposed = plan.is_transposed(shape[-2], a.shape[-1], shape[-1])
-    if transposed:
-        spec = replace(spec, a=spec.b, b=spec.a)
-    counted = None if words.key is None else PHILOX
-    steps = torch.Size(shape).numel() * a.shape[-1]
-    for source in plan.sources(spec, counted, build.has_fma()):
-        library = build.library(f"gemm_{plan.file_name(spec)}", source, steps * IN_EXACT)
-        if library is None:
-            break
-        found = call(library, a, b, start, shape, words, transposed, out, dtype=dtype, parts=parts)
-        if found is not None:
-            return found
-    if real or not plan.fits_exact(spec):
-        return None
-    library = exact.library(steps * IN_TORCH + a.shape[-1] * STEP_IN_TORCH)
-    if library is None:
-        return None
-    return call(library, a, b, start, shape, words, transposed, out, exact.step(spec, counted))
+    return first(KERNELS, Job(spec, a, b, start, shape, words, out, dtype, parts))
 
 
 def reads(fmt: Format, x: Tensor) -> bool:
@@ -125,14 +98,3 @@ def rounded_sums(
     places = torch.tensor(exponents).unsqueeze(-1)
     parameters = exact.step(spec, None if words.key is None else PHILOX)
     return call(library, parts, places, start, shape, words, False, out, parameters, "halfulp_round_sums")
-
-
-def _on_gpu(
-    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
-) -> Tensor | None:
-    """Multiply matrices in Triton; None if it is not installed or its kernel does not support the description."""
-    if importlib.util.find_spec("triton") is None:
-        return None
-    from . import triton_gemm
-
-    return triton_gemm.gemm(spec, a, b, start, shape, words)

@@ -87,7 +87,7 @@ def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | 
     if chosen == "torch":
         return None
     compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
-    if chosen == "auto" and seconds < WORTH and not _is_cached(name, source, compiler, build_root()):
+    if not is_worth(name, source, seconds):
         return None
     found = _library(name, source, chosen, compiler, build_root())
     if found is not None:
@@ -100,6 +100,18 @@ _PROCESS = os.getpid()
 
 _loaded: dict[tuple[str | None, ...], ctypes.CDLL] = {}
 """Libraries in use, by source and settings."""
+
+
+def is_worth(name: str, source: str, seconds: float) -> bool:
+    """Return True if `library` compiles or loads a kernel for a call of ``seconds`` without it."""
+    compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
+    return level() != "auto" or seconds >= WORTH or _is_cached(name, source, compiler, build_root())
+
+
+def is_compiled(name: str, source: str) -> bool:
+    """Return True if a kernel is in the cache."""
+    entry = _entry(name, source, level(), tuple(shlex.split(os.environ.get("CXX") or "g++")))
+    return entry is not None and entry.find() is not None
 
 
 @functools.lru_cache(maxsize=4096)

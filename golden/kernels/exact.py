@@ -51,9 +51,13 @@ class Step(ctypes.Structure):
     )
 
 
+KERNEL = "exact", '#include "exact.h"\n'
+"""Name and source of the kernel."""
+
+
 def library(seconds: float) -> ctypes.CDLL | None:
     """Compile or load the kernel; None if it cannot be compiled, or is not worth it yet (see `build.library`)."""
-    return build.library("exact", '#include "exact.h"\n', seconds)
+    return build.library(*KERNEL, seconds)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -17,21 +17,23 @@ def fixed_text(spec: MacSpec, bits: int) -> str:
     """
     a, b, o = spec.a, spec.b, spec.o
     if spec.quire or not (isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)):
-        raise Refused
-    need(max(a.width, b.width, o.width) < bits)
+        raise Refused("it takes fixed point only, and no exact accumulator")
+    need(max(a.width, b.width, o.width) < bits, "formats are as wide as its integers")
     product = ValueRange.of(a) * ValueRange.of(b)
-    need(_bits(product, product.quantum) < bits)
+    need(_bits(product, product.quantum) < bits, "products are beyond its integers")
     if spec.product is None:
         term, product_rounder, product_range = product, f"FixedRounder<{bits}, 0, EXACT, 0>", _range(o, spec, bits)
     else:
         if not isinstance(spec.product, Fixed):
-            raise Refused
+            raise Refused("it takes fixed point only")
         product_rounder, drop = _rounder(product.quantum, spec.product, spec.product_rounding, bits)
-        need(max(_bits(product, product.quantum), drop + 1) + 2 + max(-drop, 0) < bits)
+        most = max(_bits(product, product.quantum), drop + 1) + 2 + max(-drop, 0)
+        need(most < bits, "products before their rounding are beyond its integers")
         term, product_range = ValueRange.of(spec.product), _range(spec.product, spec, bits)
     unit = min(term.quantum, o.quantum)
     rounder, drop = _rounder(unit, o, spec.rounding, bits)
-    need(max(_bits(term, unit), _bits(ValueRange.of(o), unit), drop + 1) + 2 < bits)
+    most = max(_bits(term, unit), _bits(ValueRange.of(o), unit), drop + 1) + 2
+    need(most < bits, "sums before their rounding are beyond its integers")
     lines = [
         f"using ProductRounder = {product_rounder};",
         f"using ProductRange = {product_range};",

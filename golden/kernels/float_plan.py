@@ -50,13 +50,13 @@ BINARY64 = Lane(64, 53, -1022, 1024)
 
 
 class Refused(Exception):
-    """Refusal of a lane that is not proved exact for a description."""
+    """Refusal of a lane that is not proved exact for a description, with the reason."""
 
 
-def need(condition: bool) -> None:
-    """Raise `Refused` if the condition is false."""
+def need(condition: bool, otherwise: str) -> None:
+    """Raise `Refused` with the reason ``otherwise`` if the condition is false."""
     if not condition:
-        raise Refused
+        raise Refused(otherwise)
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Roun
         return _float_rounder(fmt, rounding, saturate, lane)
     if isinstance(fmt, Posit):
         return _posit_rounder(fmt, rounding, lane)
-    raise Refused
+    raise Refused(f"it does not round to {fmt}")
 
 
 def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
     # A quiet NaN needs a mantissa bit.
-    need(1 <= fmt.man <= lane.mantissa)
+    need(1 <= fmt.man <= lane.mantissa, f"its numbers have fewer digits than {fmt}, or {fmt} has one digit")
     # A format that flushes rounds results below its range before the flush, so they must be normal in the lane.
     scale = lane.emin - fmt.emin + (0 if fmt.subnormals else fmt.precision + 8)
-    need(fmt.emax + scale < lane.top)
+    need(fmt.emax + scale < lane.top, f"the range of {fmt} is larger than its own")
     positive, negative = (
         "TO_LARGEST" if saturate or stays or fmt.specials == "finite" else "TO_INF" if fmt.has_inf else "TO_NAN"
         for stays in rounding.overflows_to_largest
@@ -121,9 +121,10 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
     bias = lane.bias >> fmt.es
     bias -= (bias + fmt.width + 1) % 2
     scale = (bias << fmt.es) - lane.bias
-    need(scale - fmt.max_scale >= lane.emin and scale + fmt.max_scale < lane.top)
+    inside = scale - fmt.max_scale >= lane.emin and scale + fmt.max_scale < lane.top
+    need(inside, f"the range of {fmt} is larger than its own")
     least = lane.mantissa + fmt.es + 2 - (fmt.width - 1)
-    need(least >= 1)
+    need(least >= 1, f"its numbers have fewer digits than {fmt}")
     text = f"PositRounder<{lane.bits}, {fmt.width}, {fmt.es}, {rounding.mode.upper()}, {rounding.bits}, {bias}>"
     return Rounder(scale, least, False, text)
 
@@ -142,7 +143,8 @@ def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -
     places = 0 if rounding.mode == "rn" else rounding.places
     if odd:
         places = max(places + 1, 2)
-    need(least >= places or (exact and least >= {"rn": 1}.get(rounding.mode, places)) or rounding == EXACT)
+    enough = least >= places or (exact and least >= {"rn": 1}.get(rounding.mode, places)) or rounding == EXACT
+    need(enough, f"the rounding {rounding} depends on more digits than it has")
 
 
 def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bool) -> str:
@@ -180,19 +182,21 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
     the operands. Of blocks the product is that of a dot product, which has no scale, and of the scales of both blocks;
     with structured sparsity it is a dot product. The kernel checks every term.
     """
-    need(spec.quire is None and not isinstance(spec.o, Fixed))
+    need(spec.quire is None, "the accumulator is exact")
+    need(not isinstance(spec.o, Fixed), "sums in fixed point are for lanes of integers")
     of_sum = rounder(spec.o, spec.rounding, spec.saturate, lane)
     factors, product, product_format, of_product = None, spec.terms, None, None
     if isinstance(spec, MacSpec):
         factors, product_format = (ValueRange.of(spec.a), ValueRange.of(spec.b)), spec.product
-        need(max(factor.precision for factor in factors) <= lane.precision)
+        need(max(factor.precision for factor in factors) <= lane.precision, "operands have more digits than it has")
         product = factors[0] * factors[1]
         if spec.product is not None:
             of_product = rounder(spec.product, spec.product_rounding, spec.saturate, lane)
             _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
     for fmt, span in ((product_format, product), (spec.o, spec.terms)):
         # Lanes produce NaN, which a format without NaN cannot represent.
-        need(not (isinstance(fmt, Float) and not fmt.has_nan and (span.inf or span.nan)))
+        no_nan = isinstance(fmt, Float) and not fmt.has_nan and (span.inf or span.nan)
+        need(not no_nan, f"{fmt} has no NaN, which it would give")
     scale = of_product.scale if of_product else of_sum.scale
 
     # The sum.
@@ -218,20 +222,20 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
     )
     if not one_step:
         _check_rounding(spec.rounding, of_sum.least, odd=odd, exact=exact)
-        need(of_sum.natural or total_top + of_sum.scale < lane.top)
-    need(held.quantum + of_sum.scale >= lane.quantum)
+        need(of_sum.natural or total_top + of_sum.scale < lane.top, "sums before rounding are beyond its range")
+    need(held.quantum + of_sum.scale >= lane.quantum, f"the smallest numbers of {spec.o} are below its own")
 
     # The product.
     fused = fma and of_product is None and (one_step or (mode in FENV and not odd))
     needs_grid = needs_top = False
     if not fused and factors is not None:
-        need(product.precision <= lane.precision)
+        need(product.precision <= lane.precision, "products have more digits than its numbers")
         needs_grid = product.quantum + scale < lane.quantum
     if not (fused and one_step):
         needs_top = top_of(product) + scale >= lane.top
     if of_product is not None:
-        need(terms.quantum + of_sum.scale >= lane.quantum and top_of(terms) + of_sum.scale < lane.top)
-        need(abs(of_sum.scale - scale) <= -lane.emin)
+        inside = terms.quantum + of_sum.scale >= lane.quantum and top_of(terms) + of_sum.scale < lane.top
+        need(inside and abs(of_sum.scale - scale) <= -lane.emin, "rounded products are beyond the range of sums")
     a_scale, b_scale = (0, scale) if factors is None else _split(scale, *factors, lane)
 
     rescale = of_sum.scale - scale
@@ -274,6 +278,6 @@ def _split(scale: int, a: ValueRange, b: ValueRange, lane: Lane) -> tuple[int, i
             room = min(min(span.quantum + by - lane.emin, lane.top - top_of(span) - by) for span, by in spans)
             if best is None or room > best[0]:
                 best = room, first, second
-    need(best is not None)
-    assert best is not None
+    if best is None:
+        raise Refused("the ranges of the operands are larger than its own")
     return best[1:]

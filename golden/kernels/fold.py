@@ -1,6 +1,5 @@
 """Kernels that accumulate dot products: of blocks, and of weights and the activations at their indices."""
 
-import contextlib
 import ctypes
 import functools
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec, ValueRange
 from . import build
 from .float_plan import BINARY64, Refused, float_text, need, top_of
 from .launch import I64, POINTER, Words, call
-from .plan import file_name
+from .plan import Lane, file_name
 from .text import PHILOX, boolean, definitions, fits, format_text, words_text
 
 IN_TORCH = 1e-6
@@ -65,10 +64,17 @@ def elements_of(spec: BlockMacSpec | SparseMacSpec) -> tuple[Format, Format]:
 
 
 @functools.lru_cache(maxsize=1024)
-def source(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, fma: bool) -> str | None:
-    """Return the C++ source of the kernel of a description; None if lanes do not support it."""
-    if spec.quire is not None or not isinstance(spec.o, Float | Posit) or not fits(spec.o):
-        return None
+def lane(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, fma: bool) -> Lane:
+    """Return the kernel of a description."""
+    try:
+        return Lane(_source(spec, counted, single, fma))
+    except Refused as reason:
+        return Lane(None, str(reason))
+
+
+def _source(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, fma: bool) -> str:
+    need(spec.quire is None, "the accumulator is exact")
+    need(isinstance(spec.o, Float | Posit) and fits(spec.o), f"it does not round to {spec.o}")
     a, b = elements_of(spec)
     dots, count, scale_bits = (ValueRange.of(a) * ValueRange.of(b)).times(spec.k), spec.k, 0
     if isinstance(spec, BlockMacSpec):
@@ -76,11 +82,10 @@ def source(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool
         scale_bits = BITS if scales.inf else scales.precision
     else:
         count = spec.activations
-    with contextlib.suppress(Refused):
-        need(dots.precision + scale_bits <= BITS and scale_bits <= 53)
-        need(all(_bits(fmt) <= 60 for fmt in (a, b)))
-        body, number = float_text(spec, BINARY64, fma), "float" if single else "double"
-        return f"""#include "fold.h"
+    need(dots.precision + scale_bits <= BITS and scale_bits <= 53, "dot products with their scales are too long")
+    need(all(_bits(fmt) <= 60 for fmt in (a, b)), "elements are too long")
+    body, number = float_text(spec, BINARY64, fma), "float" if single else "double"
+    return f"""#include "fold.h"
 {definitions(spec.o)}
 namespace halfulp {{
 struct Spec {{
@@ -102,7 +107,6 @@ return 0;
 }}
 EXPORTED int halfulp_columns() {{ return Fold::COLUMNS; }}
 """
-    return None
 
 
 def _bits(fmt: Format) -> int:
@@ -154,10 +158,11 @@ def _in_panels(x: Tensor, wide: int) -> Tensor:
     return x.unflatten(1, (-1, wide))
 
 
-def library_of(spec: BlockMacSpec | SparseMacSpec, words: Words, single: bool, macs: int) -> ctypes.CDLL | None:
-    """Return the compiled kernel; None if it does not exist or is not worth its compilation yet."""
-    if build.level() == "torch":
-        return None
-    counted = None if words.key is None else PHILOX
-    text = source(spec, counted, single, build.has_fma())
-    return None if text is None else build.library(f"fold_{file_name(spec)}", text, macs * IN_TORCH)
+def lane_of(spec: BlockMacSpec | SparseMacSpec, words: Words, single: bool) -> Lane:
+    """Return the kernel of a description and its random words."""
+    return lane(spec, None if words.key is None else PHILOX, single, build.has_fma())
+
+
+def file_of(spec: BlockMacSpec | SparseMacSpec) -> str:
+    """Return the beginning of the file names of a description's kernel."""
+    return f"fold_{file_name(spec)}"

@@ -1,8 +1,8 @@
 """Selection of the vector kernels that are proved exact for a description."""
 
-import contextlib
 import functools
 import re
+from dataclasses import dataclass
 
 from halfulp.hdl.formats.source import Lfsr
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, ValueRange
@@ -22,9 +22,17 @@ SCATTERED = 24
 """Time to store a number of a transposed result, in multiply-accumulates."""
 
 
+@dataclass(frozen=True)
+class Lane:
+    """C++ source of the kernel of a description with lanes of one type, or the reason why there is none."""
+
+    source: str | None
+    refusal: str | None = None
+
+
 @functools.lru_cache(maxsize=4096)
-def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
-    """Return the C++ sources of the vector kernels of a description, fastest first; each may refuse operands.
+def lane(spec: MacSpec, source: str | None, fma: bool, family: str, bits: int) -> Lane:
+    """Return the vector kernel of a description for one type of lanes; it may refuse operands.
 
     Parameters
     ----------
@@ -34,17 +42,17 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
         ``philox`` for counter-based random words.
     fma : bool
         The processor has a fused multiply-add.
+    family, bits : str, int
+        Type of the lanes: ``Fixed`` for integers or ``Float``, of 32 or 64 bits.
     """
-    found: list[str] = []
     if not fits(spec.a, spec.b, spec.product, spec.o):
-        return ()
-    for bits in (32, 64):
-        with contextlib.suppress(Refused):
-            found.append(_in_lanes(spec, source, "Fixed", bits, fixed_text(spec, bits)))
-    for lane in (BINARY32, BINARY64):
-        with contextlib.suppress(Refused):
-            found.append(_in_lanes(spec, source, "Float", lane.bits, float_text(spec, lane, fma)))
-    return tuple(found)
+        return Lane(None, "kernels do not hold numbers of its formats")
+    try:
+        of_float = BINARY32 if bits == BINARY32.bits else BINARY64
+        body = fixed_text(spec, bits) if family == "Fixed" else float_text(spec, of_float, fma)
+        return Lane(_in_lanes(spec, source, family, bits, body))
+    except Refused as reason:
+        return Lane(None, str(reason))
 
 
 def is_transposed(n: int, k: int, m: int) -> bool:
@@ -69,7 +77,8 @@ def file_name(spec: AccumulatorSpec) -> str:
 
 def _in_lanes(spec: MacSpec, source: str | None, family: str, bits: int, body: str) -> str:
     """Return the source of a kernel with ``Fixed`` or ``Float`` steps; raise `Refused` if source states are wider."""
-    need(source is not None or not isinstance(spec.random, Lfsr) or spec.random.width <= bits)
+    narrow = source is not None or not isinstance(spec.random, Lfsr) or spec.random.width <= bits
+    need(narrow, f"states of {spec.random} have more bits than it")
     return f"""#include "{"fixed.h" if family == "Fixed" else "floats.h"}"
 {definitions(spec.a, spec.b, spec.product, spec.o)}
 namespace halfulp {{

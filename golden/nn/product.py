@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.entries import Operand
-from halfulp.golden.gemm import computed, computed_by_steps, split_states
-from halfulp.golden.kernels import Matrices, Patches, Words, gathered
+from halfulp.golden.gemm import split_states
+from halfulp.golden.kernels import Job, Matrices, Patches, Words, gathered
 from halfulp.golden.parts import by_parts
+from halfulp.golden.products import compute
 from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec
 
@@ -59,7 +60,7 @@ def product(
         return out.data
     shape = _shape(a, b)
     given = None if start is None else start.expand(shape)
-    return computed(mac, a, b, given, shape, _words(mac, shape, key, a.device), out, dtype)
+    return compute(Job(mac, a, b, given, shape, _words(mac, shape, key, a.device), out, dtype))
 
 
 def product_of_blocks(
@@ -70,7 +71,7 @@ def product_of_blocks(
         return _device(device)(a, b, mac, start, key)
     shape = _shape(a.elements, b.elements)
     given = None if start is None else start.expand(shape)
-    return computed_by_steps(mac, a, b, given, shape, _words(mac, shape, key, a.elements.device))
+    return compute(Job(mac, a, b, given, shape, _words(mac, shape, key, a.elements.device)))
 
 
 def _device(name: str) -> Device:

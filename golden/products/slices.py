@@ -11,12 +11,12 @@ import math
 import torch
 from torch import Tensor
 
+from halfulp.golden import kernels
+from halfulp.golden.kernels import Job
+from halfulp.golden.random import jump
+from halfulp.golden.values import decoded
 from halfulp.hdl.formats import FP64, Format
 from halfulp.hdl.specs import MacSpec, ValueRange
-
-from . import kernels
-from .random import jump
-from .values import decoded
 
 PRODUCTS = 100
 """Largest number of products of slices; more take longer than the general kernel."""
@@ -25,44 +25,53 @@ WORTHWHILE = 1 << 16
 """Smallest number of multiply-accumulates for which slices are faster than the general kernel."""
 
 
-def gemm(
-    spec: MacSpec,
-    a: kernels.Matrices,
-    b: kernels.Matrices,
-    start: Tensor | None,
-    shape: tuple[int, ...],
-    words: kernels.Words,
-    out: kernels.Patches | None = None,
-) -> kernels.Matrices | None:
-    """Multiply matrices in an exact accumulator, as `kernels.gemm`; None if the general kernel is to compute them.
+class Slices:
+    """Exact accumulators on the CPU, in products of matrices of binary64."""
 
-    Infinite operands and NaN, sums that may overflow the accumulator, and operands of very different magnitudes are for
-    the general kernel.
-    """
-    k, macs = a.shape[-1], torch.Size(shape).numel() * a.shape[-1]
-    if spec.quire is None or spec.product is not None or a.device.type != "cpu" or macs < WORTHWHILE:
+    name = "slices of binary64"
+
+    def refuses(self, job: Job) -> str | None:
+        """See `Engine`."""
+        spec = job.spec
+        if not isinstance(spec, MacSpec) or spec.quire is None or spec.product is not None:
+            return "it takes exact accumulators of exact products only"
+        if job.device != "cpu":
+            return "it takes matrices on the CPU"
+        if job.is_real:
+            return "it takes codes, not real numbers"
+        if job.work < WORTHWHILE:
+            return "it is slower for a product of this size"
+        if not all(map(_in_binary64, (spec.a, spec.b, spec.o))):
+            return "binary64 does not hold all numbers of the formats"
         return None
-    if not (_in_binary64(spec.a) and _in_binary64(spec.b) and _in_binary64(spec.o)):
-        return None
-    x, y = (decoded(kernels.gathered(one), fmt, torch.float64) for one, fmt in ((a, spec.a), (b, spec.b)))
-    low_x, high_x = _places(x, spec.a)
-    low_y, high_y = _places(y, spec.b)
-    high = high_x + high_y + k.bit_length()
-    if start is not None:
-        high = max(high, _places(decoded(start, spec.o, torch.float64), spec.o)[1])
-    # A sum of both stays below the limit of the accumulator, and powers of two below that of binary64.
-    if not high < spec.quire.quantum + spec.quire.width - 2 or min(low_x, low_y) < -1000:
-        return None
-    split = _split(int(high_x - low_x), int(high_y - low_y), k)
-    if split is None:
-        return None
-    sums: dict[int, Tensor] = {}
-    right = _sliced(y, int(low_y), int(high_y), split[1])
-    for place, left in _sliced(x, int(low_x), int(high_x), split[0]).items():
-        for other, columns in right.items():
-            product = left @ columns
-            sums[place + other] = sums[place + other].add_(product) if place + other in sums else product
-    return kernels.rounded_sums(spec, list(sums.values()), list(sums), start, shape, _last(spec, words, k), out)
+
+    def run(self, job: Job) -> kernels.Matrices:
+        """See `Engine`; operands need a small range, and neither infinities nor NaN."""
+        spec, k = job.spec, job.steps
+        operands = (job.a, spec.a), (job.b, spec.b)
+        x, y = (decoded(kernels.gathered(one), fmt, torch.float64) for one, fmt in operands)
+        low_x, high_x = _places(x, spec.a)
+        low_y, high_y = _places(y, spec.b)
+        high = high_x + high_y + k.bit_length()
+        if job.start is not None:
+            high = max(high, _places(decoded(job.start, spec.o, torch.float64), spec.o)[1])
+        # A sum of both stays below the limit of the accumulator, and powers of two below that of binary64.
+        if not high < spec.quire.quantum + spec.quire.width - 2 or min(low_x, low_y) < -1000:
+            raise kernels.Refused("a sum may overflow the accumulator")
+        split = _split(int(high_x - low_x), int(high_y - low_y), k)
+        if split is None:
+            raise kernels.Refused("the magnitudes of the operands are too different")
+        sums: dict[int, Tensor] = {}
+        right = _sliced(y, int(low_y), int(high_y), split[1])
+        for place, left in _sliced(x, int(low_x), int(high_x), split[0]).items():
+            for other, columns in right.items():
+                product = left @ columns
+                sums[place + other] = sums[place + other].add_(product) if place + other in sums else product
+        words = _last(spec, job.words, k)
+        found = kernels.rounded_sums(spec, list(sums.values()), list(sums), job.start, job.shape, words, job.out)
+        if found is None:
+            raise kernels.Refused("no kernel rounds the sums")
+        return found
 
 
 @functools.lru_cache(maxsize=256)
