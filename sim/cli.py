@@ -241,13 +241,13 @@ def bench(output: Path | None) -> None:
     """
     from halfulp.tools.progress import Bar
 
-    from .speed import Speed, products, quantizations, table, write
+    from .speed import Speed, first_calls, products, quantizations, table, write
     from .training import steps
 
     if output is not None and not output.parent.is_dir():
         raise click.UsageError(f"{output.parent} is no folder; give a file in an existing folder")
     speeds: list[Speed] = []
-    click.echo("\n".join([*table(), "", *products(speeds), "", *quantizations(), ""]))
+    click.echo("\n".join([*table(), "", *products(speeds), "", *first_calls(), "", *quantizations(), ""]))
     with Bar("bench") as bar:
         for line in steps(speeds, progress=bar):
             click.echo(line)

@@ -145,6 +145,34 @@ def products(speeds: list[Speed]) -> list[str]:
     return lines
 
 
+FIRST_CALLS = ("e4m3fn*e4m3fn+fp32.rn", "mxint8*mxint8+fp32.rn", "nvfp4*nvfp4+fp32.rn", "posit16*posit16+posit16.rn")
+"""Descriptions whose first calls are measured."""
+
+
+def first_calls() -> list[str]:
+    """Return the lines of the table of the first calls of products whose kernels are not compiled yet."""
+    import torch
+
+    from halfulp import golden
+    from halfulp.golden.kernels import build
+
+    lines = [
+        f"{f'{SIDE}^3 products, empty cache':34}{'first':>10}{'second':>12}{'tenth':>8}",
+        f"{'':34}{'times of FP32':>22}",
+    ]
+    x, y = (torch.randn(SIDE, SIDE, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+    with threads(THREADS), tempfile.TemporaryDirectory() as folder, build.in_folder(folder):
+        (plain,) = in_turns(partial(torch.matmul, x, y))
+        for text in FIRST_CALLS:
+            calls = []
+            for _ in range(10):
+                began = time.perf_counter()
+                golden.gemm(x, y, text)
+                calls.append((time.perf_counter() - began) / plain)
+            lines.append(f"{text:34}{calls[0]:9,.0f}x{calls[1]:11,.1f}x{calls[9]:7,.1f}x")
+    return lines
+
+
 def quantizations() -> list[str]:
     """Return the lines of the table of conversions to blocks, each with an FP32 addition measured in alternation."""
     import torch

@@ -1,5 +1,6 @@
 """Compilation of kernels to shared libraries, cached by content."""
 
+import contextlib
 import ctypes
 import functools
 import math
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from halfulp.tools.cache import Entry, cached_all
@@ -123,6 +125,20 @@ def _is_cached(name: str, source: str, compiler: tuple[str, ...], root: Path) ->
     except ToolError:
         # `_library` reports it.
         return True
+
+
+@contextlib.contextmanager
+def in_folder(folder: str) -> Iterator[None]:
+    """Keep the cache of compiled kernels in another folder while the body runs."""
+    before = os.environ.get("HALFULP_BUILD")
+    os.environ["HALFULP_BUILD"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["HALFULP_BUILD"]
+        else:
+            os.environ["HALFULP_BUILD"] = before
 
 
 def has_fma() -> bool:
