@@ -91,10 +91,8 @@ class Model:
 
     def __init__(self, unit: Any) -> None:
         self.unit = unit
-        self.inputs = Ports.inputs_of(unit)
-        self.formats = self.inputs.operands | self.inputs.scales
-        self.widths = {port.name: port.width for port in self.inputs} | unit.words
-        self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
+        self.inputs, sums = Ports.inputs_of(unit), Sums.of(unit, unit.spec)
+        self.formats, self.widths = sums.formats, sums.widths
         # Units outside of the catalogue have no reference results.
         row_of(unit)
         self.ports = [*self._operands(), *self._products(), *self._controls(), *self._functions()]

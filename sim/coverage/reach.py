@@ -83,7 +83,7 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
     with threads(1):
         for stage in model.stages:
             waiting = {group.name: ~hits(counts, group) for group in stage.groups}
-            found |= _stage(stage, waiting, progress)
+            found |= of_stage(stage, waiting, progress)
     return found
 
 
@@ -164,7 +164,7 @@ def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
 # Stages --------------------------------------------------------------------------------------------------------
 
 
-def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[str, Reach]:
+def of_stage(stage: Stage, waiting: dict[str, Flags], progress: Progress = silent) -> dict[str, Reach]:
     """Prove which bins of a stage without hits are unreachable."""
     known = {group.name: np.zeros(group.size, dtype=bool) for group in stage.groups}
     nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}

@@ -87,18 +87,17 @@ class Sums:
 
     def terms(self, step: Sum, known: Mapping[str, Term]) -> tuple[Term, ...]:
         """Return the terms of a sum, given those of earlier sums."""
-        terms = tuple(self._term(term, known) for term in step.terms)
-        if step.alignment is None:
-            return terms
-        # Aligned terms have scales, which their ranges do not need.
-        scales = (partial(self._scaled, term.names) for term in step.terms)
-        return tuple(replace(term, make=make) for term, make in zip(terms, scales, strict=True))
+        return tuple(self._term(term, known, aligned=step.alignment is not None) for term in step.terms)
 
-    def _term(self, term: formula.Term, known: Mapping[str, Term], with_scales: bool = True) -> Term:
+    def _term(
+        self, term: formula.Term, known: Mapping[str, Term], *, aligned: bool = False, with_scales: bool = True
+    ) -> Term:
         if isinstance(call := term.factors[0], Call):
             return functions.term_of(call, self.spec, self.widths, self.parameters)
         names = term.names[: None if with_scales else len(term.factors)]
         found = functools.reduce(_times, [known.get(name) or number(name, self.formats[name]) for name in names])
+        if aligned:
+            found = replace(found, make=partial(self._scaled, names))
         if term.negative:
             found = _negated(found)
         return found if term.negated_by is None else _negated_by(found, term.negated_by)
@@ -141,8 +140,8 @@ class Sums:
             return {"quire": step.register} | ({"sums": step.register.sums} if exact else {})
         found: dict[str, Any] = {}
         if step.from_zero or len(step.terms) > 2:
-            found |= {"quire": _register(self.terms(step, known))}
-            found |= {"signs": partial(sign_of_sum, step.rounding, step.from_zero)}
+            signs = partial(sign_of_sum, step.rounding, step.from_zero)
+            found |= {"quire": _register(self.terms(step, known)), "signs": signs}
             if (scales := step.terms[0].scales) and all(term.scales == scales for term in step.terms):
                 factors = self._term(step.terms[0], known, with_scales=False).span
                 found["common"] = factors, self._term(formula.Term(scales), known).span
