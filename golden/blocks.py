@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from .codec import round_and_pack, rounded, unpack
 from .divide import divide
 from .exact import Blocks
 from .raw import Raw, multiply, normalised, order
-from .sequence import sequence_of, step
+from .sequence import accumulator
 from .wide import Wide
 
 
@@ -140,17 +139,7 @@ def blockdot(
     return rounded(spec, register.as_raw(total, quire.quantum, register.cancelled_sign(signs, spec.rounding)), words)
 
 
-def blockmac(
-    x: Tensor,
-    y: Tensor,
-    x_scale: Tensor,
-    y_scale: Tensor,
-    start: Tensor,
-    /,
-    *,
-    random: Tensor | None = None,
-    **parameters: Any,
-) -> Tensor:
+def _term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor) -> Raw:
     """Compute one step of an accumulator: start + x_scale * y_scale * (x0 * y0 + x1 * y1 + ...), rounded once.
 
     Parameters
@@ -164,19 +153,12 @@ def blockmac(
     **parameters
         Fields of `BlockMacSpec`.
     """
-    spec = BlockMacSpec.of(**parameters)
-    operands = {"x": x, "y": y, "x_scale": x_scale, "y_scale": y_scale}
-    return step(spec, _term, start=start, random=random, **operands)
-
-
-def _term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor) -> Raw:
-    """Return the term of a step: the product of the scales and the exact sum of the products of elements."""
     _check_length("x", x, spec.k)
     _check_length("y", y, spec.k)
     return step_term(spec, x, y, x_scale, y_scale)
 
 
-blockmac_sequence = sequence_of(blockmac, BlockMacSpec, _term)
+blockmac, blockmac_sequence = accumulator(BlockMacSpec, "x", "y", "x_scale", "y_scale", "start")(_term)
 
 
 def step_term(spec: BlockMacSpec, x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor) -> Raw:

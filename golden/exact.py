@@ -360,7 +360,7 @@ class _Values:
     def term(self, term: Term) -> Number:
         """Return the value of a term."""
         product = functools.reduce(_product, map(self.value, (*term.factors, *term.scales)))
-        minus = term.negated_by is not None and self.codes[term.negated_by] == 1
+        minus = term.negative != (term.negated_by is not None and self.codes[term.negated_by] == 1)
         return replace(product, negative=product.negative != minus)
 
     def scale(self, term: Term) -> int:
@@ -420,12 +420,12 @@ def _of_unit(unit: str) -> Callable[..., Any]:
     return _by_mode(computed)
 
 
-mul, add, fma, convert, split, join = map(_of_unit, ("mul", "add", "fma", "convert", "split", "join"))
-mac, partmac, accumulate, quire = map(_of_unit, ("mac", "partmac", "accumulate", "quire"))
-dot, sparsedot, sparsemac = map(_of_unit, ("dot", "sparsedot", "sparsemac"))
-blockdot, blockmac, blockdequantize = map(_of_unit, ("blockdot", "blockmac", "blockdequantize"))
-div, reciprocal, sqrt, rsqrt = map(_of_unit, ("div", "reciprocal", "sqrt", "rsqrt"))
-remainder, logb, scaleb = map(_of_unit, ("remainder", "logb", "scaleb"))
+def __getattr__(name: str) -> Any:
+    """Return the function of a unit whose formula consists of rounded sums."""
+    if name not in UNITS:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    function = globals()[name] = _of_unit(name)
+    return function
 
 
 # Functions that round their results ---------------------------------------------------------------------------------

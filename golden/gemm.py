@@ -24,7 +24,7 @@ from .philox import philox_words
 from .quantize import BlockTensor
 from .random import Seeds, jump, of_stream, seeds, states_of
 from .raw import Raw
-from .sequence import Accumulator
+from .sequence import Accumulation
 from .uncompiled import uncompiled
 from .values import decoded, encode, encoded
 
@@ -326,7 +326,7 @@ def _accumulated(
         begin = begin + start
     bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
     columns = [_steps(spec, words, index, (*shape, k), bits[index], device) for index in range(2)]
-    accumulator = Accumulator(spec)
+    accumulator = Accumulation(spec)
     held, word = accumulator.load(begin), None
     for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
         held, _ = accumulator.step(held, term(step, word_product), word)

@@ -1,16 +1,13 @@
 """Integral values and exponents."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Float, Format, Rounding
+from halfulp.hdl.formats import Float
 from halfulp.hdl.specs.integral import LogbSpec, RintSpec
 from halfulp.hdl.specs.unit import FLAGS
 
-from .chosen import by_mode
-from .codec import operands, rounded
+from .operation import operation
 from .raw import ZERO_EXPONENT, Raw, in_units
 from .round import round_up
 from .wide import Wide
@@ -19,23 +16,10 @@ EXPONENT_WIDTH = 16
 """Bits of the magnitude of an exponent."""
 
 
-@by_mode
-def rint(
-    x: Tensor,
-    /,
-    *,
-    a: Format | str,
-    o: Format | str | None = None,
-    rounding: Rounding | str = RN,
-    saturate: bool = False,
-    flags: bool | str = False,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-) -> Any:
+@operation(RintSpec)
+def rint(spec: RintSpec, number: Raw, *, random: Tensor | None) -> Raw:
     """Round x to an integer, and the integer to ``o`` if ``o`` does not hold it; see `halfulp.golden` for the rest."""
-    spec = RintSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
-    (number,), random = operands(spec, random, x=x)
-    return rounded(spec, integral(number, spec, random), random)
+    return integral(number, spec, random)
 
 
 def integral(x: Raw, spec: RintSpec, random: Tensor | None) -> Raw:
@@ -76,23 +60,10 @@ def integral(x: Raw, spec: RintSpec, random: Tensor | None) -> Raw:
     )
 
 
-@by_mode
-def logb(
-    x: Tensor,
-    /,
-    *,
-    a: Format | str,
-    o: Format | str | None = None,
-    rounding: Rounding | str = RN,
-    saturate: bool = False,
-    flags: bool | str = False,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-) -> Any:
+@operation(LogbSpec)
+def logb(spec: LogbSpec, number: Raw) -> Raw:
     """Return floor(log2(abs(x))), rounded to ``o``; see `halfulp.golden` for parameters and errors."""
-    spec = LogbSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
-    (number,), random = operands(spec, random, x=x)
-    return rounded(spec, exponent_of(number, spec), random)
+    return exponent_of(number, spec)
 
 
 def exponent_of(number: Raw, spec: LogbSpec) -> Raw:

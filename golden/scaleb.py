@@ -1,18 +1,14 @@
 """Product of a number and a power of two."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.scaleb import ScalebSpec
 
-from .check import codes_of
-from .chosen import by_mode
-from .codec import operands, rounded
+from .operation import operation
 from .raw import ZERO_EXPONENT, Raw
 from .wide import Wide
 
@@ -20,25 +16,10 @@ MORE = 256
 """Places beyond all widths of results and of random words."""
 
 
-@by_mode
-def scaleb(
-    x: Tensor,
-    y: Tensor,
-    /,
-    *,
-    a: Format | str,
-    b: Format | str,
-    o: Format | str | None = None,
-    rounding: Rounding | str = RN,
-    saturate: bool = False,
-    flags: bool | str = False,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-) -> Any:
+@operation(ScalebSpec)
+def scaleb(spec: ScalebSpec, number: Raw, _: Raw, *, y: Tensor) -> Raw:
     """Return x * 2^y for integers y, rounded once to ``o``; see `halfulp.golden` for parameters and errors."""
-    spec = ScalebSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate, flags=flags)
-    (number, _), random = operands(spec, random, x=x, y=y)
-    return rounded(spec, scaled_by(number, codes_of("y", y, spec.b.width), spec), random)
+    return scaled_by(number, y.to(torch.int64), spec)
 
 
 def scaled_by(number: Raw, power: Tensor, spec: ScalebSpec) -> Raw:

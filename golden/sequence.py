@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from halfulp.hdl.specs.formula import VALUES
 from halfulp.hdl.specs.ranges import window_of
 
 from . import register
-from .check import check_devices, codes_of, flags_of, random_of
+from .check import check_devices, check_shapes, codes_of, flags_of, random_of
 from .chosen import evaluate, mode_of
 from .codec import rounded, unpack, unpack_operand
 from .exact import Flagged
@@ -27,7 +28,7 @@ Term = Callable[..., Raw]
 """Function from the description of a unit and its operands to the terms of a step."""
 
 
-class Accumulator:
+class Accumulation:
     """Arithmetic of an accumulator: exact sums are rounded when they are read, other sums in each step."""
 
     def __init__(self, spec: AccumulatorSpec) -> None:
@@ -87,10 +88,10 @@ def step(
     """
     check_devices(start=start, random=random, mode=mode, **operands)
     word, mode = random_of("random", random, spec.rounding), mode_of(mode, spec.rounding)
-    accumulator = Accumulator(spec)
-    held = accumulator.load(codes_of("start", start, spec.o.width))
-    held, flags = accumulator.step(held, term(spec, **operands), word, mode)
-    codes = accumulator.read(held, word, mode)
+    sums = Accumulation(spec)
+    held = sums.load(codes_of("start", start, spec.o.width))
+    held, flags = sums.step(held, term(spec, **operands), word, mode)
+    codes = sums.read(held, word, mode)
     return codes if flags is None else Flagged(codes, flags)
 
 
@@ -151,8 +152,8 @@ def steps(
     first = torch.nonzero(begins).flatten()
     length = torch.diff(first, append=torch.tensor([len(load)], device=first.device))
     result, raised = torch.zeros(2, len(load), dtype=torch.int64, device=load.device)
-    accumulator = Accumulator(spec)
-    held = accumulator.load(torch.where(load[order[first]], start[order[first]], 0))
+    sums = Accumulation(spec)
+    held = sums.load(torch.where(load[order[first]], start[order[first]], 0))
     # An empty sequence computes one empty step, which checks the operands.
     for n in range(int(length.max()) if len(load) else 1):
         running = length > n
@@ -160,35 +161,73 @@ def steps(
         at = order[first + n]
         word, chosen = (None if column is None else column[at] for column in (random, mode))
         terms = term(spec, **{name: None if column is None else column[at] for name, column in operands.items()})
-        held, flags = accumulator.step(held, terms, word, chosen)
-        result[at] = accumulator.read(held, word, chosen)
+        held, flags = sums.step(held, terms, word, chosen)
+        result[at] = sums.read(held, word, chosen)
         if flags is not None:
             raised[at] = flags
     return Flagged(result, raised) if spec.flags else result
 
 
-def sequence_of(function: Callable[..., Any], cls: type[AccumulatorSpec], term: Term) -> Callable[..., Any]:
-    """Return the function that computes the sequence of steps of an accumulator, each of which ``function`` computes.
+def accumulator(cls: type[AccumulatorSpec], *positions: str) -> Callable[[Term], tuple[Callable[..., Any], ...]]:
+    """Make the operations of an accumulator, one step and a sequence of steps, from the function of the terms of steps.
 
-    Its operands are those of ``function``, then ``load`` and ``clear``; see `steps`. Vectors have a row for each step.
+    Parameters
+    ----------
+    cls : type of AccumulatorSpec
+        Class of the descriptions, whose fields are parameters of both operations.
+    *positions : str
+        Names of the operands: ``start`` holds codes of the result format, the others are those of the function. Ports
+        that negate a term are 0 by default in a step. A sequence also takes ``load`` and ``clear``; see `steps`.
+
+    The function takes the description and the operands; by keyword, if it has such parameters, also random words of the
+    product as ``random_product``, and the modes as ``chosen``. Its docstring is that of a step.
     """
-    taken = inspect.signature(function).parameters
-    names = [name for name, one in taken.items() if one.kind is inspect.Parameter.POSITIONAL_ONLY]
+    accepted, optional = len(positions), len(cls.CONTROLS)
 
-    def sequence(*operands: Tensor, **parameters: Any) -> Any:
-        if len(operands) != len(names) + 2:
-            raise TypeError(
-                f"{sequence.__name__} takes {', '.join(names)}, load and clear, not {len(operands)} operands"
+    def made_of(term: Term) -> tuple[Callable[..., Any], ...]:
+        taken = inspect.signature(term).parameters
+        further = [name for name in ("random_product",) if name in taken]
+        name = cls.form.unit
+
+        def described(parameters: dict[str, Any], *more: str) -> tuple[Any, dict[str, Any]]:
+            """Return the description, of fields of a step and more, and the words and modes of a call."""
+            words = {one: parameters.pop(one, None) for one in ("mode", "random", *further)}
+            if "chosen" in taken:
+                words["chosen"] = words["mode"]
+            known = cls.operation_parameters() | {one: cls.keywords()[one] for one in more}
+            return cls.of_keywords(parameters, known), words
+
+        def one_step(*operands: Any, **parameters: Any) -> Any:
+            spec, words = described(parameters)
+            if not accepted - optional <= len(operands) <= accepted:
+                raise TypeError(f"{name} takes {', '.join(positions)}, not {len(operands)} operands")
+            given = dict.fromkeys(positions, 0) | dict(zip(positions, operands, strict=False))
+            if not spec.vectors:
+                check_shapes(**given, **words)
+            return step(spec, term, **given, **words)
+
+        def sequence(*operands: Tensor, **parameters: Any) -> Any:
+            if len(operands) != accepted + 2:
+                raise TypeError(
+                    f"{name}_sequence takes {', '.join(positions)}, load and clear, not {len(operands)} operands"
+                )
+            spec, words = described(parameters, "interleave")
+            arguments = zip(positions, spec.arguments(*VALUES), strict=True)
+            vectors = [position for position, argument in arguments if argument in spec.vectors]
+            *columns, load, clear = operands
+            return steps(
+                spec, term, load, clear, vectors=vectors, **dict(zip(positions, columns, strict=True)), **words
             )
-        words = {name: parameters.pop(name, None) for name in ("mode", "random", "random_product") if name in taken}
-        if "chosen" in inspect.signature(term).parameters:
-            words["chosen"] = words.get("mode")
-        spec = cls.of(**parameters)
-        arguments = zip(names, spec.arguments(*VALUES), strict=True)
-        vectors = [name for name, argument in arguments if argument in spec.vectors]
-        *columns, load, clear = operands
-        return steps(spec, term, load, clear, vectors=vectors, **dict(zip(names, columns, strict=True)), **words)
 
-    sequence.__name__ = sequence.__qualname__ = f"{function.__name__}_sequence"
-    sequence.__doc__ = f"Return the accumulator after each step of a sequence; see `steps`, and `{function.__name__}`."
-    return sequence
+        text = f"Return the accumulator after each step of a sequence; see `steps`, and `{name}`."
+        for function, own, doc in ((one_step, name, term.__doc__), (sequence, f"{name}_sequence", text)):
+            function.__name__ = function.__qualname__ = own
+            function.__module__, function.__doc__ = term.__module__, doc
+        words = ["mode"] * cls.PORT + ["random", *further]
+        inputs = [Parameter(one, Parameter.POSITIONAL_ONLY, annotation=Tensor) for one in positions]
+        keywords = [Parameter(one, Parameter.KEYWORD_ONLY, default=None, annotation=Tensor | None) for one in words]
+        keywords = [*cls.operation_parameters().values(), *keywords]
+        one_step.__signature__ = Signature([*inputs, *keywords])  # type: ignore[attr-defined]
+        return one_step, sequence
+
+    return made_of

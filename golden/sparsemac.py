@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from torch import Tensor
 
@@ -14,21 +13,11 @@ from .chosen import evaluate, mode_of
 from .codec import unpack_operand
 from .dot import invalid_sum
 from .raw import Raw, multiply
-from .sequence import sequence_of, step
+from .sequence import accumulator
 from .sparsedot import check_tensors, selected
 
 
-def sparsemac(
-    x: Tensor,
-    y: Tensor,
-    index: Tensor,
-    start: Tensor,
-    /,
-    *,
-    mode: Tensor | None = None,
-    random: Tensor | None = None,
-    **parameters: Any,
-) -> Any:
+def _term(spec: SparseMacSpec, x: Tensor, y: Tensor, index: Tensor, *, chosen: Tensor | None) -> Raw:
     """Compute one step of an accumulator: start plus the products of weights and the activations at their indices.
 
     Parameters
@@ -48,18 +37,9 @@ def sparsemac(
     **parameters
         Fields of `SparseMacSpec`.
     """
-    spec = SparseMacSpec.of(**parameters)
     check_tensors(x=x, y=y, index=index)
-    return step(spec, _term, start=start, mode=mode, random=random, x=x, y=y, index=index, chosen=mode)
-
-
-def _check_lengths(spec: SparseMacSpec, y: Tensor) -> None:
     if y.dim() == 0 or y.shape[-1] != spec.k:
         raise ValueError(f"y has shape {tuple(y.shape)}; its last dimension must be {spec.k}, the weights of a step")
-
-
-def _term(spec: SparseMacSpec, x: Tensor, y: Tensor, index: Tensor, chosen: Tensor | None) -> Raw:
-    _check_lengths(spec, y)
     return sum_of(spec, selected(spec, x, y, index), y, chosen)
 
 
@@ -75,4 +55,4 @@ def sum_of(spec: SparseMacSpec, x: Tensor, y: Tensor, mode: Tensor | None = None
     return replace(total, invalid=invalid_sum(total, products, None))
 
 
-sparsemac_sequence = sequence_of(sparsemac, SparseMacSpec, _term)
+sparsemac, sparsemac_sequence = accumulator(SparseMacSpec, "x", "y", "index", "start")(_term)

@@ -136,6 +136,16 @@ def add(
     return raw.add(m, z, rounding, fast=fast, floor=o.floor_exponent), random
 
 
+def exact_sum(m: Module, x: Number, y: Number, rounding: Rounding) -> Number:
+    """Return the sum of two numbers with all its bits; the rounding decides the sign of one that cancels."""
+    if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
+        return fixed.add(m, x, y, rounding)
+    x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
+    bits = max(x.emax, y.emax) - min(x.quantum, y.quantum) + 1
+    total = raw.add(m, raw.align(m, x, y, bits), rounding)
+    return raw.normalise(m, total, "sum", total.quantum, total.base)
+
+
 def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Any:
     """Truncate a number at the last place of the result format."""
     return _stages(o).truncate(m, x, o, rounding)

@@ -74,7 +74,7 @@ def refused(answer: Answer, code: int) -> str:
         ),
         ("sim mac e5m2 --round sr0", "sr0 has 0 random bits"),
         ("sim mac e5m2 --round up", "up"),
-        ("sim mul e5m2 --round exact", "product"),
+        ("sim mul e5m2 --round exact", "result of mul e5m2*e5m2.exact"),
         ("sim mul e5m2 --acc e6m5", "no --acc"),
         ("sim mac e5m2 --acc e1m1", "e1m1 has 1 exponent bit"),
         ("sim mac e5m2 --product e5m2.foo", "foo"),

@@ -28,6 +28,11 @@ BY_HAND = [
     ("add e5m2+e5m2", "o = round(a + (-1)^subtract * b)", (EIGHT, ONE, 1), 0x47),
     # 3 * 3 - 8 = 1; a rounded product is 8, and 8 - 8 = 0.
     ("fma e5m2*e5m2+e5m2", "o = round(a * b + c)", (THREE, THREE, MINUS_8), ONE),
+    # 8 - -1 = 9, and -1 + 9 = 8; a rounded difference is 8. For t = 1.25 the sum is 10.25; a rounded product is 12.
+    ("lerp e5m2,e5m2,e5m2", "d = b - a; o = round(a + t * d)", (0xBC, EIGHT, ONE), EIGHT),
+    ("lerp e5m2,e5m2,e5m2", "d = b - a; o = round(a + t * d)", (0xBC, EIGHT, 0x3D), 0x49),
+    # The difference of equal numbers is +0, and -0 + 1 * 0 = +0.
+    ("lerp e5m2,e5m2,e5m2", "d = b - a; o = round(a + t * d)", (0x80, 0x80, ONE), 0),
     ("mac e5m2*e5m2+e5m2", "o = round(a * b + c)", (THREE, THREE, MINUS_8), ONE),
     ("mac e5m2*e5m2=e5m2+e5m2", "product = round(a * b); o = round(product + c)", (THREE, THREE, MINUS_8), 0),
     ("accumulate e5m2+e5m2", "o = round(a + c)", (ONE, 0x49), 0x4A),

@@ -502,33 +502,35 @@ def test_gemm_without_compiler_uses_torch_and_warns(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_kernels_compile_for_large_work_only(monkeypatch, tmp_path):
-    """Little work uses torch, more uses the generic kernel, and much uses a specific one, with the same bits."""
+def test_kernel_is_chosen_by_the_call_and_not_by_earlier_ones(monkeypatch, tmp_path, capfd):
+    """Small products use torch, larger ones the general kernel, and large ones one of their own, with the same bits."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
-    build._spent.clear()
     a = torch.arange(32).reshape(4, 8)
+    seconds = {"exact": 4 * 8 * 4 * kernels.IN_TORCH + 8 * kernels.STEP_IN_TORCH, "gemm": 4 * 8 * 4 * kernels.IN_EXACT}
+    used, found = [], []
+    monkeypatch.setattr(kernels, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
 
-    def compiled(name):
-        found.append(golden.gemm(a, a.mT, "e5m2*e5m2+e6m5.rn"))
+    def compiled(worth, name):
+        monkeypatch.setattr(build, "WORTH", worth)
+        build._is_cached.cache_clear()
+        for _ in range(3):
+            found.append(golden.gemm(a, a.mT, "e5m2*e5m2+e6m5.rn"))
         return len(list(tmp_path.glob(f"cache/kernels/{name}*/kernel.so")))
 
-    found = []
-    assert compiled("") == 0
-    torch_seconds = 4 * 8 * 4 * kernels.IN_TORCH + 8 * kernels.STEP_IN_TORCH
-    monkeypatch.setattr(exact_kernel, "COMPILING", 2.5 * torch_seconds)
-    assert compiled("") == 0
-    assert compiled("exact") == 1
-    assert compiled("gemm") == 0
-    used = []
-    monkeypatch.setattr(kernels, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
-    monkeypatch.setattr(exact_kernel, "COMPILING", 1e9)
-    build._spent.clear()
-    assert compiled("gemm") == 0
-    assert isinstance(used[-1], exact_kernel.Step)
-    monkeypatch.setattr(build, "COMPILING", 0.5 * 4 * 8 * 4 * kernels.IN_EXACT)
-    assert compiled("gemm") == 1
-    assert used[-1] is None
+    # However often it is called, a product that is not worth it compiles no kernel.
+    assert compiled(2 * seconds["exact"], "") == 0
+    assert not used
+    assert compiled(seconds["exact"], "exact") == 1
+    assert compiled(2 * seconds["gemm"], "gemm") == 0
+    assert [type(one) for one in used] == [exact_kernel.Step] * 6
+    used.clear()
+    # A compilation that takes long says so.
+    monkeypatch.setattr(build, "SILENT", 0.01)
+    monkeypatch.setenv("HALFULP_QUIET", "5")
+    assert compiled(seconds["gemm"], "gemm") == 1
+    assert used == [None] * 3
+    assert "compiling the kernel gemm_e5m2_e5m2_e6m5_rn" in capfd.readouterr().err
     assert all(torch.equal(one, found[0]) for one in found)
 
 
@@ -570,7 +572,7 @@ def test_generic_kernel_encodes_and_decodes_like_tensors(mode, monkeypatch):
     x = torch.cat([torch.randn(4000, generator=generator).double() * scale, torch.tensor(SPECIAL_NUMBERS)])
     random_words = torch.randint(0, 8, x.shape, generator=generator) if rounding.bits else None
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
-    monkeypatch.setattr(build, "COMPILING", math.inf)
+    monkeypatch.setattr(build, "WORTH", math.inf)
     assert exact_kernel.library(math.inf) is not None
     for name, saturate in itertools.product(ELEMENTS, (False, True)):
 

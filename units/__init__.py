@@ -15,6 +15,7 @@ from .div import Div as Div
 from .dot import Dot as Dot
 from .fma import Fma as Fma
 from .join import Join as Join
+from .lerp import Lerp as Lerp
 from .logb import LogB as LogB
 from .mac import Mac as Mac
 from .mul import Mul as Mul

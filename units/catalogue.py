@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from halfulp import units
-from halfulp.hdl.specs import Build, UnitSpec
+from halfulp.hdl.specs import UNITS, Build, UnitSpec
 from halfulp.units.described import Described
 
 
@@ -36,14 +36,9 @@ class Row:
         return self.unit.stateful
 
 
-_UNITS: list[type[Described]] = [units.Mul, units.Add, units.Fma, units.Mac, units.Accumulate, units.Quire]
-_UNITS += [units.Dot, units.SparseDot, units.StochasticRounder, units.Convert, units.PiecewiseLinear]
-_UNITS += [units.Compare, units.Split, units.Join, units.PartMac, units.SparseMac]
-_UNITS += [units.BlockQuantize, units.BlockDequantize, units.BlockDot, units.BlockMac]
-_UNITS += [units.Div, units.Reciprocal, units.Sqrt, units.Rsqrt]
-_UNITS += [units.Round, units.LogB, units.ScaleB, units.Classify, units.Remainder]
+_UNITS = {unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Described)}
 
-CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
+CATALOGUE = {name: Row(name, spec, _UNITS[spec]) for name, spec in UNITS.items()}
 """Catalogue rows by unit name, in display order."""
 
 

@@ -1,6 +1,5 @@
 """Units whose parameters are the fields of a description."""
 
-from dataclasses import fields
 from typing import Any, Self
 
 from amaranth.hdl import unsigned
@@ -51,20 +50,8 @@ class Described(Unit):
     def __init__(self, spec: UnitSpec | str | None = None, /, *, build: Build = Build(), **given: Any) -> None:
         if spec is not None and given:
             raise TypeError(f"{type(self).__name__} takes a description or its fields, not both")
-        self.spec = self._described(given) if spec is None else self.SPEC.parse(spec)
+        self.spec = self.SPEC.of_keywords(given, self.SPEC.keywords()) if spec is None else self.SPEC.parse(spec)
         super().__init__(self.spec, inputs=_inputs_of(self.spec), outputs=self.results, build=build)
-
-    @classmethod
-    def _described(cls, given: dict[str, Any]) -> UnitSpec:
-        """Return the description with the given fields; raise TypeError if one is missing or unknown."""
-        unit, known = cls.SPEC.form.unit, signature_of(cls.SPEC).parameters
-        for name in given:
-            if name not in {item.name for item in fields(cls.SPEC)}:
-                raise TypeError(f"{unit} has no parameter {name}; its parameters are {', '.join(known)}")
-        for name, parameter in known.items():
-            if name not in given and parameter.default is parameter.empty:
-                raise TypeError(f"{name} of {unit} is missing; its parameters are {', '.join(known)}")
-        return cls.SPEC.of(**given)
 
     @classmethod
     def of(cls, spec: Any, build: Build = Build()) -> Self:

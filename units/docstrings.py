@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc
 from typing import Any
 
-from halfulp.hdl.formats import Rounding
 from halfulp.hdl.specs import Build, UnitSpec
 
 _TITLES = ("Formula", "Parameters", "Members", "Raises", "Notes", "Latency", "Source")
@@ -14,17 +13,8 @@ _TITLES = ("Formula", "Parameters", "Members", "Raises", "Notes", "Latency", "So
 
 def signature_of(spec: type[UnitSpec]) -> Signature:
     """Return the signature of the units of a class of descriptions: their fields that have an effect, and a build."""
-    fields = [_keyword(spec, one) for one in signature(spec).parameters.values() if spec.has_effect(one.name)]
-    return Signature([*fields, Parameter("build", Parameter.KEYWORD_ONLY, default=Build(), annotation=Build)])
-
-
-def _keyword(spec: type[UnitSpec], field: Parameter) -> Parameter:
-    """Return the parameter of a field of a description."""
-    default, annotation = field.default, field.annotation
-    annotation = annotation | str if spec.is_text(field.name) else annotation
-    annotation = annotation | None if default is None else annotation
-    default = str(default) if isinstance(default, Rounding) else default
-    return field.replace(kind=Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    build = Parameter("build", Parameter.KEYWORD_ONLY, default=Build(), annotation=Build)
+    return Signature([*spec.keywords().values(), build])
 
 
 def docstring_of(unit: Any) -> str:

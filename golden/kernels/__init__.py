@@ -5,8 +5,8 @@ faster kernels that are specialised for one description, and proves them exact. 
 `build` compiles and caches them, `launch` calls them. On a GPU, `triton_gemm` computes most descriptions.
 
 The environment variable ``HALFULP_KERNEL`` selects the instructions: ``native`` (those of this machine), ``avx2``,
-``portable``, or ``torch`` for no kernels. The default ``auto`` is like ``native``, but compiles a specialised kernel
-only after enough work for it, and uses the general kernel until then.
+``portable``, or ``torch`` for no kernels. The default ``auto`` is like ``native``, but small products do not compile a
+kernel: they use the general one, or torch.
 """
 
 import importlib.util

@@ -14,6 +14,7 @@ from pathlib import Path
 from halfulp.tools.cache import Entry, cached_all
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root
+from halfulp.tools.progress import heartbeat
 
 SETTING = "HALFULP_KERNEL"
 LEVELS = {
@@ -25,11 +26,14 @@ LEVELS = {
 }
 """Compiler flags of each value of ``HALFULP_KERNEL``; None if it disables kernels.
 
-With ``auto``, a kernel is compiled when its work has taken as long without it as the compilation takes.
+With ``auto``, a kernel is compiled at the first call that takes `WORTH` or longer without it.
 """
 
-COMPILING = 3.0
-"""Seconds to compile a specialised kernel."""
+WORTH = 1e-3
+"""Seconds that a call must take without a kernel, as far as its shapes tell, so that the kernel is compiled for it."""
+
+SILENT = 2.0
+"""Seconds of compilation before a line on standard error says what is compiled."""
 
 FLAGS = (
     "-O2",
@@ -61,8 +65,11 @@ def level() -> str:
     return given
 
 
-def library(name: str, source: str, seconds: float = math.inf, compiling: float | None = None) -> ctypes.CDLL | None:
+def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | None:
     """Compile a kernel or load it from the cache; None if that is disabled, fails (with a warning) or is not worth it.
+
+    Whether it is worth it depends on the current call only, so that all calls of one shape take the same time, apart
+    from the one that compiles.
 
     Parameters
     ----------
@@ -72,8 +79,6 @@ def library(name: str, source: str, seconds: float = math.inf, compiling: float 
         C++ source that includes headers of this folder.
     seconds : float
         Time that the current call takes without the kernel.
-    compiling : float, optional
-        Time of the compilation; default: ``COMPILING``.
     """
     settings = (source, *map(os.environ.get, (SETTING, "CXX", "HALFULP_BUILD")))
     if settings in _loaded:
@@ -82,9 +87,7 @@ def library(name: str, source: str, seconds: float = math.inf, compiling: float 
     if chosen == "torch":
         return None
     compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
-    if chosen == "auto" and not _is_due(
-        name, source, compiler, build_root(), seconds, COMPILING if compiling is None else compiling
-    ):
+    if chosen == "auto" and seconds < WORTH and not _is_cached(name, source, compiler, build_root()):
         return None
     found = _library(name, source, chosen, compiler, build_root())
     if found is not None:
@@ -98,22 +101,16 @@ _PROCESS = os.getpid()
 _loaded: dict[tuple[str | None, ...], ctypes.CDLL] = {}
 """Libraries in use, by source and settings."""
 
-_spent: dict[tuple[str, Path], float] = {}
-"""Seconds that calls took without a kernel, by its source and build folder."""
 
-
-def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, seconds: float, compiling: float) -> bool:
-    """Return True if a kernel is in the cache, or if calls without it took as long as its compilation."""
-    spent = _spent.get((source, root), 0.0)
-    if not spent:
-        entry = _entry(name, source, "auto", compiler)
-        try:
-            spent = math.inf if entry is not None and entry.find() else 0.0
-        except ToolError:
-            # `_library` reports it.
-            spent = math.inf
-    _spent[source, root] = spent + seconds
-    return spent + seconds >= compiling
+@functools.lru_cache(maxsize=4096)
+def _is_cached(name: str, source: str, compiler: tuple[str, ...], root: Path) -> bool:
+    """Return True if a kernel was in the cache at the first call that could use it."""
+    entry = _entry(name, source, "auto", compiler)
+    try:
+        return entry is not None and entry.find() is not None
+    except ToolError:
+        # `_library` reports it.
+        return True
 
 
 def has_fma() -> bool:
@@ -130,7 +127,7 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
         return None
     command = [*compiler, *FLAGS, *(LEVELS[chosen] or ())]
     try:
-        folder = cached_all({None: entry}, lambda folders: _compile(source, command, folders[None]))[None]
+        folder = cached_all({None: entry}, lambda folders: _compile(name, source, command, folders[None]))[None]
         found = ctypes.CDLL(str(folder / "kernel.so"))
         ctypes.c_int64.in_dll(found, "halfulp_process").value = _PROCESS
         return found
@@ -167,11 +164,12 @@ def headers() -> str:
     return re.sub(r"\s*//.*", "", headers)
 
 
-def _compile(source: str, command: list[str], folder: Path) -> None:
+def _compile(name: str, source: str, command: list[str], folder: Path) -> None:
     text = folder / "kernel.cpp"
     text.write_text(source)
     command = [*command, f"-I{Path(__file__).parent}", str(text), "-o", str(folder / "kernel.so")]
-    subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    with heartbeat(f"compiling the kernel {name}", SILENT):
+        subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
 
 
 @functools.lru_cache

@@ -20,9 +20,6 @@ from halfulp.hdl.formats.rounding import ALL_MODES
 from . import build
 from .launch import I64, POINTER
 
-COMPILING = 4.0
-"""Seconds to compile the kernel."""
-
 IN_TORCH, CALL_IN_TORCH = 0.1e-6, 0.5e-3
 """Seconds for an element in torch, and for a call."""
 
@@ -131,7 +128,7 @@ def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | N
 
 def library(elements: int) -> ctypes.CDLL | None:
     """Compile or load the kernel; None if it cannot be compiled, or is not worth it yet (see `build.library`)."""
-    return build.library("elementwise", _SOURCE, elements * IN_TORCH + CALL_IN_TORCH, COMPILING)
+    return build.library("elementwise", _SOURCE, elements * IN_TORCH + CALL_IN_TORCH)
 
 
 def takes(*operands: Tensor) -> bool:

@@ -12,9 +12,6 @@ from . import build, codebook
 from .launch import I64, POINTER
 from .text import PHILOX, TYPES
 
-COMPILING = 1.0
-"""Seconds to compile the kernel."""
-
 KINDS = ("none", "given", "lfsr", "plateau", PHILOX)
 """Sources of random words, in the order of words.h."""
 
@@ -56,7 +53,7 @@ class Step(ctypes.Structure):
 
 def library(seconds: float) -> ctypes.CDLL | None:
     """Compile or load the kernel; None if it cannot be compiled, or is not worth it yet (see `build.library`)."""
-    return build.library("exact", '#include "exact.h"\n', seconds, COMPILING)
+    return build.library("exact", '#include "exact.h"\n', seconds)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -92,14 +92,14 @@ class Bar(Progress):
 
 
 @contextlib.contextmanager
-def heartbeat(title: str) -> Iterator[None]:
+def heartbeat(title: str, most: float = QUIET) -> Iterator[None]:
     """Print a line on standard error from time to time while the body runs, so that no command is silent for minutes.
 
     The line has the text of the innermost `Bar`, or ``title`` and the time. A terminal has bars that move instead, and
-    gets a line only if there is none.
+    gets a line only if there is none. The first line comes after at most ``most`` seconds.
     """
     ended, begun = threading.Event(), monotonic()
-    first = _quiet()
+    first = min(_quiet(), most)
 
     def beat() -> None:
         wait = first

@@ -24,10 +24,27 @@ from .sparsemac import SparseMacSpec
 from .tiling import Tiling
 from .unit import UNITS, UnitSpec
 
-__all__ = ["BlockDequantizeSpec", "BlockDotSpec", "BlockMacSpec", "BlockQuantizeSpec"]
-__all__ += ["UNITS", "AccumulatorSpec", "AddSpec", "Build", "CompareSpec", "ConvertSpec", "DivSpec", "DotSpec"]
-__all__ += ["FmaSpec", "JoinSpec", "MacSpec", "MulSpec", "PartMacSpec", "PwlSpec", "QuireRegister", "QuireSpec"]
-__all__ += [
+__all__ = [
+    "UNITS",
+    "AccumulatorSpec",
+    "AddSpec",
+    "BlockDequantizeSpec",
+    "BlockDotSpec",
+    "BlockMacSpec",
+    "BlockQuantizeSpec",
+    "Build",
+    "CompareSpec",
+    "ConvertSpec",
+    "DivSpec",
+    "DotSpec",
+    "FmaSpec",
+    "JoinSpec",
+    "MacSpec",
+    "MulSpec",
+    "PartMacSpec",
+    "PwlSpec",
+    "QuireRegister",
+    "QuireSpec",
     "ReciprocalSpec",
     "RounderSpec",
     "RsqrtSpec",
@@ -37,8 +54,11 @@ __all__ += [
     "SqrtSpec",
     "SumSpec",
     "TextError",
+    "Tiling",
+    "UnitSpec",
+    "ValueRange",
+    "parse_cell",
 ]
-__all__ += ["Tiling", "UnitSpec", "ValueRange", "parse_cell"]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

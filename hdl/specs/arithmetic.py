@@ -7,7 +7,7 @@ from typing import Any
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 
-from .formula import Call, Formula, Function, term
+from .formula import Call, Formula, Function, Sum, term
 from .ranges import ValueRange
 from .unit import UnitSpec
 
@@ -30,22 +30,12 @@ class BinarySpec(UnitSpec):
     b: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
 
-    @property
-    def _ranges(self) -> tuple[ValueRange, ValueRange]:
-        return ValueRange.of(self.a), ValueRange.of(self.b)
-
 
 @dataclass(frozen=True)
 class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
     """Product of two numbers; fields as in `BinarySpec`."""
 
     TERMS = (term("a", "b"),)
-
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the exact products."""
-        a, b = self._ranges
-        return a * b, f"product of {self.a} and {self.b}"
 
 
 @dataclass(frozen=True)
@@ -54,12 +44,6 @@ class AddSpec(BinarySpec, form="add a+b[=o]", summary="a + b, a - b"):
 
     CONTROLS = ("subtract",)
     TERMS = term("a"), term("b", negated_by="subtract")
-
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the exact sums and differences."""
-        a, b = self._ranges
-        return a.plus_or_minus(b), f"sum of {self.a} and {self.b}"
 
 
 @dataclass(frozen=True)
@@ -91,11 +75,38 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
         """Format of the addend."""
         return self.c
 
+
+@dataclass(frozen=True)
+class LerpSpec(UnitSpec, form="lerp a,b,t[=o]", summary="a + t * (b - a), rounded once"):
+    """Linear interpolation.
+
+    Parameters
+    ----------
+    a, b : Format
+        Formats of the results for ``t`` = 0 and ``t`` = 1.
+    t : Format
+        Format of the parameter.
+    o : Format
+        Format of the result; default: format of ``a``.
+    """
+
+    FLAGS = True
+    OPERANDS = ("a", "b", "t")
+    TERMS = term("a"), term("t", "d")
+
+    a: Format
+    b: Format
+    t: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"t": lambda: a}
+
     @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the exact sums."""
-        product = ValueRange.of(self.a) * ValueRange.of(self.b)
-        return product + ValueRange.of(self.c), f"sum of {self.c} and a product of {self.a} and {self.b}"
+    def formula(self) -> Formula:
+        difference = Sum("d", (term("b"), -term("a")), self.rounding)
+        return Formula((difference, self.rounded(*self.TERMS)))
 
 
 @dataclass(frozen=True)
@@ -119,11 +130,6 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
         return {"o": lambda: parse("e4m3fn")}
 
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the operand's format."""
-        return ValueRange.of(self.a), f"number of {self.a}"
-
 
 @dataclass(frozen=True)
 class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, minimum, maximum"):
@@ -132,8 +138,7 @@ class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, mini
     @property
     def results(self) -> tuple[ValueRange, str]:
         """Range of both formats."""
-        a, b = self._ranges
-        return a | b, f"number of {self.a} and {self.b}"
+        return ValueRange.of(self.a) | ValueRange.of(self.b), f"number of {self.a} and {self.b}"
 
     @property
     def formula(self) -> Formula:

@@ -115,11 +115,6 @@ class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to
     def parameters(self) -> dict[str, Any]:
         return {name: value for name, value in super().parameters.items() if name != "saturate"}
 
-    @property
-    def results(self) -> None:
-        """Quotients of numbers and scales, which elements need not hold."""
-        return None
-
 
 @dataclass(frozen=True)
 class BlockDequantizeSpec(BlockSpec, form="blockdequantize a>o", summary="a block to numbers"):

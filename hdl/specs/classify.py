@@ -33,11 +33,6 @@ class ClassifySpec(UnitSpec, form="classify a", summary="class of a, one bit eac
     a: Format
 
     @property
-    def results(self) -> None:
-        """No range, because nothing is rounded."""
-        return
-
-    @property
     def formula(self) -> Formula:
         return Formula((Function(("o",), Call("classify", ("a",))),))
 

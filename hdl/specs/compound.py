@@ -48,11 +48,6 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
         """Return the default result: two parts with the exponent and a third of the precision, bf16x2 for fp32."""
         return {"o": lambda: Compound(Float(getattr(a, "exp", 8), max(a.precision // 3 - 1, 1)), 2)}
 
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of the operand's format."""
-        return ValueRange.of(self.a), f"number of {self.a}"
-
 
 @dataclass(frozen=True)
 class JoinSpec(UnitSpec, form="join a>o", summary="the parts of a sum to any format"):

@@ -1,6 +1,9 @@
 """Formulas and ports of units as data: rounded sums of products, or named functions, and the roles of inputs."""
 
-from dataclasses import dataclass
+import functools
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,6 +12,7 @@ from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.rounding import Rounding
 
 from .quire import QuireRegister
+from .ranges import ValueRange
 
 if TYPE_CHECKING:
     from .dot import Alignment
@@ -96,7 +100,7 @@ Factor = str | Pick | Call
 
 @dataclass(frozen=True)
 class Term:
-    """Product of factors and of scales, which is negated if the port ``negated_by`` is 1, or if it is ``negative``."""
+    """Product of factors and of scales: ``negative``, and negated if the port ``negated_by`` is 1."""
 
     factors: tuple[Factor, ...]
     scales: tuple[str, ...] = ()
@@ -110,8 +114,17 @@ class Term:
         return (*factors, *self.scales)
 
     def __str__(self) -> str:
-        sign = "-" * self.negative + ("" if self.negated_by is None else f"(-1)^{self.negated_by} * ")
-        return sign + " * ".join(map(str, (*self.factors, *self.scales)))
+        sign = "" if self.negated_by is None else f"(-1)^{self.negated_by} * "
+        return "-" * self.negative + sign + " * ".join(map(str, (*self.factors, *self.scales)))
+
+    def __neg__(self) -> "Term":
+        return replace(self, negative=not self.negative)
+
+    def range(self, spans: Mapping[str, ValueRange]) -> ValueRange:
+        """Return the range of its values from those of its factors, which are names."""
+        span = functools.reduce(operator.mul, (spans[str(factor)] for factor in self.factors))
+        span = -span if self.negative else span
+        return span if self.negated_by is None else span | -span
 
 
 def term(*factors: Factor, scales: tuple[str, ...] = (), negated_by: str | None = None) -> Term:
@@ -151,9 +164,13 @@ class Sum:
     register: QuireRegister | None = None
     alignment: "Alignment | None" = None
 
+    def range(self, spans: Mapping[str, ValueRange]) -> ValueRange:
+        """Return the range of its exact values from those of the factors of its terms, which are names."""
+        return functools.reduce(operator.add, (term.range(spans) for term in self.terms))
+
     def __str__(self) -> str:
         terms = [f"align({term})" if self.alignment else str(term) for term in self.terms]
-        text = " + ".join(["0"] * self.from_zero + terms)
+        text = " + ".join(["0"] * self.from_zero + terms).replace(" + -", " - ")
         return f"{self.name} = {text if self.o is None else f'round({text})'}"
 
 

@@ -29,11 +29,6 @@ class _OfNumber(UnitSpec):
         if self.rounding == EXACT:
             raise ValueError(f"rounding exact is not possible for {self.form.unit}; choose a rounding mode")
 
-    @property
-    def results(self) -> None:
-        """No range, because the rounding is never exact."""
-        return
-
 
 @dataclass(frozen=True)
 class RintSpec(_OfNumber, form="rint a[>o]", summary="a, rounded to an integer"):

@@ -16,7 +16,7 @@ class RemainderSpec(BinarySpec, form="remainder a,b[=o]", summary="a - b * n, n 
     @property
     def results(self) -> tuple[ValueRange, str]:
         """Range of the exact remainders: no digit is below the last ones of both operands."""
-        a, b = self._ranges
+        a, b = ValueRange.of(self.a), ValueRange.of(self.b)
         largest = a.magnitude if b.inf else min(a.magnitude, b.magnitude / 2)
         quantum = min(a.quantum, b.quantum)
         values = ValueRange(

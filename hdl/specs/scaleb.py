@@ -49,11 +49,6 @@ class ScalebSpec(UnitSpec, form="scaleb a,b[=o]", summary="a * 2^b"):
             raise ValueError("rounding exact is not possible for scaleb; choose a rounding mode")
 
     @property
-    def results(self) -> None:
-        """No range, because the rounding is never exact."""
-        return
-
-    @property
     def exponent_bits(self) -> int:
         """Bits of a signed exponent that are enough: with larger ones, results are those of its ends."""
         return _limit(self.a, self.o, self.unit_rounding.places).bit_length() + 1

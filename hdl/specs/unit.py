@@ -1,9 +1,10 @@
 """Descriptions of units: immutable data that determines all result bits, with a text form."""
 
+import functools
 import re
-from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
 
 from halfulp.hdl.formats.base import Format
@@ -97,6 +98,8 @@ class UnitSpec:
     """True if the unit rounds; the text of others has neither a rounding nor ``.sat``."""
     INTEGERS: ClassVar[tuple[str, ...]] = ()
     """Operands that are integers, in fixed point."""
+    OPERANDS: ClassVar[tuple[str, ...]] = ("a", "b", "c")
+    """Fields that are formats of operands, in order; the ones without a value are absent."""
     CONTROLS: ClassVar[tuple[str, ...]] = ()
     """Ports of one bit that negate a term."""
     TERMS: ClassVar[tuple[Term, ...]] = ()
@@ -240,6 +243,36 @@ class UnitSpec:
         return name.endswith("rounding") or name == "random" or name in cls.form.parts
 
     @classmethod
+    def keywords(cls) -> dict[str, Parameter]:
+        """Return the fields that have an effect, as keyword parameters of a function that takes them as for `of`."""
+        return {one.name: cls._keyword(one) for one in signature(cls).parameters.values() if cls.has_effect(one.name)}
+
+    @classmethod
+    def _keyword(cls, field: Parameter) -> Parameter:
+        default, annotation = field.default, field.annotation
+        annotation = annotation | str if cls.is_text(field.name) else annotation
+        annotation = annotation | None if default is None else annotation
+        default = str(default) if isinstance(default, Rounding) else default
+        return field.replace(kind=Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    @classmethod
+    @functools.cache
+    def operation_parameters(cls) -> dict[str, Parameter]:
+        """Return the fields that the operation of the golden model takes, as for `keywords`."""
+        return {name: one for name, one in cls.keywords().items() if name not in _NOT_OF_RESULTS}
+
+    @classmethod
+    def of_keywords(cls, given: Mapping[str, Any], known: Mapping[str, Parameter]) -> Self:
+        """Return the description of the given fields; raise TypeError if one is missing or unknown; see `of`."""
+        for name in given:
+            if name not in cls.__dataclass_fields__ or (name in _NOT_OF_RESULTS and name not in known):
+                raise TypeError(f"{cls.form.unit} has no parameter {name}; its parameters are {', '.join(known)}")
+        for name, parameter in known.items():
+            if name not in given and parameter.default is parameter.empty:
+                raise TypeError(f"{name} of {cls.form.unit} is missing; its parameters are {', '.join(known)}")
+        return cls.of(**given)
+
+    @classmethod
     def has_effect(cls, name: str) -> bool:
         """Return True if a field may have another value than its default."""
         return cls.FLAGS if name == "flags" else cls.ROUNDS or name not in UnitSpec.__dataclass_fields__
@@ -279,7 +312,7 @@ class UnitSpec:
     @property
     def operands(self) -> dict[str, Format]:
         """Formats of the operands by name."""
-        return {name: fmt for name in ("a", "b", "c") if (fmt := getattr(self, name, None)) is not None}
+        return {name: fmt for name in self.OPERANDS if (fmt := getattr(self, name, None)) is not None}
 
     @property
     def result(self) -> Format:
@@ -296,9 +329,17 @@ class UnitSpec:
         """Check the fields of the subclass; raise TypeError or ValueError."""
 
     @property
-    @abstractmethod
     def results(self) -> tuple[ValueRange, str] | None:
-        """Range of the exact results and their description in errors; None if they are not known yet."""
+        """Range of the exact results and their description in errors; None if the rounding is never exact."""
+        return (self.exact_range, f"result of {self.text}") if self.TERMS else None
+
+    @property
+    def exact_range(self) -> ValueRange:
+        """Range of the exact results of a formula whose sums are of products of operands and of earlier sums."""
+        spans = {name: ValueRange.of(fmt) for name, fmt in self.operands.items()}
+        for step in self.formula.sums:
+            span = spans[step.name] = step.range(spans)
+        return span
 
     @property
     def entries(self) -> dict[str, dict[str, Format]]:
