@@ -43,8 +43,8 @@ def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n
     columns = Columns()
     for term in terms[:-1]:
         made = _sized(term, size - rng.integers(-3, o.man + 4, n), rng)
-        factors = (values(grid, codes) for grid, codes in zip(term, made, strict=True))
-        rest = [left - math.prod(product) for left, *product in zip(rest, *factors, strict=True)]
+        decoded = (values(grid, codes) for grid, codes in zip(term, made, strict=True))
+        rest = [left - math.prod(factors) for left, *factors in zip(rest, *decoded, strict=True)]
         columns += made
     *factors, last = terms[-1]
     for a in factors:

@@ -76,6 +76,8 @@ def _value(sums: Sequence[Sum], given: Mapping[str, Fraction]) -> Fraction:
     """Return the exact value of the last sum, without roundings and controls."""
     known, total = dict(given), Fraction(0)
     for step in sums:
-        products = [(term.negative, math.prod(known[name] for name in term.names)) for term in step.terms]
-        total = known[step.name] = sum((-one if negative else one for negative, one in products), Fraction(0))
+        total = Fraction(0)
+        for term in step.terms:
+            total += math.prod(known[name] for name in term.names) * (-1 if term.negative else 1)
+        known[step.name] = total
     return total
