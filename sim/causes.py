@@ -5,22 +5,24 @@ results, and the right ones where the unit is right. Results that no suspect giv
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.hdl.formats import FP64, RO, Compound, Fixed, Float, Format, Rounding, parse
+from halfulp.hdl.formats import FP64, RO, Fixed, Float, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODE_TEXT, MODES
-from halfulp.hdl.specs import AccumulatorSpec, AddSpec, ConvertSpec, FmaSpec, MacSpec, MulSpec, UnitSpec
+from halfulp.hdl.specs import ConvertSpec, UnitSpec
+from halfulp.hdl.specs.formula import Formula, Sum, Term
 from halfulp.hdl.specs.unit import FLAGS
 
+from .coverage.sums import Sums, evaluate
 from .fields import Grid
 from .implementation import Implementation
 from .ports import MODE, Codes, Columns, Ports
@@ -163,8 +165,8 @@ class Suspects:
         yield from self._without_subnormals()
         yield from self._range()
         yield from self._modes()
-        yield from self._product()
-        if self._intermediate is not None:
+        yield from self._sooner()
+        if self._has_long:
             yield from self._ties()
             yield from self._twice()
 
@@ -215,21 +217,23 @@ class Suspects:
             # Units whose results always saturate, or never overflow, refuse the field.
             return
 
-    def _product(self) -> Iterator[Suspect]:
-        fault, spec = "it rounds the product before the sum", self.spec
-        if isinstance(spec, MacSpec) and spec.product is None and isinstance(spec.acc, Format):
-            yield self._of(fault, replace(spec, product=spec.acc, product_rounding=spec.rounding))
-        if isinstance(spec, FmaSpec):
-            mode: dict[str, Any] = {"rounding": replace(spec.rounding), "saturate": spec.saturate}
-            product = MulSpec(a=spec.a, b=spec.b, o=spec.o, **mode)
-            total = AddSpec(a=spec.o, b=spec.c, o=spec.o, **mode)
+    def _sooner(self) -> Iterator[Suspect]:
+        """Yield units that round products, or exact sums that are factors, before the last sum."""
+        steps = self.spec.formula
+        if not Sums.of(self.unit, self.spec).has(steps) or any(step.alignment for step in steps.sums):
+            return
+        products = any(map(_products_of, steps.sums))
+        exact = [step for step in steps.sums if step.o is None]
+        if products:
+            yield self._changed("it rounds the product before the sum", _with_products)
+        for step in exact:
+            yield self._changed(f"it rounds the exact sum {step}", partial(_with_sums, (step.name,)))
+        if products and exact:
+            every = partial(_with_sums, tuple(step.name for step in exact))
+            yield self._changed("it rounds after each operation", lambda formula: _with_products(every(formula)))
 
-            def results(codes: Columns) -> Codes:
-                first = _results(product, codes)
-                none = np.zeros_like(first)
-                return _results(total, {**codes, "a": first, "b": codes["c"], "subtract": none})
-
-            yield Suspect(fault, results)
+    def _changed(self, fault: str, change: Callable[[Formula], Formula]) -> Suspect:
+        return Suspect(fault, lambda codes: evaluate(self.unit, self.spec, change, codes))
 
     # Subnormal numbers -------------------------------------------------------------------------------------------
 
@@ -270,30 +274,32 @@ class Suspects:
     # Roundings of an intermediate result -------------------------------------------------------------------------
 
     @cached_property
-    def _intermediate(self) -> UnitSpec | None:
-        """The same operation with results so long that a second rounding of them is the only one; None if unknown."""
+    def _long(self) -> UnitSpec | None:
+        """Description with results so long that a second rounding of them is the only one; None if there is none."""
         o, spec = self.o, self.spec
         reach = floor_log2(o.largest) < FP64.emax and floor_log2(o.smallest) > FP64.emin
         if o.window + WIDER > FP64.precision or not reach or "table" in self.unit.parameters:
             return None
-        if isinstance(spec, MacSpec) and spec.product is None and isinstance(spec.acc, Format):
-            wide: UnitSpec = FmaSpec(a=spec.a, b=spec.b, c=spec.acc, o=FP64, rounding=RO)
-        elif isinstance(spec, AccumulatorSpec) or isinstance(getattr(spec, "o", None), Compound):
+        if len(spec.formula.results) != 1 or not Sums.of(self.unit, spec).has(spec.formula):
             return None
-        else:
-            try:
-                wide = Implementation(spec).with_spec(o=FP64, rounding=RO, saturate=False).spec
-            except (TypeError, ValueError):
-                return None
-        # Operations that round more than once, and sums that subtract, differ.
-        again = self._converted(_results(wide, self.codes), spec.rounding, self.codes)
-        return wide if np.array_equal(again, self.want) else None
+        # The number of digits of a function follows from the result format.
+        digits: dict[str, Any] = {"o": FP64} if spec.formula.calls else {}
+        try:
+            return replace(spec, rounding=RO, saturate=False, **digits)
+        except (TypeError, ValueError):
+            return None
+
+    @cached_property
+    def _has_long(self) -> bool:
+        """True if long results are known; those of operations that round twice, and of some differences, are not."""
+        if self._long is None:
+            return False
+        return np.array_equal(self._converted(self._wide(self.codes), self.spec.rounding, self.codes), self.want)
 
     def _wide(self, codes: Columns) -> Codes:
         """Return the long results for some codes; suspects share those of the same codes."""
-        assert self._intermediate is not None
         if id(codes) not in self._exact:
-            self._exact[id(codes)] = codes, _results(self._intermediate, codes)
+            self._exact[id(codes)] = codes, evaluate(self.unit, self._long, _to_long, codes)
         return self._exact[id(codes)][1]
 
     def _converted(self, wide: Codes, rounding: Rounding, codes: Columns) -> Codes:
@@ -339,6 +345,40 @@ class Suspects:
                 return _results(second, {**codes, "a": _results(first, {**codes, "a": self._wide(codes)})})
 
             yield Suspect(f"it rounds twice, {text}", results)
+
+
+def _to_long(formula: Formula) -> Formula:
+    """Return the formula with a long result."""
+    *earlier, last = formula.sums
+    return Formula((*earlier, replace(last, o=FP64, rounding=RO)))
+
+
+def _products_of(step: Sum) -> tuple[Term, ...]:
+    """Return the products that a sum adds to other terms."""
+    several = len(step.terms) > 1 or step.from_zero
+    return tuple(term for term in step.terms if several and len(term.factors) > 1)
+
+
+def _with_products(formula: Formula) -> Formula:
+    """Return the formula that rounds each product before it is added."""
+    steps, last = list[Sum](), formula.sums[-1]
+    for step in formula.sums:
+        terms = list(step.terms)
+        for product in _products_of(step):
+            place = terms.index(product)
+            name, plain = f"{step.name} product {place}", replace(product, negated_by=None, negative=False)
+            steps.append(Sum(name, (plain,), step.rounding, step.o or last.o, step.word or last.word))
+            terms[place] = replace(product, factors=(name,), scales=())
+        register = None if _products_of(step) else step.register
+        steps.append(replace(step, terms=tuple(terms), register=register))
+    return Formula(tuple(steps))
+
+
+def _with_sums(names: Sequence[str], formula: Formula) -> Formula:
+    """Return the formula that rounds some exact sums."""
+    *earlier, last = formula.sums
+    steps = [replace(step, o=last.o, word=last.word) if step.name in names else step for step in earlier]
+    return Formula((*steps, replace(last, register=None)))
 
 
 _MORE = np.uint64(1)

@@ -8,25 +8,14 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats.base import Format, floor_log2
-from halfulp.hdl.specs import (
-    BlockDotSpec,
-    BlockMacSpec,
-    BlockQuantizeSpec,
-    DivSpec,
-    ReciprocalSpec,
-    RsqrtSpec,
-    SqrtSpec,
-)
-from halfulp.hdl.specs.division import EndlessSpec
-from halfulp.hdl.specs.integral import RintSpec
-from halfulp.hdl.specs.remainder import RemainderSpec
-from halfulp.hdl.specs.scaleb import ScalebSpec
-from halfulp.hdl.specs.sparsemac import SparseMacSpec
+from halfulp.hdl.specs import UnitSpec
+from halfulp.hdl.specs.formula import Formula
 
 from .corner_blocks import blocks_of_numbers, pairs_of_blocks
 from .corner_middles import middles
 from .corner_operands import targets, truncated, values
 from .corner_segments import corner_arguments_of
+from .corner_sums import of_formula
 from .directed import Directed
 from .fields import Codes, Grid
 from .ports import Ports
@@ -44,45 +33,30 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
     Line segments have arguments around breakpoints and zeros. Quotients, roots and products with powers of two are at
     or next to numbers and ties of the result format, numbers that are rounded to integers at or next to these and
     their middles, and dividends of remainders at or next to multiples of the divisor and their middles. Blocks are
-    zero, special, at the ends of the range or at ties. Steps with structured sparsity add mainly one product. Other
-    units have none.
+    zero, special, at the ends of the range or at ties. Exact sums of products have mainly one product. Formulas that
+    multiply exact sums have results at or next to numbers and ties, and sums that cancel. Other units have none.
     """
-    table = unit.parameters.get("table")
-    if table is not None:
-        return {"a": corner_arguments_of(table)}
-    match unit.spec:
-        case EndlessSpec() as spec:
-            return _near_middles(spec.without_source)
-        case BlockQuantizeSpec() as spec:
-            return blocks_of_numbers(spec.a, spec.o)
-        case BlockDotSpec() | BlockMacSpec() as spec:
-            return pairs_of_blocks(spec.a.element, spec.b.element, spec.k)
-        case ScalebSpec() as spec:
-            return _scaled(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o))
-        case RemainderSpec() as spec:
-            return _remainders(Grid.of(spec.a), Grid.of(spec.b))
-        case RintSpec() as spec:
-            return _near_integers(Grid.of(spec.a))
-        case SparseMacSpec() as spec:
-            return _steps(spec, tuple(Ports.inputs_of(unit).operands.items()))
-    return {}
+    spec = unit.spec
+    for call in spec.formula.calls:
+        if call.function == "pwl":
+            return {"a": corner_arguments_of(unit.parameters["table"])}
+        if call.function in OPERANDS:
+            return _of_function(call.function, spec.without_source)
+    terms = [term for step in spec.formula.sums for term in step.terms]
+    if len(spec.formula.results) == 1 and any(term.scales for term in terms):
+        return pairs_of_blocks(spec.a.element, spec.b.element, spec.k)
+    operands = tuple(Ports.inputs_of(unit).operands.items())
+    exact = {step.name for step in spec.formula.sums if step.o is None}
+    if any(len(term.names) > 1 and exact & {*term.names} for term in terms):
+        return of_formula(spec.formula, operands, COUNT)
+    return _steps(spec.formula, operands) if exact else {}
 
 
 @lru_cache(maxsize=16)
-def _near_middles(spec: EndlessSpec) -> dict[str, Codes]:
-    """Return operands whose results are numbers or ties, or next to them, and as many that are next to ties only."""
-    match spec:
-        case DivSpec():
-            near = _quotients(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o))
-        case ReciprocalSpec():
-            near = _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal)
-        case SqrtSpec():
-            near = _arguments(Grid.of(spec.a), Grid.of(spec.o), _square)
-        case RsqrtSpec():
-            near = _arguments(Grid.of(spec.a), Grid.of(spec.o), _reciprocal_square)
-        case _:
-            return {}
-    return {name: np.concatenate([near[name], codes]) for name, codes in middles(spec, COUNT).items()}
+def _of_function(name: str, spec: UnitSpec) -> dict[str, Codes]:
+    """Return the operands of a function, and as many whose results are next to ties only, if it has such ones."""
+    found = OPERANDS[name](spec)
+    return {port: np.concatenate([found[port], codes]) for port, codes in middles(spec, COUNT).items()} or found
 
 
 @lru_cache(maxsize=16)
@@ -143,21 +117,22 @@ def _remainders(a: Grid, b: Grid) -> dict[str, Codes]:
 
 
 @lru_cache(maxsize=16)
-def _steps(spec: SparseMacSpec, operands: tuple[tuple[str, Format], ...]) -> dict[str, Codes]:
-    """Return steps with one product and an accumulator as in a multiply-accumulate, and the other products near zero.
+def _steps(formula: Formula, operands: tuple[tuple[str, Format], ...]) -> dict[str, Codes]:
+    """Return operands of a sum with one product and its other terms, and the other products of exact sums near zero.
 
-    Sums of several random products are seldom far below the accumulator, and seldom remain small after cancellation.
+    Sums of several random products are seldom far below the other terms, and seldom remain small after cancellation.
     """
     rng = np.random.default_rng(0)
-    formats = dict(operands)
-    others = [(f"a{place}", f"b{place}") for place in range(1, spec.k)]
-    near_zero = {name for pair in others for name in pair}
+    formats, o = dict(operands), formula.sums[-1].o
+    assert o is not None
+    first, *others = (term.names for step in formula.sums if step.o is None for term in step.terms)
+    near_zero = {name for names in others for name in names}
     mac = {name: fmt for name, fmt in formats.items() if name not in near_zero}
-    codes = Directed(mac, [("a0", "b0")], [spec.o], rng, COUNT).rows(STEPS)
-    for pair in others:
-        # Both factors are the smallest numbers in half of the steps, and zero in the others.
+    codes = Directed(mac, [first], [o], rng, COUNT).rows(STEPS)
+    for names in others:
+        # All factors are the smallest numbers in half of the steps, and zero in the others.
         smallest = rng.integers(0, 2, STEPS).astype(np.uint64)
-        for name in pair:
+        for name in names:
             codes[name] = Grid.of(formats[name]).signed(rng.integers(0, 2, STEPS), smallest)
     return codes
 
@@ -183,3 +158,21 @@ def _near_integers(a: Grid) -> dict[str, Codes]:
     signed = [-number if rng.random() < 0.5 else number for number in halves]
     codes = truncated(a, signed)
     return {"a": a.neighbour(codes, rng.choice(np.array([0, 0, 0, 1, -1]), COUNT))}
+
+
+def _grids(spec: Any) -> list[Grid]:
+    """Return the formats of the operands of a function, and of its result."""
+    return [Grid.of(fmt) for fmt in (*spec.operands.values(), spec.o)]
+
+
+OPERANDS: dict[str, Callable[[Any], dict[str, Codes]]] = {
+    "div": lambda spec: _quotients(*_grids(spec)),
+    "reciprocal": lambda spec: _arguments(*_grids(spec), _reciprocal),
+    "sqrt": lambda spec: _arguments(*_grids(spec), _square),
+    "rsqrt": lambda spec: _arguments(*_grids(spec), _reciprocal_square),
+    "scaleb": lambda spec: _scaled(*_grids(spec)),
+    "remainder": lambda spec: _remainders(*_grids(spec)[:2]),
+    "rint": lambda spec: _near_integers(_grids(spec)[0]),
+    "blockquantize": lambda spec: blocks_of_numbers(spec.a, spec.o),
+}
+"""Operands of functions with results that are hard to round, by the name of the function."""

@@ -8,30 +8,15 @@ bits. Reciprocals and reciprocal roots are computed from the middle.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
 
 from .fields import Codes, Grid, Ints, words
 
 FARTHEST = 4
 """Largest distance of the exponents of dividend and divisor from the middle of their range, with tapered precision."""
-
-
-def middles(spec: Any, n: int, seed: int = 0) -> dict[str, Codes]:
-    """Return n operands of a division or root, by port; other units have none."""
-    match spec:
-        case DivSpec():
-            return quotients(Grid.of(spec.a), Grid.of(spec.b), Grid.of(spec.o), n, seed)
-        case ReciprocalSpec():
-            return reciprocals(Grid.of(spec.a), Grid.of(spec.o), n, seed)
-        case SqrtSpec():
-            return roots(Grid.of(spec.a), Grid.of(spec.o), n, seed)
-        case RsqrtSpec():
-            return reciprocal_roots(Grid.of(spec.a), Grid.of(spec.o), n, seed)
-    return {}
 
 
 class Middle(NamedTuple):
@@ -164,3 +149,22 @@ def _composed(grid: Grid, numbers: list[int], scale: Ints, sign: Ints | None = N
     mantissas = [n << place if place >= 0 else n >> -place for n, place in zip(numbers, places, strict=True)]
     sign = np.zeros(len(numbers), dtype=np.int64) if sign is None else sign
     return grid.compose(sign, _exponents(numbers) + scale, np.array(mantissas, dtype=np.uint64))
+
+
+MIDDLES: dict[str, Callable[..., dict[str, Codes]]] = {
+    "div": quotients,
+    "reciprocal": reciprocals,
+    "sqrt": roots,
+    "rsqrt": reciprocal_roots,
+}
+"""Functions of the formats of operands and result, a number of vectors, and a seed, by the function of a formula."""
+
+
+def middles(spec: Any, n: int, seed: int = 0) -> dict[str, Codes]:
+    """Return n operands of a division or root, by port; other units have none."""
+    found: dict[str, Codes] = {}
+    for call in spec.formula.calls:
+        if call.function in MIDDLES:
+            grids = [Grid.of(fmt) for fmt in (*(spec.operands[name] for name in call.operands), spec.o)]
+            found = MIDDLES[call.function](*grids, n, seed)
+    return found

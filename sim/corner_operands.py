@@ -39,17 +39,17 @@ def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n
     result.
     """
     rest = targets(o, rng, n)
-    size = _exponents(rest)
+    size = exponents(rest)
     columns = Columns()
     for term in terms[:-1]:
         made = _sized(term, size - rng.integers(-3, o.man + 4, n), rng)
-        numbers = (values(grid, codes) for grid, codes in zip(term, made, strict=True))
-        rest = [left - math.prod(factors) for left, *factors in zip(rest, *numbers, strict=True)]
+        decoded = (values(grid, codes) for grid, codes in zip(term, made, strict=True))
+        rest = [left - math.prod(factors) for left, *factors in zip(rest, *decoded, strict=True)]
         columns += made
     *factors, last = terms[-1]
     for a in factors:
         anywhere = rng.integers(a.quantum, a.emax + 1, n)
-        x = _numbers(a, np.where(rng.random(n) < 0.5, _exponents(rest) // 2, anywhere), rng)
+        x = numbers(a, np.where(rng.random(n) < 0.5, exponents(rest) // 2, anywhere), rng)
         rest = [left / value if value else Fraction(1) for left, value in zip(rest, values(a, x), strict=True)]
         columns.append(x)
         if not last.negatives:
@@ -73,14 +73,14 @@ def truncated(grid: Grid, numbers: Sequence[Fraction]) -> Codes:
 def _sized(term: tuple[Grid, ...], exponent: Ints, rng: np.random.Generator) -> Columns:
     """Choose operands of a term with magnitude about 2^exponent."""
     if len(term) == 1:
-        return [_numbers(term[0], exponent, rng)]
+        return [numbers(term[0], exponent, rng)]
     a, b = term
     low, high = np.maximum(a.quantum, exponent - b.emax), np.minimum(a.emax, exponent - b.quantum)
     first = rng.integers(np.minimum(low, high), np.maximum(low, high) + 1)
-    return [_numbers(a, first, rng), _numbers(b, exponent - first, rng)]
+    return [numbers(a, first, rng), numbers(b, exponent - first, rng)]
 
 
-def _numbers(grid: Grid, exponent: Ints, rng: np.random.Generator) -> Codes:
+def numbers(grid: Grid, exponent: Ints, rng: np.random.Generator) -> Codes:
     """Choose numbers with these exponents, clipped to the format; mantissas are random, all zeros or all ones."""
     n = len(exponent)
     zero = np.zeros(n, dtype=np.uint64)
@@ -88,6 +88,6 @@ def _numbers(grid: Grid, exponent: Ints, rng: np.random.Generator) -> Codes:
     return grid.compose(rng.integers(0, 2, n), np.clip(exponent, grid.quantum, grid.emax), mantissa)
 
 
-def _exponents(numbers: Sequence[Fraction]) -> Ints:
+def exponents(numbers: Sequence[Fraction]) -> Ints:
     lengths = [(number.numerator.bit_length(), number.denominator.bit_length()) for number in numbers]
     return np.array([above - below if above else 0 for above, below in lengths], dtype=np.int64)

@@ -70,16 +70,18 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if any(port.argument for port in spec.ports):
         kind = "aligned" if steps[-1].alignment else "last" if earlier else "exact"
         return f"{kind} sum = {number(last.value)}"
-    texts = {
-        step.name: _rounded(step, value, codes, spec.saturate) for step, value in zip(steps, earlier, strict=False)
-    }
+    texts = dict[str, str]()
+    values = iter(earlier)
+    for step in spec.formula.sums[:-1]:
+        exactly = f"({_expression(step, codes, texts)})"
+        texts[step.name] = exactly if step.o is None else _rounded(step, next(values), codes, spec.saturate)
     text = _expression(steps[-1], codes, texts)
     return f"{text} = {number(last.value)}" if text else number(last.value)
 
 
 def _expression(step: Sum, codes: dict[str, int], texts: Mapping[str, str]) -> str:
     """Format a sum with the signs that its controls choose; empty for one operand or function."""
-    signed = [(codes.get(term.negated_by or "", 0) == 1, term) for term in step.terms]
+    signed = [((codes.get(term.negated_by or "", 0) == 1) != term.negative, term) for term in step.terms]
     if len(signed) == len(signed[0][1].factors) == 1:
         return ""
     minus, plus = (

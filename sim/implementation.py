@@ -1,13 +1,17 @@
-"""Units with their builds, and the short form of the command line."""
+"""Units with their builds: component, golden model and exact results; and the short form of the command line."""
 
 import shlex
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.block import parse_operand
-from halfulp.hdl.specs import UNITS, AccumulatorSpec, Build, UnitSpec
+from halfulp.hdl.specs import UNITS, AccumulatorSpec, Build, PwlSpec, UnitSpec
+from halfulp.hdl.specs.formula import VALUES, Role
+
+if TYPE_CHECKING:
+    from halfulp.hdl.specs.segments import Segments
 
 FIELDS = {
     name: name
@@ -45,7 +49,7 @@ DEFAULT_FORMAT = "e5m2"
 
 @dataclass(frozen=True)
 class Implementation:
-    """Unit and build, which together decide the hardware.
+    """Unit and build, which together decide the hardware; `halfulp.unit` returns it.
 
     Parameters
     ----------
@@ -68,15 +72,27 @@ class Implementation:
         """Return the implementation of a component."""
         return cls(unit.spec, unit.build)
 
-    def component(self) -> Any:
-        """Create the component.
+    @property
+    def name(self) -> str:
+        """Text of the description in characters of a Verilog name."""
+        return self.spec.name
+
+    @property
+    def table(self) -> "Segments | None":
+        """Segments of a piecewise linear function, fitted or read from a file; None for other units."""
+        from halfulp.hdl.fit.store import table_of
+
+        return table_of(self.spec) if isinstance(self.spec, PwlSpec) else None
+
+    def component(self, build: Build | None = None) -> Any:
+        """Create the Amaranth component; ``build`` replaces the own build.
 
         Raises ValueError or TypeError if a field of the build has no effect, a function cannot be fitted, or no number
         of register stages meets the clock.
         """
         from halfulp.units.catalogue import component
 
-        unit = component(self.spec, self.build)
+        unit = component(self.spec, build or self.build)
         unit.check_clock()
         return unit
 
@@ -114,6 +130,81 @@ class Implementation:
     def command(self, verb: str, *more: str) -> str:
         """Return the command line that runs ``verb`` on this implementation."""
         return shlex.join(["halfulp", verb, self.spec.text, *self.build.options, *more])
+
+    def reference(self, *operands: Any, **words: Any) -> Any:
+        """Compute results in the golden model, on tensors of codes.
+
+        Parameters
+        ----------
+        *operands : Tensor
+            Codes in the order of the unit's golden function, such as `halfulp.golden.mac`.
+        **words : Tensor
+            Random words of stochastic rounding. Default for a unit with a source: the words of the source, where
+            element i of the operands is operation i after reset. ``mode`` holds the codes of a rounding that a port
+            chooses.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for the golden function.
+        """
+        from halfulp import golden
+
+        function = getattr(golden, self.spec.form.unit)
+        return function(*operands, **(self._own_words(operands) | words), **self._parameters)
+
+    def exact(self, *codes: Any, **words: Any) -> Any:
+        """Compute a result in rational arithmetic, on single codes: slow, and independent of the golden model.
+
+        Parameters
+        ----------
+        *codes : int
+            Codes in the order of the unit's golden function.
+        **words : int
+            Random words of stochastic rounding, also of a unit with a source, and the code ``mode`` of a rounding that
+            a port chooses.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the number of codes is wrong, or a random word is missing.
+        """
+        from halfulp.golden import exact
+
+        if self.spec.words and not self.spec.arguments(Role.RANDOM).keys() & words.keys():
+            raise ValueError(f"{self} needs random words: {', '.join(self.spec.words)}")
+        return getattr(exact, self.spec.form.unit)(*codes, **words, **self._parameters)
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """Keyword arguments of the golden and the exact function."""
+        parameters = self.spec.parameters
+        if self.table is None:
+            return parameters
+        return {"table": self.table} | {name: parameters[name] for name in ("rounding", "saturate")}
+
+    def _own_words(self, operands: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the random words of the unit's source for all elements of the operands."""
+        if not self.spec.streams:
+            return {}
+        import torch
+
+        from halfulp.golden.random import of_stream
+
+        for operand in operands:
+            if not isinstance(operand, torch.Tensor):
+                raise TypeError(f"operands must be tensors of codes, not {type(operand).__name__}")
+        arguments = zip(operands, self.spec.arguments(*VALUES), strict=False)
+        shapes = [one.shape[:-1] if name in self.spec.vectors and one.dim() else one.shape for one, name in arguments]
+        shape = torch.broadcast_shapes(*shapes)
+        found = {
+            name: of_stream(stream, shape.numel(), self.spec.words[name]).reshape(shape)
+            for name, stream in self.spec.streams.items()
+        }
+        return {
+            name: found[ports] if isinstance(ports, str) else torch.stack([found[port] for port in ports], -1)
+            for name, ports in self.spec.arguments(Role.RANDOM).items()
+        }
 
 
 def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementation:

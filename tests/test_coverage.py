@@ -13,9 +13,11 @@ from click.testing import CliRunner
 
 from halfulp.golden.codec import truncate, unpack
 from halfulp.golden.raw import multiply
-from halfulp.hdl.formats import parse
+from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
+from halfulp.hdl.specs import UnitSpec, formula
+from halfulp.hdl.specs.formula import Formula, Sum, term
 from halfulp.sim import bench
 from halfulp.sim.classes import Regimes, some_codes
 from halfulp.sim.corner_cases import corner_cases
@@ -24,6 +26,7 @@ from halfulp.sim.coverage.cli import coverage as command
 from halfulp.sim.coverage.collect import Coverage
 from halfulp.sim.coverage.model import Model
 from halfulp.sim.coverage.stages import rest_of
+from halfulp.sim.coverage.sums import Sums
 from halfulp.sim.coverage.verdicts import EXCLUDED, OPEN, REFUTED, Verdicts
 from halfulp.sim.directed import Directed
 from halfulp.sim.fields import Grid
@@ -526,3 +529,21 @@ if EXHAUSTIVE:
         answer = CliRunner().invoke(command, [name, fmt, "-o", str(tmp_path)])
         # Sums of two products of posits and a posit are too many to prove gaps between their exponents.
         assert answer.exit_code == ((name, fmt) == ("sparsemac", "posit8")), answer.output
+
+
+def test_terms_that_share_operands_are_enumerated_together() -> None:
+    """Terms of a + t * (b - a) depend on each other: with t = 1 no sum is beyond the format of b."""
+    fmt, mode = parse("fxp2.1"), Rounding("rn")
+    t = parse("ufxp1.0")
+    difference = Sum("d", (term("b"), formula.Term(("a",), negative=True)), mode)
+    steps = Formula((difference, Sum("o", (term("a"), term("t", "d")), mode, fmt)))
+    operands = {"a": fmt, "b": fmt, "t": t}
+    sums = Sums(UnitSpec.parse("add fxp2.1+fxp2.1"), operands, {name: own.width for name, own in operands.items()}, {})
+    (stage,) = sums.stages(steps)
+    found = reach.of_stage(stage, {group.name: np.ones(group.size, dtype=bool) for group in stage.groups})
+    codes = np.arange(1 << 7)
+    columns = {"a": codes & 7, "b": codes >> 3 & 7, "t": codes >> 6}
+    raws = [one.make({name: torch.from_numpy(column) for name, column in columns.items()}) for one in stage.terms]
+    result = np.where(columns["t"] == 1, columns["b"], columns["a"]).astype(np.uint64)
+    for group, places in zip(stage.groups, stage.bins(raws, None, result), strict=True):
+        assert (found[group.name].excluded == (group.count(places) == 0)).all(), group.name

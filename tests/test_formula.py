@@ -1,10 +1,17 @@
 """Formulas of descriptions: results computed by hand for each of them, and the ports of their units."""
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 import halfulp
+from halfulp.hdl.formats import FP16, RN
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import UNITS, UnitSpec
-from halfulp.hdl.specs.formula import Role
+from halfulp.hdl.specs.formula import VALUES, Formula, Role, Sum, Term, term
+from halfulp.sim.corner_sums import of_formula
+from halfulp.sim.coverage.sums import evaluate
 from halfulp.units.catalogue import CATALOGUE, component
 
 MINUS_8, ONE, TWO, THREE, EIGHT = 0xC8, 0x3C, 0x40, 0x42, 0x48
@@ -118,6 +125,50 @@ BY_HAND = [
 def test_formulas_give_results_computed_by_hand(text, formula, operands, result):
     assert str(UnitSpec.parse(text).formula) == formula
     assert halfulp.unit(text).exact(*operands) == result
+
+
+SUMS = [
+    (text, operands, result)
+    for text, formula, operands, result in BY_HAND
+    if formula.rpartition("; ")[2].startswith("o = round") and not text.startswith(("partmac", "join", "split"))
+]
+
+
+@pytest.mark.parametrize(("text", "operands", "result"), SUMS)
+def test_sums_on_tensors_give_results_computed_by_hand(text, operands, result):
+    unit = component(text)
+    codes = {port.name: np.zeros(1, dtype=np.uint64) for port in unit.spec.ports}
+    for ports, given in zip(unit.spec.arguments(*VALUES).values(), operands, strict=False):
+        pairs = {ports: given} if isinstance(ports, str) else dict(zip(ports, given, strict=True))
+        codes |= {name: np.array([code], dtype=np.uint64) for name, code in pairs.items()}
+    assert evaluate(unit, unit.spec, lambda formula: formula, codes).tolist() == [result]
+
+
+def test_negative_terms_have_a_sign_in_the_text():
+    assert str(Term(("a",), negative=True)) == "-a"
+    assert str(Term(("a", "b"), negated_by="subtract", negative=True)) == "-(-1)^subtract * a * b"
+
+
+def test_operands_of_products_with_exact_sums_reach_ties_and_cancel():
+    """Most vectors of a + t * (b - a) are exactly at numbers or middles of the result, or have sums that cancel."""
+    difference = Sum("d", (term("b"), Term(("a",), negative=True)), RN)
+    formula = Formula((difference, Sum("o", (term("a"), term("t", "d")), RN, FP16)))
+    found = of_formula(formula, tuple((name, FP16) for name in "abt"), 400)
+    a, b, t = ([FP16.decode(code) for code in found[name].tolist()] for name in "abt")
+    rows = [row for row in zip(a, b, t, strict=True) if all(isinstance(number, Fraction) for number in row)]
+    results = [x + z * (y - x) for x, y, z in rows]
+    inner = [abs(y - x) <= abs(x) / 500 for x, y, _ in rows]
+    last = [abs(one) <= abs(x) / 200 for one, (x, *_) in zip(results, rows, strict=True)]
+    # Next to a middle or a number: the sum and a number of one more bit differ by less than 2^-8 of the last place.
+    unit = [Fraction(2) ** (max(floor_log2(abs(one)), -14) - 10) if one else Fraction(1) for one in results]
+    near = [
+        abs(2 * one / last_place - round(2 * one / last_place)) < 2**-8
+        for one, last_place in zip(results, unit, strict=True)
+    ]
+    assert len(rows) > 350
+    assert sum(inner) > 60
+    assert sum(last) > 60
+    assert sum(near) > 120
 
 
 def test_random_words_reach_their_roundings():

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from vcd.reader import TokenKind, tokenize
 
 from halfulp.hdl.formats import E5M2, parse
@@ -16,6 +17,7 @@ from halfulp.sim import build as builder
 from halfulp.sim import model as modelling
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import Design, design, models
+from halfulp.sim.cli import sim
 from halfulp.sim.exact_text import exact_result, number, shown
 from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.model import CompiledModel
@@ -80,6 +82,20 @@ def test_catalogue_rows_all_have_a_bench_plan() -> None:
         assert set(chosen.vectors.codes) == set(unit.inputs)
         assert set(reference(unit, chosen.plain)) == set(unit.outputs)
         assert Implementation.of(unit) == short(name, fmt)
+
+
+def test_command_builds_a_description_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parsed description goes from the arguments to the component, its vectors, and the report."""
+    text, built, check = "mac e5m2*e5m2+e6m5.sr10@lfsr16", list[str](), UnitSpec.__post_init__
+
+    def counted(spec: UnitSpec) -> None:
+        check(spec)
+        built.append(spec.text)
+
+    monkeypatch.setattr(UnitSpec, "__post_init__", counted)
+    answer = CliRunner().invoke(sim, [text, "--vectors", "64"])
+    assert answer.exit_code == 0, answer.output
+    assert built.count(text) == 1
 
 
 def test_stream_repeats_few_vectors() -> None:

@@ -107,6 +107,12 @@ class Term:
     negated_by: str | None = None
     negative: bool = False
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Operands and sums that the term multiplies, then its scales; a selected operand has the name of its pick."""
+        factors = (factor.operand if isinstance(factor, Pick) else str(factor) for factor in self.factors)
+        return (*factors, *self.scales)
+
     def __str__(self) -> str:
         sign = "" if self.negated_by is None else f"(-1)^{self.negated_by} * "
         return "-" * self.negative + sign + " * ".join(map(str, (*self.factors, *self.scales)))
@@ -189,6 +195,15 @@ class Formula:
     def sums(self) -> tuple[Sum, ...]:
         """Sums of the formula."""
         return tuple(step for step in self.steps if isinstance(step, Sum))
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """Named functions of the formula."""
+        factors = (factor for step in self.sums for term in step.terms for factor in term.factors)
+        return tuple(
+            [step.call for step in self.steps if isinstance(step, Function)]
+            + [factor for factor in factors if isinstance(factor, Call)]
+        )
 
     @cached_property
     def results(self) -> tuple[str, ...]:

@@ -1,9 +1,7 @@
 """Coverage groups of a unit, and the bins of its vectors: operands by format, sums by stage."""
 
-import functools
 import itertools
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -12,18 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.golden.activation import value_of
-from halfulp.golden.blocks import step_term
-from halfulp.golden.codec import round_and_pack, unpack
-from halfulp.golden.raw import Raw, multiply, scaled, scaled_product
-from halfulp.golden.register import cancelled_sign
-from halfulp.golden.sparsemac import sum_of
-from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.specs import BlockDotSpec, DotSpec, ValueRange, formula
-from halfulp.hdl.specs.block import factors_of
-from halfulp.hdl.specs.classify import CLASSES
+from halfulp.golden.codec import unpack
+from halfulp.golden.raw import Raw, multiply
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.specs.dot import SEQUENTIAL
-from halfulp.hdl.specs.formula import Call, Factor, Pick, Role, Sum
+from halfulp.hdl.specs.formula import Formula, Role, Sum, term
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import MODE, Columns, Ports
@@ -31,9 +22,9 @@ from halfulp.sim.reference import row_of
 
 from . import functions
 from .bins import Axis, Group
-from .stages import Stage, Term
+from .stages import Stage
+from .sums import Sums, Tensors, number, result_of
 
-Tensors = Mapping[str, Tensor]
 Event = tuple[Stage, list[Raw], Tensor | None, Codes]
 """Stage of a sum, its terms, the random word of its rounding, and the codes of its results."""
 
@@ -100,13 +91,11 @@ class Model:
 
     def __init__(self, unit: Any) -> None:
         self.unit = unit
-        self.inputs = Ports.inputs_of(unit)
-        self.formats = self.inputs.operands | self.inputs.scales
-        self.widths = {port.name: port.width for port in self.inputs} | unit.words
-        self.widths |= {name: fmt.width for name, fmt in self.formats.items()}
-        self.kind = row_of(unit).name
-        self.ports = [*self._operands(), *self._products(), *self._controls()]
-        self.ports += [*self._classes(), *self._orders(), *self._functions()]
+        self.inputs, sums = Ports.inputs_of(unit), Sums.of(unit, unit.spec)
+        self.formats, self.widths = sums.formats, sums.widths
+        # Units outside of the catalogue have no reference results.
+        row_of(unit)
+        self.ports = [*self._operands(), *self._products(), *self._controls(), *self._functions()]
         rounding = self.unit.spec.rounding
         modes = list(dict.fromkeys(rounding.choices)) or [rounding]
         self._stages_by_mode = {mode: self._stages(mode, f"{mode}" * rounding.is_port) for mode in modes}
@@ -188,7 +177,7 @@ class Model:
         """Pairs of operands that are multiplied, except in steps of blocks and of parts."""
         sums = self.unit.spec.formula.sums
         terms = [term for step in sums for term in step.terms if step.o is not None or not term.scales]
-        factors = [tuple(map(_name, term.factors)) for term in terms if len(term.factors) == 2]
+        factors = [term.names[:2] for term in terms if len(term.factors) == 2]
         return tuple(pair for pair in factors if all(name in self.formats for name in pair))
 
     def _products(self) -> Iterator[Joint]:
@@ -215,76 +204,11 @@ class Model:
             axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
             yield Alone(Group("load x clear", axes), (("load", "clear"),), (_flag, _flag))
 
-    def _classes(self) -> Iterator[Joint]:
-        if self.kind != "classify":
-            return
-        axis = Axis("class", tuple(CLASSES[place] for place in self.unit.spec.classes))
-        yield Joint(Group("class", (axis,)), (("a",),), partial(_class, self.unit.spec.classes))
-
-    def _orders(self) -> Iterator[Joint]:
-        if self.kind != "compare":
-            return
-        relations = Axis("order", ("less", "equal", "greater", "unordered"))
-        yield Joint(Group("order", (relations,)), (("a", "b"),), _relation)
-        for port in ("minimum", "maximum"):
-            classes = Classes(self.unit.parameters["o"])
-            yield Joint(Group(port, (Axis(port, classes.signed),)), (("a", "b"),), partial(_output, classes, port))
-
     def _functions(self) -> Iterator[Joint]:
         for group, ports, places in functions.cases_of(self.unit.spec):
             yield Joint(group, (ports,), places)
 
     # Stages ---------------------------------------------------------------------------------------------------
-
-    def _product(self, *ports: str) -> Term:
-        """Return the product of operands, or one operand."""
-        formats = {port: self.formats[port] for port in ports}
-
-        def make(codes: Tensors) -> Raw:
-            return functools.reduce(multiply, (unpack(codes[port], fmt) for port, fmt in formats.items()))
-
-        fixed = all(fmt.spacing == "uniform" for fmt in formats.values())
-        span = functools.reduce(operator.mul, map(ValueRange.of, formats.values()))
-        return Term({port: fmt.width for port, fmt in formats.items()}, make, span, fixed)
-
-    def _exact(self, step: Sum, spec: Any) -> Term:
-        """Return the term of a sum that is not rounded: of the products of elements and scales, or of selected ones."""
-        factors = [list(map(_name, column)) for column in zip(*(term.factors for term in step.terms), strict=True)]
-        scales, names = step.terms[0].scales, [port for ports in factors for port in ports]
-        # A sum has no exception flags before its rounding.
-        of = partial(step_term if scales else sum_of, replace(spec, flags=False))
-
-        def make(codes: Tensors) -> Raw:
-            return of(*(stacked(codes, ports) for ports in factors), *(codes[port] for port in scales))
-
-        fixed = not scales and all(fmt.spacing == "uniform" for fmt in spec.operands.values())
-        return Term({port: self.widths[port] for port in (*names, *scales)}, make, spec.terms, fixed)
-
-    def _scaled(self, ports: tuple[str, ...], codes: Tensors) -> Raw:
-        """Return a term of an aligned sum: an operand or a product of two."""
-        formats = [self.formats[port] for port in ports]
-        operands = [scaled(unpack(codes[port], fmt), fmt) for port, fmt in zip(ports, formats, strict=True)]
-        return functools.reduce(scaled_product, operands)
-
-    def _negated(self, term: Term, control: str) -> Term:
-        """Negate a term where a control is 1."""
-
-        def make(codes: Tensors) -> Raw:
-            raw = term.make(codes)
-            return replace(raw, sign=raw.sign ^ (codes[control] == 1))
-
-        return replace(term, ports={**term.ports, control: 1}, make=make, span=term.span | -term.span)
-
-    def _rounded(self, stage: Stage) -> Term:
-        """Return the result of a stage of one term."""
-        (term,), o = stage.terms, stage.o
-        word = {} if stage.word is None else {stage.word: self.widths[stage.word]}
-
-        def make(codes: Tensors) -> Raw:
-            random = codes[stage.word] if stage.word is not None else None
-            return unpack(round_and_pack(term.make(codes), o, stage.rounding, stage.saturate, random), o)
-
-        return Term({**term.ports, **word}, make, ValueRange.of(o), o.spacing == "uniform", tuple(word))
 
     def _stages(self, rounding: Rounding, mode: str) -> list[Stage]:
         """Return the stages of the unit with one rounding; their names begin with the mode that a port chooses."""
@@ -292,66 +216,32 @@ class Model:
         return [replace(stage, name=": ".join(filter(None, (mode, stage.name)))) for stage in stages]
 
     def _stages_of(self, spec: Any) -> list[Stage]:
-        """Return the rounded sums of a formula; all but the first of a sequential sum are one stage."""
-        sums = spec.formula.sums
-        rounded = [step for step in sums if step.o is not None]
-        stage = partial(Stage, saturate=spec.saturate, flags=spec.flags)
-        if self.kind == "split":
-            return [stage("first part", (self._product("a"),), spec.o.part, spec.o.leading(spec.rounding))]
-        if self.kind == "sru":
-            return [stage("", (self._product("a0"),), spec.o, spec.rounding)]
-        if self.kind in ("partmac", "blockdequantize") or (self.kind == "join" and len(sums) > 1):
-            return []
-        if getattr(spec, "order", None) == SEQUENTIAL:
-            product, *start = self._terms(sums[0], {}, spec)
-            first = [stage("start", (product, *start), spec.o, spec.rounding)] if start else []
-            return [*first, stage("step", (product, _number("total", spec.o)), spec.o, spec.rounding)]
-        known, found = dict[str, Term](), list[Stage]()
-        for step in sums:
-            if step.o is None:
-                known[step.name] = self._exact(step, spec)
-            else:
-                last, terms = step is rounded[-1], self._terms(step, known, spec)
-                name = ("sum" if found else "") if last else step.name
-                more = self._sum_of(step, spec) if last else {}
-                found.append(stage(name, terms, step.o, step.rounding, word=step.word, **more))
-                known |= {} if last else {step.name: self._rounded(found[-1])}
-        return found
+        """Return the rounded sums of a formula, with one stage for all lanes, and for all but the first sequential sum.
 
-    def _terms(self, step: Sum, known: Mapping[str, Term], spec: Any) -> tuple[Term, ...]:
-        """Return the terms of a sum, given those of earlier sums."""
+        Factors that depend on the step, products with scales that give several results, and sums of rounded sums of
+        several terms have no stages.
+        """
+        sums, steps = Sums.of(self.unit, spec), _steps_of(spec)
+        if self._sequential:
+            first, *_ = steps
+            product, *start = first.terms
+            running = replace(first, terms=(product, term("total")), word=None)
+            found = [sums.stage("start", replace(first, word=None), {})] if start else []
+            return [*found, sums.stage("step", running, {"total": number("total", spec.o)})]
+        if self._lanes:
+            return [] if steps[0].terms[0].scales else [sums.stage("", steps[0], {})]
+        earlier = [step for step in steps[:-1] if step.o is not None and len(step.terms) > 1]
+        return [] if earlier or not sums.has(Formula(steps)) else sums.stages(Formula(steps))
 
-        def of(term: formula.Term) -> Term:
-            if isinstance(call := term.factors[0], Call):
-                return self._function() if call.function == "pwl" else functions.term_of(spec, self.widths)
-            names = tuple(map(_name, (*term.factors, *term.scales)))
-            found = known[names[0]] if names[0] in known else self._product(*names)
-            if step.alignment is not None:
-                found = replace(found, make=partial(self._scaled, names))
-            return found if term.negated_by is None else self._negated(found, term.negated_by)
+    @cached_property
+    def _sequential(self) -> bool:
+        """True if a dot product rounds after each product."""
+        return getattr(self.unit.spec, "order", None) == SEQUENTIAL
 
-        return tuple(map(of, step.terms))
-
-    def _sum_of(self, step: Sum, spec: Any) -> dict[str, Any]:
-        """Return the register and the bounds of the sum of a result."""
-        if step.alignment is not None:
-            return {"quire": spec.aligned_sums, "alignment": step.alignment, "signs": _positive}
-        found: dict[str, Any] = {"quire": getattr(spec, "quire", None)}
-        if isinstance(spec, DotSpec | BlockDotSpec):
-            found["signs"] = partial(_sign_of_sum, step.rounding, step.from_zero)
-        if isinstance(spec, BlockDotSpec) and step.from_zero:
-            found["common"] = factors_of(spec.a, spec.b)
-        if "signs" in found or any(one.o is None for one in spec.formula.sums):
-            found["sums"] = spec.sums
-        return found
-
-    def _function(self) -> Term:
-        table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
-        # The bins need single discarded bits, which a rounding mode without random bits does not provide; ``rn`` does.
-        seen = rounding if rounding.bits else RN
-        return Term(
-            {"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), ValueRange.of(table.out), False
-        )
+    @cached_property
+    def _lanes(self) -> bool:
+        """True if the formula has several results."""
+        return len(Formula(_steps_of(self.unit.spec)).results) > 1
 
     def _events(self, inputs: Columns, outputs: Columns) -> Iterator[Event]:
         if not self.stages:
@@ -368,54 +258,35 @@ class Model:
 
     def _events_of(self, stages: Sequence[Stage], inputs: Columns, outputs: Columns) -> Iterator[Event]:
         codes = {name: torch.from_numpy(column.view(np.int64)) for name, column in inputs.items()}
-        if self.kind == "sru":
-            for lane in range(self.unit.spec.lanes):
-                own = {"a0": codes[f"a{lane}"]}
-                stage = stages[0]
-                yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]
-        elif getattr(self.unit.spec, "order", None) == SEQUENTIAL:
-            yield from self._steps(stages, codes)
-        else:
-            for stage in stages:
-                last = stage is stages[-1]
-                word = None if stage.word is None else codes[stage.word]
-                result = next(iter(outputs.values())) if last else result_of(stage, [stage.terms[0].make(codes)], word)
-                yield stage, [term.make(codes) for term in stage.terms], word, result
+        if self._sequential:
+            yield from self._running(stages, codes)
+            return
+        if self._lanes:
+            for step in _steps_of(self.unit.spec):
+                terms = Sums.of(self.unit, self.unit.spec).terms(step, {})
+                yield stages[0], [term.make(codes) for term in terms], codes.get(step.word or ""), outputs[step.name]
+            return
+        for stage in stages:
+            word = None if stage.word is None else codes[stage.word]
+            raws = [term.make(codes) for term in stage.terms]
+            last = stage is stages[-1]
+            yield stage, raws, word, next(iter(outputs.values())) if last else result_of(stage, raws, word)
 
-    def _steps(self, stages: Sequence[Stage], codes: Tensors) -> Iterator[Event]:
+    def _running(self, stages: Sequence[Stage], codes: Tensors) -> Iterator[Event]:
         """Yield every rounding of a sequential dot product."""
-        *_, step = stages
-        total = torch.zeros_like(codes["a0"])
-        for index, (one, other) in enumerate(self._factors):
-            stage = stages[0] if index == 0 else step
-            raws = [self._product(one, other).make(codes)]
-            raws.append(stage.terms[1].make({**codes, "total": total}))
+        total, sums = torch.zeros_like(codes["a0"]), Sums.of(self.unit, self.unit.spec)
+        for index, step in enumerate(_steps_of(self.unit.spec)):
+            stage = stages[-1 if index else 0]
+            (product,) = sums.terms(replace(step, terms=step.terms[:1]), {})
+            raws = [product.make(codes), stage.terms[1].make({**codes, "total": total})]
             result = result_of(stage, raws, word := codes.get(f"random{index}"))
             yield stage, raws, word, result
             total = torch.from_numpy(result.view(np.int64))
 
 
-def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
-    """Return the result codes of a stage."""
-    found = round_and_pack(stage.total(raws), stage.o, stage.rounding, stage.saturate, word)
-    codes: Codes = found.numpy().view(np.uint64)
-    return codes
-
-
-def stacked(codes: Tensors, ports: Sequence[str]) -> Tensor:
-    """Return the codes of the ports of a vector along a new last dimension."""
-    return torch.stack(torch.broadcast_tensors(*(codes[port] for port in ports)), -1)
-
-
-def _name(factor: Factor) -> str:
-    """Return the operand or sum that is a factor."""
-    return factor.operand if isinstance(factor, Pick) else str(factor)
-
-
-def _number(port: str, fmt: Format) -> Term:
-    """Create the term of one port."""
-    fixed = fmt.spacing == "uniform"
-    return Term({port: fmt.width}, lambda codes: unpack(codes[port], fmt), ValueRange.of(fmt), fixed)
+def _steps_of(spec: Any) -> tuple[Sum, ...]:
+    """Return the sums of a formula; floors with increments are rounded sums as well."""
+    return (spec if getattr(spec, "increment", True) else replace(spec, increment=True)).formula.sums
 
 
 def _subnormal(grid: Grid, codes: Codes) -> Places:
@@ -435,14 +306,6 @@ def _carry(formats: Sequence[Format], columns: Sequence[Codes], outputs: Columns
     return [place]
 
 
-def _class(classes: Sequence[int], columns: Sequence[Codes], outputs: Columns) -> list[Places]:
-    """Return the place of the class of each result, in the list of those of a format."""
-    places: Places = np.full(len(outputs["o"]), NONE)
-    for place, bit in enumerate(classes):
-        places[outputs["o"] == np.uint64(1 << bit)] = place
-    return [places]
-
-
 def _flag(codes: Codes) -> Places:
     return codes.astype(np.int64)
 
@@ -450,24 +313,3 @@ def _flag(codes: Codes) -> Places:
 def _step(last: int, codes: Codes) -> Places:
     """Return the step of a product; larger numbers are the last one."""
     return np.minimum(codes.astype(np.int64), last)
-
-
-def _relation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:
-    less, equal, unordered = (outputs[name] == 1 for name in ("less", "equal", "unordered"))
-    return [np.select([unordered, less, equal], [3, 0, 1], 2).astype(np.int64)]
-
-
-def _output(classes: Classes, port: str, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
-    return [classes.signed_places(outputs[port])]
-
-
-def _positive(signs: Tensor) -> Tensor:
-    """Return the sign of a zero sum of aligned terms, which is +."""
-    return torch.zeros_like(signs[..., 0])
-
-
-def _sign_of_sum(rounding: Any, from_zero: bool, signs: Tensor) -> Tensor:
-    """Return the sign of a zero sum; without a start value the sum starts from +0."""
-    if from_zero:
-        signs = torch.cat([signs, torch.zeros_like(signs[..., :1])], -1)
-    return cancelled_sign(signs, rounding)

@@ -30,8 +30,9 @@ from halfulp.tools.threads import threads
 
 from . import limits
 from .bins import Counts, Group
-from .model import Alone, Joint, Model, result_of
+from .model import Alone, Joint, Model
 from .stages import RESTS, Stage, Term, is_number
+from .sums import result_of
 
 Flags = npt.NDArray[np.bool_]
 
@@ -40,6 +41,9 @@ JOINT_BITS = 20
 
 PAIRS = 1 << 28
 """Maximum number of enumerated pairs of terms."""
+
+SHARED_BITS = 24
+"""Largest total width of the ports of terms that share an operand."""
 
 SUMS = 1 << 24
 """Maximum range of enumerated sums of fixed-point terms, in last places."""
@@ -79,7 +83,7 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
     with threads(1):
         for stage in model.stages:
             waiting = {group.name: ~hits(counts, group) for group in stage.groups}
-            found |= _stage(stage, waiting, progress)
+            found |= of_stage(stage, waiting, progress)
     return found
 
 
@@ -160,7 +164,7 @@ def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
 # Stages --------------------------------------------------------------------------------------------------------
 
 
-def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[str, Reach]:
+def of_stage(stage: Stage, waiting: dict[str, Flags], progress: Progress = silent) -> dict[str, Reach]:
     """Prove which bins of a stage without hits are unreachable."""
     known = {group.name: np.zeros(group.size, dtype=bool) for group in stage.groups}
     nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
@@ -169,8 +173,11 @@ def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[
     fixed = stage.o.spacing == "uniform" and all(term.fixed for term in stage.terms)
     # The bounds on sums of pairs do not hold for truncated terms.
     few = len(stage.terms) <= (2 if stage.alignment is None else 1)
-    terms = [_values(term) for term in stage.terms] if fixed or few else [None]
-    if any(values is None for values in terms):
+    shared = len(_operands(stage.terms)) < sum(len(_operands([term])) for term in stage.terms)
+    terms = [_values(term) for term in stage.terms] if not shared and (fixed or few) else [None]
+    if shared:
+        proof = _together(stage, waiting, known, progress)
+    elif any(values is None for values in terms):
         proof = ""
     elif fixed:
         proof = _sums(stage, terms, known)
@@ -180,6 +187,31 @@ def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[
     for more in (_zeros(stage, waiting), _multiples(stage, waiting), by_bounds(stage, waiting)):
         found |= {name: _either(found[name], one) for name, one in more.items()}
     return found
+
+
+def _operands(terms: Sequence[Term]) -> dict[str, int]:
+    """Return the widths of the ports of terms, without random words."""
+    return {port: width for term in terms for port, width in term.ports.items() if port not in term.words}
+
+
+def _together(stage: Stage, waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress) -> str:
+    """Enumerate the operands of terms that are not independent, until all open bins are reached."""
+    operands = _operands(stage.terms)
+    bits = sum(operands.values())
+    if bits > SHARED_BITS:
+        return ""
+    space = Space(tuple(Port(name, width) for name, width in operands.items()), (), {})
+    progress.total(f"proving {stage.name or 'sums'}", 1 << bits)
+    count = min(CHUNK, 1 << bits)
+    for start in range(0, 1 << bits, count):
+        columns = {port: torch.from_numpy(codes.view(np.int64)) for port, codes in space.codes(start, count).items()}
+        for words in _extreme_words({word: term.ports[word] for term in stage.terms for word in term.words}):
+            given = {port: torch.full((count,), word) for port, word in words.items()}
+            _mark_reached(stage, [term.make(columns | given) for term in stage.terms], known)
+        progress.advance(count)
+        if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
+            break
+    return f"all 2^{bits} codes of {', '.join(operands)}"
 
 
 def _either(one: Reach, other: Reach) -> Reach:
@@ -227,7 +259,7 @@ def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 
 def _values(term: Term) -> Raw | None:
     """Return all different numbers of a term, or None if there are too many codes."""
-    operands = {port: width for port, width in term.ports.items() if port not in term.words}
+    operands = _operands([term])
     if sum(operands.values()) > JOINT_BITS:
         return None
     columns = {port: torch.from_numpy(codes.view(np.int64)) for port, codes in _product(operands).items()}

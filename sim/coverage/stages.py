@@ -1,5 +1,6 @@
 """Bins between a sum of terms and its code: alignment, normalisation, rounding and range."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -108,11 +109,7 @@ class Stage:
     def _in_register(self, raws: Sequence[Raw], quire: QuireRegister) -> Raw:
         if self.alignment is not None:
             return register.aligned([raw.at(None) for raw in raws], self.alignment, quire.width)
-        held = register.place(raws[0], quire.quantum, quire.width)
-        for raw in raws[1:]:
-            held = register.add(held, register.place(raw, quire.quantum, quire.width))
-        signs = None if self.signs is None else self.signs(torch.stack([raw.sign for raw in raws], -1))
-        return register.as_raw(held, quire.quantum, signs)
+        return in_register(raws, quire, self.signs)
 
     @cached_property
     def zero_signs(self) -> frozenset[bool]:
@@ -467,6 +464,13 @@ class Stage:
         dropped = first_bits(truncate(x, self.o, self.places), x.sign, self.o)
         few = [torch.zeros_like(ones), torch.ones_like(ones), ones, ones - dropped]
         return [*few, torch.minimum(ones - dropped + 1, ones)]
+
+
+def in_register(raws: Sequence[Raw], quire: QuireRegister, signs: Callable[[Tensor], Tensor] | None) -> Raw:
+    """Return the exact sum of terms; ``signs`` as in `Stage`."""
+    held = functools.reduce(register.add, (register.place(raw, quire.quantum, quire.width) for raw in raws))
+    zero_signs = None if signs is None else signs(torch.stack([raw.sign for raw in raws], -1))
+    return register.as_raw(held, quire.quantum, zero_signs)
 
 
 def rest_of(z: Truncated) -> Tensor:
