@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float, Format, Posit
+from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec, ValueRange
 
 from . import build
 from .float_plan import BINARY64, Refused, float_text, need, top_of
 from .launch import I64, POINTER, Words, call
 from .plan import file_name
-from .text import PHILOX, boolean, definitions, fits, format_text, words_text
+from .text import PHILOX, boolean, definitions, format_text, words_text
 
 IN_TORCH = 1e-6
 """Seconds for a multiply-accumulate in torch."""
@@ -67,8 +67,6 @@ def elements_of(spec: BlockMacSpec | SparseMacSpec) -> tuple[Format, Format]:
 @functools.lru_cache(maxsize=1024)
 def source(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, fma: bool) -> str | None:
     """Return the C++ source of the kernel of a description; None if lanes do not support it."""
-    if spec.quire is not None or not isinstance(spec.o, Float | Posit) or not fits(spec.o):
-        return None
     a, b = elements_of(spec)
     dots, count, scale_bits = (ValueRange.of(a) * ValueRange.of(b)).times(spec.k), spec.k, 0
     if isinstance(spec, BlockMacSpec):

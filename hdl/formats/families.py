@@ -1,6 +1,8 @@
-"""Registry of format families; the first family that recognises a text parses it."""
+"""Registry of the families of operands: formats of numbers, and blocks."""
 
-from .base import Format
+from .base import Family
+from .block import Block
+from .catalogue import FORMATS
 from .codebook import Codebook
 from .compound import Compound
 from .fixed import Fixed
@@ -9,7 +11,7 @@ from .posit import Posit
 from .scale import Scale
 from .takum import Takum
 
-__all__ = ["FAMILIES", "Codebook", "Compound", "Fixed", "Float", "Posit", "Scale", "Takum"]
+__all__ = ["FAMILIES", "Block", "Codebook", "Compound", "Fixed", "Float", "Posit", "Scale", "Takum"]
 
-FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Scale, Compound)
+FAMILIES: tuple[type[Family], ...] = (*FORMATS, Block)
 """All families, in display order."""
