@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats import FAMILIES, Rounding
 from halfulp.hdl.formats.block import parse_operand
-from halfulp.hdl.formats.families import FAMILIES
 from halfulp.hdl.specs import UnitSpec
 from halfulp.tools.cache import cached_value
 from halfulp.tools.digests import code, commit, version

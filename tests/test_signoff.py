@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from halfulp import __version__, golden, hdl
-from halfulp.hdl.formats.families import FAMILIES, Block, Compound, Scale
+from halfulp.hdl.formats import FAMILIES, Block, Compound, Scale
 from halfulp.sim import behaviour, regressions, signoff, signoff_page
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports

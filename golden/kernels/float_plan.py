@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from halfulp.hdl.formats import EXACT, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
@@ -127,10 +126,7 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, saturate: bool, lane: Lane) -
     return Rounder(scale, least, False, text)
 
 
-ROUNDERS: dict[type[Format], Callable[[Any, Rounding, bool, Lane], Rounder]] = {
-    Float: _float_rounder,
-    Posit: _posit_rounder,
-}
+ROUNDERS: dict[type[Format], Callable[..., Rounder]] = {Float: _float_rounder, Posit: _posit_rounder}
 """Rounders of the families that lanes round to."""
 
 

@@ -68,7 +68,7 @@ class Format(Family, ShapeCastable):
     """Number format: a finite set of codes and their values.
 
     Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``. A family of formats is a subclass
-    in its own module, listed in ``catalogue.py``; its stages are registered in ``hdl/number.py``, ``golden/codec.py``
+    in its own module, listed in ``families.py``; its stages are registered in ``hdl/number.py``, ``golden/codec.py``
     and ``golden/kernels/text.py``. All other code uses formats through this class and never tests for a family.
 
     Attributes

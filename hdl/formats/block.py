@@ -10,6 +10,7 @@ from .catalogue import BLOCK_NAMES, is_block_text
 from .catalogue import parse as parse_format
 from .checks import check_int, check_one_of
 from .compound import Compound
+from .families import FORMATS
 from .floating import Float
 from .rounding import RN, Rounding
 from .scale import Scale
@@ -183,6 +184,9 @@ class Block(Family):
             for value, word in zip(values, words, strict=True)
         ], scale
 
+
+FAMILIES: tuple[type[Family], ...] = (*FORMATS, Block)
+"""All families of operands, in display order."""
 
 BLOCKS: dict[str, Block] = {name: Block.parse(name) for name in Block.names}
 """Named blocks; other blocks are written by their fields."""

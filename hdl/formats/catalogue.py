@@ -3,16 +3,8 @@
 import difflib
 
 from .base import Format
-from .codebook import Codebook
-from .compound import Compound
-from .fixed import Fixed
-from .floating import ML_DTYPES, OTHER_NAMES, Float
-from .posit import Posit
-from .scale import Scale
-from .takum import Takum
-
-FORMATS: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Scale, Compound)
-"""Families of formats, in display order; the first one that recognises a text parses it."""
+from .families import FORMATS
+from .floating import ML_DTYPES, OTHER_NAMES
 
 _LIKE = "e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8"
 

@@ -1,8 +1,6 @@
-"""Registry of the families of operands: formats of numbers, and blocks."""
+"""Registry of format families; the first family that recognises a text parses it."""
 
-from .base import Family
-from .block import Block
-from .catalogue import FORMATS
+from .base import Format
 from .codebook import Codebook
 from .compound import Compound
 from .fixed import Fixed
@@ -11,7 +9,7 @@ from .posit import Posit
 from .scale import Scale
 from .takum import Takum
 
-__all__ = ["FAMILIES", "Block", "Codebook", "Compound", "Fixed", "Float", "Posit", "Scale", "Takum"]
+__all__ = ["FORMATS", "Codebook", "Compound", "Fixed", "Float", "Posit", "Scale", "Takum"]
 
-FAMILIES: tuple[type[Family], ...] = (*FORMATS, Block)
-"""All families, in display order."""
+FORMATS: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Scale, Compound)
+"""Families of formats, in display order."""
