@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Block, Float, Format, Rounding
+from halfulp.hdl.formats import RN, Block, Format, Rounding
 from halfulp.hdl.formats.catalogue import is_block_text
 from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec
 
@@ -86,7 +86,7 @@ def _side(x: BlockTensor, block: Block, dim: int, spec: BlockMacSpec) -> fold.Si
     factor = decoded(scale, block.scale, torch.float64).movedim(dim, -1)
     factor = factor.repeat_interleave(block.length // step, -1)
     found, lowest, highest = numbers_of(spec, block.element, codes)
-    if isinstance(block.scale, Float):
+    if block.scale.has_zero:
         if bool(factor.isinf().any()):
             return None
         # A zero scale makes zeros of all elements, a negative one exchanges their signs.

@@ -6,7 +6,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Block, Format, Rounding, Scale, parse
+from halfulp.hdl.formats import RN, Block, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import (
     BlockDequantizeSpec,
@@ -259,7 +259,7 @@ def scale_of(largest: Raw, block: Block, factor: Raw | None) -> Tensor:
             exponent = exponent + above
         wanted = replace(largest, exponent=exponent, significand=one, sticky=None)
     codes = round_and_pack(wanted, block.scale, RN, True, None)
-    if not isinstance(block.scale, Scale):
+    if block.scale.has_zero:
         codes = torch.where(codes == 0, block.scale.encode(block.scale.smallest), codes)
     return torch.where(zero, block.zero_scale, codes)
 

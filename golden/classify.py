@@ -3,12 +3,11 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float, Format
+from halfulp.hdl.formats import Format
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 
 from .check import codes_of
-from .codec import unpack
-from .floating import is_signalling
+from .codec import is_signalling, unpack
 
 
 def classify(x: Tensor, /, *, a: Format | str) -> Tensor:
@@ -20,11 +19,9 @@ def classify(x: Tensor, /, *, a: Format | str) -> Tensor:
     fmt = ClassifySpec.of(a=a).a
     codes = codes_of("x", x, fmt.width)
     number = unpack(codes, fmt)
-    subnormal = torch.zeros_like(number.nan)
-    signalling = torch.zeros_like(number.nan)
-    if isinstance(fmt, Float):
-        subnormal = number.exponent < fmt.emin
-        signalling = is_signalling(codes, fmt)
+    floor = fmt.floor_exponent
+    subnormal = torch.zeros_like(number.nan) if floor is None else number.exponent < floor
+    signalling = is_signalling(codes, fmt)
     # Later conditions have priority.
     size = torch.full_like(codes, 1)
     for bit, condition in ((2, subnormal), (3, number.zero), (0, number.inf)):

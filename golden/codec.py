@@ -84,8 +84,12 @@ def unpack_operand(spec: UnitSpec, codes: Tensor, fmt: Format) -> Raw:
     number = unpack(codes, fmt)
     if not spec.flags:
         return number
-    invalid = floating.is_signalling(codes, fmt) if isinstance(fmt, Float) else torch.zeros_like(number.nan)
-    return replace(number, invalid=invalid)
+    return replace(number, invalid=is_signalling(codes, fmt))
+
+
+def is_signalling(codes: Tensor, fmt: Format) -> Tensor:
+    """Return True for signalling NaNs."""
+    return floating.is_signalling(codes, fmt) if isinstance(fmt, Float) else torch.zeros_like(codes, dtype=torch.bool)
 
 
 def rounded(

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, FP32, FP64, RD, RN, Compound, Format, Rounding, parse
 from halfulp.hdl.specs import ConvertSpec, ValueRange
-from halfulp.hdl.specs.mac import part_of
 
 from .check import check_devices, codes_of, one_mode, random_of
 from .convert import TABLE_WIDTH, convert, converted
@@ -66,18 +65,18 @@ def encode(
         check_devices(values=values, random=random)
         return encoded(values, fmt, rounding, random_of("random", random, rounding), saturate)
     real = values.to(torch.float64)
-    if isinstance(fmt, Compound) and rounding == EXACT:
+    if fmt.parts > 1 and rounding == EXACT:
         raise ValueError(f"rounding to {fmt} must not be exact; use rn or another mode")
     if not values.dtype.is_floating_point and bool((real.abs() >= INTEGERS).any()):
         raise ValueError("values must be integers below 2^53 in magnitude, so that float64 represents them exactly")
-    if isinstance(fmt, Compound):
+    if fmt.parts > 1:
         return encoded(real, fmt, rounding, random_of("random", random, rounding), saturate)
     return convert(real.view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate)
 
 
 def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
     """Encode as `encode`, without its checks: values are floating point, random words are in range."""
-    if isinstance(fmt, Compound):
+    if fmt.parts > 1:
         return _split(values, fmt, rounding, random, saturate)
     # Kernels take float32 and float64; float32 holds all narrower dtypes.
     values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
@@ -89,22 +88,23 @@ def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | No
     return converted(values.to(torch.float64).view(torch.int64), spec, random)
 
 
-def _split(values: Tensor, fmt: Compound, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
+def _split(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
     """Round numbers and their remainders to the parts of a compound format, which are +0 after specials.
 
     Remainders are exact in the type of the numbers, or else so large that every other part saturates.
     """
-    dtype = values.dtype if values.dtype == torch.float32 and _in_float32(fmt.part) else torch.float64
+    part = fmt.part_format
+    dtype = values.dtype if values.dtype == torch.float32 and _in_float32(part) else torch.float64
     rest, ended, parts = values.to(dtype), torch.zeros_like(values, dtype=torch.bool), []
     for _ in range(fmt.parts - 1):
-        code = encoded(rest, fmt.part, fmt.leading(rounding), None, saturate)
+        code = encoded(rest, part, Compound.leading(rounding), None, saturate)
         parts.append(torch.where(ended, 0, code))
-        rest = rest - decoded(code, fmt.part, dtype)
+        rest = rest - decoded(code, part, dtype)
         if rounding == RD:
             rest = torch.where(rest == 0, -0.0, rest)
         ended = ended | ~rest.isfinite()
         rest = torch.where(ended, 0.0, rest)
-    parts.append(torch.where(ended, 0, encoded(rest, fmt.part, rounding, random, saturate)))
+    parts.append(torch.where(ended, 0, encoded(rest, part, rounding, random, saturate)))
     return code_of(torch.stack(torch.broadcast_tensors(*parts), -1), fmt)
 
 
@@ -147,7 +147,7 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     fmt = parse(fmt)
     codes = codes_of("codes", codes, fmt.width)
     try:
-        ValueRange.of(part_of(fmt)).check_fits(FP64, f"number of {fmt}")
+        ValueRange.of(fmt.part_format).check_fits(FP64, f"number of {fmt}")
     except ValueError:
         raise ValueError(
             f"float64 cannot hold every number of {fmt}; Format.decode converts single codes to fractions"
@@ -159,8 +159,9 @@ def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
     """Decode as `decode`, without its checks, to a dtype that represents all numbers of the format."""
     if fmt == FP32 and dtype == torch.float32:
         return codes.to(torch.int32).view(dtype)
-    if isinstance(fmt, Compound):
-        first, *later = (decoded(part, fmt.part, torch.float64) for part in reversed(parts_of(codes, fmt).unbind(-1)))
+    if fmt.parts > 1:
+        parts = reversed(parts_of(codes, fmt).unbind(-1))
+        first, *later = (decoded(part, fmt.part_format, torch.float64) for part in parts)
         return sum(later, first).to(dtype)
     if fmt.width <= TABLE_WIDTH and codes.numel() > 1 << fmt.width:
         return _numbers(fmt, dtype, codes.device).index_select(0, codes.reshape(-1)).reshape(codes.shape)

@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import tree
 from .divide import divide
-from .formats import RN, Block, Format, Rounding, Scale
+from .formats import RN, Block, Format, Rounding
 from .formats.base import floor_log2
 from .number import as_raw, pack, truncate, unpack
 from .product import product as multiply_integers
@@ -139,7 +139,7 @@ def scale_code(m: Module, x: Raw, block: Block) -> Value:
     else:
         wanted = _power(m, x, block)
     code = pack(m, truncate(m, wanted, scale, RN), scale, RN, True, None)
-    if not isinstance(scale, Scale):
+    if scale.has_zero:
         code = Mux(code.any(), code, scale.encode(scale.smallest))
     return Mux(x.zero, block.zero_scale, code)
 

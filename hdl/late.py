@@ -218,9 +218,9 @@ def refusal(asked: Sum) -> str | None:
     """Return the reason why a sum has no loop with late normalisation; None if it has one."""
     o, rounding = asked.o, asked.rounding
     for fmt in (o, *(fmt for term in asked.terms for fmt in term)):
-        if not isinstance(fmt, Float):
+        if not fmt.is_floating_point:
             return f"structure fast adds floats, not {fmt}"
-    if not (isinstance(o, Float) and o.specials == "ieee" and o.subnormals):
+    if not o.has_inf or o.flushes:
         return f"structure fast needs an accumulator with infinities and subnormal numbers, unlike {o}"
     if rounding.mode not in ("rn", "sr"):
         return f"structure fast rounds by rn or stochastically, not {rounding}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .formats import Float, Format
+from .formats import Format
 from .product import has_tree, product
 from .raw import Raw, leading_zeros_of
 from .wire import extended, lookup, wire
@@ -120,16 +120,16 @@ def _of_fractions(m: Module, x: Raw, y: Raw) -> Magnitude:
 
 def can_be_subnormal(quantum: int, o: Format | None) -> bool:
     """Return True if a product whose last place is ``2^quantum`` or more can be a subnormal number of ``o``."""
-    return isinstance(o, Float) and o.subnormals and quantum < o.emin
+    return o is not None and o.floor_exponent is not None and quantum < o.floor_exponent
 
 
 def has_goals(a: Format, b: Format, o: Format, *, dsp: bool) -> bool:
     """Return True if a product that is only rounded has other structures for speed than for area."""
-    if not (isinstance(a, Float) and isinstance(b, Float) and isinstance(o, Float)):
+    if not all(fmt.is_floating_point for fmt in (a, b, o)):
         return False
     if not dsp and is_small(a.precision, b.precision):
         return False
-    factors_can_be_subnormal = any(fmt.subnormals and fmt.man for fmt in (a, b))
+    factors_can_be_subnormal = any(fmt.has_subnormals for fmt in (a, b))
     is_counted = factors_can_be_subnormal and can_be_subnormal(a.quantum + b.quantum, o)
     return not is_counted or (not dsp and has_tree(a.precision, b.precision))
 

@@ -41,13 +41,15 @@ class Stages(NamedTuple):
 
     ``unpack(m, bits, fmt, name)`` converts a code to a number. ``truncate(m, x, o, rounding)`` truncates a number at
     the last place of the result format. ``pack(m, x, o, rounding, saturating, random)`` rounds it to a code;
-    ``pack_with_flags`` also returns the flags, in families with exception flags.
+    ``pack_with_flags`` also returns the flags, in families with exception flags. Exact sums on a fixed-point scale are
+    converted to raw numbers before ``truncate`` if it ``normalises``.
     """
 
     unpack: Callable[[Module, Value, Any, str], Number]
     truncate: Callable[[Module, Number, Any, Rounding], Any]
     pack: Callable[[Module, Any, Any, Rounding, bool, Value | None], Value]
     pack_with_flags: Callable[[Module, Any, Any, Rounding, bool, Value | None], tuple[Value, Flags]] | None = None
+    normalises: bool = False
 
 
 def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
@@ -175,9 +177,17 @@ def raised(number: Number) -> Value:
 
 def signalling(number: Number, bits: Value, fmt: Format) -> Number:
     """Return an unpacked number that is invalid if its code is a signalling NaN."""
-    if isinstance(fmt, Float) and isinstance(number, Raw):
-        return replace(number, invalid=floating.is_signalling(bits, fmt))
-    return number
+    return replace(number, invalid=is_signalling(bits, fmt)) if isinstance(number, Raw) else number
+
+
+def is_signalling(bits: Value, fmt: Format) -> Value:
+    """Return True for the code of a signalling NaN."""
+    return floating.is_signalling(bits, fmt) if isinstance(fmt, Float) else NEVER
+
+
+def normalises(o: Format) -> bool:
+    """Return True if exact sums that are rounded to a format are normalised before they are truncated."""
+    return _stages(o).normalises
 
 
 def _stages(fmt: Format) -> Stages:
@@ -246,9 +256,9 @@ def _top(x: Number) -> int:
 
 
 STAGES: dict[type[Format], Stages] = {
-    Float: Stages(floating.unpack, _of_raw(floating.truncate), floating.pack, floating.pack_with_flags),
+    Float: Stages(floating.unpack, _of_raw(floating.truncate), floating.pack, floating.pack_with_flags, True),
     Fixed: Stages(fixed.unpack, _truncate_fixed, fixed.pack, fixed.pack_with_flags),
-    Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit),
+    Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit, normalises=True),
     Takum: Stages(takum.unpack, _of_raw(takum.truncate), posit.pack),
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
     Scale: Stages(scale.unpack, _of_raw(floating.truncate), scale.pack),

@@ -246,9 +246,9 @@ class Suspects:
         def own(codes: Columns) -> Codes:
             return _results(self.spec, codes)
 
-        if any(_has_subnormals(fmt) for fmt in inputs.values()):
+        if any(fmt.has_subnormals for fmt in inputs.values()):
             yield Suspect("it reads subnormal operands as zero", lambda codes: own(flushed(codes)))
-        if _has_subnormals(self.o):
+        if self.o.has_subnormals:
             yield Suspect("it gives zero for subnormal results", lambda codes: _flush(self.o, own(codes)))
             yield Suspect(
                 "it gives +0 for subnormal results", lambda codes: _flush(self.o, own(codes), with_sign=False)
@@ -263,7 +263,7 @@ class Suspects:
         others: dict[str, Any] = {
             item.name: replace(fmt, subnormals=not fmt.subnormals)
             for item in dataclass_fields(self.spec)
-            if isinstance(fmt := getattr(self.spec, item.name), Float) and (_has_subnormals(fmt) or fmt.flushes)
+            if isinstance(fmt := getattr(self.spec, item.name), Float) and (fmt.has_subnormals or fmt.flushes)
         }
         results = {name: fmt for name, fmt in others.items() if name in ("o", "acc", "product")}
         for changes in (others, results)[: 1 + (0 < len(results) < len(others))]:
@@ -334,7 +334,7 @@ class Suspects:
         steps = [(text, fmt) for text, fmt in steps if fmt.precision > o.precision and fmt.largest >= o.largest]
         # Numbers with a rounded significand but unlimited range; o's own precision rounds subnormal numbers twice.
         for bits in range(max(o.precision, 1), FP64.precision):
-            subnormal = _has_subnormals(o) and bits <= o.precision
+            subnormal = o.has_subnormals and bits <= o.precision
             text = f"first to {bits} bits" + ", subnormal results too" * subnormal
             steps.append((text, Float(FP64.exp, bits - 1) if bits > 1 else Float(FP64.exp, 0, specials="fn")))
         for text, fmt in steps:
@@ -404,13 +404,9 @@ def _in_words(rounding: Rounding) -> str:
     return MODE_TEXT.get(rounding.mode) or others.get(rounding.mode, "as its port says")
 
 
-def _has_subnormals(fmt: Format) -> bool:
-    return fmt.spacing == "relative" and fmt.floor_exponent is not None and fmt.precision > 1 and not fmt.flushes
-
-
 def _subnormal(fmt: Format, codes: Codes) -> Mask:
     """Return True for subnormal numbers."""
-    if not _has_subnormals(fmt):
+    if not fmt.has_subnormals:
         return np.zeros(len(codes), dtype=np.bool_)
     grid = Grid.of(fmt)
     parts, magnitude = grid.parts(codes), grid.unsigned(codes)[1]

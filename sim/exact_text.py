@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from halfulp.hdl.formats import Compound, decimal_text
+from halfulp.hdl.formats import decimal_text
 from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.formula import Port, Role, Sum
 from halfulp.hdl.specs.scaleb import ScalebSpec
@@ -52,7 +52,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
 
     spec, steps = unit.spec, [step for step in unit.spec.formula.sums if step.o is not None]
     formats = (*spec.operands.values(), getattr(spec, "o", None))
-    if len(spec.formula.results) != 1 or any(isinstance(fmt, Compound) for fmt in formats):
+    if len(spec.formula.results) != 1 or any(fmt is not None and fmt.parts > 1 for fmt in formats):
         # Operands of comparisons and of lane-wise rounding are the exact results; sums of parts have several.
         return ""
     if isinstance(spec, ScalebSpec):

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from halfulp.hdl.formats import BLOCKS, FAMILIES, NAMED, Block, decimal_text, parse
+from halfulp.hdl.formats import BLOCKS, FAMILIES, NAMED, decimal_text, parse
 from halfulp.hdl.formats.codebook import data_files
 
 
@@ -22,7 +22,6 @@ def formats() -> list[str]:
     lines += ["", "Syntax of other formats:"]
     for family in FAMILIES:
         lines += textwrap.wrap(f"  {family.family:13}{family.syntax}", 110, subsequent_indent=" " * 15)
-    lines.append(f"  {'block':13}{Block.syntax}")
     return lines
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.formats import Compound
 from halfulp.hdl.specs.formula import VALUES, Role
 
 from .ports import Codes, Columns
@@ -50,14 +49,14 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
     tensors = {port: torch.tensor(column.view(np.int64)) for port, column in columns.items()}
     given = {name: _stacked(tensors, ports) for name, ports in unit.spec.arguments(*VALUES).items()}
     for operand, fmt in unit.spec.operands.items():
-        if isinstance(fmt, Compound):
+        if fmt.parts > 1:
             given[operand] = code_of(given[operand], fmt)
     operands = [*given.values(), *(tensors[port] for port in unit.spec.arguments(Role.STATE) if chained)]
     words = {name: _stacked(tensors, ports) for name, ports in unit.spec.arguments(Role.MODE, Role.RANDOM).items()}
     turns = {"interleave": unit.spec.interleave} if chained and unit.stateful else {}
     results = getattr(golden, name)(*operands, **words, **unit.parameters, **turns)
     fields = results if isinstance(results, tuple) else (results,)
-    if isinstance(fmt := getattr(unit.spec, "o", None), Compound):
+    if (fmt := getattr(unit.spec, "o", None)) is not None and fmt.parts > 1:
         fields = (parts_of(results, fmt),)
     # A vector result has one port per element.
     found = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
@@ -76,7 +75,7 @@ def exact_call(unit: Any, codes: Mapping[str, int]) -> tuple[Callable[..., Any],
 
     operands = {name: given(ports) for name, ports in unit.spec.arguments(*VALUES).items()}
     for name, fmt in unit.spec.operands.items():
-        if isinstance(fmt, Compound):
+        if fmt.parts > 1:
             operands[name] = fmt.code_of(operands[name])
     words = {name: given(ports) for name, ports in unit.spec.arguments(Role.MODE, Role.RANDOM).items()}
     return getattr(exact, row_of(unit).name), [*operands.values()], words | unit.parameters

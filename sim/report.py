@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from halfulp.hdl.formats import RN, Compound
+from halfulp.hdl.formats import RN
 from halfulp.hdl.specs import PwlSpec
 from halfulp.hdl.specs.piecewise import is_table_name
 from halfulp.tools.paths import write_whole
@@ -235,7 +235,7 @@ def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
     operation, operands, parameters = exact_call(unit, codes)
     answer = operation(*operands, **parameters)
     fields = answer if isinstance(answer, tuple) else (answer,)
-    if isinstance(fmt := getattr(unit.spec, "o", None), Compound):
+    if (fmt := getattr(unit.spec, "o", None)) is not None and fmt.parts > 1:
         fields = (fmt.codes_of(answer),)
     fields = tuple(code for field in fields for code in (field if isinstance(field, list) else [field]))
     return {name: int(value) for name, value in zip(unit.outputs, fields, strict=True)}

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from halfulp.hdl.formats import Block, Rounding
+from halfulp.hdl.formats import FAMILIES, Rounding
 from halfulp.hdl.formats.block import parse_operand
-from halfulp.hdl.formats.families import FAMILIES
 from halfulp.hdl.specs import UnitSpec
-from halfulp.hdl.specs.mac import part_of
 from halfulp.tools.cache import cached_value
 from halfulp.tools.digests import code, commit, version
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -54,8 +52,6 @@ Only `convert` takes scales of blocks; tests/test_scale.py sweeps it.
 
 ONLY = {"sparsedot": ("float",), "sparsemac": ("float",), "blockquantize": ("float",)}
 """Families of units whose arithmetic in other families is that of another unit: of ``dot``, and of ``convert``."""
-
-_FAMILIES: tuple[Any, ...] = (*FAMILIES, Block)
 
 MIXED = "mixed"
 """Name for units with formats of several families."""
@@ -125,7 +121,7 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
         cls = CATALOGUE[name].spec
         taken = {
             family.family: [fmt for fmt in FORMATS.get(family.family, ()) if cls.takes(parse_operand(fmt), None)]
-            for family in _FAMILIES
+            for family in FAMILIES
             if family.family in ONLY.get(name, (family.family,))
         }
         for family, formats in taken.items():
@@ -198,7 +194,7 @@ def _without_toys(implementations: list[Implementation]) -> list[Implementation]
 def _most_checked(implementations: list[Implementation]) -> Implementation | None:
     """Return the implementation for coverage, proofs and mutants, which need operands in every cycle."""
     flowing = [asked for asked in implementations if not asked.build.iterations]
-    narrow = [asked for asked in flowing if part_of(asked.spec.operands["a"]).width <= CHECKED_WIDTH]
+    narrow = [asked for asked in flowing if asked.spec.operands["a"].part_format.width <= CHECKED_WIDTH]
     short_sums = [asked for asked in narrow if _quire_width(asked) <= CHECKED_QUIRE]
     return next(iter((*short_sums[::-1], *narrow)), None)
 

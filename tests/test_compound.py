@@ -193,7 +193,7 @@ def test_gemm_adds_products_of_parts_in_order(text, kernel, monkeypatch):
 
 
 def _part(fmt, code, place):
-    return fmt.codes_of(code.item())[place] if isinstance(fmt, Compound) else code.item()
+    return fmt.codes_of(code.item())[place]
 
 
 def test_partmac_sequence_computes_gemm():

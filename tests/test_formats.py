@@ -20,6 +20,7 @@ from halfulp.hdl import formats
 from halfulp.hdl import number as rtl
 from halfulp.hdl.formats import (
     BF16,
+    BLOCKS,
     E2M1FN,
     E3M2FN,
     E4M3,
@@ -53,6 +54,7 @@ from halfulp.hdl.formats import (
     stochastic,
 )
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.formats.source import Lfsr, Plateau
 from halfulp.hdl.specs import DotSpec, MacSpec, SumSpec, ValueRange
@@ -1156,9 +1158,9 @@ def test_families_are_registered_with_names_and_syntax():
         assert family.family
         assert family.syntax
         for name, text in family.names.items():
-            assert isinstance(parse(text), family)
-            assert NAMED[name] == parse(name)
-            assert parse(name).describe()
+            assert isinstance(parse_operand(text), family)
+            assert (BLOCKS if family.shares_scale else NAMED)[name] == parse_operand(name)
+            assert parse_operand(name).describe()
 
 
 def test_family_without_accumulator_rejects_default():

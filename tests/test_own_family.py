@@ -1,10 +1,15 @@
-"""Family of formats with a description and no stages: derived features work, and others are refused."""
+"""Family of formats with a description and no stages: derived features work, and others are refused.
 
+Properties of `Format` answer all questions about formats, so that no other code tests for families.
+"""
+
+import ast
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,6 +110,22 @@ class Shuffled(Format):
         return {"place": 6}
 
 
+ROOT = Path(__file__).parents[1]
+ROOMS = ("boards", "fpga", "golden", "halfulp", "hdl", "sim", "units")
+
+TESTS_OF_FAMILIES = {
+    "hdl/number.py": "registry of the stages in RTL",
+    "golden/codec.py": "registry of the stages on tensors",
+    "golden/exact.py": "flags and classes on fractions, from the fields of a float",
+    "golden/integral.py": "division by zero of logb",
+    "golden/kernels/elements.py": "encode.h takes the C++ type of a float",
+    "golden/kernels/elementwise.py": "elementwise.h takes the fields of a float",
+    "golden/kernels/triton_number.py": "constants of each family in Triton",
+    "hdl/specs/rounder.py": "fields of a fixed-point format of the stochastic rounder",
+    "sim/causes.py": "suspects are units with another field of a format",
+}
+"""Modules outside of ``hdl/formats`` that may test for a family, with the reason."""
+
 FMT = Shuffled()
 CODES = np.arange(64, dtype=np.uint64)
 NUMBERS = [FMT.decode(code) for code in range(64)]
@@ -113,9 +134,60 @@ NUMBERS = [FMT.decode(code) for code in range(64)]
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the family."""
-    for module in (catalogue, listing):
-        monkeypatch.setattr(module, "FAMILIES", (*FAMILIES, Shuffled))
+    monkeypatch.setattr(catalogue, "FORMATS", (*catalogue.FORMATS, Shuffled))
+    monkeypatch.setattr(listing, "FAMILIES", (*FAMILIES, Shuffled))
     monkeypatch.setitem(NAMED, "shuffled6", FMT)
+
+
+def family_tests(source: str) -> list[int]:
+    """Return the lines that test if an object is of a family; assertions, which narrow a type, do not count."""
+    names = {family.__name__ for family in FAMILIES} | {"Tapered"}
+
+    def names_family(node: ast.AST) -> bool:
+        return any({getattr(part, "id", ""), getattr(part, "attr", "")} & names for part in ast.walk(node))
+
+    tree = ast.parse(source)
+    asserted = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Assert) for part in ast.walk(node)}
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, kind]):
+                if names_family(kind) and id(node) not in asserted:
+                    found.append(node.lineno)
+            case ast.Compare(left=ast.Call(func=ast.Name("type")), comparators=[kind]):
+                if names_family(kind):
+                    found.append(node.lineno)
+            case ast.MatchClass(cls=kind):
+                if names_family(kind):
+                    found.append(node.lineno)
+    return found
+
+
+def test_only_listed_modules_test_for_families() -> None:
+    files = {path.relative_to(ROOT).as_posix(): path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    found = {
+        f"{name}:{line}"
+        for name, path in files.items()
+        if name not in TESTS_OF_FAMILIES and not name.startswith("hdl/formats/")
+        for line in family_tests(path.read_text())
+    }
+    assert not found, "use a property of Format, or a registry"
+    assert TESTS_OF_FAMILIES.keys() <= files.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("if isinstance(fmt, Float | Posit): pass", [1]),
+        ("x = not isinstance(fmt, (formats.Fixed, int))", [1]),
+        ("if type(fmt) is Compound: pass", [1]),
+        ("match fmt:\n    case Takum(): pass", [2]),
+        ("assert isinstance(fmt, Float)", []),
+        ("isinstance(spec, BlockMacSpec) or isinstance(fmt, Format)", []),
+    ],
+)
+def test_tests_for_families_are_found(source: str, lines: list[int]) -> None:
+    assert family_tests(source) == lines
 
 
 def test_own_family_parses_and_is_listed() -> None:

@@ -10,13 +10,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from halfulp.hdl import late, quire, tree
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import Float, Format
+from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, QuireRegister, SumSpec, ValueRange
 from halfulp.hdl.specs.build import FAST
-from halfulp.hdl.specs.mac import part_of
 from halfulp.hdl.wire import extended, wire
 
 from .builds import Choices
@@ -58,7 +57,7 @@ def rounded_sums(spec: AccumulatorSpec) -> list[Sum]:
     if not isinstance(spec.acc, Format):
         return []
     if isinstance(spec, MacSpec):
-        factors = (part_of(spec.a), part_of(spec.b)) if spec.product is None else (spec.product,)
+        factors = (spec.a.part_format, spec.b.part_format) if spec.product is None else (spec.product,)
     elif isinstance(spec, SumSpec):
         factors = (spec.a,)
     else:
@@ -97,7 +96,8 @@ class Structures(Choices):
         """True for an accumulator of a float sum that is rounded in each step."""
         formats = (*self.spec.operands.values(), self.spec.acc)
         product = getattr(self.spec, "product", None)
-        return product is None and all(isinstance(part_of(fmt), Float) for fmt in formats)
+        is_float = (isinstance(fmt, Format) and fmt.part_format.is_floating_point for fmt in formats)
+        return product is None and all(is_float)
 
     @property
     def structures(self) -> Sequence[str]:

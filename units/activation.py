@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import EXACT, RN, Fixed, Format, Rounding
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.lines import (
     Blocks,
@@ -323,7 +323,7 @@ class PiecewiseLinear(Arithmetic):
     def _half(self) -> Fraction:
         """Half a unit in the last place, if adding it to the intercepts replaces the adder of the rounding; else 0."""
         t = self.table
-        is_fixed = isinstance(t.out, Fixed) and t.reduction in (None, "log2")
+        is_fixed = t.out.spacing == "uniform" and t.reduction in (None, "log2")
         return t.out.smallest / 2 if is_fixed and self.rounding == RN else Fraction(0)
 
     def _raw_line(self, m: Module, choice: Choice, x: Raw) -> Number:

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import Float, Rounding
+from halfulp.hdl.formats import Rounding
 from halfulp.hdl.number import Number
 
 from .described import Described
@@ -45,4 +45,4 @@ class Arithmetic(Described):
     @property
     def has_only_floats(self) -> bool:
         """True if all operands and the result are floats."""
-        return all(isinstance(fmt, Float) for fmt in (*self.spec.operands.values(), self.result))
+        return all(fmt.is_floating_point for fmt in (*self.spec.operands.values(), self.result))

@@ -6,8 +6,7 @@ from typing import Any
 from amaranth.hdl import Module
 
 from halfulp.hdl import block, tree
-from halfulp.hdl.formats import Float, Posit
-from halfulp.hdl.number import Number, add, align, unpack
+from halfulp.hdl.number import Number, add, align, normalises, unpack
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import BlockDotSpec, BlockMacSpec
 
@@ -58,7 +57,7 @@ class BlockDot(Described):
     def logic(self, m: Module) -> None:
         spec, random = self.spec, self.word(m)
         found = _scaled_sum(self, m, from_zero=spec.c is None)
-        if spec.c is not None or not isinstance(spec.o, (Float, Posit)):
+        if spec.c is not None or not normalises(spec.o):
             found = tree.without_complement(m, found)
         total: Number = found
         if spec.c is not None:

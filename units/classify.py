@@ -4,9 +4,8 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Value, unsigned
 
-from halfulp.hdl import floating
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import Float
+from halfulp.hdl.number import is_signalling
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 from halfulp.hdl.wire import NEVER
@@ -44,9 +43,9 @@ class Classify(Described):
         bits, fmt = self.a.as_value(), self.spec.a
         number = self.unpacked(m, "a")
         zero = ~bits.any() if isinstance(number, FixedRaw) else number.zero
-        signalling = floating.is_signalling(bits, fmt) if isinstance(fmt, Float) else NEVER
+        signalling = is_signalling(bits, fmt)
         subnormal: Value = NEVER
-        if isinstance(number, Raw) and isinstance(fmt, Float) and fmt.subnormals:
+        if isinstance(number, Raw) and fmt.floor_exponent is not None:
             # The significand of a float has a leading zero if it is subnormal.
             subnormal = ~number.significand[-1] & ~zero
         normal = ~(zero | subnormal | number.inf | number.nan)

@@ -9,8 +9,8 @@ from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import aligned, sum_by_words, tree
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import Fixed, Float, Format, Posit
-from halfulp.hdl.number import Number, add, align, as_raw, multiply
+from halfulp.hdl.formats import Format
+from halfulp.hdl.number import Number, add, align, as_raw, multiply, normalises
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import DotSpec, ValueRange
@@ -64,7 +64,7 @@ class Dot(Described):
 
     @property
     def goals(self) -> bool:
-        return self.spec.order != SEQUENTIAL and isinstance(self.spec.o, Float)
+        return self.spec.order != SEQUENTIAL and self.spec.o.is_floating_point
 
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the codes of each pair of factors."""
@@ -93,10 +93,10 @@ class Dot(Described):
         """
         spec = self.spec
         many = spec.k > tree.CHAIN
-        placed = not isinstance(spec.a, Fixed) or not isinstance(spec.b, Fixed)
+        placed = not spec.a.spacing == spec.b.spacing == "uniform"
         ranges = [spec.terms] if spec.c is None else [spec.terms, ValueRange.of(spec.c)]
         wide = max(tree.bits_of(each, spec.quire.quantum) for each in ranges) in sum_by_words.WIDTHS
-        return many and placed and wide and isinstance(spec.o, (Float, Posit))
+        return many and placed and wide and normalises(spec.o)
 
     def _exact(self, m: Module, start: Value) -> Rounded:
         """Add all products exactly on one fixed-point scale, then round once."""
@@ -107,15 +107,15 @@ class Dot(Described):
             c, first = self.number_of(m, start, spec.c, "start"), terms[0].sign if by_words else None
             terms.append(tree.Term(**tree.of_number(m, c, quantum, ValueRange.of(spec.c), first)))
         zero_sign = tree.sign_of_zero([term.sign for term in terms], self.rounding, from_zero=spec.c is None)
-        if not isinstance(spec.o, (Float, Posit)) and not isinstance(terms[0].negative, Const):
+        if not normalises(spec.o) and not isinstance(terms[0].negative, Const):
             # Fixed point needs the sum itself, not one that is to be negated.
             terms.insert(0, tree.Term(Const(0, 1), NEVER, NEVER, NEVER, NEVER))
         found = sum_by_words.total(m, terms, chained=not self.fast) if by_words else tree.total(m, terms)
-        if not isinstance(spec.o, (Float, Posit)):
+        if not normalises(spec.o):
             return self.rounded_with_flags(m, tree.as_fixed(m, found, quantum, zero_sign), random)
         bits = tree.bits_of(spec.sums, quantum)
         # The rounding to a posit ends with an adder, which is also on the path that words shorten.
-        fast = self.fast or (by_words and isinstance(spec.o, Posit))
+        fast = self.fast or (by_words and spec.o.rounds == "string")
         return self.rounded_with_flags(m, tree.as_raw(m, found, quantum, bits, zero_sign, fast=fast), random)
 
     def _aligned(self, m: Module, start: Value) -> Rounded:

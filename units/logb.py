@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import Float
 from halfulp.hdl.integral import exponent_of
 from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.specs.integral import LogbSpec
@@ -31,7 +30,7 @@ class LogB(Arithmetic):
         (a,) = operands
         x = as_raw(m, a, "a")
         exponent: Number = exponent_of(m, x)
-        if self.spec.flags and isinstance(self.spec.o, Float):
+        if self.spec.flags and self.spec.o.is_floating_point:
             # In fixed point the exponents of zero, infinity and NaN are invalid, because it does not hold them.
             exponent = replace(as_raw(m, exponent, "logarithm"), invalid=x.invalid, by_zero=x.zero & ~x.nan)
         return exponent, random

@@ -6,7 +6,6 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.number import multiply, unpack
 from halfulp.hdl.specs import MacSpec
-from halfulp.hdl.specs.mac import part_of
 
 from .accumulating import Accumulating, Term
 
@@ -44,8 +43,8 @@ class Mac(Accumulating):
 def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Term:
     """Return the product of two factors in a multiply-accumulate, and the flags of its rounding."""
     spec = unit.spec
-    a = unit.number_of(m, a_code, part_of(spec.a), "a")
-    b = unit.number_of(m, b_code, part_of(spec.b), "b")
+    a = unit.number_of(m, a_code, spec.a.part_format, "a")
+    b = unit.number_of(m, b_code, spec.b.part_format, "b")
     word = unit.word(m, "random_product")
     to = None if spec.product or spec.quire else spec.o
     rounding = spec.flagged(spec.product_rounding)

@@ -3,8 +3,7 @@
 from amaranth.hdl import Const, Module
 
 from halfulp.hdl import tree
-from halfulp.hdl.formats import Fixed, Float, Posit
-from halfulp.hdl.number import multiply
+from halfulp.hdl.number import multiply, normalises
 from halfulp.hdl.specs import SparseMacSpec
 
 from .accumulating import Accumulating, Placed, Term
@@ -64,9 +63,7 @@ def _is_placed(spec: SparseMacSpec) -> bool:
 
     This takes one normalisation; otherwise the sum of the products has one of its own.
     """
-    if spec.quire is not None or not isinstance(spec.o, Float | Posit):
-        return False
-    if isinstance(spec.a, Fixed) and isinstance(spec.b, Fixed):
+    if spec.quire is not None or not normalises(spec.o) or spec.a.spacing == spec.b.spacing == "uniform":
         return False
     quantum = min(spec.products.quantum, spec.o.quantum)
     return tree.bits_of(spec.sums, quantum) <= 2 * tree.bits_of(spec.terms, spec.products.quantum)

@@ -74,7 +74,7 @@ def _begin(mac: Any, key: int) -> int:
 
 def _zeros(fmt: Format | Block, count: int) -> Operand:
     """Return a column of zeros."""
-    if isinstance(fmt, Block):
+    if fmt.shares_scale:
         return golden.quantize_blocks(torch.zeros(count, 1), fmt, dim=-2)
     return torch.zeros(count, 1, dtype=torch.int64)
 

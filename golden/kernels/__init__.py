@@ -10,12 +10,14 @@ The environment variable ``HALFULP_KERNEL`` selects the instructions: ``native``
 kernel: they use the general one, or torch.
 """
 
+import functools
 import math
+from fractions import Fraction
 
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import FP32, Float, Format
+from halfulp.hdl.formats import FP32, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
@@ -52,7 +54,7 @@ def gemm(
 def reads(fmt: Format, x: Tensor) -> bool:
     """Return True if kernels round real numbers to a format, which then needs no codes."""
     return (
-        isinstance(fmt, Float)
+        fmt.is_floating_point
         and (_begins_fp32(fmt) or _is_narrow(fmt))
         and x.dtype == torch.float32
         and not x.is_neg()
@@ -62,20 +64,23 @@ def reads(fmt: Format, x: Tensor) -> bool:
 
 def dropped(fmt: Format | None) -> int | None:
     """Return the bits of FP32 that a format lacks, if kernels add ``parts`` in it; None if they do not."""
-    narrow = isinstance(fmt, Float) and _begins_fp32(fmt) and 2 * fmt.precision + 2 <= FP32.precision
-    return FP32.man - fmt.man if narrow and isinstance(fmt, Float) else None
+    if fmt is None or not _begins_fp32(fmt) or 2 * fmt.precision + 2 > FP32.precision:
+        return None
+    return FP32.precision - fmt.precision
 
 
-def _begins_fp32(fmt: Float) -> bool:
+@functools.lru_cache(maxsize=256)
+def _begins_fp32(fmt: Format) -> bool:
     """Return True if codes of a format are the leading bits of FP32."""
-    same = (fmt.exp, fmt.bias, fmt.specials, fmt.subnormals) == (FP32.exp, FP32.bias, FP32.specials, True)
-    return same and fmt.man <= FP32.man
+    same = fmt.is_floating_point and fmt.has_inf and fmt.floor_exponent == FP32.floor_exponent
+    return same and fmt.width - fmt.precision == FP32.exp and fmt.precision <= FP32.precision
 
 
-def _is_narrow(fmt: Float) -> bool:
+@functools.lru_cache(maxsize=256)
+def _is_narrow(fmt: Format) -> bool:
     """Return True if a format has NaN and subnormals, and its numbers are normal in FP32, below 2^127."""
-    inside = FP32.emin <= fmt.quantum <= FP32.emax - FP32.man and fmt.emax < FP32.emax
-    return inside and fmt.has_nan and fmt.subnormals and 0 < fmt.man < FP32.man
+    inside = FP32.emin <= fmt.quantum <= FP32.emax - FP32.man and fmt.largest < Fraction(2) ** FP32.emax
+    return inside and fmt.has_nan and fmt.has_subnormals and fmt.precision < FP32.precision
 
 
 def rounded_sums(

@@ -7,7 +7,7 @@ import re
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP32, Codebook, Float, Format, Rounding
+from halfulp.hdl.formats import EXACT, FP32, Float, Format, Rounding
 
 from . import build, exact
 from .launch import I64, POINTER
@@ -81,7 +81,7 @@ def _by_upper_half(o: Format) -> bool:
     Numbers of the format and midpoints between them have at most 6 fraction bits. The last of the 7 bits in the upper
     half stands for all below it, as in rounding to odd.
     """
-    return o.width <= 16 and o.precision <= 6 and o.quantum > -120 and not isinstance(o, Codebook)
+    return o.width <= 16 and o.window <= 6 and o.quantum > -120
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,12 +3,12 @@
 import ctypes
 import functools
 
-from halfulp.hdl.formats import Codebook, Format, Rounding
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.rounding import ALL_MODES
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
 
-from . import build, codebook
+from . import build
 from .launch import I64, POINTER
 from .text import PHILOX, TYPES
 
@@ -85,8 +85,8 @@ def step(spec: MacSpec, source: str | None) -> Step:
 
 @functools.lru_cache(maxsize=1024)
 def _format(fmt: Format) -> Parameters:
-    table = codebook.structure(fmt) if isinstance(fmt, Codebook) else None
-    members = (I64 * 5)(*TYPES[type(fmt)].members(fmt))
+    cpp = TYPES[type(fmt)]
+    table, members = cpp.tables(fmt), (I64 * 5)(*cpp.members(fmt))
     made = Parameters(list(TYPES).index(type(fmt)), members, None if table is None else ctypes.addressof(table))
     made.table = table
     return made

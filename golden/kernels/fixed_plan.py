@@ -2,10 +2,10 @@
 
 from fractions import Fraction
 
-from halfulp.hdl.formats import EXACT, Fixed, Rounding
+from halfulp.hdl.formats import EXACT, Format, Rounding
 from halfulp.hdl.specs import MacSpec, ValueRange
 
-from .float_plan import Refused, need
+from .float_plan import need
 from .text import boolean
 
 
@@ -16,16 +16,14 @@ def fixed_text(spec: MacSpec, bits: int) -> str:
     the units of term and accumulator. Then nothing overflows before saturation or wrapping.
     """
     a, b, o = spec.a, spec.b, spec.o
-    if spec.quire or not (isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)):
-        raise Refused("it takes fixed point only, and no exact accumulator")
+    uniform = all(fmt.spacing == "uniform" for fmt in (a, b, o, spec.product or o))
+    need(not spec.quire and uniform, "it takes fixed point only, and no exact accumulator")
     need(max(a.width, b.width, o.width) < bits, "formats are as wide as its integers")
     product = ValueRange.of(a) * ValueRange.of(b)
     need(_bits(product, product.quantum) < bits, "products are beyond its integers")
     if spec.product is None:
         term, product_rounder, product_range = product, f"FixedRounder<{bits}, 0, EXACT, 0>", _range(o, spec, bits)
     else:
-        if not isinstance(spec.product, Fixed):
-            raise Refused("it takes fixed point only")
         product_rounder, drop = _rounder(product.quantum, spec.product, spec.product_rounding, bits)
         most = max(_bits(product, product.quantum), drop + 1) + 2 + max(-drop, 0)
         need(most < bits, "products before their rounding are beyond its integers")
@@ -50,12 +48,11 @@ def _bits(span: ValueRange, unit: int) -> int:
     return int(span.magnitude / Fraction(2) ** unit).bit_length()
 
 
-def _rounder(unit: int, fmt: Fixed, rounding: Rounding, bits: int) -> tuple[str, int]:
+def _rounder(unit: int, fmt: Format, rounding: Rounding, bits: int) -> tuple[str, int]:
     drop = fmt.quantum - unit
     mode = "EXACT" if rounding == EXACT else rounding.mode.upper()
     return f"FixedRounder<{bits}, {drop}, {mode}, {rounding.bits}>", drop
 
 
-def _range(fmt: Fixed, spec: MacSpec, bits: int) -> str:
-    wraps = fmt.overflow == "wrap" and not spec.saturate
-    return f"Range<{bits}, {fmt.width}, {boolean(fmt.signed)}, {boolean(wraps)}>"
+def _range(fmt: Format, spec: MacSpec, bits: int) -> str:
+    return f"Range<{bits}, {fmt.width}, {boolean(fmt.lowest < 0)}, {boolean(fmt.wraps and not spec.saturate)}>"

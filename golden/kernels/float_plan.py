@@ -1,9 +1,10 @@
 """Conditions under which floats.h is exact in binary32 or binary64 lanes, and the constants that it needs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from halfulp.hdl.formats import EXACT, Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats import EXACT, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, ValueRange
 
@@ -82,12 +83,9 @@ class Rounder:
 
 
 def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
-    """Return the rounder of a format; raise `Refused` if the lane is too narrow."""
-    if isinstance(fmt, Float):
-        return _float_rounder(fmt, rounding, saturate, lane)
-    if isinstance(fmt, Posit):
-        return _posit_rounder(fmt, rounding, lane)
-    raise Refused(f"it does not round to {fmt}")
+    """Return the rounder of a format; raise `Refused` if its family has none, or the lane is too narrow."""
+    need(type(fmt) in ROUNDERS, f"it does not round to {fmt}")
+    return ROUNDERS[type(fmt)](fmt, rounding, saturate, lane)
 
 
 def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
@@ -115,7 +113,7 @@ def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -
     return Rounder(scale, lane.mantissa - fmt.man, natural, text)
 
 
-def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
+def _posit_rounder(fmt: Posit, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
     # The last bit of a code decides ties. If the regime fills the code, its last bit is 0 after ones, 1 after zeros. It
     # equals the lowest bit of k + bias if that sum is even for the largest posit; k is the regime's value.
     bias = lane.bias >> fmt.es
@@ -127,6 +125,10 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
     need(least >= 1, f"its numbers have fewer digits than {fmt}")
     text = f"PositRounder<{lane.bits}, {fmt.width}, {fmt.es}, {rounding.mode.upper()}, {rounding.bits}, {bias}>"
     return Rounder(scale, least, False, text)
+
+
+ROUNDERS: dict[type[Format], Callable[..., Rounder]] = {Float: _float_rounder, Posit: _posit_rounder}
+"""Rounders of the families that lanes round to."""
 
 
 def top_of(span: ValueRange) -> int:
@@ -183,7 +185,6 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
     with structured sparsity it is a dot product. The kernel checks every term.
     """
     need(spec.quire is None, "the accumulator is exact")
-    need(not isinstance(spec.o, Fixed), "sums in fixed point are for lanes of integers")
     of_sum = rounder(spec.o, spec.rounding, spec.saturate, lane)
     factors, product, product_format, of_product = None, spec.terms, None, None
     if isinstance(spec, MacSpec):
@@ -195,8 +196,8 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
             _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
     for fmt, span in ((product_format, product), (spec.o, spec.terms)):
         # Lanes produce NaN, which a format without NaN cannot represent.
-        no_nan = isinstance(fmt, Float) and not fmt.has_nan and (span.inf or span.nan)
-        need(not no_nan, f"{fmt} has no NaN, which it would give")
+        has_nan = fmt is None or fmt.has_nan or not (span.inf or span.nan)
+        need(has_nan, f"{fmt} has no NaN, which it would give")
     scale = of_product.scale if of_product else of_sum.scale
 
     # The sum.
@@ -206,19 +207,16 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
     exact = spec.rounding == EXACT or total_top - lowest <= lane.precision
     mode = spec.rounding.mode
     one_step = of_sum.least == 0 and of_sum.natural
-    narrow = (
-        isinstance(spec.o, Float) and terms.precision <= spec.o.precision and 2 * spec.o.precision + 2 <= lane.precision
-    )
+    fits_twice = spec.o.is_floating_point and 2 * spec.o.precision + 2 <= lane.precision
+    narrow = fits_twice and terms.precision <= spec.o.precision
     odd = not (exact or one_step or mode in FENV or (mode == "rn" and narrow))
     twice = (
-        isinstance(spec.o, Float)
-        and spec.o.subnormals
-        and spec.o.man < lane.mantissa
+        fits_twice
+        and not spec.o.flushes
         and mode == "rn"
         and of_product is None
         and factors is not None
         and sum(factor.precision for factor in factors) + spec.o.precision <= lane.precision
-        and 2 * spec.o.precision + 2 <= lane.precision
     )
     if not one_step:
         _check_rounding(spec.rounding, of_sum.least, odd=odd, exact=exact)

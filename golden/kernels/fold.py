@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float, Format, Posit
+from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec, ValueRange
 
 from . import build
-from .float_plan import BINARY64, Refused, float_text, need, top_of
+from .float_plan import BINARY64, ROUNDERS, Refused, float_text, need, top_of
 from .launch import I64, POINTER, Words, call
 from .plan import Lane, file_name
-from .text import PHILOX, boolean, definitions, fits, format_text, words_text
+from .text import PHILOX, boolean, definitions, format_text, words_text
 
 IN_TORCH = 1e-6
 """Seconds for a multiply-accumulate in torch."""
@@ -73,8 +73,7 @@ def lane(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, 
 
 
 def _source(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, fma: bool) -> str:
-    need(spec.quire is None, "the accumulator is exact")
-    need(isinstance(spec.o, Float | Posit) and fits(spec.o), f"it does not round to {spec.o}")
+    need(type(spec.o) in ROUNDERS, f"it does not round to {spec.o}")
     a, b = elements_of(spec)
     dots, count, scale_bits = (ValueRange.of(a) * ValueRange.of(b)).times(spec.k), spec.k, 0
     if isinstance(spec, BlockMacSpec):

@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, Block, Fixed, Float, Format, Rounding, Scale
+from halfulp.hdl.formats import EXACT, Block, Format, Rounding
 from halfulp.hdl.formats.block import RULES
 
 from . import build
@@ -75,11 +75,11 @@ def _in_lanes(block: Block, rounding: Rounding) -> bool:
     element, scale = block.element, block.scale
     if rounding == EXACT or rounding.bits > 32 or element.width > 8:
         return False
-    if isinstance(element, Float):
-        good = element.subnormals and element.man >= 1 and abs(element.quantum) <= 200 and element.emax <= 200
+    if element.is_floating_point:
+        good = element.has_subnormals and abs(element.quantum) <= 200 and block.emax <= 200
     else:
-        good = isinstance(element, Fixed) and element.largest > 0 and element.quantum <= 0 <= element.int_bits
-    wide = isinstance(scale, Scale) or (scale.subnormals and scale.precision + 24 <= 53)
+        good = element.spacing == "uniform" and -element.width <= element.quantum <= 0
+    wide = not scale.has_zero or (scale.subnormals and scale.precision + 24 <= 53)
     limit = Fraction(2) ** 300
     return good and wide and 1 / limit < scale.smallest and scale.largest < limit
 
@@ -87,7 +87,6 @@ def _in_lanes(block: Block, rounding: Rounding) -> bool:
 def _source(block: Block, rounding: Rounding, dtype: torch.dtype) -> str:
     element, scale = block.element, block.scale
     nan_element, nan_scale = block.nan_codes
-    smallest = 0 if isinstance(scale, Scale) else scale.encode(scale.smallest)
     signed_zero = boolean(element.has_negative_zero)
     constants = {
         "int LENGTH": block.length,
@@ -96,7 +95,7 @@ def _source(block: Block, rounding: Rounding, dtype: torch.dtype) -> str:
         "int PRECISION": element.precision,
         "double LARGEST": float(element.largest).hex(),
         "u64 ZERO_SCALE": block.zero_scale,
-        "u64 SMALLEST_SCALE": smallest,
+        "u64 SMALLEST_SCALE": scale.encode(scale.smallest),
         "u64 NAN_ELEMENT": nan_element,
         "u64 NAN_SCALE": nan_scale,
     }

@@ -22,12 +22,17 @@ def boolean(value: bool) -> str:
 
 
 class Cpp(NamedTuple):
-    """C++ of a family: header, members and definitions of a format's object, and test if 128 bits hold its numbers."""
+    """C++ of a family: header, members and definitions of a format's object, and test if 128 bits hold its numbers.
+
+    An object with tables has a ``name``, and ``tables`` makes their ctypes structure.
+    """
 
     header: str
     members: Callable[[Any], tuple[int, ...]]
     define: Callable[[Any], str] = lambda fmt: ""
     fits: Callable[[Any], bool] = lambda fmt: True
+    name: Callable[[Any], str] = lambda fmt: ""
+    tables: Callable[[Any], Any] = lambda fmt: None
 
 
 TYPES: dict[type[Format], Cpp] = {
@@ -35,7 +40,7 @@ TYPES: dict[type[Format], Cpp] = {
     Fixed: Cpp("number.h", lambda fmt: (fmt.int_bits, fmt.frac_bits, int(fmt.signed), int(fmt.wraps))),
     Posit: Cpp("number.h", lambda fmt: (fmt.width, fmt.es)),
     Takum: Cpp("takum.h", lambda fmt: (fmt.width,)),
-    Codebook: Cpp("codebook.h", lambda fmt: (), codebook.define, codebook.holds),
+    Codebook: Cpp("codebook.h", lambda fmt: (), codebook.define, codebook.holds, codebook.name_of, codebook.structure),
     Scale: Cpp("scale.h", lambda fmt: (fmt.width,)),
 }
 """C++ of the families, in the order of ``Format`` in exact.h."""
@@ -49,9 +54,8 @@ def _cpp(fmt: Format) -> Cpp:
 
 def format_text(fmt: Format) -> str:
     """Return the C++ expression of a format's object."""
-    if isinstance(fmt, Codebook):
-        return codebook.name_of(fmt)
-    return f"{type(fmt).__name__}{{{', '.join(map(str, _cpp(fmt).members(fmt)))}}}"
+    cpp = _cpp(fmt)
+    return cpp.name(fmt) or f"{type(fmt).__name__}{{{', '.join(map(str, cpp.members(fmt)))}}}"
 
 
 def fits(*formats: Format | None) -> bool:

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from halfulp.golden.codec import unpack as unpack_operands
-from halfulp.hdl.formats import Fixed, Format, Rounding
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec, ValueRange
@@ -151,7 +151,7 @@ def _fits(fmt: Format, rounding: Rounding, results: ValueRange, bits: int) -> bo
 
 def _shifts(spec: MacSpec, room: int) -> tuple[int, int] | None:
     """Return the left shifts of terms and sums to a common unit, if all numbers are integers that are narrow enough."""
-    if spec.quire or not all(isinstance(fmt, Fixed) for fmt in (spec.a, spec.b, spec.product or spec.o, spec.o)):
+    if spec.quire or not all(fmt.spacing == "uniform" for fmt in (spec.a, spec.b, spec.product or spec.o, spec.o)):
         return None
     quantum = spec.sums.quantum
     if spec.sums.magnitude and floor_log2(spec.sums.magnitude) - quantum >= room:

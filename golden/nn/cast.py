@@ -12,11 +12,10 @@ from halfulp.golden.check import check_bool
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Compound, Format, Rounding, parse
+from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
-from halfulp.hdl.specs.mac import part_of
 
 from .draw import states, words
 from .scaling import Scaling
@@ -207,7 +206,7 @@ def check_holds(dtype: torch.dtype, fmt: Format) -> None:
 @functools.lru_cache(maxsize=256)
 def _holds(dtype: torch.dtype, fmt: Format) -> bool:
     try:
-        ValueRange.of(part_of(fmt)).check_fits(DTYPES[dtype], f"number of {fmt}")
+        ValueRange.of(fmt.part_format).check_fits(DTYPES[dtype], f"number of {fmt}")
     except ValueError:
         return False
     return True
@@ -248,7 +247,7 @@ def parse_element(given: Cast | str) -> Cast:
     cast = parse_rounding(given)
     check_format(cast)
     assert cast.fmt is not None
-    if isinstance(cast.fmt, Compound):
+    if cast.fmt.parts > 1:
         raise ValueError(
             f"results in the compound format {cast.fmt} may need more bits than float32; use another format"
         )

@@ -5,8 +5,6 @@ import json
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from fractions import Fraction
 from typing import Any, Self
 
 import torch
@@ -14,7 +12,7 @@ from tabulate import tabulate
 from torch import Tensor
 
 from halfulp.golden.values import decode
-from halfulp.hdl.formats import Fixed, Format
+from halfulp.hdl.formats import Format
 from halfulp.tools.texts import json_of
 
 KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost", "pruned")
@@ -147,23 +145,13 @@ def _magnitude(fmt: Format) -> int:
     return sign - 1 if fmt.width > 1 and fmt.decode(sign) == 0 else -1
 
 
-@functools.lru_cache(maxsize=256)
-def _ends(fmt: Format) -> tuple[float, float]:
-    """Return the lowest and the largest finite number."""
-    if isinstance(fmt, Fixed):
-        fmt = replace(fmt, overflow="saturate")
-    low, high = (float(fmt.decode(fmt.encode(sign * Fraction(2) ** 20000, "rz"))) for sign in (-1, 1))
-    return low, high
-
-
 def _counted(exact: Tensor, codes: Tensor, formats: Sequence[Format]) -> dict[str, int]:
     found = decode(codes, formats[-1])
     beyond = wrapped = torch.zeros_like(exact, dtype=torch.bool)
     for fmt in formats:
-        low, high = _ends(fmt)
-        outside = (exact < low) | (exact > high)
+        outside = (exact < float(fmt.lowest)) | (exact > float(fmt.largest))
         beyond = beyond | outside
-        if isinstance(fmt, Fixed) and fmt.overflow == "wrap":
+        if fmt.wraps:
             wrapped = wrapped | outside
     kinds = (
         torch.ones_like(exact, dtype=torch.bool),

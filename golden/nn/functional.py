@@ -17,7 +17,7 @@ from torch import Tensor
 from halfulp.golden.kernels import Matrices, Patches, gathered, reads
 from halfulp.golden.quantize import MAX, BlockTensor, quantize_blocks, tensor_scale
 from halfulp.golden.values import decode, decoded, encode
-from halfulp.hdl.formats import RN, Block, Format, Scale
+from halfulp.hdl.formats import RN, Block, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
 from .amax import ROLES, Delay, delayed_amax_of_gradient
@@ -262,7 +262,7 @@ class Operand:
         fmt = None if mac is None else getattr(mac, part)
         self._prune(along, groups)
         self._rotate(phase if rotate and summed else None, summed, groups)
-        if isinstance(fmt, Block):
+        if fmt is not None and fmt.shares_scale:
             return self._for_blocks(phase, part, fmt)
         formats = dict.fromkeys(one for one in (self._cast.fmt, fmt) if one is not None)
         values, factor = self._scaled(phase, part, formats, summed)
@@ -292,7 +292,7 @@ class Operand:
             self._rounded = self._cast.real(self._values, self._key)
         values = self._values if self._rounded is None else self._rounded
         tensor = None
-        if not isinstance(block.scale, Scale):
+        if block.has_tensor_scale:
             tensor = tensor_scale(MAX, values, block)
             self._call.factors[phase, part] = tensor.to(torch.float64)
         key = mix(self._key, 1 + PRODUCTS.index(phase))

@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import torch
@@ -14,8 +13,7 @@ from torch import Tensor
 from halfulp.golden.check import check_int
 from halfulp.golden.errorfree import product_error, sum_and_error, to_odd
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import BF16, FP16, RN, Fixed, Format
-from halfulp.hdl.specs.mac import part_of
+from halfulp.hdl.formats import BF16, FP16, RN, Format
 
 PER = ("tensor", "channel")
 KINDS = ("pow2", "real")
@@ -142,10 +140,7 @@ def largest_magnitude(values: Tensor, dims: Sequence[int]) -> Tensor:
 @functools.lru_cache(maxsize=256)
 def _largest(fmt: Format) -> float:
     """Return the largest finite number of a format, of a compound one that of its parts: larger numbers overflow."""
-    fmt = part_of(fmt)
-    if isinstance(fmt, Fixed):
-        return float(fmt.decode((1 << (fmt.width - fmt.signed)) - 1))
-    return float(fmt.decode(fmt.encode(Fraction(2) ** 20000, "rz")))
+    return float(fmt.part_format.largest)
 
 
 def _power_of_two(amax: Tensor, limit: float) -> Tensor:

@@ -20,7 +20,7 @@ from torch.fx import Graph, Node
 from halfulp.golden.nn.cast import DTYPES, check_holds
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate
-from halfulp.hdl.formats import Float, Format
+from halfulp.hdl.formats import Format
 
 from . import products
 from .dispatch import Program, is_exact, name_of
@@ -337,7 +337,7 @@ def _has(fmt: Format, value: float) -> bool:
 
 def _negated(fmt: Any) -> Any:
     """Return the format of negated numbers; None unless each number has a negative."""
-    return fmt if isinstance(fmt, Float) and fmt.specials == "ieee" else None
+    return fmt if fmt is not None and fmt.is_floating_point and fmt.has_inf else None
 
 
 def _held(fmt: Any, node: Node) -> Any:

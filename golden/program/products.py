@@ -165,7 +165,7 @@ def total(x: Tensor, fmt: Format, acc: Cast | MacSpec, order: str, key: int) -> 
     """Sum the last dimension of numbers of a format."""
     if order == "pairwise":
         return pairwise(x, as_cast(acc), key)
-    one = UFXP1_0 if isinstance(fmt, Fixed) else fmt
+    one = UFXP1_0 if fmt.spacing == "uniform" else fmt
     if isinstance(acc, MacSpec):
         spec = replace(acc, a=fmt, b=one, product=None, product_rounding=EXACT)
     else:

@@ -2,7 +2,7 @@
 
 from . import families
 from .base import Format, decimal_text
-from .block import BLOCKS, Block
+from .block import BLOCKS, FAMILIES, Block
 from .catalogue import NAMED, parse
 from .families import *  # noqa: F403  # families.py lists the names
 from .families import Fixed, Float, Posit
@@ -24,5 +24,5 @@ POSIT8, POSIT16, POSIT32, POSIT64 = (Posit(width) for width in (8, 16, 32, 64))
 INT4, INT8, INT16, INT32 = (Fixed(width, 0) for width in (4, 8, 16, 32))
 
 __all__ = ["BLOCKS", "EXACT", "ML_DTYPES", "NAMED", "RA", "RD", "RH", "RHD", "RHU", "RN", "RO", "RU", "RZ"]
-__all__ += ["Block", "Format", "Rounding", "decimal_text", "parse", "stochastic"]
+__all__ += ["FAMILIES", "Block", "Format", "Rounding", "decimal_text", "parse", "stochastic"]
 __all__ += families.__all__

@@ -5,7 +5,7 @@ import functools
 import math
 import numbers
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
@@ -24,7 +24,47 @@ RoundedUnit = Literal["magnitude", "string", "floor"]
 Spacing = Literal["uniform", "relative", "tapered"]
 
 
-class Format(ShapeCastable):
+class Family:
+    """Interface of operands, which families of formats and blocks share.
+
+    Attributes
+    ----------
+    family : str
+        Name of the family.
+    names : mapping of str to str
+        Texts of the named members, by name.
+    syntax : str
+        Syntax of the texts of the family, for ``halfulp list formats``.
+    shares_scale : bool
+        True if an operand is a vector of numbers that share a scale.
+    parts : int
+        Number of parts whose exact sum is a number; more than 1 in compound formats.
+    is_floating_point : bool
+        True if a number is a sign, an exponent and a significand with a hidden bit, and zero has codes (IEEE 754).
+    width : int
+        Width in bits.
+    """
+
+    family: ClassVar[str]
+    names: ClassVar[Mapping[str, str]] = {}
+    syntax: ClassVar[str] = ""
+    shares_scale: ClassVar[bool] = False
+
+    parts: int = 1
+    is_floating_point: bool = False
+    width: int
+
+    @classmethod
+    @abstractmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Return the operand of a text, or None if the text is of another family."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a description of family and fields."""
+
+
+class Format(Family, ShapeCastable):
     """Number format: a finite set of codes and their values.
 
     Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``. A family of formats is a subclass
@@ -33,14 +73,6 @@ class Format(ShapeCastable):
 
     Attributes
     ----------
-    family : str
-        Name of the family.
-    names : mapping of str to str
-        Texts of the named formats, by name.
-    syntax : str
-        Syntax of the texts of the family, for ``halfulp list formats``.
-    width : int
-        Width of a code in bits.
     code_order : str
         Order of the codes: ``sign-magnitude``, ``two's complement`` or ``unsigned`` if the numbers ascend with these
         integers; ``table`` if the codes are in no order.
@@ -78,11 +110,7 @@ class Format(ShapeCastable):
         Smallest positive number.
     """
 
-    family: ClassVar[str]
-    names: ClassVar[Mapping[str, str]] = {}
-    syntax: ClassVar[str] = ""
-
-    width: int
+    shares_scale: ClassVar[Literal[False]] = False
     code_order: CodeOrder
     rounds: RoundedUnit
     spacing: Spacing = "tapered"
@@ -102,15 +130,6 @@ class Format(ShapeCastable):
     smallest: Fraction
 
     # Interface of a family -------------------------------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def from_text(cls, text: str) -> Self | None:
-        """Return the format of a text, or None if the text is of another family."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return a description of family and fields."""
 
     def default_accumulator(self) -> "Format":
         """Return the default accumulator of products of this format.
@@ -242,6 +261,21 @@ class Format(ShapeCastable):
         return self.lowest == -self.largest
 
     @property
+    def has_subnormals(self) -> bool:
+        """True if there are numbers below 2^floor_exponent, which have less precision than those above."""
+        return self.floor_exponent is not None and self.precision > 1
+
+    @property
+    def has_signalling_nan(self) -> bool:
+        """True if some codes are signalling NaNs; default: none is."""
+        return False
+
+    @property
+    def part_format(self) -> "Format":
+        """Format of each part of a number; default: the format itself, whose numbers have one part."""
+        return self
+
+    @property
     def window(self) -> int:
         """Maximum number of bits, from the first one of a number, that rounding to the format keeps or compares."""
         return self.precision
@@ -339,6 +373,17 @@ class Format(ShapeCastable):
     def negative(self, code: int) -> bool:
         """Return True if a code is negative, including -0."""
         return self.decode(code) < 0
+
+    def codes_of(self, code: int) -> list[int]:
+        """Return the codes of the parts, the first and largest one first."""
+        self.check_code(code)
+        width = self.width // self.parts
+        return [code >> place * width & (1 << width) - 1 for place in reversed(range(self.parts))]
+
+    def code_of(self, codes: Iterable[int]) -> int:
+        """Return the code of the first parts; the others are +0."""
+        width = self.width // self.parts
+        return sum(code << (self.parts - 1 - place) * width for place, code in enumerate(codes))
 
     def is_signalling(self, code: int) -> bool:
         """Return True for the codes of signalling NaNs; default: no code is one."""

@@ -3,13 +3,14 @@
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
-from .base import Format, floor_log2
+from .base import Family, Format, floor_log2
 from .catalogue import BLOCK_NAMES, is_block_text
 from .catalogue import parse as parse_format
 from .checks import check_int, check_one_of
 from .compound import Compound
+from .families import FORMATS
 from .floating import Float
 from .rounding import RN, Rounding
 from .scale import Scale
@@ -21,7 +22,7 @@ _TEXT = re.compile(r"block\(([^(),]+),([0-9]+),([^(),]+),([a-z]+)\)")
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(Family):
     """Vector of numbers with one scale: number i is ``scale * element[i]``.
 
     Blocks are operands of the units of blocks and of matrix products. They are no `Format`, which is that of one
@@ -54,8 +55,9 @@ class Block:
     infinity has the scale NaN and elements of +0; if the scale has no NaN, it has the scale 1 and elements of NaN.
     """
 
-    family: ClassVar[str] = "block"
-    syntax: ClassVar[str] = "block(<element>,<length>,<scale>,<rule>), rule floor, ceil, even or nearest"
+    family = "block"
+    shares_scale: ClassVar[Literal[True]] = True
+    syntax = "block(<element>,<length>,<scale>,<rule>), rule floor, ceil, even or nearest"
     names: ClassVar = BLOCK_NAMES
 
     element: Format
@@ -82,6 +84,10 @@ class Block:
             )
         if isinstance(self.scale, Float) and self.scale.decode(self.scale.encode(1)) != 1:
             raise ValueError(f"the scale of a block of zeros is 1, and {self.scale} has no code for it")
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        return cls.parse(text) if is_block_text(text) else None
 
     @property
     def _text(self) -> str:
@@ -110,11 +116,10 @@ class Block:
         return cls(parse_format(match[1]), int(match[2]), parse_format(match[3]), match[4])
 
     def describe(self) -> str:
-        """Return a description of the fields."""
         return f"{self.length} x {self.element}, scale {self.scale}, {self.rule}"
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # type: ignore[override]  # a property for an attribute of Family
         """Width of elements and scale together in bits."""
         return self.length * self.element.width + self.scale.width
 
@@ -122,6 +127,11 @@ class Block:
     def emax(self) -> int:
         """Exponent of the largest element."""
         return floor_log2(self.element.largest)
+
+    @property
+    def has_tensor_scale(self) -> bool:
+        """True if tensors of blocks need one more scale, because floats as scales have a small range (nvfp4)."""
+        return not isinstance(self.scale, Scale)
 
     @property
     def zero_scale(self) -> int:
@@ -175,11 +185,15 @@ class Block:
         ], scale
 
 
+FAMILIES: tuple[type[Family], ...] = (*FORMATS, Block)
+"""All families of operands, in display order."""
+
 BLOCKS: dict[str, Block] = {name: Block.parse(name) for name in Block.names}
 """Named blocks; other blocks are written by their fields."""
 
 
 def parse_operand(text: "str | Format | Block") -> Any:
     """Parse the text of a format or of a block, which units take as an operand; both are returned unchanged."""
-    is_block = isinstance(text, Block) or (isinstance(text, str) and is_block_text(text))
-    return Block.parse(text) if is_block else parse_format(text)  # type: ignore[arg-type]  # no block is left
+    if isinstance(text, Block):
+        return text
+    return (isinstance(text, str) and Block.from_text(text)) or parse_format(text)

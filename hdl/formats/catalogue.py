@@ -3,7 +3,7 @@
 import difflib
 
 from .base import Format
-from .families import FAMILIES
+from .families import FORMATS
 from .floating import ML_DTYPES, OTHER_NAMES
 
 _LIKE = "e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8"
@@ -23,7 +23,7 @@ def parse(text: str | Format) -> Format:
         return text
     if not isinstance(text, str):
         raise TypeError(f"a format must be a Format or a string such as 'e5m2', not {type(text).__name__}")
-    for family in FAMILIES:
+    for family in FORMATS:
         fmt = family.from_text(text)
         if fmt is not None:
             return fmt
@@ -56,5 +56,5 @@ def is_block_text(text: str) -> bool:
     return text in BLOCK_NAMES or text.startswith("block(")
 
 
-NAMED: dict[str, Format] = {name: parse(text) for family in FAMILIES for name, text in family.names.items()}
+NAMED: dict[str, Format] = {name: parse(text) for family in FORMATS for name, text in family.names.items()}
 """Named formats, from the ``names`` of each family; other formats are written by their fields."""

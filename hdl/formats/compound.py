@@ -1,8 +1,7 @@
 """Compound formats: unevaluated sums of floats (Henry, Tang and Heinecke, ARITH 2019)."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Self
 
@@ -52,7 +51,7 @@ class Compound(Format):
     rounds = "magnitude"
 
     part: Float
-    parts: int
+    parts: int = field()
 
     def __post_init__(self) -> None:
         if not isinstance(self.part, Float):
@@ -89,6 +88,10 @@ class Compound(Format):
         return Float(part.exp, min(3 * part.precision - 1, MAX_MAN), part.bias, subnormals=part.subnormals)
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
+
+    @property
+    def part_format(self) -> Float:
+        return self.part
 
     @property
     def width(self) -> int:  # type: ignore[override]  # a property for an attribute of Format
@@ -151,11 +154,6 @@ class Compound(Format):
     def fields(self) -> dict[str, int]:
         return {f"part{place}": self.part.width for place in reversed(range(self.parts))}
 
-    def codes_of(self, code: int) -> list[int]:
-        """Return the codes of the parts, the first and largest one first."""
-        self.check_code(code)
-        return [code >> place * self.part.width & (1 << self.part.width) - 1 for place in reversed(range(self.parts))]
-
     def decode(self, code: int) -> Fraction | float:
         """Return the sum of the parts; infinities of both signs give NaN."""
         values = [self.part.decode(one) for one in self.codes_of(code)]
@@ -166,7 +164,8 @@ class Compound(Format):
         value = self.decode(code)
         return value < 0 or (value == 0 and all(map(self.part.negative, self.codes_of(code))))
 
-    def leading(self, rounding: Rounding) -> Rounding:
+    @staticmethod
+    def leading(rounding: Rounding) -> Rounding:
         """Return the rounding of the parts before the last one."""
         if rounding.is_nearest:
             return rounding
@@ -187,7 +186,3 @@ class Compound(Format):
             rest -= value
             negative = rest < 0 or (rest == 0 and rounding == RD)
         return self.code_of(found)
-
-    def code_of(self, codes: Iterable[int]) -> int:
-        """Return the code of the first parts; the others are +0."""
-        return sum(code << (self.parts - 1 - place) * self.part.width for place, code in enumerate(codes))

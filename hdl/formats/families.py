@@ -9,7 +9,7 @@ from .posit import Posit
 from .scale import Scale
 from .takum import Takum
 
-__all__ = ["FAMILIES", "Codebook", "Compound", "Fixed", "Float", "Posit", "Scale", "Takum"]
+__all__ = ["FORMATS", "Codebook", "Compound", "Fixed", "Float", "Posit", "Scale", "Takum"]
 
-FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Scale, Compound)
-"""All families, in display order."""
+FORMATS: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook, Scale, Compound)
+"""Families of formats, in display order."""

@@ -71,7 +71,7 @@ class Float(Format):
         **{name: name for name in ("e4m3fn", "e4m3fnuz", "e4m3b11fnuz", "e5m2fnuz", "e3m2fn", "e2m3fn", "e2m1fn")},
     }
 
-    has_flags = True
+    has_flags = is_floating_point = True
 
     exp: int
     man: int
@@ -137,6 +137,11 @@ class Float(Format):
         specials = "finite" if name in _FINITE_ROWS else match[4] or ("fn" if man == 0 else "ieee")
         bias = None if match[3] is None else int(match[3])
         return cls(exp, man, bias, specials.removeprefix("-"), not text.endswith("-ftz"))
+
+    @property
+    def has_signalling_nan(self) -> bool:
+        """True if there are codes of NaN whose first mantissa bit is 0, beside that of infinity."""
+        return self.specials == "ieee" and self.man > 1
 
     def is_signalling(self, code: int) -> bool:
         """Return True for a NaN whose first mantissa bit is 0; a format with only one NaN has none."""

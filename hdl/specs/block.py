@@ -33,11 +33,11 @@ class BlockSpec(UnitSpec):
     @classmethod
     def takes(cls, fmt: Any, rounding: Rounding | None) -> bool:
         """Return True for blocks if the operand is one, and for numbers otherwise."""
-        return isinstance(fmt, Block) if "a" in cls.BLOCKS else super().takes(fmt, rounding)
+        return fmt.shares_scale if "a" in cls.BLOCKS else super().takes(fmt, rounding)
 
     def _block(self, name: str) -> Block:
         block = getattr(self, name)
-        if not isinstance(block, Block):
+        if not getattr(block, "shares_scale", False):
             raise TypeError(f"{name} of {self.form.unit} must be a block, such as mxfp8_e4m3, not {block}")
         return block
 

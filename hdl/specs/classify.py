@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from halfulp.hdl.formats.base import Format
-from halfulp.hdl.formats.floating import Float
 
 from .formula import Call, Formula, Function
 from .unit import UnitSpec
@@ -40,17 +39,16 @@ class ClassifySpec(UnitSpec, form="classify a", summary="class of a, one bit eac
     def classes(self) -> tuple[int, ...]:
         """Bits of the classes that numbers of the format have, in ascending order."""
         a = self.a
-        subnormal = isinstance(a, Float) and a.subnormals and a.man > 0
         signed = a.lowest < 0
         present = {
             "negative infinity": a.has_inf,
             "negative normal": signed,
-            "negative subnormal": subnormal,
+            "negative subnormal": a.has_subnormals,
             "negative zero": a.has_negative_zero,
             "positive zero": a.has_zero,
-            "positive subnormal": subnormal,
+            "positive subnormal": a.has_subnormals,
             "positive infinity": a.has_inf,
-            "signalling NaN": isinstance(a, Float) and a.specials == "ieee" and a.man > 1,
+            "signalling NaN": a.has_signalling_nan,
             "quiet NaN": a.has_nan,
         }
         return tuple(bit for bit, name in enumerate(CLASSES) if present.get(name, True))

@@ -35,13 +35,14 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
     o: Compound
 
     def check(self) -> None:
-        for name, fmt, family in (("a", self.a, Float), ("o", self.o, Compound)):
-            if not isinstance(fmt, family):
-                raise TypeError(f"{name} of split must be a {family.family} format, not {fmt}")
+        if not self.a.is_floating_point:
+            raise TypeError(f"a of split must be a float format, not {self.a}")
+        if self.o.parts == 1:
+            raise TypeError(f"o of split must be a compound format, not {self.o}")
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        return isinstance(fmt, Float)
+        return fmt.is_floating_point
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
@@ -72,7 +73,7 @@ class JoinSpec(UnitSpec, form="join a>o", summary="the parts of a sum to any for
     o: Format
 
     def check(self) -> None:
-        if not isinstance(self.a, Compound):
+        if self.a.parts == 1:
             raise TypeError(f"a of join must be a compound format, such as bf16x2, not {self.a}")
 
     @classmethod

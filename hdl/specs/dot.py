@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.formats.checks import check_int
-from halfulp.hdl.formats.floating import Float
 
 from .formula import Factor, Formula, Port, Role, Sum, term, vector
 from .quire import QuireRegister
@@ -98,7 +97,7 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
             )
         check_int("F", self.alignment.fraction, f"order {self.order}", 1, MAX_FRACTION)
         for fmt in (self.a, self.b, self.c, self.o):
-            if fmt is not None and not isinstance(fmt, Float):
+            if fmt is not None and not fmt.is_floating_point:
                 raise ValueError(f"order {self.order} is for floats, and {fmt} is none; exact is for all formats")
 
     @classmethod

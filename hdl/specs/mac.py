@@ -262,7 +262,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     @property
     def _products(self) -> ValueRange:
-        return ValueRange.of(part_of(self.a)) * ValueRange.of(part_of(self.b))
+        return ValueRange.of(self.a.part_format) * ValueRange.of(self.b.part_format)
 
     @property
     def terms(self) -> ValueRange:
@@ -286,14 +286,14 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
         place of the others (Henry, Tang and Heinecke, ARITH 2019). Among equal i + j the smaller part of ``a`` is
         first: for two parts low * high, high * low, high * high.
         """
-        n, m = (fmt.parts if isinstance(fmt, Compound) else 1 for fmt in (self.a, self.b))
+        n, m = self.a.parts, self.b.parts
         held = [(i, j) for i in range(n) for j in range(m) if i + j < max(n, m)]
         return tuple(sorted(held, key=lambda pair: (-sum(pair), -pair[0])))
 
     @property
     def of_parts(self) -> "MacSpec":
         """Multiply-accumulate of one step of a product."""
-        return MacSpec(**(vars(self) | {"a": part_of(self.a), "b": part_of(self.b)}))
+        return MacSpec(**(vars(self) | {"a": self.a.part_format, "b": self.b.part_format}))
 
     def check_one_step(self) -> None:
         """Raise ValueError if a product takes several steps, for units that compute it in one."""
@@ -304,14 +304,9 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
             )
 
 
-def part_of(fmt: Format) -> Format:
-    """Return the format of the parts of a compound format; another format is its own part."""
-    return fmt.part if isinstance(fmt, Compound) else fmt
-
-
 def ports_of(name: str, fmt: Format) -> dict[str, Format]:
     """Return the ports of an operand with their formats: one for each part of a compound format."""
-    return {f"{name}{place}": fmt.part for place in range(fmt.parts)} if isinstance(fmt, Compound) else {name: fmt}
+    return {f"{name}{place}": fmt.part_format for place in range(fmt.parts)} if fmt.parts > 1 else {name: fmt}
 
 
 @dataclass(frozen=True)
@@ -329,7 +324,7 @@ class PartMacSpec(MacSpec, form="partmac a*b[=product]+acc[=o]", summary="a * b 
     @property
     def operand_ports(self) -> tuple[Port, ...]:
         parts = (
-            Port(port, part, Role.OPERAND, name if isinstance(fmt, Compound) else "")
+            Port(port, part, Role.OPERAND, name if fmt.parts > 1 else "")
             for name, fmt in self.operands.items()
             for port, part in ports_of(name, fmt).items()
         )
@@ -339,9 +334,7 @@ class PartMacSpec(MacSpec, form="partmac a*b[=product]+acc[=o]", summary="a * b 
     def factors(self) -> tuple[Factor, Factor]:
         """Parts that the number of the step selects."""
         a, b = (
-            Pick(name, "step", tuple(f"{name}{pair[side]}" for pair in self.pairs))
-            if isinstance(fmt, Compound)
-            else name
+            Pick(name, "step", tuple(f"{name}{pair[side]}" for pair in self.pairs)) if fmt.parts > 1 else name
             for side, (name, fmt) in enumerate(self.operands.items())
         )
         return a, b

@@ -41,7 +41,7 @@ class ScalebSpec(UnitSpec, form="scaleb a,b[=o]", summary="a * 2^b"):
         return {"b": lambda: Fixed(max(8, _limit(a, a, 0).bit_length() + 1), 0)}
 
     def check(self) -> None:
-        if not isinstance(self.b, Fixed):
+        if self.b.spacing != "uniform":
             raise TypeError(f"b of scaleb must be an integer, such as int8, not {self.b}")
         if self.b.frac_bits or self.b.width > MAX_WIDTH:
             raise ValueError(f"b of scaleb must be an integer of up to {MAX_WIDTH} bits, such as int8, not {self.b}")

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field, fields, replace
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
 
-from halfulp.hdl.formats.base import Format
-from halfulp.hdl.formats.block import Block
+from halfulp.hdl.formats.base import Family, Format
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 from halfulp.hdl.formats.codebook import Codebook
-from halfulp.hdl.formats.compound import Compound
 from halfulp.hdl.formats.rounding import EXACT, MODE_BITS, RN, Rounding
-from halfulp.hdl.formats.scale import Scale
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
 from .formula import VALUES, Call, Formula, Port, Role, Sum, Term, term, vector
@@ -124,11 +121,13 @@ class UnitSpec:
             object.__setattr__(self, "o", self.default_result)
         for item in fields(self):
             fmt = getattr(self, item.name)
-            if isinstance(fmt, Compound) and item.name not in self.COMPOUND:
+            if not isinstance(fmt, Format):
+                continue
+            if fmt.parts > 1 and item.name not in self.COMPOUND:
                 raise ValueError(
                     f"{item.name} of {self.form.unit} must not be the compound format {fmt}; split and join convert it"
                 )
-            if isinstance(fmt, Scale) and not self.SCALES:
+            if not fmt.has_zero and not self.SCALES:
                 raise ValueError(f"{item.name} of {self.form.unit} must not be {fmt}, a scale of blocks; convert it")
         if not self.ROUNDS and (self.rounding != RN or self.saturate):
             option = "saturation" if self.saturate else f"rounding {self.rounding}"
@@ -153,9 +152,10 @@ class UnitSpec:
                 raise TypeError(f"{name} of {form.unit} is missing")
         for name in {**self.operands, "o": None, "product": None}:
             fmt = getattr(self, name, None)
-            kind: type = Block if name in self.BLOCKS else Format
-            if fmt is not None and not isinstance(fmt, kind):
-                raise TypeError(f"{name} of {form.unit} must be a {kind.__name__}, not {type(fmt).__name__}")
+            is_block = name in self.BLOCKS
+            if fmt is not None and not (isinstance(fmt, Family) and fmt.shares_scale == is_block):
+                kind = "Block" if is_block else "Format"
+                raise TypeError(f"{name} of {form.unit} must be a {kind}, not {type(fmt).__name__}")
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name.endswith("rounding") and not isinstance(value, Rounding):
@@ -305,7 +305,7 @@ class UnitSpec:
         """Return True if the unit accepts operands of a format, and a rounding if one is given."""
         if rounding is not None and not (cls.PORT if rounding.is_port else cls.ROUNDS or rounding == RN):
             return False
-        return isinstance(fmt, Format) and not isinstance(fmt, Compound) and (cls.SCALES or not isinstance(fmt, Scale))
+        return not fmt.shares_scale and fmt.parts == 1 and (cls.SCALES or fmt.has_zero)
 
     # The computation -------------------------------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ class UnitSpec:
     def vectors(self) -> list[str]:
         """Arguments of the golden function whose last dimension has the elements of one operation."""
         found = (name for name, ports in self.arguments(*VALUES).items() if isinstance(ports, list))
-        return [name for name in found if not isinstance(self.operands.get(name), Compound)]
+        return [name for name in found if name not in self.operands or self.operands[name].parts == 1]
 
     @property
     def words(self) -> dict[str, int]:

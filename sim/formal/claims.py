@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from halfulp.hdl.formats import Compound, parse
+from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
 from halfulp.hdl.specs.build import FAST
 from halfulp.sim.exact_text import line
@@ -121,7 +121,7 @@ def _of_text(asked: Implementation) -> list[Claim]:
     """Return the claims about a unit: those of the catalogue, and those about structures, which hold for all."""
     asked.check_every_cycle("halfulp formal")
     a = asked.spec.operands["a"]
-    known = [claim for claim in ([] if isinstance(a, Compound) else _claims(str(a))) if claim.asked.spec == asked.spec]
+    known = [claim for claim in ([] if a.parts > 1 else _claims(str(a))) if claim.asked.spec == asked.spec]
     # Different structures have different register stages, so only units without stages are comparable.
     plain = asked.without_stages
     found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
