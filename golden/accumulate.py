@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from halfulp.hdl.specs import SumSpec
+from halfulp.hdl.specs import AccumulateSpec
 
 from .check import codes_of
 from .codec import unpack_operand
@@ -10,13 +10,13 @@ from .raw import Raw
 from .sequence import accumulator
 
 
-def _term(spec: SumSpec, x: Tensor) -> Raw:
+def _term(spec: AccumulateSpec, x: Tensor) -> Raw:
     """Compute one step of an accumulator: start + x.
 
-    ``start`` holds codes of the result format. Formats and ``carry`` are those of `SumSpec`; see `halfulp.golden` for
-    the other parameters.
+    ``start`` holds codes of the result format. Formats and ``carry`` are those of `AccumulateSpec`; see
+    `halfulp.golden` for the other parameters.
     """
     return unpack_operand(spec, codes_of("x", x, spec.a.width), spec.a)
 
 
-accumulate, accumulate_sequence = accumulator(SumSpec, "x", "start")(_term)
+accumulate, accumulate_sequence = accumulator(AccumulateSpec, "x", "start")(_term)

@@ -10,7 +10,7 @@ from halfulp.hdl.formats import RN, Block, Format, Rounding
 from halfulp.hdl.formats.catalogue import is_block_text
 from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec
 
-from .blocks import step_term
+from .block import step_term
 from .check import codes_of
 from .codec import round_and_pack, unpack
 from .kernels import fold

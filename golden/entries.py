@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, SparseMacSpec
+from halfulp.hdl.specs import BlockMacSpec, RunningSumSpec, SparseMacSpec
 
 from .quantize import BlockTensor
 from .sparse import SparseTensor, activations_by_step, check_weights, weights_by_step
@@ -39,7 +39,7 @@ def matrices_of(operand: Operand, batch: Sequence[int]) -> list[Operand]:
     return list(operand.expand(1, *batch, *operand.shape[-2:]).flatten(0, -3))
 
 
-def entries(operand: Any, spec: AccumulatorSpec, name: str) -> Tensor:
+def entries(operand: Any, spec: RunningSumSpec, name: str) -> Tensor:
     """Return the codes of the entries of a matrix.
 
     Parameters

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source, Stream
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec, SparseMacSpec, Tiling, UnitSpec
+from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec, SparseMacSpec, Tiling, UnitSpec
 
 from . import blockgemm, kernels, sparse
 from .check import check_devices, check_int, codes_of, random_of
@@ -166,7 +166,7 @@ def gemm(
 
 
 def _words(
-    spec: AccumulatorSpec,
+    spec: RunningSumSpec,
     shape: tuple[int, ...],
     k: int,
     seed: Seeds | None,
@@ -266,7 +266,7 @@ def _tiled(
 
 
 def _tile_words(
-    spec: AccumulatorSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
+    spec: RunningSumSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
 ) -> list[Tensor | None]:
     """Return the random words of sum and product for one row of tiles, of ``shape`` (rows, k, columns)."""
     rows, k, columns = shape
@@ -290,7 +290,7 @@ def _tile_words(
     return found
 
 
-def _check_tiling(spec: AccumulatorSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:
+def _check_tiling(spec: RunningSumSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:
     """Return the first seed; TypeError or ValueError if the tiling is invalid, unused, or given with random words."""
     if not isinstance(tiling, Tiling):
         raise TypeError(f"tiling must be a Tiling, not {type(tiling).__name__}")
@@ -317,7 +317,7 @@ def _shape(a: Tensor, b: Tensor, *, stored: bool = False) -> tuple[int, ...]:
     )
 
 
-def _check_counter(spec: AccumulatorSpec, source: str, *given: Tensor | None) -> None:
+def _check_counter(spec: RunningSumSpec, source: str, *given: Tensor | None) -> None:
     """Check that a counter-based source exists and is used; ValueError otherwise."""
     if source != kernels.PHILOX:
         raise ValueError(f"unknown source {source!r}: expected {kernels.PHILOX}; hardware sources are part of mac")
@@ -364,7 +364,7 @@ def _seeds(source: Source, count: int, seed: int, device: torch.device) -> Tenso
     return seeds(source, count, seed, device=device)
 
 
-def split_states(spec: AccumulatorSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def split_states(spec: RunningSumSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """Return the states of the sources of sum and product for all elements; None if one is not stochastic."""
     if len(spec.words) == 1:
         return (states, None) if "random" in spec.words else (None, states)

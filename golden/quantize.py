@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import BF16, FP16, FP32, FP64, RN, Block, Format, Rounding
 
-from .blocks import quantized
+from .block import quantized
 from .check import check_devices, codes_of, one_mode, random_of
 from .codec import round_and_pack, unpack
 from .kernels import quantize

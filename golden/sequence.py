@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Rounding
-from halfulp.hdl.specs import AccumulatorSpec
+from halfulp.hdl.specs import RunningSumSpec
 from halfulp.hdl.specs.formula import VALUES
 from halfulp.hdl.specs.ranges import window_of
 
@@ -31,7 +31,7 @@ Term = Callable[..., Raw]
 class Accumulation:
     """Arithmetic of an accumulator: exact sums are rounded when they are read, other sums in each step."""
 
-    def __init__(self, spec: AccumulatorSpec) -> None:
+    def __init__(self, spec: RunningSumSpec) -> None:
         self.spec, self.quire = spec, spec.quire
         self.window = window_of(spec.o, spec.unit_rounding, spec.sums.magnitude)
 
@@ -74,7 +74,7 @@ class Accumulation:
 
 
 def step(
-    spec: AccumulatorSpec,
+    spec: RunningSumSpec,
     term: Term,
     *,
     start: Tensor,
@@ -96,7 +96,7 @@ def step(
 
 
 def steps(
-    spec: AccumulatorSpec,
+    spec: RunningSumSpec,
     term: Term,
     load: Tensor,
     clear: Tensor,
@@ -114,7 +114,7 @@ def steps(
 
     Parameters
     ----------
-    spec : AccumulatorSpec
+    spec : RunningSumSpec
         Description of the unit.
     term : callable
         Function from ``spec`` and the operands to the terms.
@@ -168,12 +168,12 @@ def steps(
     return Flagged(result, raised) if spec.flags else result
 
 
-def accumulator(cls: type[AccumulatorSpec], *positions: str) -> Callable[[Term], tuple[Callable[..., Any], ...]]:
+def accumulator(cls: type[RunningSumSpec], *positions: str) -> Callable[[Term], tuple[Callable[..., Any], ...]]:
     """Make the operations of an accumulator, one step and a sequence of steps, from the function of the terms of steps.
 
     Parameters
     ----------
-    cls : type of AccumulatorSpec
+    cls : type of RunningSumSpec
         Class of the descriptions, whose fields are parameters of both operations.
     *positions : str
         Names of the operands: ``start`` holds codes of the result format, the others are those of the function. Ports

@@ -18,7 +18,7 @@ def unit(text: "str | UnitSpec | Implementation") -> "Implementation":
         If the text is invalid or the unit cannot be built; the message marks the position in the text.
     """
     from .hdl.specs import UnitSpec
-    from .hdl.specs.piecewise import PwlSpec, is_table_name
+    from .hdl.specs.pwl import PwlSpec, is_table_name
     from .sim.implementation import Implementation
 
     if isinstance(text, Implementation):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.block import parse_operand
-from halfulp.hdl.specs import UNITS, AccumulatorSpec, Build, PwlSpec, UnitSpec
+from halfulp.hdl.specs import UNITS, Build, PwlSpec, RunningSumSpec, UnitSpec
 from halfulp.hdl.specs.formula import VALUES, Role
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
         if not cls.takes(parse_operand(fmt), None if rounding is None else Rounding.parse(rounding)):
             continue
         own = {name: value for name, value in options.items() if FIELDS.get(name) in _names(cls)}
-        if issubclass(cls, AccumulatorSpec) and "acc" in _names(cls) and own.get("acc") != "exact":
+        if issubclass(cls, RunningSumSpec) and "acc" in _names(cls) and own.get("acc") != "exact":
             own |= {"to": None, "carry": None}
         if "o" in (*cls.COMPOUND, *cls.BLOCKS):
             # One format for the results of all units is neither a compound one nor a block.

@@ -10,7 +10,7 @@ import numpy as np
 
 from halfulp.hdl.formats import RN
 from halfulp.hdl.specs import PwlSpec
-from halfulp.hdl.specs.piecewise import is_table_name
+from halfulp.hdl.specs.pwl import is_table_name
 from halfulp.tools.paths import write_whole
 
 from .exact_text import line, shown

@@ -32,7 +32,7 @@ from halfulp.sim.build import verilog
 from halfulp.sim.corner_segments import corner_arguments_of
 from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.sweep import sweep
-from halfulp.units import PiecewiseLinear
+from halfulp.units import Pwl
 from halfulp.units.stream import Streamed
 from tests.settings import EXHAUSTIVE
 
@@ -153,7 +153,7 @@ def test_pwl_structures_give_equal_bits(shape: str, fmt: str, out: str, rounding
     structures = ["comparators", "address"] + ([] if rounding.startswith("sr") else ["table"])
     place = [row[0] for row in CHECKS].index(shape) + len(fmt)
     for structure in structures if EXHAUSTIVE else structures[place % 2 : place % 2 + 1]:
-        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure=structure), rounding=rounding))
+        check_in_simulation(Pwl(table=table, build=Build(structure=structure), rounding=rounding))
 
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
@@ -161,7 +161,7 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
     """A segment includes its breakpoint for negative numbers; fewer breakpoint bits must not move it."""
     pieces = tuple(Piece(F(start), F(n, 4), F(n * n, 8)) for n, start in enumerate(("0", "1/2", "1", "5/2")))
     table = Segments("steps", parse("fxp4.4"), parse("fxp3.5"), Fixed(4, 4), Fixed(4, 4), pieces, "odd")
-    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure=structure)))
+    check_in_simulation(Pwl(table=table, build=Build(structure=structure)))
 
 
 @pytest.mark.parametrize("dsp", [False, True])
@@ -169,43 +169,43 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
 def test_pwl_adds_intercepts_finer_and_coarser_than_the_product(intercept: Fraction, dsp: bool) -> None:
     pieces = (Piece(F(0), F(5, 4), intercept), Piece(F(1), F(-3, 4), intercept / 2))
     table = Segments("steps", parse("fxp4.4"), parse("fxp6.10"), Fixed(4, 4), Fixed(8, 10), pieces, None)
-    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators", dsp=dsp)))
+    check_in_simulation(Pwl(table=table, build=Build(structure="comparators", dsp=dsp)))
 
 
 @pytest.mark.parametrize(("fmt", "out"), [("fxp4.4", "fxp3.5"), ("ufxp4.4", "ufxp3.5"), ("fxp4.4", "ufxp4.5")])
 def test_pwl_saturates_values_of_one_bit_more_than_the_result(fmt: str, out: str) -> None:
-    check_in_simulation(PiecewiseLinear(table=made("linear", fmt, out), build=Build(structure="comparators")))
+    check_in_simulation(Pwl(table=made("linear", fmt, out), build=Build(structure="comparators")))
 
 
 @pytest.mark.parametrize("fmt", ["e3m2", "e5m2"])
 def test_pwl_multiplies_the_smallest_subnormals_exactly(fmt: str) -> None:
     for slope in (F(3), F(7, 4)):
         table = Segments("line", parse(fmt), parse("e5m2"), Fixed(4, 4), Fixed(4, 4), (Piece(F(0), slope, F(0)),))
-        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+        check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
 
 
 def test_pwl_multiplies_the_smallest_subnormals_by_the_factor_of_exp2() -> None:
     line = (Piece(F(0), F(1), F(1)),)
     formats = parse("e5m2"), parse("fxp4.4"), Fixed(8, 5), Fixed(8, 8)
     table = Segments("exp2", *formats, line, reduction="exp2", factor=F(3, 8), fraction=1)
-    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+    check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
 
 
 def test_pwl_rounds_ties_of_a_floor_of_one_bit() -> None:
     pieces = (Piece(F(-1), F(0), F(-3, 8)), Piece(F(1, 4), F(0), F(0)))
     table = Segments("steps", parse("fxp1.2"), parse("fxp2.2"), Fixed(40, 22), Fixed(36, 28), pieces)
-    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+    check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
 
 
 def test_pwl_adds_no_power_to_special_values_of_zero() -> None:
     table = made("log2", "fxp4.4", "fxp4.4", zero=F(0), minus_zero=F(0), negative=F(0))
-    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+    check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
 
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
 def test_pwl_gives_minus_zero_value_at_zero(structure: str) -> None:
     """The table of negative numbers has another value at zero."""
-    check_in_simulation(PiecewiseLinear(table=made("odd", "e3m2", "e5m2"), build=Build(structure=structure)))
+    check_in_simulation(Pwl(table=made("odd", "e3m2", "e5m2"), build=Build(structure=structure)))
 
 
 def test_pwl_of_codebook_selects_pieces_by_code() -> None:
@@ -213,13 +213,13 @@ def test_pwl_of_codebook_selects_pieces_by_code() -> None:
     for shape in ("odd", "none", "reciprocal"):
         table = made(shape, "nf4", "fxp2.6")
         check_golden(table, "rn", saturate=False)
-        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="address")))
+        check_in_simulation(Pwl(table=table, build=Build(structure="address")))
         if shape != "reciprocal":
             with pytest.raises(ValueError, match="comparators"):
-                PiecewiseLinear(table=table, build=Build(structure="comparators"))
+                Pwl(table=table, build=Build(structure="comparators"))
 
 
-def check_in_simulation(unit: PiecewiseLinear) -> None:
+def check_in_simulation(unit: Pwl) -> None:
     """Compare a combinational unit with the oracle, on all operands and some random words."""
     mode, rng = unit.rounding, np.random.default_rng(2)
     vectors = [
@@ -253,8 +253,8 @@ def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
     pieces = tuple(Piece(F(place), F(slope), F(1, 4)) for place, slope in enumerate(slopes))
     for symmetry in ("odd", "linear"):
         table = Segments("steps", parse("fxp3.3"), parse("fxp3.5"), PowerSum(terms), Fixed(2, 4), pieces, symmetry)
-        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
-        unit = PiecewiseLinear(table=table, build=Build(structure="comparators"))
+        check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
+        unit = Pwl(table=table, build=Build(structure="comparators"))
         assert "partial_product" not in verilog(unit)
     with pytest.raises(ValueError, match="slope 5/8 needs 2 powers of two"):
         replace(table, slope=PowerSum(1), pieces=(Piece(F(0), F(5, 8), F(0)),))
@@ -264,7 +264,7 @@ def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
 @pytest.mark.parametrize("stages", [0, 4])
 @pytest.mark.parametrize(("function", "fmt"), [("odd", "fxp4.12"), ("none", "fxp4.12"), ("exp2", "bf16")])
 def test_pwl_sweep_passes_all_16_bit_codes(function: str, fmt: str, stages: int) -> None:
-    result = sweep(PiecewiseLinear(table=made(function, fmt, fmt), build=Build(pipeline=stages)), seed=0)
+    result = sweep(Pwl(table=made(function, fmt, fmt), build=Build(pipeline=stages)), seed=0)
     assert result.passed
     assert sum(check.checked for check in result.checks) == 1 << 16
 
@@ -290,7 +290,7 @@ def test_pwl_vectors_cover_both_sides_of_every_breakpoint(shape: str, fmt: str, 
     # Where segments meet, moving the breakpoint by a code changes nothing; these do not meet.
     apart = [replace(piece, intercept=piece.intercept + F(n, 64)) for n, piece in enumerate(table.pieces)]
     table = replace(table, pieces=tuple(apart))
-    unit = PiecewiseLinear(table=table)
+    unit = Pwl(table=table)
     codes = plan(unit, seed=0, limit=1 << 13).vectors.codes["a"].view(np.int64)
     results = pwl(torch.from_numpy(codes), table=table)
     step = F(1, 1 << 23) if table.reduction in ("reciprocal", "rsqrt", "log2") else F(1, 1 << 8)
@@ -313,16 +313,12 @@ def test_pwl_corner_arguments_cover_zeros_and_range_ends() -> None:
     beside = replace(through, symmetry=None, out=parse("fp32"), pieces=(Piece(F(-8), F(1, 2), F(3, 4)),))
     root = (1 << 32) - (3 << 23)
     assert {root - 1, root, root + 1} <= set(corner_arguments_of(beside).tolist())
-    assert {root - 1, root, root + 1} <= set(
-        plan(PiecewiseLinear(table=beside), seed=0, limit=1 << 12).vectors.codes["a"]
-    )
+    assert {root - 1, root, root + 1} <= set(plan(Pwl(table=beside), seed=0, limit=1 << 12).vectors.codes["a"])
 
 
 @pytest.mark.slow
 def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
-    unit = PiecewiseLinear(
-        table=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", build=Build(pipeline=4)
-    )
+    unit = Pwl(table=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", build=Build(pipeline=4))
     assert unit.latency == 4
     assert run(unit, limit=1 << 10).passed
     assert Streamed(unit).latency == 4
@@ -330,15 +326,15 @@ def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
 
 def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyPatch) -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
-    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+    check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
     search = lines.search
 
     def late(m: Module, key: Value, thresholds: list[int], name: str, **options: Any) -> Value:
         return search(m, key, [threshold + 1 for threshold in thresholds], name, **options)
 
-    monkeypatch.setattr("halfulp.units.activation.search", late)
+    monkeypatch.setattr("halfulp.units.pwl.search", late)
     with pytest.raises(AssertionError):
-        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+        check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
     monkeypatch.undo()
     as_fixed_raw = lines.as_fixed_raw
 
@@ -347,7 +343,7 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(lines, "as_fixed_raw", off)
     with pytest.raises(AssertionError):
-        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+        check_in_simulation(Pwl(table=table, build=Build(structure="comparators")))
 
 
 def test_segments_text_round_trips() -> None:
@@ -404,15 +400,15 @@ def test_segments_reject_inconsistent_fields(changes: dict[str, Any], sentence: 
 
 def test_pwl_table_structure_matches_segments() -> None:
     table = made("odd", "e4m3", "fxp2.6")
-    unit = PiecewiseLinear(table=table, rounding="rz", build=Build(structure="table"))
+    unit = Pwl(table=table, rounding="rz", build=Build(structure="table"))
     assert (unit.structure, unit.build) == ("table", Build())
     check_in_simulation(unit)
 
 
 def test_pwl_of_description_preserves_text() -> None:
-    unit = PiecewiseLinear.of("pwl relu(fxp3.2) pieces=1")
+    unit = Pwl.of("pwl relu(fxp3.2) pieces=1")
     assert str(unit.spec) == "pwl relu(fxp3.2).rn pieces=1"
-    assert str(PiecewiseLinear(table=unit.table).spec) == f"pwl {unit.table}(fxp3.2).rn"
+    assert str(Pwl(table=unit.table).spec) == f"pwl {unit.table}(fxp3.2).rn"
 
 
 def test_pwl_constructor_fits_nothing() -> None:
@@ -421,7 +417,7 @@ def test_pwl_constructor_fits_nothing() -> None:
         "import sys, halfulp.units\n"
         "from halfulp.hdl.specs.segments import Segments\n"
         f"table = Segments.read({made('odd', 'e4m3', 'fxp2.6').text!r})\n"
-        "halfulp.units.PiecewiseLinear(table=table)\n"
+        "halfulp.units.Pwl(table=table)\n"
         "assert not {'mpmath', 'halfulp.hdl.fit.fit', 'halfulp.hdl.fit.store'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -430,20 +426,20 @@ def test_pwl_constructor_fits_nothing() -> None:
 def test_pwl_rejects_invalid_parameters() -> None:
     for fmt, rounding, keyword in (("fxp4.12", "rn", "up to 8 bits"), ("fxp4.4", "sr3", "stochastically")):
         with pytest.raises(ValueError, match=keyword):
-            PiecewiseLinear(table=made("odd", fmt, "fxp4.4"), rounding=rounding, build=Build(structure="table"))
+            Pwl(table=made("odd", fmt, "fxp4.4"), rounding=rounding, build=Build(structure="table"))
     with pytest.raises(ValueError, match=r"exact .*fxp4\.4 cannot hold every value of odd4-"):
-        PiecewiseLinear(table=made("odd", "fxp4.12", "fxp4.4"), rounding="exact")
+        Pwl(table=made("odd", "fxp4.12", "fxp4.4"), rounding="exact")
     with pytest.raises(ValueError, match=r"exact .* log2"):
-        PiecewiseLinear(table=made("log2", "e4m3", "e4m3"), rounding="exact")
+        Pwl(table=made("log2", "e4m3", "e4m3"), rounding="exact")
 
 
 def test_pwl_exact_rounding_gives_every_value() -> None:
-    check_in_simulation(PiecewiseLinear(table=made("odd", "fxp4.4", "fxp4.12"), rounding="exact"))
+    check_in_simulation(Pwl(table=made("odd", "fxp4.4", "fxp4.12"), rounding="exact"))
 
 
 def test_pwl_request_round_trips() -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
-    request = Implementation.of(PiecewiseLinear(table=table, build=Build(structure="address"), saturate=True))
+    request = Implementation.of(Pwl(table=table, build=Build(structure="address"), saturate=True))
     assert request == short("pwl", "fxp4.4", to="fxp2.6", fn=str(write(table)), structure="address", saturate=True)
     assert request.component().table == table
 
@@ -554,7 +550,7 @@ def test_swap_activations_replaces_modules() -> None:
     tanh, sigmoid = (Segmented(made(shape, "fxp4.4", "fxp4.4")) for shape in ("odd", "point"))
     swapped = swap_activations(model, {torch.nn.Tanh: tanh, "2.*": sigmoid})
     kinds = [type(module).__name__ for module in swapped.modules()]
-    assert kinds == ["Sequential", "Linear", "PiecewiseLinear", "Sequential", "PiecewiseLinear"]
+    assert kinds == ["Sequential", "Linear", "Pwl", "Sequential", "Pwl"]
     assert isinstance(model[1], torch.nn.Tanh)
     with pytest.raises(ValueError, match="ReLU"):
         swap_activations(model, {torch.nn.ReLU: tanh})
@@ -565,7 +561,7 @@ def test_segments_of_fits_once_and_caches(tmp_path: Any, monkeypatch: pytest.Mon
     table = segments_of("relu", fmt="fxp3.3", pieces=1)
     (kept,) = tmp_path.glob("cache/fits/relu-*/value.json")
     assert Segments.read(json.loads(kept.read_text())) == table
-    assert PiecewiseLinear.of("pwl relu(fxp3.3) pieces=1").table == table
+    assert Pwl.of("pwl relu(fxp3.3) pieces=1").table == table
     with pytest.raises(ValueError, match="unknown function 'tanhh'"):
         segments_of("tanhh", fmt="fxp3.3")
     with pytest.raises(ValueError, match=r"none\.segments cannot be read: No such file or directory"):

@@ -17,11 +17,9 @@ from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.specs import Build
 from halfulp.sim.bench import run
 from halfulp.sim.report import Failure, Result
-from halfulp.units.add import Add
-from halfulp.units.arithmetic import Arithmetic
+from halfulp.units.arithmetic import Add, Arithmetic, Mul
 from halfulp.units.convert import Convert
 from halfulp.units.mac import Mac
-from halfulp.units.mul import Mul
 from halfulp.units.stream import Streamed
 
 VECTORS = 1 << 11

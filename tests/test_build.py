@@ -5,7 +5,7 @@ import re
 import pytest
 
 from halfulp.hdl.specs import Build
-from halfulp.units import Add, Compare, Convert, Dot, Mac, Mul, Quire, StochasticRounder
+from halfulp.units import Add, Compare, Convert, Dot, Mac, Mul, Quire, Sru
 from halfulp.units.systolic import Chain, Grid
 from tests.short_form import build
 
@@ -66,7 +66,7 @@ def test_build_rejects_fields_out_of_range(field: str, value: object, error: typ
         (lambda: Add(a="int8", b="int8", o="fp16", rounding="sr3", build=Build(stochastic="lazy")), "stochastic"),
         (lambda: Dot(k=2, **SMALL, rounding="sr3", build=Build(stochastic="eager")), "stochastic"),
         (lambda: Quire(**SMALL, rounding="sr3", build=Build(stochastic="eager")), "stochastic"),
-        (lambda: StochasticRounder(a="int16", o="int8", build=Build(dsp=True)), "dsp"),
+        (lambda: Sru(a="int16", o="int8", build=Build(dsp=True)), "dsp"),
         (lambda: Chain(mac="e5m2*e5m2+exact=fp32.rn", n=1, m=1, build=Build(structure="fast")), "structure"),
         (lambda: Chain(mac="posit8*posit8+exact=posit8.rn", n=1, m=1, build=Build(goal="speed")), "goal"),
         (lambda: Grid(mac="e5m2*e5m2=e5m2.rn+e6m5.rn", n=1, m=1, build=Build(goal="speed")), "goal"),

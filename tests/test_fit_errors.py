@@ -21,7 +21,7 @@ from halfulp.hdl.specs import UnitSpec
 from halfulp.sim.build import verilog
 from halfulp.sim.report import fit_lines
 from halfulp.tools import progress
-from halfulp.units import PiecewiseLinear
+from halfulp.units import Pwl
 
 VALUES = {
     "tanh": mp.tanh,
@@ -257,7 +257,7 @@ def check_pair(name, pair, budget):
     """Check that a unit is right over every code, or refused in a sentence."""
     a, _, o = pair.partition(">")
     try:
-        unit = PiecewiseLinear.of(f"pwl {name}({a}){f'>{o}' if o else ''} {budget}")
+        unit = Pwl.of(f"pwl {name}({a}){f'>{o}' if o else ''} {budget}")
     except ValueError as error:
         if not any(part in str(error) for part in REFUSED):
             raise

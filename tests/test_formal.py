@@ -124,7 +124,7 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
     def signal(*shape: Any, **options: Any) -> Signal:
         return Signal(*shape, **({"name": "accumulator"} | options), reset_less=True)
 
-    patch.setattr("halfulp.units.accumulating.Signal", signal)
+    patch.setattr("halfulp.units.running_sum.Signal", signal)
 
 
 def zeroed(patch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ CASES: list[tuple[str, str, Patch]] = [
     ("valid", "mul e3m2", packed(lambda o, r, code: Mux(code == o.nan_code, o.nan_code + 1, code))),
     ("symmetric", "add posit5", repacked(up_to_nearest)),
     ("lazy is eager", "add e2m2 --round sr3", word_one_place_low),
-    ("DSP is LUT", "mul e2m3", lambda patch: patch.setattr("halfulp.units.mul.multiply", wrong_block)),
+    ("DSP is LUT", "mul e2m3", lambda patch: patch.setattr("halfulp.units.arithmetic.multiply", wrong_block)),
     ("speed is area", "mul e2m4 --to e5m4", uncounted),
     ("speed is area", "fma e2m1", carry_ignored),
     ("fast is plain", "mac e2m1 --acc e3m2 --structure fast", short_window),

@@ -57,7 +57,7 @@ from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.formats.source import Lfsr, Plateau
-from halfulp.hdl.specs import DotSpec, MacSpec, SumSpec, ValueRange
+from halfulp.hdl.specs import AccumulateSpec, DotSpec, MacSpec, ValueRange
 
 KINDS = ("ieee", "fn", "fnuz", "finite")
 
@@ -969,10 +969,10 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
         assert str(MacSpec.parse(text)) == f"mac {text}"
     assert MacSpec.parse("posit8*posit8+exact=posit8.rn") == MacSpec(POSIT8, POSIT8, "exact")
     assert MacSpec(E5M2, E5M2, E6M5) == MacSpec(E5M2, E5M2, E6M5, o=E6M5)
-    assert SumSpec(E5M2, E6M5).o == E6M5
-    assert SumSpec(POSIT8, "exact").o == POSIT8
-    assert str(SumSpec(POSIT8, "exact", carry=3)) == "accumulate posit8+exact=posit8.rn carry=3"
-    assert (SumSpec(POSIT8, POSIT16).quire, SumSpec(INT8, "exact").quire.width) == (None, 1 + 31 + 7)
+    assert AccumulateSpec(E5M2, E6M5).o == E6M5
+    assert AccumulateSpec(POSIT8, "exact").o == POSIT8
+    assert str(AccumulateSpec(POSIT8, "exact", carry=3)) == "accumulate posit8+exact=posit8.rn carry=3"
+    assert (AccumulateSpec(POSIT8, POSIT16).quire, AccumulateSpec(INT8, "exact").quire.width) == (None, 1 + 31 + 7)
 
 
 @pytest.mark.parametrize(
@@ -984,7 +984,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
             "accumulator exact",
         ),
         (
-            lambda: SumSpec(POSIT8, POSIT16, o=POSIT8),
+            lambda: AccumulateSpec(POSIT8, POSIT16, o=POSIT8),
             ValueError,
             "accumulator exact",
         ),
@@ -994,7 +994,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
             "no carry",
         ),
         (
-            lambda: SumSpec(INT8, INT32, carry=30),
+            lambda: AccumulateSpec(INT8, INT32, carry=30),
             ValueError,
             "no carry",
         ),
@@ -1004,14 +1004,14 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
             "carry",
         ),
         (
-            lambda: SumSpec(E5M2, "exact", carry=65).quire,
+            lambda: AccumulateSpec(E5M2, "exact", carry=65).quire,
             ValueError,
             "carry",
         ),
-        (lambda: SumSpec(E5M2, "exact", carry="3").quire, TypeError, "carry"),
+        (lambda: AccumulateSpec(E5M2, "exact", carry="3").quire, TypeError, "carry"),
         (lambda: MacSpec(E5M2, E5M2, "exakt"), TypeError, "exact"),
         (
-            lambda: SumSpec(POSIT8, POSIT64, rounding=EXACT),
+            lambda: AccumulateSpec(POSIT8, POSIT64, rounding=EXACT),
             ValueError,
             "sum",
         ),
@@ -1041,14 +1041,14 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
             TypeError,
             "text of a unit",
         ),
-        (lambda: SumSpec(E5M2, None), TypeError, "acc of accumulate is missing"),
+        (lambda: AccumulateSpec(E5M2, None), TypeError, "acc of accumulate is missing"),
         (
             lambda: MacSpec(INT8, INT8, "exact", rounding=EXACT, o=INT32),
             ValueError,
             "exact",
         ),
         (
-            lambda: SumSpec(INT8, INT8, rounding=EXACT),
+            lambda: AccumulateSpec(INT8, INT8, rounding=EXACT),
             ValueError,
             "sum",
         ),

@@ -40,7 +40,7 @@ from halfulp.hdl.formats import (
     stochastic,
 )
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
-from halfulp.hdl.specs import MacSpec, SumSpec
+from halfulp.hdl.specs import AccumulateSpec, MacSpec
 from tests.settings import EXHAUSTIVE
 
 MODES = [Rounding.parse(text) for text in (*ROUNDING_MODES, "sr1", "sr3")]
@@ -590,7 +590,7 @@ def test_quire_sequence_matches_fractions(text):
     ],
 )
 def test_exact_accumulator_sequence_matches_fractions(a, o, rounding, carry):
-    spec = SumSpec(parse(a), "exact", parse(o), carry, rounding=Rounding.parse(rounding))
+    spec = AccumulateSpec(parse(a), "exact", parse(o), carry, rounding=Rounding.parse(rounding))
     rng = random.Random(a + o)
     xs, starts, loads, clears = steps(rng, spec.a, spec.o)
     words = random_words(rng, spec.rounding, STEPS)

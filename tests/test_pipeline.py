@@ -68,7 +68,7 @@ def test_pieces_of_an_exact_sum_have_stages_of_their_own(monkeypatch: pytest.Mon
     unit = Implementation.parse(text, pipeline=4).component()
     assert unit.slots["held_from_32"] > unit.slots["held_from_0"]
     mhz = unit.model_mhz
-    monkeypatch.setattr("halfulp.units.accumulating.PIECE", 128)
+    monkeypatch.setattr("halfulp.units.running_sum.PIECE", 128)
     whole = Implementation.parse(text, pipeline=4).component()
     assert "held_from_32" not in whole.slots
     assert mhz > whole.model_mhz

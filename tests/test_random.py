@@ -13,7 +13,7 @@ from halfulp.hdl.formats.source import lanes as make_lanes
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.sim.model import CompiledModel
-from halfulp.units import Mac, StochasticRounder, Unit
+from halfulp.units import Mac, Sru, Unit
 
 LFSRS = [Lfsr(width) for width in range(2, 65)]
 PLATEAUS = [Plateau(width) for width in range(2, 17)]
@@ -237,9 +237,7 @@ def rounded(unit, columns, count):
 def test_plateau_rounds_up_with_expected_frequency(sharing):
     """In every lane, k eighths round up for 2 k - 1 of the 14 words of plateau3, and an integer never rounds up."""
     lanes, period = 6, Plateau(3).period
-    unit = StochasticRounder(
-        a="fxp4.3", o="int4", rounding="sr3", random="plateau3", lanes=lanes, sharing=sharing, seed=3
-    )
+    unit = Sru(a="fxp4.3", o="int4", rounding="sr3", random="plateau3", lanes=lanes, sharing=sharing, seed=3)
     for eighths in range(8):
         for integer in (0, 3, -2):
             code = (integer * 8 + eighths) & 0x7F

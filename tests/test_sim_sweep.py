@@ -17,7 +17,7 @@ from halfulp.sim import sweep as sweeping
 from halfulp.sim.report import summary
 from halfulp.sim.sweep import Interrupted, State, job, sweep
 from halfulp.tools.progress import Progress
-from halfulp.units.mul import Mul
+from halfulp.units.arithmetic import Mul
 from tests.short_form import build
 
 

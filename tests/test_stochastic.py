@@ -16,7 +16,7 @@ from halfulp.hdl.formats import parse, stochastic
 from halfulp.hdl.wire import LONGEST_CARRY_IN_TABLES, carry_out
 from halfulp.sim.reference import reference
 from halfulp.sim.report import mismatch
-from halfulp.units import StochasticRounder
+from halfulp.units import Sru
 from halfulp.units.verilog import emit
 from tests.short_form import build
 
@@ -52,7 +52,7 @@ def test_cast_with_source_matches_rtl(source):
     key = next(key for key in range(99) if int(states(key, cast.source, (), ONE.device)) < 1 << cast.source.width)
     values = torch.randint(-128, 128, (6, 10), generator=torch.Generator().manual_seed(1)) / 16
     seed = int(states(key, cast.source, (), ONE.device))
-    unit = StochasticRounder(a="fxp4.4", o="int4", rounding="sr3", random=source, seed=seed)
+    unit = Sru(a="fxp4.4", o="int4", rounding="sr3", random=source, seed=seed)
     found = []
 
     async def drive(context):
@@ -72,7 +72,7 @@ def test_cast_with_source_matches_rtl(source):
 
 def test_sru_of_few_bits_has_no_adder():
     for bits in (1, LONGEST_CARRY_IN_TABLES, LONGEST_CARRY_IN_TABLES + 1):
-        unit = StochasticRounder(a="fxp8.8", o="int8-wrap", rounding=f"sr{bits}", increment=False)
+        unit = Sru(a="fxp8.8", o="int8-wrap", rounding=f"sr{bits}", increment=False)
         assert (" + " in emit(unit)) == (bits > LONGEST_CARRY_IN_TABLES)
 
 
@@ -105,7 +105,7 @@ def test_sru_floor_plus_carry_matches_rounded(a, o, bits):
 @pytest.mark.parametrize("sharing", ["own", "rotated"])
 def test_sru_lanes_have_same_words_without_increment(sharing):
     options = {"a": "int16", "o": "fxp16.-8-wrap", "random": "plateau3", "lanes": 7, "sharing": sharing, "seed": 5}
-    whole, split = StochasticRounder(**options), StochasticRounder(**options, increment=False)
+    whole, split = Sru(**options), Sru(**options, increment=False)
     assert whole.sources == split.sources
     codes = {f"a{lane}": torch.arange(0, 1 << 16, 37).numpy().astype("uint64") for lane in range(7)}
     one, two = reference(whole, codes), reference(split, codes)
@@ -118,11 +118,11 @@ def test_sru_lanes_have_same_words_without_increment(sharing):
 
 
 def test_sru_ports_and_name():
-    unit = StochasticRounder(a="int16", o="int8-wrap", lanes=2, increment=False, random="plateau3")
+    unit = Sru(a="int16", o="int8-wrap", lanes=2, increment=False, random="plateau3")
     assert unit.name == "sru_int16_int8_wrap_sr3_plateau3_lanes_2_increment_no"
     assert list(unit.outputs) == ["o0", "o1", "up0", "up1"]
     assert [len(port) for port in unit.up] == [1, 1]
-    assert StochasticRounder(a="int16", o="int8").up == []
+    assert Sru(a="int16", o="int8").up == []
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_sru_ports_and_name():
 )
 def test_sru_rejects_bad_parameters(options, error, sentence):
     with pytest.raises(error, match=sentence):
-        StochasticRounder(a="int16", **({"increment": False} | options))
+        Sru(a="int16", **({"increment": False} | options))
     if error is ValueError:
         with pytest.raises(error, match=sentence):
             golden.sru(ONE, a="int16", rounding="sr3", random=ONE, increment=False, **options)

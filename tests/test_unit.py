@@ -1,5 +1,6 @@
 """Descriptions of units by `halfulp.unit`, parsed from texts."""
 
+import importlib
 import random
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import halfulp
+from halfulp import golden
 from halfulp.golden.parts import code_of
 from halfulp.hdl.formats import Compound
 from halfulp.hdl.specs import UNITS, Build, PwlSpec
@@ -16,6 +18,7 @@ from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
 from halfulp.units import Mac
+from halfulp.units.catalogue import CATALOGUE
 from tests.short_form import defaults_of_others
 
 TEXTS = [
@@ -53,6 +56,16 @@ TEXTS += defaults_of_others(TEXTS, "bf16")
 
 def test_catalogue_units_have_descriptions():
     assert {halfulp.unit(text).spec.form.unit for text in TEXTS} == set(UNITS)
+
+
+@pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
+def test_unit_has_one_name_in_all_rooms(row):
+    """Text, classes and golden function have one name, and their modules too: that of the unit or of its family."""
+    stems = [row.unit.__name__, row.spec.__name__.removesuffix("Spec")]
+    assert [stem.lower() for stem in stems] == [row.name] * 2
+    module, of_spec = (made.__module__.rpartition(".")[2] for made in (row.unit, row.spec))
+    assert module == of_spec
+    assert getattr(importlib.import_module(f"halfulp.golden.{module}"), row.name) is getattr(golden, row.name)
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -18,9 +18,9 @@ from halfulp.sim.uvm.sequences import Campaign, RandomSequence
 from halfulp.sim.uvm.tests import UnitTest
 from halfulp.sim.uvm.tile import TileDut, TileTest
 from halfulp.tools.imports import module_of
+from halfulp.units.arithmetic import Mul
 from halfulp.units.convert import Convert
 from halfulp.units.mac import Mac
-from halfulp.units.mul import Mul
 from halfulp.units.stream import Streamed
 
 RARE = {"a": 0x3C01, "b": 0x4201}

@@ -2,12 +2,12 @@
 
 from amaranth.hdl import Module
 
-from halfulp.hdl.specs import SumSpec
+from halfulp.hdl.specs import AccumulateSpec
 
-from .accumulating import Accumulating, Term
+from .running_sum import RunningSum, Term
 
 
-class Accumulate(Accumulating):
+class Accumulate(RunningSum):
     """Accumulator with one number per step: acc <- round(acc + a).
 
     Formula
@@ -20,7 +20,7 @@ class Accumulate(Accumulating):
     Exact accumulator: Kulisch, Computer Arithmetic and Validity, 2013.
     """
 
-    SPEC = SumSpec
+    SPEC = AccumulateSpec
     multiplies = False
 
     def term(self, m: Module) -> Term:

@@ -1,11 +1,14 @@
-"""Common base of units with one rounded result."""
+"""Units with one rounded result, and rounded sums of products."""
 
 from abc import abstractmethod
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Const, Module, Value
 
+from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import Rounding
-from halfulp.hdl.number import Number
+from halfulp.hdl.multiply import has_goals
+from halfulp.hdl.number import Number, add, align, exact_sum, multiply, negate_if
+from halfulp.hdl.specs import AddSpec, FmaSpec, LerpSpec, MulSpec
 
 from .described import Described
 
@@ -46,3 +49,127 @@ class Arithmetic(Described):
     def has_only_floats(self) -> bool:
         """True if all operands and the result are floats."""
         return all(fmt.is_floating_point for fmt in (*self.spec.operands.values(), self.result))
+
+
+class Mul(Arithmetic):
+    """Product of two numbers, rounded once.
+
+    Formula
+    -------
+    ``o = round(a * b)``
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 5.4.1.
+    """
+
+    SPEC = MulSpec
+    multiplies = True
+
+    @property
+    def goals(self) -> bool:
+        return has_goals(self.spec.a, self.spec.b, self.result, dsp=self.build.dsp)
+
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the exact product."""
+        a, b = operands
+        return multiply(m, a, b, dsp=self.build.dsp, o=self.result, rounding=self.rounding, fast=self.fast), random
+
+
+class Add(Arithmetic):
+    """Sum or difference of two numbers, rounded once.
+
+    Formula
+    -------
+    ``o = round(a + b)``, and ``o = round(a - b)`` if ``subtract`` is set
+
+    Members
+    -------
+    subtract : In(1)
+        Compute a - b instead of a + b.
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 5.4.1. Stochastic rounding: Ben Ali, Filip and Sentieys, DATE 2024.
+    """
+
+    SPEC = AddSpec
+
+    @property
+    def sums(self) -> list[Sum]:
+        a, b = self.spec.operands.values()
+        return [Sum(((a,), (b,)), self.result, self.spec.rounding)]
+
+    @property
+    def goals(self) -> bool:
+        return self.has_only_floats
+
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the sum, exact above the rounding position, with lower bits merged into sticky."""
+        a, b = operands
+        b = negate_if(b, self.subtract)
+        aligned = align(m, a, b, self.result, self.rounding, fast=self.fast)
+        return add(m, aligned, self.result, self.rounding, random, self.stochastic, fast=self.fast)
+
+
+class Fma(Arithmetic):
+    """Fused multiply-add a * b + c, rounded once.
+
+    Formula
+    -------
+    ``o = round(a * b + c)``
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 5.4.1.
+    """
+
+    SPEC = FmaSpec
+    multiplies = True
+
+    @property
+    def sums(self) -> list[Sum]:
+        spec = self.spec
+        return [Sum(((spec.a, spec.b), (spec.c,)), spec.o, spec.rounding)]
+
+    @property
+    def goals(self) -> bool:
+        return self.has_only_floats
+
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the product plus c, exact above the rounding position, with lower bits merged into sticky."""
+        a, b, c = operands
+        # Register stages of one chain of rows would be the slowest ones, and a tree needs few LUTs more.
+        in_tree = self.fast or self.build.has_stages
+        product = multiply(m, a, b, dsp=self.build.dsp, to=self.spec.operands["c"], fast=in_tree)
+        aligned = align(m, product, c, self.result, self.rounding, fast=self.fast)
+        return add(m, aligned, self.result, self.rounding, random, self.stochastic, fast=self.fast)
+
+
+class Lerp(Arithmetic):
+    """Linear interpolation between a and b, rounded once.
+
+    Formula
+    -------
+    ``o = round(a + t * (b - a))``. The difference is exact, so that finite results are ``a`` for ``t`` = 0 and ``b``
+    for ``t`` = 1, apart from the sign of a zero.
+
+    Members
+    -------
+    t : In(t)
+
+    Source
+    ------
+    Operations and rounding: IEEE 754, 2019, 5.4.1.
+    """
+
+    SPEC = LerpSpec
+    multiplies = True
+
+    def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
+        """Return the sum of a and a product, exact above the rounding position, with lower bits merged into sticky."""
+        a, b, t = operands
+        difference = exact_sum(m, b, negate_if(a, Const(1, 1)), self.rounding)
+        product = multiply(m, difference, t, dsp=self.build.dsp, to=self.spec.a)
+        aligned = align(m, product, a, self.result, self.rounding)
+        return add(m, aligned, self.result, self.rounding, random, self.stochastic)

@@ -7,10 +7,10 @@ from amaranth.hdl import Module, Value
 from halfulp.hdl.number import multiply, unpack
 from halfulp.hdl.specs import MacSpec
 
-from .accumulating import Accumulating, Term
+from .running_sum import RunningSum, Term
 
 
-class Mac(Accumulating):
+class Mac(RunningSum):
     """Multiply-accumulate with one product per step: acc <- round(acc + a * b).
 
     Formula

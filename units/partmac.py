@@ -3,14 +3,14 @@
 from amaranth.hdl import Array, Module, Value
 
 from halfulp.hdl.specs import PartMacSpec
-from halfulp.hdl.specs.mac import ports_of
+from halfulp.hdl.specs.partmac import ports_of
 from halfulp.hdl.wire import wire
 
-from .accumulating import Accumulating, Term
 from .mac import product_term
+from .running_sum import RunningSum, Term
 
 
-class PartMac(Accumulating):
+class PartMac(RunningSum):
     """Multiply-accumulate of compound numbers on one multiplier for their parts: a product takes several steps.
 
     Formula

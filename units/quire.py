@@ -5,10 +5,10 @@ from amaranth.hdl import Module
 from halfulp.hdl.number import multiply, negate_if, unpack
 from halfulp.hdl.specs import QuireSpec
 
-from .accumulating import Accumulating, Term
+from .running_sum import RunningSum, Term
 
 
-class Quire(Accumulating):
+class Quire(RunningSum):
     """Register that holds a sum of products exactly and rounds it when it is read.
 
     For posits of n bits it is the quire of the posit standard (2022, 3.4) with 16 n bits; for other formats it is a

@@ -8,7 +8,7 @@ from halfulp.hdl.rows import Rows
 from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.remainder import RemainderSpec
 
-from .endless import Endless
+from .division import Endless
 
 MAX_ROWS = 64
 """Largest number of rows that are laid out one after the other."""

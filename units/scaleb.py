@@ -10,7 +10,7 @@ from halfulp.hdl.specs.scaleb import ScalebSpec
 from .arithmetic import Arithmetic, Computed
 
 
-class ScaleB(Arithmetic):
+class Scaleb(Arithmetic):
     """Product of a number and a power of two, rounded once.
 
     Formula

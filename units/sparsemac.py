@@ -6,12 +6,12 @@ from halfulp.hdl import tree
 from halfulp.hdl.number import multiply, normalises
 from halfulp.hdl.specs import SparseMacSpec
 
-from .accumulating import Accumulating, Placed, Term
 from .dot import product_terms
+from .running_sum import Placed, RunningSum, Term
 from .sparsedot import selected_factors
 
 
-class SparseMac(Accumulating):
+class SparseMac(RunningSum):
     """Multiply-accumulate of N weights of each M activations, selected by indices, with all or some groups in a step.
 
     Formula

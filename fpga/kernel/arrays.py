@@ -10,7 +10,7 @@ from typing import Any
 
 from halfulp.boards.targets import Target
 from halfulp.hdl.formats.source import parse_source
-from halfulp.hdl.specs import AccumulatorSpec, Build
+from halfulp.hdl.specs import Build, RunningSumSpec
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.systolic import Chain
@@ -24,7 +24,7 @@ KERNEL = "halfulp_gemm"
 """Name of a kernel. XRT limits this name and that of an instance to 63 letters together."""
 
 
-def with_source(mac: AccumulatorSpec) -> AccumulatorSpec:
+def with_source(mac: RunningSumSpec) -> RunningSumSpec:
     """Add an LFSR of 16 bits or more to a description that takes random words and names no source."""
     if mac.random is not None or not mac.words:
         return mac
@@ -32,13 +32,13 @@ def with_source(mac: AccumulatorSpec) -> AccumulatorSpec:
 
 
 @functools.cache
-def array(mac: AccumulatorSpec, n: int, m: int, depth: int = DEPTH, build: Build = Build(), rows: int = 1) -> Any:
+def array(mac: RunningSumSpec, n: int, m: int, depth: int = DEPTH, build: Build = Build(), rows: int = 1) -> Any:
     """Build a chain of n elements with m multiply-accumulates each."""
     return Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, build=build)
 
 
 def kernel(
-    mac: AccumulatorSpec,
+    mac: RunningSumSpec,
     n: int,
     m: int,
     depth: int = DEPTH,
@@ -52,14 +52,14 @@ def kernel(
 
 
 @functools.cache
-def timing(mac: AccumulatorSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, build: Build = Build()) -> Timing:
+def timing(mac: RunningSumSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, build: Build = Build()) -> Timing:
     """Derive the timing of a kernel from that of the smallest one, because a large one takes long to build."""
     small = Timing.of(kernel(mac, 1, 1, depth, build), memory)
     return small.resized(replace(small.tiling, n=n, m=m))
 
 
 def cores_cost_model(
-    mac: AccumulatorSpec,
+    mac: RunningSumSpec,
     target: Target,
     progress: Progress = silent,
     pool: JobPool = LOCAL,
@@ -73,7 +73,7 @@ def cores_cost_model(
 
 
 def recorded_cost_model(
-    mac: AccumulatorSpec, target: Target, *, depth: int = DEPTH, build: Build = Build(), rows: int = 1
+    mac: RunningSumSpec, target: Target, *, depth: int = DEPTH, build: Build = Build(), rows: int = 1
 ) -> CostModel | None:
     """Return the cost model of kernels from records; None if there are none."""
     return recorded_model([kernel(mac, n, m, depth, build, rows=rows) for n, m in SMALL], target)

@@ -19,7 +19,7 @@ from halfulp.golden.entries import Operand, elements_of, entries, matrices_of, r
 from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.sparse import SparseTensor
 from halfulp.hdl.formats import Format
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, SparseMacSpec, Tiling, parse_cell
+from halfulp.hdl.specs import BlockMacSpec, RunningSumSpec, SparseMacSpec, Tiling, parse_cell
 from halfulp.tools import commands
 from halfulp.tools.errors import ToolError
 
@@ -101,14 +101,14 @@ def stride_of(columns: int, size: int) -> int:
     return -(-columns * size // beat) * beat
 
 
-def entries_to_memory(operand: Any, spec: AccumulatorSpec, name: str) -> tuple[bytes, tuple[int, int]]:
+def entries_to_memory(operand: Any, spec: RunningSumSpec, name: str) -> tuple[bytes, tuple[int, int]]:
     """Return the memory image of matrix ``a`` or ``b``, and its numbers of rows and columns of entries.
 
     Parameters
     ----------
     operand : Tensor, BlockTensor or SparseTensor
         See `entries`.
-    spec : AccumulatorSpec
+    spec : RunningSumSpec
     name : str
     """
     codes, size = entries(operand, spec, name).cpu(), entry_bytes(spec, name)
@@ -246,7 +246,7 @@ def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor,
     return matrices_of(a, x[:-2]), matrices_of(b, x[:-2]), found, (*x[:-1], y[-1])
 
 
-def drawn(spec: AccumulatorSpec, n: int, k: int, m: int, random: torch.Generator) -> tuple[Operand, Operand]:
+def drawn(spec: RunningSumSpec, n: int, k: int, m: int, random: torch.Generator) -> tuple[Operand, Operand]:
     """Return matrices of random codes of shapes (n, k) and (k, m), or blocks or stored weights with such codes."""
 
     def codes(fmt: Format, *shape: int) -> Tensor:

@@ -9,7 +9,7 @@ import click
 
 from halfulp.boards.targets import Target, used_blocks
 from halfulp.fpga.vendor.cli import target_option
-from halfulp.hdl.specs import AccumulatorSpec, Build, parse_cell
+from halfulp.hdl.specs import Build, RunningSumSpec, parse_cell
 from halfulp.hdl.specs.build import AREA
 from halfulp.tools.commands import (
     Parsed,
@@ -70,7 +70,7 @@ _mac = click.option(
 def match(
     network: str,
     board: "Board",
-    mac: AccumulatorSpec,
+    mac: RunningSumSpec,
     model: str,
     clock: float | None,
     batch: int | None,
@@ -120,7 +120,7 @@ def match(
 @click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
 def tile(
-    mac: AccumulatorSpec,
+    mac: RunningSumSpec,
     n: int,
     m: int,
     cores: int,

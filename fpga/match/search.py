@@ -9,7 +9,7 @@ from halfulp.boards.targets import used_blocks
 from halfulp.fpga.kernel.arrays import array, cores_cost_model, timing, with_source
 from halfulp.fpga.kernel.layout import MASTERS, element_bytes, entry_bytes
 from halfulp.fpga.kernel.timing import Memory
-from halfulp.hdl.specs import AccumulatorSpec, Build, MacSpec
+from halfulp.hdl.specs import Build, MacSpec, RunningSumSpec
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
@@ -54,7 +54,7 @@ class Option(Arrays):
         return 100 * self.total.macs / (self.total.seconds * self.mhz * 1e6 * self.macs * self.pairs)
 
 
-def published(board: Board, load: Workload, mac: AccumulatorSpec) -> tuple[list[Option], list[str]]:
+def published(board: Board, load: Workload, mac: RunningSumSpec) -> tuple[list[Option], list[str]]:
     """Return the published arrays that fit a board, and notes; ValueError if none fits."""
     if not isinstance(mac, MacSpec):
         raise ValueError(
@@ -76,7 +76,7 @@ def published(board: Board, load: Workload, mac: AccumulatorSpec) -> tuple[list[
 def searched(
     board: Board,
     load: Workload,
-    mac: AccumulatorSpec,
+    mac: RunningSumSpec,
     progress: Progress = silent,
     pool: JobPool = LOCAL,
     *,
@@ -88,7 +88,7 @@ def searched(
     ----------
     board : Board
     load : Workload
-    mac : AccumulatorSpec
+    mac : RunningSumSpec
         Multiply-accumulate; an LFSR is added if it is stochastic and names no source.
     progress : Progress
     pool : JobPool
@@ -140,7 +140,7 @@ def _fastest_number(
     m: int,
     board: Board,
     load: Workload,
-    mac: AccumulatorSpec,
+    mac: RunningSumSpec,
     cells: Resources,
     clock: float | None,
     build: Build,

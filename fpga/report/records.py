@@ -18,7 +18,7 @@ from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import Block, parse_operand
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec
+from halfulp.hdl.specs import MacSpec, RunningSumSpec
 from halfulp.hdl.specs.build import STRUCTURES, TABLE, Build
 from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation, short
@@ -26,8 +26,8 @@ from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
-from halfulp.units.activation import TABLE_WIDTH
 from halfulp.units.catalogue import CATALOGUE
+from halfulp.units.pwl import TABLE_WIDTH
 from halfulp.units.systolic import Chain, Grid
 from halfulp.units.systolic.chain import DEPTH
 
@@ -193,7 +193,7 @@ DELAYS = (6.5, 7.5, 9.0)
 """Delay targets in nanoseconds of ``mul fp16`` in standard cells."""
 
 ARRAYS_BY_MODULES: tuple[Callable[[], Any], ...] = tuple(
-    partial(array, AccumulatorSpec.parse(mac), size, size)
+    partial(array, RunningSumSpec.parse(mac), size, size)
     for mac, size in (
         ("mac e4m3fn*e4m3fn+fp32", 4),
         ("sparsemac e4m3fn*e4m3fn+fp32", 4),

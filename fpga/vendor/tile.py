@@ -8,7 +8,7 @@ from halfulp.boards.targets import TARGETS, Target, used_blocks
 from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel, recorded_cost_model
 from halfulp.fpga.kernel.cost_model import resources
 from halfulp.fpga.synth.measure import Module, measure_modules
-from halfulp.hdl.specs import AccumulatorSpec, Build, Tiling
+from halfulp.hdl.specs import Build, RunningSumSpec, Tiling
 from halfulp.sim.build import verilog
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -38,7 +38,7 @@ class Design:
     Parameters
     ----------
     board : Board
-    mac : AccumulatorSpec
+    mac : RunningSumSpec
         Multiply-accumulate, with a random source if it is stochastic.
     n, m : int
         Elements per array, and multiply-accumulates per element.
@@ -63,7 +63,7 @@ class Design:
     """
 
     board: Board
-    mac: AccumulatorSpec
+    mac: RunningSumSpec
     n: int
     m: int
     cores: int

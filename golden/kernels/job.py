@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from halfulp.hdl.specs import AccumulatorSpec
+from halfulp.hdl.specs import RunningSumSpec
 
 from .float_plan import Refused
 from .launch import Matrices, Patches, Words
@@ -61,7 +61,7 @@ class Job:
     @property
     def steps(self) -> int:
         """Steps of a sum."""
-        spec: AccumulatorSpec = self.spec
+        spec: RunningSumSpec = self.spec
         return spec.steps(self.elements.shape[-1])
 
     @property

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from halfulp.hdl.formats.source import Lfsr
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec, ValueRange
+from halfulp.hdl.specs import MacSpec, RunningSumSpec, ValueRange
 from halfulp.hdl.specs.ranges import window_of
 
 from .fixed_plan import fixed_text
@@ -70,7 +70,7 @@ def is_transposed(n: int, k: int, m: int) -> bool:
     return (work(n, m) - work(m, n)) * k > SCATTERED * n * m
 
 
-def file_name(spec: AccumulatorSpec) -> str:
+def file_name(spec: RunningSumSpec) -> str:
     """Return the beginning of the file names of a description's kernels."""
     return re.sub(r"[^a-z0-9]+", "_", spec.expression)
 

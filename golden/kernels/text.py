@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Scale, Takum
 from halfulp.hdl.formats.source import Plateau
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec
+from halfulp.hdl.specs import MacSpec, RunningSumSpec
 
 from . import codebook
 
@@ -70,7 +70,7 @@ def definitions(*formats: Format | None) -> str:
     return "\n".join(filter(None, [*lines, *(_cpp(fmt).define(fmt) for fmt in known)])) + "\n"
 
 
-def words_text(spec: AccumulatorSpec, source: str | None, name: str) -> str:
+def words_text(spec: RunningSumSpec, source: str | None, name: str) -> str:
     """Return the C++ type of the random words of ``name``: ``random`` for the sum, ``random_product``."""
     bits = spec.words.get(name, 0)
     of_sum = boolean(name == "random")

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from halfulp.golden.activation import pwl
 from halfulp.golden.check import check_bool
+from halfulp.golden.pwl import pwl
 from halfulp.golden.values import decode
 from halfulp.hdl.formats import EXACT, RN, Rounding
 from halfulp.hdl.specs.segments import Segments

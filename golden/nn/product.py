@@ -11,7 +11,7 @@ from halfulp.golden.kernels import Job, Matrices, Patches, Words, gathered
 from halfulp.golden.parts import by_parts
 from halfulp.golden.products import compute
 from halfulp.golden.quantize import BlockTensor
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec
+from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
 
 from .draw import states
 
@@ -85,7 +85,7 @@ def _shape(a: Matrices, b: Matrices) -> tuple[int, ...]:
     return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
 
-def _words(mac: AccumulatorSpec, shape: tuple[int, ...], key: int, device: torch.device) -> Words:
+def _words(mac: RunningSumSpec, shape: tuple[int, ...], key: int, device: torch.device) -> Words:
     if mac.random is not None:
         return Words(states=split_states(mac, mac.random, states(key, mac.random, shape, device)))
     return Words(key=key) if mac.words else Words()

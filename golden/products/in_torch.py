@@ -15,7 +15,7 @@ from halfulp.golden.random import jump, of_stream
 from halfulp.golden.raw import Raw
 from halfulp.golden.sequence import Accumulation
 from halfulp.hdl.formats.source import Stream
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, MacSpec
+from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
 
 BLOCK = 32
 """Number of steps whose random words are computed at once, which limits their memory."""
@@ -55,7 +55,7 @@ def computed(
 
 
 def _accumulated(
-    spec: AccumulatorSpec,
+    spec: RunningSumSpec,
     term: Callable[[int, Tensor | None], Raw],
     k: int,
     start: Tensor | None,
@@ -77,7 +77,7 @@ def _accumulated(
 
 
 def _steps(
-    spec: AccumulatorSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
+    spec: RunningSumSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
 ) -> Iterator[Tensor | None]:
     """Yield the random words of each step, for the sum or for the product; computed in blocks if not given."""
     given, states, k = words.given[index], words.states[index], shape[-1]

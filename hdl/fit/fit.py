@@ -13,7 +13,7 @@ from halfulp.hdl.formats import RN, Fixed, Float, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.specs.pieces import Piece, PowerSum, last_place
-from halfulp.hdl.specs.piecewise import check_budget
+from halfulp.hdl.specs.pwl import check_budget
 from halfulp.hdl.specs.segments import Segments
 
 from .error import Errors, errors

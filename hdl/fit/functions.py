@@ -16,8 +16,8 @@ import mpmath
 from mpmath import mp
 
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs.piecewise import FUNCTIONS as NAMES
-from halfulp.hdl.specs.piecewise import read_function
+from halfulp.hdl.specs.pwl import FUNCTIONS as NAMES
+from halfulp.hdl.specs.pwl import read_function
 from halfulp.hdl.specs.segments import Special
 
 ALL, NONZERO, POSITIVE = "all numbers", "numbers other than zero", "numbers above zero"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.specs.piecewise import MOST_PIECES
+from halfulp.hdl.specs.pwl import MOST_PIECES
 
 from .grid import Grid
 from .lines import Band, Line, sums

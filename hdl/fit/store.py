@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.hdl.formats import RN, Format, Rounding, parse
-from halfulp.hdl.specs.piecewise import BUDGET, PIECES, PwlSpec, is_table_name
+from halfulp.hdl.specs.pwl import BUDGET, PIECES, PwlSpec, is_table_name
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code

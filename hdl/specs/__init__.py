@@ -6,59 +6,40 @@ Every module of this folder is imported, so that its units are in `UNITS`.
 import importlib
 import pkgutil
 
-from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
-from .block import BlockDequantizeSpec, BlockDotSpec, BlockMacSpec, BlockQuantizeSpec
-from .build import Build
-from .cell import parse_cell
-from .compound import JoinSpec, SplitSpec
-from .division import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
-from .dot import DotSpec
-from .grammar import TextError
-from .mac import AccumulatorSpec, MacSpec, PartMacSpec, QuireSpec, SumSpec
-from .piecewise import PwlSpec
-from .quire import QuireRegister
-from .ranges import ValueRange
-from .rounder import RounderSpec
-from .sparsedot import SparseDotSpec
-from .sparsemac import SparseMacSpec
-from .tiling import Tiling
-from .unit import UNITS, UnitSpec
-
-__all__ = [
-    "UNITS",
-    "AccumulatorSpec",
-    "AddSpec",
-    "BlockDequantizeSpec",
-    "BlockDotSpec",
-    "BlockMacSpec",
-    "BlockQuantizeSpec",
-    "Build",
-    "CompareSpec",
-    "ConvertSpec",
-    "DivSpec",
-    "DotSpec",
-    "FmaSpec",
-    "JoinSpec",
-    "MacSpec",
-    "MulSpec",
-    "PartMacSpec",
-    "PwlSpec",
-    "QuireRegister",
-    "QuireSpec",
-    "ReciprocalSpec",
-    "RounderSpec",
-    "RsqrtSpec",
-    "SparseDotSpec",
-    "SparseMacSpec",
-    "SplitSpec",
-    "SqrtSpec",
-    "SumSpec",
-    "TextError",
-    "Tiling",
-    "UnitSpec",
-    "ValueRange",
-    "parse_cell",
-]
+from .accumulate import AccumulateSpec as AccumulateSpec
+from .arithmetic import AddSpec as AddSpec
+from .arithmetic import FmaSpec as FmaSpec
+from .arithmetic import LerpSpec as LerpSpec
+from .arithmetic import MulSpec as MulSpec
+from .block import BlockDequantizeSpec as BlockDequantizeSpec
+from .block import BlockDotSpec as BlockDotSpec
+from .block import BlockMacSpec as BlockMacSpec
+from .block import BlockQuantizeSpec as BlockQuantizeSpec
+from .build import Build as Build
+from .cell import parse_cell as parse_cell
+from .compare import CompareSpec as CompareSpec
+from .compound import JoinSpec as JoinSpec
+from .compound import SplitSpec as SplitSpec
+from .convert import ConvertSpec as ConvertSpec
+from .division import DivSpec as DivSpec
+from .division import ReciprocalSpec as ReciprocalSpec
+from .division import RsqrtSpec as RsqrtSpec
+from .division import SqrtSpec as SqrtSpec
+from .dot import DotSpec as DotSpec
+from .grammar import TextError as TextError
+from .mac import MacSpec as MacSpec
+from .partmac import PartMacSpec as PartMacSpec
+from .pwl import PwlSpec as PwlSpec
+from .quire import QuireSpec as QuireSpec
+from .ranges import ValueRange as ValueRange
+from .register import QuireRegister as QuireRegister
+from .running_sum import RunningSumSpec as RunningSumSpec
+from .sparsedot import SparseDotSpec as SparseDotSpec
+from .sparsemac import SparseMacSpec as SparseMacSpec
+from .sru import SruSpec as SruSpec
+from .tiling import Tiling as Tiling
+from .unit import UNITS as UNITS
+from .unit import UnitSpec as UnitSpec
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

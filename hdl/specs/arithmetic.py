@@ -1,14 +1,12 @@
-"""Descriptions of units with one rounded result."""
+"""Descriptions of rounded sums of products."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from halfulp.hdl.formats.base import Format
-from halfulp.hdl.formats.catalogue import parse
 
-from .formula import Call, Formula, Function, Sum, term
-from .ranges import ValueRange
+from .formula import Formula, Sum, term
 from .unit import UnitSpec
 
 
@@ -107,40 +105,3 @@ class LerpSpec(UnitSpec, form="lerp a,b,t[=o]", summary="a + t * (b - a), rounde
     def formula(self) -> Formula:
         difference = Sum("d", (term("b"), -term("a")), self.rounding)
         return Formula((difference, self.rounded(*self.TERMS)))
-
-
-@dataclass(frozen=True)
-class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any format"):
-    """Conversion of a number to another format.
-
-    Parameters
-    ----------
-    a, o : Format
-        Formats of operand and result.
-    """
-
-    SCALES = True
-    FLAGS = True
-    TERMS = (term("a"),)
-
-    a: Format
-    o: Format
-
-    @classmethod
-    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
-        return {"o": lambda: parse("e4m3fn")}
-
-
-@dataclass(frozen=True)
-class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, minimum, maximum"):
-    """Comparison of two numbers, with minimum and maximum in the format ``o``; fields as in `BinarySpec`."""
-
-    @property
-    def results(self) -> tuple[ValueRange, str]:
-        """Range of both formats."""
-        return ValueRange.of(self.a) | ValueRange.of(self.b), f"number of {self.a} and {self.b}"
-
-    @property
-    def formula(self) -> Formula:
-        names = ("less", "equal", "unordered", "minimum", "maximum")
-        return Formula((Function(names, Call("compare", ("a", "b"))),))

@@ -11,9 +11,9 @@ from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import Rounding
 
 from .formula import Call, Formula, Function, Port, Role, Sum, Term, term, vector
-from .mac import AccumulatorSpec
-from .quire import CARRY_BITS, QuireRegister
 from .ranges import ValueRange
+from .register import CARRY_BITS, QuireRegister
+from .running_sum import RunningSumSpec
 from .unit import UnitSpec
 
 
@@ -249,10 +249,10 @@ class BlockDotSpec(BlockSpec, form="blockdot{k} a*b[+c][=o]", summary="dot produ
 
 
 @dataclass(frozen=True)
-class BlockMacSpec(BlockSpec, AccumulatorSpec, form="blockmac a*b+acc[=o]", summary="accumulator of dots of blocks"):
+class BlockMacSpec(BlockSpec, RunningSumSpec, form="blockmac a*b+acc[=o]", summary="accumulator of dots of blocks"):
     """Multiply-accumulate of blocks: acc <- acc + a_scale * b_scale * (a0 * b0 + a1 * b1 + ...), rounded once a step.
 
-    Other fields are those of `AccumulatorSpec`.
+    Other fields are those of `RunningSumSpec`.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class BlockMacSpec(BlockSpec, AccumulatorSpec, form="blockmac a*b+acc[=o]", summ
         _check_lengths(self)
         if self.o is None and not isinstance(self.acc, Format):
             object.__setattr__(self, "o", Float(8, 23))
-        AccumulatorSpec.check(self)
+        RunningSumSpec.check(self)
         check_int("step", self.step, "multiply-accumulate of blocks", 0, self.a.length)
         if self.a.length % self.k:
             raise ValueError(f"step={self.step} does not divide the {self.a.length} elements of {self.a}")

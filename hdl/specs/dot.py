@@ -11,8 +11,8 @@ from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.formats.checks import check_int
 
 from .formula import Factor, Formula, Port, Role, Sum, term, vector
-from .quire import QuireRegister
 from .ranges import ValueRange
+from .register import QuireRegister
 from .unit import UnitSpec
 
 EXACT, SEQUENTIAL = "exact", "sequential"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.rounding import Rounding
 
-from .quire import QuireRegister
 from .ranges import ValueRange
+from .register import QuireRegister
 
 if TYPE_CHECKING:
     from .dot import Alignment

@@ -1,68 +1,47 @@
-"""Fixed-point register of exact sums (Kulisch, Computer Arithmetic and Validity, 2013; Posit Standard, 2022, 3.4)."""
+"""Description of a quire."""
 
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import ClassVar
 
-from halfulp.hdl.formats.base import Format, floor_log2
-from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.rounding import Rounding
 
+from .formula import term
 from .ranges import ValueRange
-
-CARRY_BITS, MAX_CARRY = 31, 64
+from .register import CARRY_BITS
+from .running_sum import EXACT_SUM, RunningSumSpec
 
 
 @dataclass(frozen=True)
-class QuireRegister:
-    """Two's-complement fixed-point register that holds a sum of up to 2^carry - 1 numbers exactly.
+class QuireSpec(RunningSumSpec, form="quire a*b[=o]", summary="exact sum of products"):
+    """Exact multiply-accumulate: q <- q + a * b or q - a * b; other fields as in `RunningSumSpec`.
 
     Parameters
     ----------
-    quantum : int
-        Exponent of the last place.
-    top : int
-        Exponent of the bound: no number that is added exceeds 2^top in magnitude.
-    carry : int
-        Carry guard bits above ``top``, 1 to 64. A sum of fewer than 2^carry numbers cannot overflow.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a parameter has the wrong type or is out of range.
-
-    Notes
-    -----
-    ``QuireRegister.of(ValueRange.of(posit) * ValueRange.of(posit))`` is the quire of the posit standard: 16 n bits for
-    posits of n bits. After an overflow of the carry guard the result stays infinite: an infinity of its sign in a
-    float, NaR in a posit, the end of the range in fixed point.
+    a, b : Format
+        Formats of the operands.
+    o : Format
+        Format of results and start values; default: format of ``a``.
     """
 
-    quantum: int
-    top: int
+    a: Format
+    b: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
+    interleave: int = 1
 
-    def __post_init__(self) -> None:
-        check_int("quantum", self.quantum, "quire")
-        check_int("top", self.top, "quire")
-        check_int("carry", self.carry, "quire", 1, MAX_CARRY)
-        if self.top < self.quantum:
-            raise ValueError(f"top of a quire must be at least its quantum {self.quantum}, not {self.top}")
+    NO_FLAGS = "its steps do not round"
+
+    acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # a constant, not a field
+    CONTROLS = ("subtract",)
+    TERMS = (term("a", "b", negated_by="subtract"),)
 
     @classmethod
-    def of(cls, terms: ValueRange, start: Format | None = None, carry: int = CARRY_BITS) -> "QuireRegister":
-        """Return the quire for sums of ``terms``, optionally with start values in the format ``start``."""
-        held = terms if start is None else terms | ValueRange.of(start)
-        magnitude = held.magnitude or Fraction(2) ** held.quantum
-        top = floor_log2(magnitude)
-        return cls(held.quantum, top if magnitude == Fraction(2) ** top else top + 1, carry)
+    def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        """Return True if code 0 of the format is zero, because sums start from it."""
+        return super().takes(fmt, rounding) and fmt.decode(0) == 0
 
     @property
-    def width(self) -> int:
-        """Width of the register: sign, carry guard, integer and fraction bits."""
-        return 1 + self.carry + self.top - self.quantum
-
-    @property
-    def sums(self) -> ValueRange:
-        """Range of the sums in the register."""
-        end = Fraction(2) ** (self.top + self.carry)
-        last = Fraction(2) ** self.quantum
-        return ValueRange(self.quantum, -end, end - last, last, self.width - 1, inf=True, nan=True)
+    def terms(self) -> ValueRange:
+        """Range of the products."""
+        return ValueRange.of(self.a) * ValueRange.of(self.b)

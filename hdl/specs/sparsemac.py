@@ -10,19 +10,19 @@ from halfulp.hdl.formats.fixed import Fixed
 
 from .dot import MAX_K
 from .formula import Formula, Port, Sum, term
-from .mac import AccumulatorSpec
-from .quire import CARRY_BITS
 from .ranges import ValueRange
+from .register import CARRY_BITS
+from .running_sum import RunningSumSpec
 from .sparse import Sparse
 
 
 @dataclass(frozen=True)
 class SparseMacSpec(
-    Sparse, AccumulatorSpec, form="sparsemac a*b+acc[=o]", summary="accumulator of dots with N of M weights"
+    Sparse, RunningSumSpec, form="sparsemac a*b+acc[=o]", summary="accumulator of dots with N of M weights"
 ):
     """Multiply-accumulate with N:M structured sparsity: acc <- acc + a[i0] * b0 + a[i1] * b1 + ...; see `Sparse`.
 
-    Other fields are those of `AccumulatorSpec`.
+    Other fields are those of `RunningSumSpec`.
 
     Parameters
     ----------

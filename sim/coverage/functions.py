@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from halfulp.golden import divide
-from halfulp.golden.activation import value_of
 from halfulp.golden.codec import unpack
 from halfulp.golden.integral import exponent_of, integral
+from halfulp.golden.pwl import value_of
 from halfulp.golden.raw import Raw, in_units, widen
 from halfulp.golden.scaleb import scaled_by
 from halfulp.hdl.formats import RN, Fixed

@@ -18,11 +18,11 @@ from halfulp.hdl.delay import MODELS
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.source import Plateau, Source
 from halfulp.hdl.lfsr import source_word
-from halfulp.hdl.specs import AccumulatorSpec, Build, Tiling, UnitSpec, parse_cell
+from halfulp.hdl.specs import Build, RunningSumSpec, Tiling, UnitSpec, parse_cell
 from halfulp.hdl.wire import modulo_counter
-from halfulp.units.accumulating import Structures
 from halfulp.units.base import Unit
 from halfulp.units.builds import module_name
+from halfulp.units.running_sum import Structures
 from halfulp.units.shared import add_part
 from halfulp.units.sources import word_of
 
@@ -173,13 +173,13 @@ class Sources:
 
     Parameters
     ----------
-    mac : AccumulatorSpec
+    mac : RunningSumSpec
         Multiply-accumulate with a source, or without random words.
     seeds : list of int
         Seed of each multiply-accumulate.
     """
 
-    def __init__(self, mac: AccumulatorSpec, seeds: list[int]) -> None:
+    def __init__(self, mac: RunningSumSpec, seeds: list[int]) -> None:
         self._words = mac.words
         self._streams = [replace(mac, seed=seed).streams for seed in seeds]
 
@@ -320,7 +320,7 @@ class Drain(wiring.Component):
         return m
 
 
-def entry_shape(mac: AccumulatorSpec, name: str) -> Any:
+def entry_shape(mac: RunningSumSpec, name: str) -> Any:
     """Return the shape of an entry of matrix ``a`` or ``b``: a number, or a structure of the ports that take it."""
     ports = mac.entries[name]
     return next(iter(ports.values())) if len(ports) == 1 else data.StructLayout(dict(ports))

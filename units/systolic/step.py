@@ -9,16 +9,16 @@ from halfulp.hdl import late, quire
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.raw import Raw
-from halfulp.hdl.specs import AccumulatorSpec, BlockMacSpec, Build, MacSpec, SparseMacSpec
+from halfulp.hdl.specs import BlockMacSpec, Build, MacSpec, RunningSumSpec, SparseMacSpec
 from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.wire import wire
-from halfulp.units.accumulating import Placed, Structures, add_term, rounded_sums
 from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
 from halfulp.units.mac import Mac
+from halfulp.units.running_sum import Placed, Structures, add_term, rounded_sums
 from halfulp.units.sparsemac import SparseMac
 
-UNITS: dict[type[AccumulatorSpec], Any] = {MacSpec: Mac, BlockMacSpec: BlockMac, SparseMacSpec: SparseMac}
+UNITS: dict[type[RunningSumSpec], Any] = {MacSpec: Mac, BlockMacSpec: BlockMac, SparseMacSpec: SparseMac}
 """Units of the multiply-accumulates of arrays by the class of their description."""
 
 
@@ -53,7 +53,7 @@ class Step(Structures, Unit):
 
     spec: Any
 
-    def __init__(self, spec: AccumulatorSpec, *, build: Build) -> None:
+    def __init__(self, spec: RunningSumSpec, *, build: Build) -> None:
         state = unsigned(state_bits(spec, build))
         operands: dict[str, Any] = {port: fmt for ports in spec.entries.values() for port, fmt in ports.items()}
         super().__init__(
@@ -100,7 +100,7 @@ class Read(Structures, Unit):
 
     Parameters
     ----------
-    spec : AccumulatorSpec
+    spec : RunningSumSpec
     build : Build
         Register stages, and structure ``fast`` for its states.
 
@@ -118,7 +118,7 @@ class Read(Structures, Unit):
 
     multiplies = goals = False
 
-    def __init__(self, spec: AccumulatorSpec, *, build: Build) -> None:
+    def __init__(self, spec: RunningSumSpec, *, build: Build) -> None:
         super().__init__(
             spec,
             inputs={"held": unsigned(state_bits(spec, build))},
@@ -138,17 +138,17 @@ class Read(Structures, Unit):
         m.d.comb += self.o.as_value().eq(self.rounded(m, number, word))
 
 
-def lag(spec: AccumulatorSpec, stages: int) -> int:
+def lag(spec: RunningSumSpec, stages: int) -> int:
     """Return the cycles from the operands of a step to the input of its state: a third of all, half if it is exact."""
     return (stages + 1) // 3 if spec.quire is None else stages // 2
 
 
-def is_read(spec: AccumulatorSpec, build: Build) -> bool:
+def is_read(spec: RunningSumSpec, build: Build) -> bool:
     """Return True if the state of an accumulator is another word than its code, from which `Read` gives the result."""
     return spec.quire is not None or build.structure == FAST
 
 
-def state_bits(spec: AccumulatorSpec, build: Build) -> int:
+def state_bits(spec: RunningSumSpec, build: Build) -> int:
     """Return the width of the state of an accumulator.
 
     A rounded accumulator is stored as its code, or with structure ``fast`` as `halfulp.hdl.late.Held`. An exact one is
@@ -160,7 +160,7 @@ def state_bits(spec: AccumulatorSpec, build: Build) -> int:
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
 
-def _held(spec: AccumulatorSpec, state: Value) -> FixedRaw:
+def _held(spec: RunningSumSpec, state: Value) -> FixedRaw:
     """Return the quire of a state; its sign is that of an infinity."""
     register = spec.quire
     assert register is not None

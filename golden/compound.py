@@ -1,15 +1,38 @@
-"""Conversion of compound numbers to other formats."""
+"""Conversions to and from compound formats."""
 
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.specs import JoinSpec
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.specs import JoinSpec, SplitSpec
 from halfulp.hdl.specs.ranges import window_of
 
 from .check import check_devices, codes_of, random_of
 from .codec import rounded, unpack
 from .parts import parts_of
 from .raw import add, align
+from .values import decode, encoded
+
+
+def split(
+    x: Tensor,
+    /,
+    *,
+    a: Format | str,
+    o: Format | str,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Convert floats to compound numbers, such as fp32 to bf16x2, rounded part by part as `Compound` says.
+
+    See `halfulp.golden` for parameters and errors.
+    """
+    spec = SplitSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
+    check_devices(x=x, random=random)
+    word = random_of("random", random, spec.rounding)
+    # Rounding to nearest changes no number that the format holds.
+    mode = RN if spec.rounding == EXACT else spec.rounding
+    return encoded(decode(x, spec.a), spec.o, mode, word, spec.saturate)
 
 
 def join(

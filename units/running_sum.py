@@ -14,7 +14,7 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
-from halfulp.hdl.specs import AccumulatorSpec, MacSpec, QuireRegister, SumSpec, ValueRange
+from halfulp.hdl.specs import AccumulateSpec, MacSpec, QuireRegister, RunningSumSpec, ValueRange
 from halfulp.hdl.specs.build import FAST
 from halfulp.hdl.wire import extended, wire
 
@@ -52,13 +52,13 @@ TURN = "turn"
 """Name of the register that counts the sums that take turns."""
 
 
-def rounded_sums(spec: AccumulatorSpec) -> list[Sum]:
+def rounded_sums(spec: RunningSumSpec) -> list[Sum]:
     """Return the sums of two numbers that an accumulator rounds in each step; none if it is exact, or adds a sum."""
     if not isinstance(spec.acc, Format):
         return []
     if isinstance(spec, MacSpec):
         factors = (spec.a.part_format, spec.b.part_format) if spec.product is None else (spec.product,)
-    elif isinstance(spec, SumSpec):
+    elif isinstance(spec, AccumulateSpec):
         factors = (spec.a,)
     else:
         return []
@@ -104,7 +104,7 @@ class Structures(Choices):
         return (FAST,) if self.sums else ()
 
 
-class Accumulating(Described, Structures):
+class RunningSum(Described, Structures):
     """Unit with an accumulator: a format rounded in every step, or a quire rounded when it is read.
 
     Subclasses compute the number to add in ``term``.
@@ -240,10 +240,10 @@ class _Sums:
     Parameters
     ----------
     m : Module
-    unit : Accumulating
+    unit : RunningSum
     """
 
-    def __init__(self, m: Module, unit: Accumulating) -> None:
+    def __init__(self, m: Module, unit: RunningSum) -> None:
         self.m, self.load, self.clear, self.count = m, unit.load, unit.clear, unit.spec.interleave
         self.accepted = unit.en & unit.valid
         self._of_each: dict[str, list[Signal]] = {}

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from halfulp.hdl.formats import RD, Format, Rounding
-from halfulp.hdl.specs import RounderSpec
+from halfulp.hdl.specs import SruSpec
 
 from .convert import convert
 from .exact import Carried
@@ -35,7 +35,7 @@ def sru(
     Tensor of int64, or Carried
         Codes in ``o``; without ``increment`` the floors and the increments of the codes.
     """
-    spec = RounderSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, increment=increment)
+    spec = SruSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, increment=increment)
     a, narrow = spec.a, spec.o
     result = convert(x, a=a, o=narrow, rounding=spec.rounding, saturate=saturate, random=random)
     if increment:

@@ -74,7 +74,7 @@ class SpecialValues:
     values: tuple[Fraction, ...]
 
 
-class PiecewiseLinear(Arithmetic):
+class Pwl(Arithmetic):
     """Piecewise linear function of one number, computed exactly and rounded once.
 
     Formula

@@ -5,12 +5,12 @@ from typing import Any
 from amaranth.hdl import Module, Value, unsigned
 
 from halfulp.hdl.fixed import goes_up, pack, truncate, unpack, wrapped
-from halfulp.hdl.specs import RounderSpec
+from halfulp.hdl.specs import SruSpec
 
 from .described import Described, vector
 
 
-class StochasticRounder(Described):
+class Sru(Described):
     """Stochastic rounding of wide fixed-point numbers to narrow ones, in parallel lanes (Chang et al., DATE 2023).
 
     Formula
@@ -34,7 +34,7 @@ class StochasticRounder(Described):
     Chang et al., DATE 2023.
     """
 
-    SPEC = RounderSpec
+    SPEC = SruSpec
 
     @property
     def results(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ MAX_LANES = 4096
 
 
 @dataclass(frozen=True)
-class RounderSpec(UnitSpec, form="sru a>o", summary="stochastic rounding of fixed point"):
+class SruSpec(UnitSpec, form="sru a>o", summary="stochastic rounding of fixed point"):
     """Description of a stochastic rounder from wide to narrow fixed-point numbers.
 
     Parameters
