@@ -386,7 +386,7 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     type=click.IntRange(1),
     help="median of N placements; default: 1",
 )
-@click.option("--goal", metavar="GOAL", help="structures for area or speed; default: area")
+@click.option("--goal", metavar="GOAL", help="area (default), speed, or loop: short loops of sums")
 @click.option("--slices", is_flag=True, help="also divide netlists without stages into equal slices")
 @scheduled
 @written

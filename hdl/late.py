@@ -219,11 +219,11 @@ def refusal(asked: Sum) -> str | None:
     o, rounding = asked.o, asked.rounding
     for fmt in (o, *(fmt for term in asked.terms for fmt in term)):
         if not fmt.is_floating_point:
-            return f"structure fast adds floats, not {fmt}"
+            return f"goal loop adds floats, not {fmt}"
     if not o.has_inf or o.flushes:
-        return f"structure fast needs an accumulator with infinities and subnormal numbers, unlike {o}"
+        return f"goal loop needs an accumulator with infinities and subnormal numbers, unlike {o}"
     if rounding.mode not in ("rn", "sr"):
-        return f"structure fast rounds by rn or stochastically, not {rounding}"
+        return f"goal loop rounds by rn or stochastically, not {rounding}"
     if rounding.mode == "sr" and asked.excess is not None:
-        return f"structure fast with {rounding} to {o} allows {asked.excess}"
+        return f"goal loop with {rounding} to {o} allows {asked.excess}"
     return None

@@ -123,7 +123,7 @@ def can_be_subnormal(quantum: int, o: Format | None) -> bool:
     return o is not None and o.floor_exponent is not None and quantum < o.floor_exponent
 
 
-def has_goals(a: Format, b: Format, o: Format, *, dsp: bool) -> bool:
+def has_speed(a: Format, b: Format, o: Format, *, dsp: bool) -> bool:
     """Return True if a product that is only rounded has other structures for speed than for area."""
     if not all(fmt.is_floating_point for fmt in (a, b, o)):
         return False

@@ -40,7 +40,7 @@ FIELDS = {
 BUILD = tuple(item.name for item in fields(Build))
 """Options that set fields of a build."""
 
-STRUCTURES = ("dsp", "stochastic", "structure")
+STRUCTURES = ("dsp", "stochastic", "goal", "structure")
 """Those that have an effect on some units only."""
 
 DEFAULT_FORMAT = "e5m2"

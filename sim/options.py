@@ -24,7 +24,7 @@ _UNIT_OPTIONS = (
     click.option("--increment", flag_value=True, default=None, hidden=True),
     click.option("--no-increment", "increment", flag_value=False, default=None, help="output the rounding carry (sru)"),
     click.option("--stochastic", metavar="KIND", help="lazy or eager stochastic rounding; default: lazy"),
-    click.option("--goal", metavar="GOAL", help="structures for area or speed; default: area"),
+    click.option("--goal", metavar="GOAL", help="area (default), speed, or loop: short loops of sums"),
     click.option("--dsp/--no-dsp", default=None, help="map products to DSP blocks"),
     click.option("--random", metavar="SOURCE", help="random words: lfsrN or plateauN; default: input ports"),
     click.option("--random-seed", metavar="N", type=int, help="reset state of that source; default: 1"),
@@ -47,7 +47,7 @@ _UNIT_OPTIONS = (
     click.option("--breakpoints", metavar="KIND", help="free, uniform or power (pwl); default: free"),
     click.option("--slopes", metavar="KIND", help="any, or pow2: sums of powers of two (pwl); default: any"),
     click.option("--terms", metavar="N", type=int, help="maximum number of powers of two in a slope (pwl)"),
-    click.option("--structure", metavar="KIND", help="comparators, address, table (pwl), or fast"),
+    click.option("--structure", metavar="KIND", help="comparators, address or table (pwl)"),
     click.option("--carry", metavar="N", type=int, help="carry guard bits of exact accumulators; default: 31"),
     click.option("--interleave", metavar="N", type=int, help="sums in turn on an accumulator; default: 1"),
 )

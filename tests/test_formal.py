@@ -191,7 +191,7 @@ CASES: list[tuple[str, str, Patch]] = [
     ("DSP is LUT", "mul e2m3", lambda patch: patch.setattr("halfulp.units.arithmetic.multiply", wrong_block)),
     ("speed is area", "mul e2m4 --to e5m4", uncounted),
     ("speed is area", "fma e2m1", carry_ignored),
-    ("fast is plain", "mac e2m1 --acc e3m2 --structure fast", short_window),
+    ("loop is area", "mac e2m1 --acc e3m2 --goal loop", short_window),
     ("pipelined", "mac e2m1 --pipeline 1", skewed),
     ("stalls", "mul e2m1 --pipeline 2", restless),
     ("DSP is LUT", "quire e2m1", lambda patch: patch.setattr("halfulp.units.quire.multiply", negated_block)),
@@ -246,7 +246,7 @@ def test_claim_is_proved_and_refuted_after_one_mistake(
     assert wrong.verdict.status == REFUTED
     # A witness of wrong results names units, codes and numbers, and another simulator confirms it.
     saves = [line for line in wrong.lines if line.startswith("  save:  halfulp save ")]
-    of_registers = any(word in words for word in ("pipeline", "quire", "structure"))
+    of_registers = any(word in words for word in ("pipeline", "quire", "loop"))
     assert len(saves) == (0 if of_registers else 1 if kind == "valid" else 2)
     for line in saves:
         words_ = shlex.split(line)[3:]

@@ -225,7 +225,7 @@ def test_port_of_rounding_costs_less_than_a_quarter():
         assert fixed < small[str(unit)] < 1.25 * fixed
 
 
-def test_loops_are_shorter_with_structure_fast():
+def test_loops_are_shortest_with_goal_loop():
     kept = recorded("loops").set_index(["unit", "target"])
     units = [unit for structures in LOOPS.values() for unit in structures]
     assert set(kept.index) == {(str(unit), target.name) for unit in units for target in ROUTED}, RUN
@@ -235,9 +235,9 @@ def test_loops_are_shorter_with_structure_fast():
 
 
 def test_arrays_are_faster_with_stages():
-    kept = recorded("arrays").fillna("")
-    wanted = [(kind.__name__, depth, build.pipeline, build.structure or "") for kind, depth, build in ROUTED_ARRAYS]
-    columns = kept[["array", "depth", "stages", "structure"]]
+    kept = recorded("arrays")
+    wanted = [(kind.__name__, depth, build.pipeline, build.goal) for kind, depth, build in ROUTED_ARRAYS]
+    columns = kept[["array", "depth", "stages", "goal"]]
     assert list(columns.itertuples(index=False, name=None)) == wanted, RUN
     for _, same in kept.groupby("array"):
         assert same[same["stages"] == 4]["MHz"].min() > 1.5 * same[same["stages"] == 0]["MHz"].max()

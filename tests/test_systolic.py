@@ -58,9 +58,9 @@ SOME = [
     partial(Grid, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=1, build=Build(pipeline=3)),
     partial(Chain, mac="nf4*nf4+fp16.rh", n=2, m=1, depth=3, build=Build(pipeline=1)),
     partial(Grid, mac="takum8*takum8+takum12.rn", n=1, m=2),
-    partial(Chain, mac=MACS[0], n=2, m=2, depth=2, build=Build(pipeline=3, structure="fast")),
-    partial(Chain, mac=f"{MACS[1]}:5", n=1, m=2, depth=3, rows=2, build=Build(structure="fast")),
-    partial(Grid, mac=MACS[3], n=2, m=1, depth=2, build=Build(pipeline=2, structure="fast")),
+    partial(Chain, mac=MACS[0], n=2, m=2, depth=2, build=Build(pipeline=3, goal="loop")),
+    partial(Chain, mac=f"{MACS[1]}:5", n=1, m=2, depth=3, rows=2, build=Build(goal="loop")),
+    partial(Grid, mac=MACS[3], n=2, m=1, depth=2, build=Build(pipeline=2, goal="loop")),
 ]
 
 ALL = [

@@ -6,9 +6,10 @@ from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import Rounding
-from halfulp.hdl.multiply import has_goals
+from halfulp.hdl.multiply import has_speed
 from halfulp.hdl.number import Number, add, align, exact_sum, multiply, negate_if
 from halfulp.hdl.specs import AddSpec, FmaSpec, LerpSpec, MulSpec
+from halfulp.hdl.specs.build import SPEED
 
 from .described import Described
 
@@ -67,8 +68,8 @@ class Mul(Arithmetic):
     multiplies = True
 
     @property
-    def goals(self) -> bool:
-        return has_goals(self.spec.a, self.spec.b, self.result, dsp=self.build.dsp)
+    def goals(self) -> tuple[str, ...]:
+        return (SPEED,) if has_speed(self.spec.a, self.spec.b, self.result, dsp=self.build.dsp) else ()
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the exact product."""
@@ -101,8 +102,8 @@ class Add(Arithmetic):
         return [Sum(((a,), (b,)), self.result, self.spec.rounding)]
 
     @property
-    def goals(self) -> bool:
-        return self.has_only_floats
+    def goals(self) -> tuple[str, ...]:
+        return (SPEED,) if self.has_only_floats else ()
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the sum, exact above the rounding position, with lower bits merged into sticky."""
@@ -133,8 +134,8 @@ class Fma(Arithmetic):
         return [Sum(((spec.a, spec.b), (spec.c,)), spec.o, spec.rounding)]
 
     @property
-    def goals(self) -> bool:
-        return self.has_only_floats
+    def goals(self) -> tuple[str, ...]:
+        return (SPEED,) if self.has_only_floats else ()
 
     def compute(self, m: Module, random: Value | None, *operands: Number) -> Computed:
         """Return the product plus c, exact above the rounding position, with lower bits merged into sticky."""

@@ -19,7 +19,7 @@ from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, pack_with_flags, signalling, truncate, unpack
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.hdl.specs.build import EAGER, FAST, LAZY, SPEED
+from halfulp.hdl.specs.build import AREA, EAGER, LAZY
 
 from .builds import module_name
 from .shared import Logic, Sharing, add_part
@@ -65,7 +65,7 @@ class Unit(Staged):
     stochastic : str
         Structure of stochastic rounding, ``lazy`` or ``eager``.
     fast : bool
-        True for the structures of the goal ``speed``.
+        True for the structures of the goals ``speed`` and ``loop``.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class Unit(Staged):
         self.stochastic = self.build.stochastic or LAZY
         if spec.flags and self.stochastic == EAGER:
             raise ValueError(f"eager stochastic rounding of {name} has no flags; use lazy")
-        self.fast = self.build.goal == SPEED or self.build.structure == FAST
+        self.fast = self.build.goal != AREA
         self.words = spec.words if words is None else words
         self._built: dict[tuple[Module, Source, int], Value] = {}
         self._parts: dict[tuple[Module, str], Logic] = {}

@@ -1,6 +1,6 @@
 """Structures that a build chooses."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from halfulp.hdl import eager, late
 from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.specs import Build, UnitSpec
-from halfulp.hdl.specs.build import EAGER, FAST, LAZY
+from halfulp.hdl.specs.build import EAGER, LAZY, LOOP
 from halfulp.hdl.specs.unit import verilog_name
 
 
@@ -38,9 +38,9 @@ class Choices(wiring.Component):
         return ()
 
     @property
-    def goals(self) -> bool:
-        """True if the unit has structures for speed."""
-        return False
+    def goals(self) -> Collection[str]:
+        """Values of ``build.goal`` beside ``area``."""
+        return ()
 
     @property
     def structures(self) -> Sequence[str]:
@@ -74,7 +74,8 @@ class Choices(wiring.Component):
         self.check()
         sums, structures, steps = self.sums, self.structures, self.steps
         stochastic = [one for one in sums if one.has_structures]
-        effects = {"dsp": self.multiplies, "structure": bool(structures), "goal": self.goals, "iterations": steps > 0}
+        effects = {"dsp": self.multiplies, "structure": bool(structures), "iterations": steps > 0}
+        effects |= {"goal": build.goal in self.goals}
         effects |= {"stochastic": bool(stochastic), "reset_less": build.has_stages, "target": build.has_stages}
         build.check_effect(name, {field for field, has in effects.items() if has})
         if build.stochastic == EAGER:
@@ -82,16 +83,13 @@ class Choices(wiring.Component):
                 raise ValueError(refusal)
         if build.structure is not None:
             check_one_of(f"structure of {name}", build.structure, structures)
-        if build.structure == FAST:
+        if build.goal == LOOP:
             for refusal in filter(None, map(late.refusal, sums)):
                 raise ValueError(refusal)
             if spec.flags or spec.saturate:
-                raise ValueError(
-                    f"structure fast of {name} has no flags and does not saturate; leave the structure out"
-                )
-            for field in ("goal", "stochastic"):
-                if getattr(build, field) != getattr(Build, field):
-                    raise ValueError(f"structure fast of {name} has no {field}; leave out one of them")
+                raise ValueError(f"goal loop of {name} has no flags and does not saturate; choose another goal")
+            if build.stochastic is not None:
+                raise ValueError(f"goal loop of {name} has no stochastic {build.stochastic}; leave out one of them")
         if build.stochastic == LAZY:
             build = replace(build, stochastic=None)
         self.build = replace(build, structure=None) if build.structure == self.default_structure else build

@@ -14,6 +14,7 @@ from halfulp.hdl.number import Number, add, align, as_raw, multiply, normalises
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import DotSpec, ValueRange
+from halfulp.hdl.specs.build import SPEED
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.wire import NEVER
 
@@ -63,8 +64,8 @@ class Dot(Described):
         return [Sum(((spec.a, spec.b), (base,)), spec.o, spec.rounding) for base in bases]
 
     @property
-    def goals(self) -> bool:
-        return self.spec.order != SEQUENTIAL and self.spec.o.is_floating_point
+    def goals(self) -> tuple[str, ...]:
+        return (SPEED,) if self.spec.order != SEQUENTIAL and self.spec.o.is_floating_point else ()
 
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the codes of each pair of factors."""

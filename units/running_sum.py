@@ -15,7 +15,7 @@ from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import AccumulateSpec, MacSpec, QuireRegister, RunningSumSpec, ValueRange
-from halfulp.hdl.specs.build import FAST
+from halfulp.hdl.specs.build import LOOP, SPEED
 from halfulp.hdl.wire import extended, wire
 
 from .builds import Choices
@@ -92,16 +92,12 @@ class Structures(Choices):
         return rounded_sums(self.spec)
 
     @property
-    def goals(self) -> bool:
-        """True for an accumulator of a float sum that is rounded in each step."""
+    def goals(self) -> tuple[str, ...]:
+        """``speed`` if floats and exact products are added, ``loop`` if a step rounds a sum of two numbers."""
         formats = (*self.spec.operands.values(), self.spec.acc)
         product = getattr(self.spec, "product", None)
         is_float = (isinstance(fmt, Format) and fmt.part_format.is_floating_point for fmt in formats)
-        return product is None and all(is_float)
-
-    @property
-    def structures(self) -> Sequence[str]:
-        return (FAST,) if self.sums else ()
+        return (SPEED,) * (product is None and all(is_float)) + (LOOP,) * bool(self.sums)
 
 
 class RunningSum(Described, Structures):
@@ -156,7 +152,7 @@ class RunningSum(Described, Structures):
         """Add to the accumulator and round; the flags of the sum and those of the term are those of the step."""
         fmt = self.spec.o
         sums = _Sums(m, self)
-        if self.build.structure == FAST:
+        if self.build.goal == LOOP:
             assert isinstance(term, Raw)
             return self._late(m, sums, term, random)
         accumulator = sums.register(Signal(fmt.width, name="accumulator"))

@@ -112,8 +112,7 @@ def match(
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors per row of a tile; default: 32")
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
 @click.option("--pipeline", metavar="N", type=int, help="register stages; default: as the clock needs")
-@click.option("--goal", default=AREA, metavar="GOAL", help="structures for area or speed; default: area")
-@click.option("--structure", metavar="KIND", help="fast: a shorter loop of the accumulators")
+@click.option("--goal", default=AREA, metavar="GOAL", help="area (default), speed, or loop: short loops of sums")
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
 @click.option("--estimate", is_flag=True, help="estimate the size from small kernels, in minutes")
 @target_option(help="device of the flow of the bare array; default: vu9p")
@@ -129,7 +128,6 @@ def tile(
     rows: int,
     pipeline: int | None,
     goal: str,
-    structure: str | None,
     clock: float | None,
     target: Target,
     estimate: bool,
@@ -151,7 +149,7 @@ def tile(
         family, mhz = board.target.family.name, default_clock(board) if clock is None else clock
         board.target.check_clock(mhz)
         build = Build(clock=mhz, target=family) if pipeline is None else Build(pipeline)
-        build = replace(build, goal=goal, structure=structure)
+        build = replace(build, goal=goal)
         design = Design(board, with_source(mac), n, m, cores, depth, rows, build, clock, target)
         check(target, design.clock)
         with Bar("tile") as bar:

@@ -19,7 +19,7 @@ from halfulp.fpga.synth.route import frequencies
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import Block, parse_operand
 from halfulp.hdl.specs import MacSpec, RunningSumSpec
-from halfulp.hdl.specs.build import STRUCTURES, TABLE, Build
+from halfulp.hdl.specs.build import GOALS, STRUCTURES, TABLE, Build
 from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
@@ -92,13 +92,12 @@ DIVISIONS: tuple[Implementation, ...] = tuple(
 
 LOOPS: dict[tuple[str, int], tuple[Implementation, ...]] = {
     (mac, count): tuple(
-        Implementation.parse(f"mac {mac} interleave={count}", pipeline=stages, **structure)
-        for structure in ({}, {"goal": "speed"}, {"structure": "fast"})
+        Implementation.parse(f"mac {mac} interleave={count}", pipeline=stages, goal=goal) for goal in GOALS
     )
     for mac in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16", "bf16*bf16+fp32.rn")
     for count, stages in ((1, 4), (4, 8))
 }
-"""Multiply-accumulates with register stages, for one sum and for four sums in turn, with each structure of the loop."""
+"""Multiply-accumulates with register stages, for one sum and for four sums in turn, with each goal."""
 
 ROUTED_DOTS: tuple[Implementation, ...] = tuple(
     short("blockdot", block, k=k, to="fp32", dsp=dsp or None)
@@ -120,9 +119,9 @@ _MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
 
 ROUTED_ARRAYS: tuple[tuple[type[Chain] | type[Grid], int, Build], ...] = (
     (Chain, DEPTH, Build()),
-    (Chain, DEPTH, Build(structure="fast")),
+    (Chain, DEPTH, Build(goal="loop")),
     (Chain, DEPTH, Build(pipeline=4)),
-    (Chain, DEPTH, Build(pipeline=4, structure="fast")),
+    (Chain, DEPTH, Build(pipeline=4, goal="loop")),
     (Grid, 1, Build()),
     (Grid, 4, Build(pipeline=4)),
 )
@@ -363,7 +362,7 @@ def arrays(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     progress.total("place and route", len(ROUTED_ARRAYS))
     clocks = frequencies((Module.of(Registered(array)) for array in built()), target, progress, pool)
     found = [
-        {"array": kind.__name__, "depth": depth, "stages": build.pipeline, "structure": build.structure or ""}
+        {"array": kind.__name__, "depth": depth, "stages": build.pipeline, "goal": build.goal}
         | {"target": target.name, "LUT": cost.lut, "FF": cost.ff, "MHz": clock}
         for (kind, depth, build), cost, clock in zip(ROUTED_ARRAYS, costs, clocks, strict=True)
     ]

@@ -15,14 +15,11 @@ MAX_ITERATIONS = 64
 LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 """Structures of stochastic rounding in a floating-point adder."""
 
-AREA, SPEED = GOALS = ("area", "speed")
+AREA, SPEED, LOOP = GOALS = ("area", "speed", "loop")
 """Goals that choose structures of floating-point units."""
 
 COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
 """Structures of a piecewise-linear function."""
-
-FAST = "fast"
-"""Structure of an accumulator whose loop has a short path."""
 
 ECP5, XC7, XCUP = TARGETS = ("ecp5", "xc7", "xcup")
 """Device families with a delay model."""
@@ -30,8 +27,9 @@ ECP5, XC7, XCUP = TARGETS = ("ecp5", "xc7", "xcup")
 _NEEDS = {
     "dsp": "units with multipliers use DSP blocks",
     "stochastic": "floating-point adders with stochastic rounding have two structures",
-    "structure": "piecewise-linear functions, and accumulators that round a sum of two numbers, have structures",
-    "goal": "sums and products of floats have structures for speed, except mul of few bits and sequential dot",
+    "structure": "piecewise-linear functions have structures",
+    "goal": "sums and products of floats have structures for speed, except mul of few bits and sequential dot, and "
+    "accumulators that round a sum of two numbers have those of a short loop",
     "reset_less": "units with register stages have data registers",
     "iterations": "quotients, remainders, roots and quantisation of blocks are made of equal steps",
     "target": "register stages are placed by its delays; add pipeline or clock",
@@ -66,9 +64,7 @@ class Build:
         ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
         to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. With
         ``pipeline`` or ``clock``, the last step of a search with two or more steps has two comparators, one for each
-        start that it may need. Structure of an accumulator, for ``mac``, ``partmac``, ``accumulate`` and arrays:
-        ``fast`` holds the sum without normalising it, which shortens the loop and takes more LUTs and registers; see
-        `halfulp.hdl.late` for formats and roundings.
+        start that it may need.
     goal : str
         ``area`` chooses structures of few LUTs, ``speed`` those of a short path: leading zeros are anticipated beside
         the product or the sum, rows of products are added in a tree, and a compound adder gives both signs of a sum.
@@ -78,6 +74,9 @@ class Build:
         also if the product can be subnormal and one factor has at most 7 significand bits or DSP blocks are used.
         For ``dot`` with a float as result, except in sequential order: the carry of the rounding is selected instead of
         propagated.
+        ``loop`` has the structures of ``speed``, and an accumulator that holds its sum without normalising it, which
+        shortens the loop and takes more LUTs and registers. For ``mac``, ``partmac``, ``accumulate`` and arrays; see
+        `halfulp.hdl.late` for formats and roundings.
     reset_less : bool
         Data registers of the stages have no reset; registers of ``valid``, random sources, accumulators and values read
         from them keep theirs. For units and arrays with ``pipeline`` or ``clock``.
@@ -113,7 +112,7 @@ class Build:
         check_int("iterations", self.iterations, "build", 0, MAX_ITERATIONS)
         check_bool("dsp", self.dsp, "build")
         check_bool("reset_less", self.reset_less, "build")
-        texts = (("stochastic", STOCHASTIC), ("structure", (*STRUCTURES, FAST)), ("target", TARGETS), ("goal", GOALS))
+        texts = (("stochastic", STOCHASTIC), ("structure", STRUCTURES), ("target", TARGETS), ("goal", GOALS))
         for field, known in texts:
             value = getattr(self, field)
             if value is None and field != "goal":

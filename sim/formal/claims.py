@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
-from halfulp.hdl.specs.build import FAST
+from halfulp.hdl.specs.build import LOOP
 from halfulp.sim.exact_text import line
 from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.ports import Ports
@@ -54,7 +54,7 @@ KINDS = {
     ),
     "DSP is LUT": Kind("products for DSP blocks and for LUTs agree", partial(structures.equal, dsp=(False, True))),
     "speed is area": Kind("structures for speed and for area agree", partial(structures.equal, goal=("area", "speed"))),
-    "fast is plain": Kind("two steps of structures fast and default agree", structures.equal_from_start),
+    "loop is area": Kind("two steps of the structures for loop and for area agree", structures.equal_from_start),
     "pipelined": Kind("register stages change no result", structures.pipelined),
     "stalls": Kind("no register changes while the clock enable is low", structures.held),
     "reset": Kind("after a reset, outputs are +0 until the first result is due", structures.after_reset),
@@ -126,8 +126,10 @@ def _of_text(asked: Implementation) -> list[Claim]:
     plain = asked.without_stages
     found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
     found += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
-    found += [Claim("speed is area", plain)] if _exists(plain.with_build(goal="speed")) else []
-    found += [Claim("fast is plain", plain)] if plain.build.structure == FAST else []
+    if plain.build.goal == LOOP:
+        found += [Claim("loop is area", plain)]
+    elif _exists(plain.with_build(goal="speed")):
+        found += [Claim("speed is area", plain)]
     registered = asked if asked.component().stages else plain.with_build(pipeline=1)
     of_state = ("reset",) if registered.component().stateful else ()
     found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]

@@ -99,7 +99,7 @@ class Chain(Array):
     def _read(self) -> Build:
         """Build of the units that read accumulators, with a number of register stages."""
         own = self.build
-        build = Build(pipeline=own.pipeline, clock=own.clock, target=own.target, structure=own.structure)
+        build = Build(pipeline=own.pipeline, clock=own.clock, target=own.target, goal=own.goal)
         return build if build.clock is None else build.with_stages(Read(self.mac, build=build).stages)
 
     @property

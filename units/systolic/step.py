@@ -10,7 +10,7 @@ from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.specs import BlockMacSpec, Build, MacSpec, RunningSumSpec, SparseMacSpec
-from halfulp.hdl.specs.build import FAST
+from halfulp.hdl.specs.build import LOOP
 from halfulp.hdl.wire import wire
 from halfulp.units.base import Unit
 from halfulp.units.block import BlockMac
@@ -75,7 +75,7 @@ class Step(Structures, Unit):
         # The operands have the names that they have in the unit.
         term, _ = UNITS[type(self.spec)].term(self, m)
         before = wire(m, Mux(self.first, 0, self.held), "before")
-        step = self._exact if self.spec.quire else self._late if self.build.structure == FAST else self._rounded
+        step = self._exact if self.spec.quire else self._late if self.build.goal == LOOP else self._rounded
         m.d.comb += self.o.eq(step(m, term, before, word))
 
     def _rounded(self, m: Module, term: Number | Placed, before: Value, word: Value | None) -> Value:
@@ -102,7 +102,7 @@ class Read(Structures, Unit):
     ----------
     spec : RunningSumSpec
     build : Build
-        Register stages, and structure ``fast`` for its states.
+        Register stages, and goal ``loop`` for its states.
 
     Members
     -------
@@ -116,7 +116,7 @@ class Read(Structures, Unit):
     ``stages`` cycles.
     """
 
-    multiplies = goals = False
+    multiplies = False
 
     def __init__(self, spec: RunningSumSpec, *, build: Build) -> None:
         super().__init__(
@@ -145,17 +145,17 @@ def lag(spec: RunningSumSpec, stages: int) -> int:
 
 def is_read(spec: RunningSumSpec, build: Build) -> bool:
     """Return True if the state of an accumulator is another word than its code, from which `Read` gives the result."""
-    return spec.quire is not None or build.structure == FAST
+    return spec.quire is not None or build.goal == LOOP
 
 
 def state_bits(spec: RunningSumSpec, build: Build) -> int:
     """Return the width of the state of an accumulator.
 
-    A rounded accumulator is stored as its code, or with structure ``fast`` as `halfulp.hdl.late.Held`. An exact one is
+    A rounded accumulator is stored as its code, or with goal ``loop`` as `halfulp.hdl.late.Held`. An exact one is
     stored as the quire, flags for NaN and infinity, the sign of the infinity, and the random word of the last step,
     which rounds it when it is read.
     """
-    if build.structure == FAST:
+    if build.goal == LOOP:
         return sum(late.Loop(*rounded_sums(spec)).registers.values())
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
