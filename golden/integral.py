@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float
 from halfulp.hdl.specs.integral import LogbSpec, RintSpec
 from halfulp.hdl.specs.unit import FLAGS
 
@@ -81,5 +80,5 @@ def exponent_of(number: Raw, spec: LogbSpec) -> Raw:
         zero=zero,
         invalid=number.invalid,
         # In fixed point the exponent of a zero is invalid, because it does not hold infinities.
-        by_zero=number.zero & ~number.nan & isinstance(spec.o, Float),
+        by_zero=number.zero & ~number.nan & spec.o.is_floating_point,
     )

@@ -550,7 +550,7 @@ def test_swap_activations_replaces_modules() -> None:
     tanh, sigmoid = (Segmented(made(shape, "fxp4.4", "fxp4.4")) for shape in ("odd", "point"))
     swapped = swap_activations(model, {torch.nn.Tanh: tanh, "2.*": sigmoid})
     kinds = [type(module).__name__ for module in swapped.modules()]
-    assert kinds == ["Sequential", "Linear", "Pwl", "Sequential", "Pwl"]
+    assert kinds == ["Sequential", "Linear", "PiecewiseLinear", "Sequential", "PiecewiseLinear"]
     assert isinstance(model[1], torch.nn.Tanh)
     with pytest.raises(ValueError, match="ReLU"):
         swap_activations(model, {torch.nn.ReLU: tanh})

@@ -138,7 +138,7 @@ def test_description_includes_source_state():
         ("e5m2*e5m2+e6m5.sr10@^lfsr99", "^", "lfsr99"),
         ("e5m2*e5m2+e6m5.sr10@^lfsr8", "^", "needs 10"),
         ("e5m2*e5m2+e6m5.sr10@lfsr16:^x", "^", "state of a source"),
-        ("mul e5m2*e5m2.^exact", "^", "cannot hold every product"),
+        ("mul e5m2*e5m2.^exact", "^", "cannot hold every result"),
         ("sru int16>int8 lanes=^x", "^", "number after lanes"),
         ("sru int16>int8 ^lanes", "^", "value after lanes"),
         ("sru int16>int8 lanes=3 ^lanes=3", "^", "twice"),

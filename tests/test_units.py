@@ -748,5 +748,5 @@ def reference(name, words):
 
 def test_add_exact_difference_needs_sign():
     assert Add(a="uint4", b="uint4", o="int6", rounding="exact").result == parse("int6")
-    with pytest.raises(ValueError, match="uint5 cannot hold every sum of uint4 and uint4"):
+    with pytest.raises(ValueError, match="uint5 cannot hold every result of add uint4"):
         Add(a="uint4", b="uint4", o="uint5", rounding="exact")

@@ -15,7 +15,7 @@ from torch import Tensor
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply, negate, normalised, scaled, scaled_product
 from halfulp.golden.register import cancelled_sign
-from halfulp.hdl.formats import Compound, Format
+from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import QuireRegister, ValueRange, formula
 from halfulp.hdl.specs.formula import Call, Formula, Sum
 from halfulp.sim.fields import Codes
@@ -80,8 +80,8 @@ class Sums:
         """Return the stage that rounds a sum; that of a compound result gives its first part."""
         o, rounding, spec = step.o, step.rounding, self.spec
         assert o is not None
-        if isinstance(o, Compound):
-            name, o, rounding = "first part", o.part, o.leading(rounding)
+        if o.parts > 1:
+            name, rounding, o = "first part", o.leading(rounding), o.part_format
         more |= {"flags": spec.flags, "word": step.word if rounding.bits else None}
         return Stage(name, self.terms(step, known), o, rounding, spec.saturate, **more)
 
