@@ -80,7 +80,9 @@ def rounded_sum(cls: type[UnitSpec]) -> Callable[..., Any]:
                 bits = floor_log2(span.magnitude) + 1 - span.quantum
                 window = bits if step.o is None else window_of(step.o, spec.unit_rounding, span.magnitude)
                 total = add(align(total, term, window), step.rounding)
-            values[step.name] = normalised(total) if step.o is None else total
+            # The significand of an infinity has no meaning; as a factor it must not count as zero.
+            factor = replace(total, zero=total.zero & ~total.inf)
+            values[step.name] = normalised(factor) if step.o is None else total
         return total
 
     parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in cls.CONTROLS]

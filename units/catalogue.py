@@ -38,8 +38,8 @@ class Row:
 
 _UNITS = {unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Described)}
 
-CATALOGUE = {name: Row(name, spec, _UNITS[spec]) for name, spec in UNITS.items()}
-"""Catalogue rows by unit name, in display order."""
+CATALOGUE = {name: Row(name, UNITS[name], _UNITS[UNITS[name]]) for name in sorted(UNITS)}
+"""Catalogue rows by unit name, in alphabetical order."""
 
 
 def row(name: str) -> Row:

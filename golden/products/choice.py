@@ -58,7 +58,7 @@ def _codes(x: Matrices, fmt: Format) -> Matrices:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Why an engine computes a matrix product; ``str()`` gives a table.
+    """Reasons for the engine of a matrix product; ``str()`` gives a table.
 
     Attributes
     ----------
