@@ -65,6 +65,7 @@ def test_explained_engine_computes_the_product(monkeypatch):
     assert ran == ["slices of binary64", "integers of 128 bits"]
 
 
+@pytest.mark.slow
 def test_every_engine_has_the_same_results(monkeypatch):
     """Each engine that accepts a product computes it alone."""
     monkeypatch.setattr(slices, "WORTHWHILE", 1)
@@ -85,6 +86,7 @@ def test_every_engine_has_the_same_results(monkeypatch):
     assert accepted >= {engine.name for engine in ENGINES} - {"Triton", "dot products in lanes of floats"}
 
 
+@pytest.mark.slow
 def test_explanation_says_what_is_compiled(monkeypatch, tmp_path):
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
@@ -96,6 +98,14 @@ def test_explanation_says_what_is_compiled(monkeypatch, tmp_path):
     assert "not worth its compilation" in small.refusals["lanes of floats of 32 bits"]
     monkeypatch.setenv("HALFULP_KERNEL", "torch")
     assert "HALFULP_KERNEL=torch" in explain("e3m2*e3m2+bf16", 64, 64, 64).refusals["integers of 128 bits"]
+
+
+def test_small_products_are_not_worth_a_compilation(monkeypatch, tmp_path):
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
+    monkeypatch.setenv("HALFULP_KERNEL", "auto")
+    assert explain("e3m2*e3m2+bf16", 64, 64, 64).kernel.endswith("to be compiled at the first call")
+    small = explain("e3m2*e3m2+fp16", 2, 2, 2)
+    assert "not worth its compilation" in small.refusals["lanes of floats of 32 bits"]
 
 
 def test_bad_descriptions_are_refused():
