@@ -85,7 +85,8 @@ def add(m: Module, x: FixedRaw, y: FixedRaw, rounding: Rounding) -> FixedRaw:
     first, second = (shifted_up(z.integer, z.quantum - quantum) for z in (x, y))
     negated = y.negated
     if isinstance(negated, Const):
-        total = first + second
+        assert not negated.value or isinstance(y.sticky, Const), "a floor is negated by the inverse of its bits"
+        total = first - second if negated.value else first + second
     else:
         # -y is the inverse of y plus one, which enters as carry from the bit below.
         width = len(second) + (not second.shape().signed)

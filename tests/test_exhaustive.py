@@ -193,6 +193,22 @@ def test_fma_matches_golden_on_toy_formats(turn, fmt):
     assert checks >= len(modes) * 8**fmt.width
 
 
+@pytest.mark.parametrize(
+    ("turn", "fmt", "options"),
+    [
+        (0, "fxp2.2", {}),
+        (1, "e2m1fn", {}),
+        (2, "posit4", {"b": "fxp2.2", "targets": ["fxp3.2", "e3m2"]}),
+        (3, "ufxp2.2", {"b": "e2m1", "targets": ["ufxp3.1-wrap", "posit5"]}),
+    ],
+)
+def test_lerp_matches_golden_on_toy_formats(turn, fmt, options):
+    """Both differences of fixed point, of signed and unsigned numbers, and those of several families."""
+    checks, failed = mismatches("lerp", fmt, modes=some_of(MODES, turn), **options)
+    assert not failed
+    assert checks >= 8**4
+
+
 WIDE_MODES = (*ROUNDING_MODES, "sr10")
 
 
