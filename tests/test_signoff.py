@@ -265,7 +265,7 @@ def test_signoff_keeps_records_when_interrupted(monkeypatch, kept_record, tmp_pa
     done.clear()
     with pytest.raises(KeyboardInterrupt):
         list(write(tmp_path, ["add"]))
-    assert [record["unit"] for record in read("signoff", tmp_path)] == ["mul", "mul", "add", "add"]
+    assert [record["unit"] for record in read("signoff", tmp_path)] == ["add", "add", "mul", "mul"]
 
 
 PASSED = '<testcase><properties><property name="oracle" value="SoftFloat,mul,float,{}"/></properties>{}</testcase>'
