@@ -74,15 +74,15 @@ def rounded_sum(cls: type[UnitSpec]) -> Callable[..., Any]:
         for step in spec.formula.sums:
             terms = [_product(term, values, controls) for term in step.terms]
             span = spans[step.name] = step.range(spans)
-            total = terms[0]
-            for term in terms[1:]:
-                # An exact sum keeps all bits, from the largest to the last place of its terms.
-                bits = floor_log2(span.magnitude) + 1 - span.quantum
-                window = bits if step.o is None else window_of(step.o, spec.unit_rounding, span.magnitude)
-                total = add(align(total, term, window), step.rounding)
-            # The significand of an infinity has no meaning; as a factor it must not count as zero.
-            factor = replace(total, zero=total.zero & ~total.inf)
-            values[step.name] = normalised(factor) if step.o is None else total
+            # An exact sum keeps all bits, from the largest to the last place of its terms.
+            bits = floor_log2(max(span.magnitude, span.smallest)) + 1 - span.quantum
+            window = bits if step.o is None else window_of(step.o, spec.unit_rounding, span.magnitude)
+            total, *others = terms
+            for other in others:
+                total = add(align(total, other, window), step.rounding)
+            if step.o is None:
+                # The significand of an infinity has no meaning; as a factor it must not count as zero.
+                total = values[step.name] = normalised(replace(total, zero=total.zero & ~total.inf))
         return total
 
     parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in cls.CONTROLS]

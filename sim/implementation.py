@@ -25,6 +25,7 @@ FIELDS = {
             "flags",
             "b",
             "c",
+            "t",
             "k",
             "order",
             "sparsity",

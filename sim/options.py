@@ -36,6 +36,7 @@ _UNIT_OPTIONS = (
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
     click.option("--b", metavar="FMT", help="format of the second operand; default: like the first"),
     click.option("--c", metavar="FMT", help="third operand (fma) or start value (dots)"),
+    click.option("--t", metavar="FMT", help="format of t (lerp); default: like the first"),
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="number of products (dots); default: 4, or a block"),
     click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc or .floor"),

@@ -198,7 +198,7 @@ def test_fma_matches_golden_on_toy_formats(turn, fmt):
     [
         (0, "fxp2.2", {}),
         (1, "e2m1fn", {}),
-        (2, "posit4", {"b": "fxp2.2", "targets": ["fxp3.2", "e3m2"]}),
+        (2, "posit4", {"b": "fxp2.2", "t": "ufxp0.4", "targets": ["fxp3.2", "e3m2"]}),
         (3, "ufxp2.2", {"b": "e2m1", "targets": ["ufxp3.1-wrap", "posit5"]}),
     ],
 )

@@ -108,6 +108,12 @@ def test_small_products_are_not_worth_a_compilation(monkeypatch, tmp_path):
     assert "not worth its compilation" in small.refusals["lanes of floats of 32 bits"]
 
 
-def test_bad_descriptions_are_refused():
+def test_bad_requests_are_refused():
     with pytest.raises(ValueError, match="no exception flags"):
         explain("mac e5m2*e5m2+fp32 flags", 2, 2, 2)
+    with pytest.raises(ValueError, match="k must be 1 or more, not 0"):
+        explain("e5m2*e5m2+fp32", 2, 0, 2)
+    with pytest.raises(TypeError, match="m must be an int"):
+        explain("e5m2*e5m2+fp32", 2, 2, 2.0)
+    with pytest.raises(ValueError, match="device must be one of torch here, such as cpu, not 'disk'"):
+        explain("e5m2*e5m2+fp32", 2, 2, 2, device="disk")

@@ -19,6 +19,7 @@ IN_TORCH, STEP_IN_TORCH, IN_EXACT = 0.5e-6, 0.3e-3, 0.1e-6
 SMALL = "it is not worth its compilation for a product of this size"
 SEVERAL = "a step has several products"
 CODES_ONLY = "it takes codes, not real numbers"
+CPU_ONLY = "it takes matrices on the CPU"
 
 
 def counted(job: Job) -> str | None:
@@ -36,7 +37,7 @@ class Compiled(ABC):
         if build.level() == "torch":
             return f"{build.SETTING}=torch disables kernels"
         if job.device != "cpu":
-            return "it takes matrices on the CPU"
+            return CPU_ONLY
         if not job.work:
             return "there is nothing to add"
         if reason := self.misfit(job):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden import blockgemm
+from halfulp.golden.check import check_int
 from halfulp.golden.kernels import KERNELS, Engine, Job, Matrices, Patches, Words, build, first, gathered
 from halfulp.golden.kernels.engines import Compiled
 from halfulp.golden.parts import by_parts
@@ -103,7 +104,7 @@ def explain(
     Raises
     ------
     TypeError, ValueError
-        If ``mac`` is no valid description.
+        If ``mac`` is no valid description, a size is no positive integer, or torch has no such device here.
 
     Notes
     -----
@@ -113,6 +114,12 @@ def explain(
     if not isinstance(spec, BlockMacSpec | SparseMacSpec):
         spec = MacSpec.parse(spec)
     spec.check_one_sum()
+    for name, size in (("n", n), ("k", k), ("m", m)):
+        check_int(name, size, 1)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device must be one of torch here, such as cpu, not {device!r}") from error
     title = f"{spec}, {n} x {k} x {m} on {device}"
     a: Any = _zeros(n, k, device)
     b: Any = _zeros(k, m, device)

@@ -9,6 +9,7 @@ from torch import Tensor
 from halfulp.golden import blockgemm, kernels, sparse
 from halfulp.golden.codec import unpack
 from halfulp.golden.kernels import Job
+from halfulp.golden.kernels.engines import CODES_ONLY
 from halfulp.golden.mac import term_of
 from halfulp.golden.philox import philox_words
 from halfulp.golden.random import jump, of_stream
@@ -28,7 +29,7 @@ class InTorch:
 
     def refuses(self, job: Job) -> str | None:
         """See `Engine`."""
-        return "it takes codes, not real numbers" if job.is_real else None
+        return CODES_ONLY if job.is_real else None
 
     def run(self, job: Job) -> Tensor:
         """See `Engine`."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from halfulp.golden import kernels
 from halfulp.golden.kernels import Job
+from halfulp.golden.kernels.engines import CODES_ONLY, CPU_ONLY
 from halfulp.golden.random import jump
 from halfulp.golden.values import decoded
 from halfulp.hdl.formats import FP64, Format
@@ -36,9 +37,9 @@ class Slices:
         if not isinstance(spec, MacSpec) or spec.quire is None or spec.product is not None:
             return "it takes exact accumulators of exact products only"
         if job.device != "cpu":
-            return "it takes matrices on the CPU"
+            return CPU_ONLY
         if job.is_real:
-            return "it takes codes, not real numbers"
+            return CODES_ONLY
         if job.work < WORTHWHILE:
             return "it is slower for a product of this size"
         if not all(map(_in_binary64, (spec.a, spec.b, spec.o))):
