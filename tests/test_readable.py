@@ -56,7 +56,7 @@ DESIGNS = [
 ]
 
 
-LONGEST = 900
+LONGEST = 300
 """Seconds that a proof may take."""
 
 
@@ -66,12 +66,7 @@ def equal(first: str, second: str, top: str, folder: Path) -> bool:
         (folder / name).write_text(text)
     command = [sys.executable, "-m", "tests.verilog_equivalence", folder / "first.v", folder / "second.v", top]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT, timeout=LONGEST)
-    return done.returncode == 0 and "Equivalence successfully proven!" in done.stdout
-
-
-def param(made: Any) -> Any:
-    """Return the parameter of a design; a proof of minutes is slow."""
-    return pytest.param(made, marks=pytest.mark.slow) if label(made) == "build-sparsedot-takum4-rn-0" else made
+    return done.returncode == 0 and "SAT proof finished - no model found: SUCCESS!" in done.stdout
 
 
 @pytest.fixture
@@ -83,7 +78,7 @@ def one_netlist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_netlist")
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize("made", [*map(param, kinds()), *DESIGNS], ids=label)
+@pytest.mark.parametrize("made", [*kinds(), *DESIGNS], ids=label)
 def test_emitted_verilog_is_proved_equal_to_the_netlist(made: Any, tmp_path: Path) -> None:
     design = made()
     netlist, text = emit(design, netlist=True), emit(design)
