@@ -9,8 +9,10 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +24,16 @@ from halfulp.golden import exact, kernels
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.kernels import Job, build, elements, engines, first, plan
 from halfulp.golden.kernels import exact as exact_kernel
+from halfulp.golden.kernels.lane import BINARY64
 from halfulp.golden.kernels.launch import Words, call
+from halfulp.golden.kernels.number_table import table_rounder
 from halfulp.golden.nn import functional
 from halfulp.golden.nn.product import product
 from halfulp.golden.philox import philox, philox_words
 from halfulp.golden.products import compute, slices
 from halfulp.golden.products.in_torch import InTorch
 from halfulp.golden.products.in_torch import computed as computed_in_torch
-from halfulp.hdl.formats import FP32, FP64, Fixed, Rounding, parse
+from halfulp.hdl.formats import FP32, FP64, Codebook, Fixed, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec
 from tests.settings import EXHAUSTIVE
@@ -216,6 +220,48 @@ NEAREST = ("e5m2*e5m2+e6m5.rh", "e5m2*e5m2+e6m5.rhu", "posit8*posit8+posit16.rhd
 @pytest.mark.parametrize("text", [*NEAREST, "fxp4.4*fxp4.4=fxp4.4.rhd+fxp8.8.rhu"])
 def test_lanes_have_every_mode_to_nearest(text):
     assert sources_of(MacSpec.parse(text))
+    assert compare(text, 10**4)[0] > 0
+
+
+CUBES = Codebook.register("cubes", [n**3 / 64 for n in (*range(16), *range(-16, 0))], order="two's complement")
+_ENDS = [*((1 + n / 4) * 2.0**e for e in range(-3, 4) for n in range(4)), math.inf, math.nan]
+OVERFLOWING = Codebook.register(
+    "overflowing", [0.0, 0.03125, *_ENDS, -0.0, -0.03125, *(-one for one in _ENDS)], overflow="infinity", threshold=16.0
+)
+TABULATED = [mode for mode in ROUNDING_MODES if mode not in ("sr", "ro", "exact")]
+"""Modes with a table: those that change their result once between neighbours, without random words."""
+
+
+@pytest.mark.parametrize("saturate", [False, True])
+@pytest.mark.parametrize("fmt", [CUBES, OVERFLOWING, parse("nf4"), parse("takum4")], ids=str)
+@pytest.mark.parametrize("mode", TABULATED)
+def test_tables_of_lanes_round_as_formats(mode, fmt, saturate):
+    """Around each number and middle, the entry of a word of binary64 has the number that the format rounds to."""
+    made = table_rounder("sum", fmt, Rounding.parse(mode), saturate, BINARY64)
+    boundaries, values, specials = made.tables.values()
+    shift, first, count = map(int, made.text.split(", ")[1:4])
+    numbers = sorted({abs(value) for value in fmt.values if isinstance(value, Fraction)})
+    middles = [fmt.middle(*pair) for pair in itertools.pairwise(numbers)]
+    ends = [2 * numbers[-1], Fraction(16), Fraction(31, 2), Fraction(1, 2**300)]
+    near = {word + step for word in map(BINARY64.word, (*numbers, *middles, *ends)) for step in (-1, 0, 1)}
+    for negative, word in itertools.product((False, True), near - {-1}):
+        magnitude = Fraction(struct.unpack("d", struct.pack("Q", word))[0])
+        place = min(max((word >> shift) - first, 0), count - 1) + negative * count
+        found = values[2 * place + (word >= boundaries[place])]
+        if ", true, " in made.text and not word:
+            found = specials[2 + negative]
+        code = fmt.encode_magnitude(magnitude, negative, Rounding.parse(mode), saturate=saturate)
+        expected = math.copysign(abs(float(fmt.decode(code))), -1 if fmt.negative(code) else 1)
+        found = struct.unpack("d", struct.pack("Q", found))[0]
+        assert repr(found) == repr(expected) or math.isnan(found) == math.isnan(expected) is True, (word, negative)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("fmt", [CUBES, OVERFLOWING], ids=str)
+@pytest.mark.parametrize("mode", TABULATED)
+def test_lanes_round_to_tables(fmt, mode):
+    text = f"{fmt}*{fmt}+{fmt}.{mode}"
+    assert sources_of(MacSpec.parse(text)), plan.lane(MacSpec.parse(text), None, build.has_fma(), "Float", 64).refusal
     assert compare(text, 10**4)[0] > 0
 
 

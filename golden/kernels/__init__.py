@@ -22,8 +22,8 @@ from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
 from .engines import KERNELS
-from .float_plan import Refused
 from .job import Engine, Job, first
+from .lane import Refused
 from .launch import Matrices, Patches, Words, call, gathered
 from .text import PHILOX
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
-from .float_plan import Refused
 from .job import Engine, Job
+from .lane import Refused
 from .launch import Matrices, call, gathered
 from .text import PHILOX
 

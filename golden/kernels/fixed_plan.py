@@ -5,7 +5,7 @@ from fractions import Fraction
 from halfulp.hdl.formats import EXACT, Format, Rounding
 from halfulp.hdl.specs import MacSpec, ValueRange
 
-from .float_plan import need
+from .lane import need
 from .text import boolean
 
 

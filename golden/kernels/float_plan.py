@@ -1,91 +1,28 @@
 """Conditions under which floats.h is exact in binary32 or binary64 lanes, and the constants that it needs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, ValueRange
 
+from .lane import Lane, Refused, Rounder, need
+from .number_table import table_rounder
 from .text import boolean
 
 FENV = {"rz": "FE_TOWARDZERO", "ra": "FE_TOWARDZERO", "sr": "FE_TOWARDZERO", "ru": "FE_UPWARD", "rd": "FE_DOWNWARD"}
 """Rounding mode of the processor for sums, by that of the accumulator; default: to nearest."""
 
 
-@dataclass(frozen=True)
-class Lane:
-    """Binary floating-point type of the processor; its exponents are from ``emin`` to ``top`` - 1."""
+def rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
+    """Return the rounder of a format, whose tables have ``name`` in their names.
 
-    bits: int
-    precision: int
-    emin: int
-    top: int
-
-    @property
-    def mantissa(self) -> int:
-        """Bits of the mantissa."""
-        return self.precision - 1
-
-    @property
-    def quantum(self) -> int:
-        """Exponent of the last place of subnormal numbers."""
-        return self.emin - self.mantissa
-
-    @property
-    def bias(self) -> int:
-        """Exponent bias."""
-        return 1 - self.emin
-
-    def word(self, value: Fraction) -> int:
-        """Return the word that encodes a positive number."""
-        exponent = floor_log2(value)
-        if exponent < self.emin:
-            return int(value / Fraction(2) ** self.quantum)
-        return ((exponent + self.bias - 1) << self.mantissa) + int(value / Fraction(2) ** (exponent - self.mantissa))
-
-
-BINARY32 = Lane(32, 24, -126, 128)
-BINARY64 = Lane(64, 53, -1022, 1024)
-
-
-class Refused(Exception):
-    """Refusal of a lane that is not proved exact for a description, with the reason."""
-
-
-def need(condition: bool, otherwise: str) -> None:
-    """Raise `Refused` with the reason ``otherwise`` if the condition is false."""
-    if not condition:
-        raise Refused(otherwise)
-
-
-@dataclass(frozen=True)
-class Rounder:
-    """Rounding of lane words to a format.
-
-    Attributes
-    ----------
-    scale : int
-        A lane holds numbers of the format times 2^scale.
-    least : int
-        Smallest number of discarded bits.
-    natural : bool
-        Overflow of the lane is overflow of the format.
-    text : str
-        C++ type.
+    Raises `Refused` if its family has none, or the lane is too narrow.
     """
-
-    scale: int
-    least: int
-    natural: bool
-    text: str
-
-
-def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
-    """Return the rounder of a format; raise `Refused` if its family has none, or the lane is too narrow."""
-    need(type(fmt) in ROUNDERS, f"it does not round to {fmt}")
-    return ROUNDERS[type(fmt)](fmt, rounding, saturate, lane)
+    if type(fmt) in ROUNDERS:
+        return ROUNDERS[type(fmt)](fmt, rounding, saturate, lane)
+    return table_rounder(name, fmt, rounding, saturate, lane)
 
 
 def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
@@ -128,7 +65,7 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, saturate: bool, lane: Lane) -
 
 
 ROUNDERS: dict[type[Format], Callable[..., Rounder]] = {Float: _float_rounder, Posit: _posit_rounder}
-"""Rounders of the families that lanes round to."""
+"""Rounders of the families that lanes round to by arithmetic; others have tables."""
 
 
 def top_of(span: ValueRange) -> int:
@@ -185,14 +122,14 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
     with structured sparsity it is a dot product. The kernel checks every term.
     """
     need(spec.quire is None, "the accumulator is exact")
-    of_sum = rounder(spec.o, spec.rounding, spec.saturate, lane)
+    of_sum = rounder("sum", spec.o, spec.rounding, spec.saturate, lane)
     factors, product, product_format, of_product = None, spec.terms, None, None
     if isinstance(spec, MacSpec):
         factors, product_format = (ValueRange.of(spec.a), ValueRange.of(spec.b)), spec.product
         need(max(factor.precision for factor in factors) <= lane.precision, "operands have more digits than it has")
         product = factors[0] * factors[1]
         if spec.product is not None:
-            of_product = rounder(spec.product, spec.product_rounding, spec.saturate, lane)
+            of_product = rounder("product", spec.product, spec.product_rounding, spec.saturate, lane)
             _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
     for fmt, span in ((product_format, product), (spec.o, spec.terms)):
         # Lanes produce NaN, which a format without NaN cannot represent.
@@ -261,6 +198,11 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
         "long double PRODUCT_LIMIT": f"0x1p{product_limit}L",
     }
     lines = [f"static constexpr {name} = {value};" for name, value in constants.items()]
+    for made in filter(None, (of_sum, of_product)):
+        lines += [
+            f"static constexpr u{lane.bits} {name}[] = {{{', '.join(f'{word}ull' for word in words)}}};"
+            for name, words in made.tables.items()
+        ]
     lines.append(f"using RoundWord = {of_sum.text};")
     lines.append(f"using ProductWord = {of_product.text if of_product else f'NoRounder<{lane.bits}>'};")
     return "\n".join(lines)

@@ -135,6 +135,37 @@ struct NoRounder {
     }
 };
 
+// Rounds words to the numbers of a table. Magnitudes whose words have the same bits from SHIFT on share an entry: their number
+// changes at most once, at the entry's boundary, and `values` has the words below it and from it on. Magnitudes outside of
+// the table have its first or last entry; the entries of negative numbers follow. `specials` are the words of infinity,
+// -infinity, 0 and -0; with ZERO, the first entry does not hold zero.
+template <int BITS, int SHIFT, i64 FIRST, i64 COUNT, bool ZERO, const auto& BOUNDARIES, const auto& VALUES, const auto& SPECIALS>
+struct TableRounder {
+    using W = Word<BITS>;
+    using U = typename W::U;
+    using I = typename W::I;
+    using T = typename W::T;
+    static constexpr bool CHECKS = false;
+
+    template <bool CHECKED>
+    static U round(U word, U) {
+        using V = typename Lanes<BITS>::Integer;
+        const U magnitude = word & W::magnitude, minus = W::below_zero(word), infinity = all<U>(T(W::infinity));
+        I place = (I)(magnitude >> SHIFT) - V(FIRST);
+        place = place < 0 ? I{} : place;
+        place = place >= V(COUNT) ? all<I>(V(COUNT - 1)) : place;
+        place += (I)minus & V(COUNT);
+        const I from_boundary = (I)magnitude >= (I)gathered<U>(BOUNDARIES, place);
+        U value = gathered<U>(VALUES, place + place - from_boundary);
+        const auto signed_special = [&](int index) {
+            return (all<U>(T(SPECIALS[index])) & ~minus) | (all<U>(T(SPECIALS[index + 1])) & minus);
+        };
+        if (ZERO) value = W::select((I)magnitude == 0, signed_special(2), value);
+        const U special = W::select((I)magnitude > (I)infinity, all<U>(T(W::nan)), signed_special(0));
+        return W::select((I)magnitude >= (I)infinity, special, value);
+    }
+};
+
 // Mask of the lanes whose number is neither zero nor NaN.
 template <int BITS>
 inline typename Word<BITS>::U differs(typename Word<BITS>::F x) {

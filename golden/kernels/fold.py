@@ -11,7 +11,8 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec, ValueRange
 
 from . import build
-from .float_plan import BINARY64, ROUNDERS, Refused, float_text, need, top_of
+from .float_plan import float_text, top_of
+from .lane import BINARY64, Refused, need
 from .launch import I64, POINTER, Words, call
 from .plan import Lane, file_name
 from .text import PHILOX, boolean, definitions, format_text, words_text
@@ -73,7 +74,6 @@ def lane(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, 
 
 
 def _source(spec: BlockMacSpec | SparseMacSpec, counted: str | None, single: bool, fma: bool) -> str:
-    need(type(spec.o) in ROUNDERS, f"it does not round to {spec.o}")
     a, b = elements_of(spec)
     dots, count, scale_bits = (ValueRange.of(a) * ValueRange.of(b)).times(spec.k), spec.k, 0
     if isinstance(spec, BlockMacSpec):

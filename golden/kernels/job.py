@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halfulp.hdl.specs import RunningSumSpec
 
-from .float_plan import Refused
+from .lane import Refused
 from .launch import Matrices, Patches, Words
 
 

@@ -87,6 +87,28 @@ inline V load(const void* from) {
     return value;
 }
 
+// Elements of a table at the places in the lanes of a vector.
+template <class U, class I, class T>
+inline U gathered(const T* table, I place) {
+    static_assert(sizeof(T) == sizeof(place[0]), "an element must fill a lane");
+    constexpr bool narrow = sizeof(T) == 4;
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+    if constexpr (narrow)
+        return (U)_mm512_i32gather_epi32((__m512i)place, table, 4);
+    else
+        return (U)_mm512_i64gather_epi64((__m512i)place, table, 8);
+#elif defined(__AVX2__)
+    if constexpr (narrow)
+        return (U)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)place, 4);
+    else
+        return (U)_mm256_i64gather_epi64(reinterpret_cast<const long long*>(table), (__m256i)place, 8);
+#else
+    U found{};
+    for (unsigned lane = 0; lane < sizeof(U) / sizeof(T); ++lane) found[lane] = table[place[lane]];
+    return found;
+#endif
+}
+
 // Vector of alternating lanes of the lower or upper halves of two vectors.
 template <class V, int... PLACE>
 inline V interleaved(V x, V y, int half, std::integer_sequence<int, PLACE...>) {

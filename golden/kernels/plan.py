@@ -9,7 +9,8 @@ from halfulp.hdl.specs import MacSpec, RunningSumSpec, ValueRange
 from halfulp.hdl.specs.ranges import window_of
 
 from .fixed_plan import fixed_text
-from .float_plan import BINARY32, BINARY64, Refused, float_text, need
+from .float_plan import float_text
+from .lane import BINARY32, BINARY64, Refused, need
 from .text import definitions, fits, spec_text
 
 ROWS, VECTORS, WIDEST = 4, 2, 16

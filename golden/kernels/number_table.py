@@ -1,0 +1,102 @@
+"""Rounding of lane words to formats of few numbers, by a table."""
+
+import itertools
+import math
+from fractions import Fraction
+
+from halfulp.hdl.formats import EXACT, RZ, Codebook, Format, Rounding
+
+from .lane import Lane, Rounder, need
+
+WIDEST = 12
+"""Largest width of a format with a table."""
+
+ENTRIES = 2048
+"""Largest number of entries for numbers of one sign, which the processor's first cache holds."""
+
+
+def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
+    """Return the rounder of a format with a table of its numbers; raise `Refused` if the table is too large.
+
+    A magnitude's number follows from the boundary of its entry, because the result of a rounding changes once between
+    two numbers: at one of them, at their middle, or just above one of these. Not so that of stochastic rounding, and of
+    rounding to odd, whose even results are single numbers. Sums are exact, or rounded in the
+    direction of ``rounding``, or to odd; so boundaries have one bit less than the lane.
+    """
+    need(fmt.width <= WIDEST and not fmt.wraps, f"it has no table for {fmt}")
+    need(not rounding.bits and rounding.mode != "ro", f"it has no table for {rounding} to {fmt}")
+    mode = RZ if rounding == EXACT else rounding
+    sides = [_boundaries(fmt, negative, mode, saturate, lane) for negative in (False, True)]
+    # Where all numbers above zero have another result than zero, the entries do not hold zero.
+    zero = any(side[1:2] and side[1][0] == 1 for side in sides)
+    if zero:
+        sides = [[(0, side[1][1]), *side[2:]] if side[1:2] and side[1][0] == 1 else side for side in sides]
+    words = [[word for word, _ in side[1:]] for side in sides]
+    apart = [(low ^ high).bit_length() - 1 for side in words for low, high in itertools.pairwise(side)]
+    shift = min([lane.mantissa, *apart])
+    places = [word >> shift for side in words for word in side] or [0]
+    first, count = min(places), max(places) - min(places) + 1
+    need(count <= ENTRIES, f"the table of {fmt} has more than {ENTRIES} entries")
+
+    boundaries, values = [], []
+    for side in sides:
+        word = _word(fmt, side[0][1], lane)
+        changes = {boundary >> shift: (boundary, code) for boundary, code in side[1:]}
+        for place in range(first, first + count):
+            boundary, code = changes.get(place, (_never(lane), None))
+            after = word if code is None else _word(fmt, code, lane)
+            boundaries.append(boundary)
+            values += [word, after]
+            word = after
+    ends = [
+        fmt.infinity(False),
+        fmt.infinity(True),
+        *(fmt.encode_magnitude(Fraction(0), sign, mode) for sign in (False, True)),
+    ]
+    tables = {
+        f"{name}_boundaries": boundaries,
+        f"{name}_values": values,
+        f"{name}_specials": [_word(fmt, code, lane) for code in ends],
+    }
+    text = f"TableRounder<{lane.bits}, {shift}, {first}, {count}, {str(zero).lower()}, {', '.join(tables)}>"
+    return Rounder(0, lane.precision, False, text, tables)
+
+
+def _boundaries(fmt: Format, negative: bool, rounding: Rounding, saturate: bool, lane: Lane) -> list[tuple[int, int]]:
+    """Return the words of magnitudes from which on the code of the result is another one, with these codes."""
+    values = [value for value in map(fmt.decode, range(1 << fmt.width)) if isinstance(value, Fraction)]
+    numbers = sorted({abs(value) for value in values if value and (value < 0) == negative})
+    if isinstance(fmt, Codebook) and fmt.threshold is not None:
+        numbers.append(fmt.threshold)
+    found = [(0, fmt.encode_magnitude(Fraction(0), negative, rounding, saturate=saturate))]
+    for low, high in itertools.pairwise([Fraction(0), *numbers]):
+        middle = fmt.middle(low, high)
+        held = all(lane.holds(value, lane.mantissa) for value in (low, middle, high))
+        need(held, f"the numbers of {fmt}, or the middles between them, have more digits than it has")
+        points = [
+            (lane.word(low) + 1, (low + middle) / 2),
+            (lane.word(middle), middle),
+            (lane.word(middle) + 1, (middle + high) / 2),
+            (lane.word(high), high),
+        ]
+        for word, magnitude in points:
+            code = fmt.encode_magnitude(magnitude, negative, rounding, saturate=saturate)
+            if code != found[-1][1]:
+                found.append((word, code))
+    return found
+
+
+def _never(lane: Lane) -> int:
+    """Return a word above that of infinity."""
+    return (1 << (lane.bits - 1)) - 1
+
+
+def _word(fmt: Format, code: int, lane: Lane) -> int:
+    """Return the word of the number of a code."""
+    value, sign = fmt.decode(code), 1 << (lane.bits - 1)
+    infinity = (2 * lane.bias + 1) << lane.mantissa
+    if isinstance(value, Fraction):
+        return lane.word(abs(value)) | (sign if fmt.negative(code) else 0)
+    if math.isnan(value):
+        return infinity | 1 << (lane.mantissa - 1)
+    return infinity | (sign if value < 0 else 0)
