@@ -13,29 +13,18 @@ from halfulp.hdl.specs.formula import VALUES, Role
 if TYPE_CHECKING:
     from halfulp.hdl.specs.segments import Segments
 
+_OPTIONS = {"seed": "random_seed", "o": "to", "function": "fn"}
+"""Options that are not called like their field."""
+
+# The first operand has its format beside the unit's name, ``--product`` includes its rounding, and a step has no text.
+_WITHOUT_OPTION = "a", "product_rounding", "step"
+
 FIELDS = {
-    name: name
-    for name in (
-        *(
-            "acc",
-            "product",
-            "rounding",
-            "random",
-            "saturate",
-            "flags",
-            "b",
-            "c",
-            "t",
-            "k",
-            "order",
-            "sparsity",
-            "carry",
-            "lanes",
-            "sharing",
-        ),
-        *("increment", "interleave", "pieces", "error", "measure", "breakpoints", "slopes", "terms"),
-    )
-} | {"random_seed": "seed", "to": "o", "fn": "function"}
+    _OPTIONS.get(item.name, item.name): item.name
+    for cls in UNITS.values()
+    for item in fields(cls)
+    if item.name not in _WITHOUT_OPTION
+}
 """Options of the short form, with the field of a description that each sets."""
 
 BUILD = tuple(item.name for item in fields(Build))

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.build import MAX_ITERATIONS, MAX_PIPELINE, TARGETS
 
 from .implementation import DEFAULT_FORMAT
@@ -14,6 +15,16 @@ from .implementation import DEFAULT_FORMAT
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _STAGES, _STEPS = click.IntRange(0, MAX_PIPELINE), click.IntRange(0, MAX_ITERATIONS)
+
+# Descriptions with other operands than a, b and c name them.
+_FURTHER_OPERANDS = dict.fromkeys(name for cls in UNITS.values() for name in cls.OPERANDS if name not in "abc")
+
+
+def _operand(name: str) -> Callable[[Function], Function]:
+    """Return the option of an operand's format."""
+    units = ", ".join(unit for unit, cls in UNITS.items() if name in cls.OPERANDS)
+    return click.option(f"--{name}", metavar="FMT", help=f"format of {name} ({units}); default: like the first")
+
 
 _UNIT_OPTIONS = (
     click.option("--acc", metavar="FMT", help="accumulator format, or exact (units with accumulators)"),
@@ -36,7 +47,7 @@ _UNIT_OPTIONS = (
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
     click.option("--b", metavar="FMT", help="format of the second operand; default: like the first"),
     click.option("--c", metavar="FMT", help="third operand (fma) or start value (dots)"),
-    click.option("--t", metavar="FMT", help="format of t (lerp); default: like the first"),
+    *map(_operand, _FURTHER_OPERANDS),
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="number of products (dots); default: 4, or a block"),
     click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc or .floor"),
