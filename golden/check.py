@@ -84,3 +84,11 @@ def random_of(name: str, random: Tensor | None, rounding: Rounding) -> Tensor | 
     if random is None:
         raise ValueError(f"{rounding} needs random words of {rounding.bits} bits; pass them as {name}")
     return codes_of(name, random, rounding.bits)
+
+
+def broadcast(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor expanded to a shape; ValueError if it does not broadcast to it."""
+    try:
+        return given.expand(shape)
+    except RuntimeError as error:
+        raise ValueError(f"{name} has shape {tuple(given.shape)}, which does not broadcast to {shape}") from error

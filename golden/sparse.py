@@ -1,4 +1,4 @@
-"""Matrices of weights with N:M structured sparsity, and their products with dense matrices."""
+"""Matrices of weights with N:M structured sparsity."""
 
 from typing import NamedTuple
 
@@ -9,17 +9,9 @@ from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import SparseMacSpec
 from halfulp.hdl.specs.sparse import group_of
 
-from .blockgemm import numbers_of
 from .check import check_devices, codes_of
 from .codec import unpack
-from .kernels import fold
 from .quantize import in_blocks
-from .raw import Raw
-from .sparsedot import places_of
-from .sparsemac import sum_of
-
-TABLE_BITS = 16
-"""Largest width of operands whose numbers are in tables, which the compiled kernel needs."""
 
 
 class SparseTensor(NamedTuple):
@@ -127,36 +119,6 @@ def weights_by_step(spec: SparseMacSpec, b: SparseTensor) -> SparseTensor:
     """Return weights of shape (..., column, step, weight) of a matrix with groups along rows, padded with zeros."""
     pads = spec.b.encode(0), 0
     return SparseTensor(*(in_blocks(part, -2, spec.k, pad) for part, pad in zip(b, pads, strict=True)))
-
-
-class Steps:
-    """Operands of a product by step: activations of each row, and weights of each column with their places."""
-
-    def __init__(self, spec: SparseMacSpec, a: Tensor, b: SparseTensor) -> None:
-        self.spec = spec
-        self.x = activations_by_step(spec, a)
-        self.y, index = weights_by_step(spec, b)
-        self.places = places_of(spec, index)
-
-    def term(self, step: int) -> Raw:
-        """Return the terms of all sums in a step."""
-        x, y, places = (part[..., step, :] for part in (self.x, self.y, self.places))
-        batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-        shape = (*batch, x.shape[-2], *y.shape[-2:])
-        chosen = x.unsqueeze(-2).expand(*shape[:-1], -1).gather(-1, places.unsqueeze(-3).expand(shape))
-        return sum_of(self.spec, chosen, y.unsqueeze(-3).expand(shape))
-
-
-def sides(spec: SparseMacSpec, a: Tensor, b: SparseTensor) -> tuple[fold.Side, fold.Side]:
-    """Decode the operands of the compiled kernel."""
-    x = activations_by_step(spec, a.reshape(-1, *a.shape[-2:]))
-    y, index = weights_by_step(spec, SparseTensor(*(part.reshape(-1, *part.shape[-2:]) for part in b)))
-    return _side(spec, spec.a, x), _side(spec, spec.b, y, places_of(spec, index))
-
-
-def _side(spec: SparseMacSpec, fmt: Format, codes: Tensor, places: Tensor | None = None) -> fold.Side:
-    numbers, low, top = numbers_of(spec, fmt, codes)
-    return fold.Side(numbers, torch.ones(low.shape, dtype=torch.float64), low, top, places)
 
 
 __all__ = ["SparseTensor", "compress"]

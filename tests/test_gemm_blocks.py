@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.golden import blockgemm, exact, kernels
+from halfulp.golden import exact, kernels
+from halfulp.golden.kernels import fold
+from halfulp.golden.products.steps import is_single
 from halfulp.hdl.formats import BLOCKS, Float, Rounding
 from halfulp.hdl.formats.source import Stream
 from halfulp.hdl.specs import BlockMacSpec, Tiling
@@ -104,7 +106,7 @@ def test_kernel_matches_torch(text, monkeypatch):
     for level in ("torch", "native"):
         monkeypatch.setenv("HALFULP_KERNEL", level)
         found[level] = golden.gemm(a, b, spec, start=start)
-    lane = blockgemm.fold.lane_of(spec, kernels.Words(), blockgemm.is_single(spec))
+    lane = fold.lane_of(spec, kernels.Words(), is_single(spec))
     # Sums whose scale may be infinite have no kernel.
     assert (lane.source is None) == (spec.a.scale.has_inf or spec.b.scale.has_inf)
     assert found["torch"].equal(found["native"])

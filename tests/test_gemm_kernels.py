@@ -1,7 +1,6 @@
 """Compiled matrix products have the bits of tensor operations for every description, operand and machine."""
 
 import functools
-import importlib
 import itertools
 import math
 import os
@@ -32,14 +31,11 @@ from halfulp.golden.nn.product import product
 from halfulp.golden.philox import philox, philox_words
 from halfulp.golden.products import compute, slices
 from halfulp.golden.products.in_torch import InTorch
-from halfulp.golden.products.in_torch import computed as computed_in_torch
+from halfulp.golden.products.words import split_states, states_of_sums
 from halfulp.hdl.formats import FP32, FP64, Codebook, Fixed, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec
 from tests.settings import EXHAUSTIVE
-
-gemm_module = importlib.import_module("halfulp.golden.gemm")
-
 
 PRODUCTS = 10_000_000 if EXHAUSTIVE else 30_000
 
@@ -142,8 +138,8 @@ def case(spec, n, k, m, seed):
             places = torch.from_numpy(rng.integers(0, operand.numel(), max(operand.numel() // 40, 2)))
             operand.view(-1)[places] = kinds[torch.from_numpy(rng.integers(0, len(kinds), len(places)))]
     if spec.random is not None:
-        states = gemm_module._states(spec.random, 1, (n, m), torch.device("cpu"))
-        return a, b, start, Words(states=gemm_module.split_states(spec, spec.random, states))
+        states = states_of_sums(spec.random, 1, (n, m), torch.device("cpu"))
+        return a, b, start, Words(states=split_states(spec, spec.random, states))
     given = tuple(
         torch.from_numpy(rng.integers(0, 1 << spec.words[name], (n, m, k))) if name in spec.words else None
         for name in ("random", "random_product")
@@ -153,7 +149,7 @@ def case(spec, n, k, m, seed):
 
 def in_torch(spec, a, b, start, words):
     shape = (a.shape[-2], b.shape[-1])
-    return computed_in_torch(spec, a, b, start, shape, words)
+    return InTorch().run(Job(spec, a, b, start, shape, words))
 
 
 def sources_of(spec):
@@ -439,7 +435,7 @@ def test_kernels_read_and_write_reals(text, monkeypatch):
         # Other formats are read as codes.
         given = [one if kernels.reads(fmt, one) else word for (one, fmt), word in zip(pairs, encoded, strict=True)]
         shape = (3, 21, 21)
-        states = spec.random and gemm_module._states(spec.random, 1, shape, x.device)
+        states = spec.random and states_of_sums(spec.random, 1, shape, x.device)
         random = Words(states=(states, None))
         # Lanes refuse operands of very different magnitudes, which are then encoded.
         found = computed(spec, *given, shape, random, None, torch.float32)
@@ -485,7 +481,7 @@ def test_kernels_read_and_write_patches(width, stride, monkeypatch):
         found = kernels.gemm(spec, a, b, None, shape, Words())
         tensors = kernels.gathered(a), kernels.gathered(b)
         assert torch.equal(found, kernels.gemm(spec, *tensors, None, shape, Words()))
-        assert torch.equal(found, computed_in_torch(spec, *tensors, None, shape, Words()))
+        assert torch.equal(found, in_torch(spec, *tensors, None, Words()))
     images = functional._images(torch.zeros(3, 42, *output, dtype=torch.int64), 2)
     rows = computed(spec, windows, w, None, (2, pixels, 21), Words())
     expected = rows.reshape(2, 3, *output, 21).permute(1, 0, 4, 2, 3).reshape(3, 42, *output)
@@ -719,7 +715,7 @@ def test_slices_match_general_kernel(text, k, monkeypatch):
         shape = (2, 3, n, m)
         given = [Words()]
         if spec.random is not None:
-            given = [Words(states=(gemm_module._states(spec.random, 1, shape, torch.device("cpu")), None))]
+            given = [Words(states=(states_of_sums(spec.random, 1, shape, torch.device("cpu")), None))]
         elif spec.words:
             given = [
                 Words(given=(torch.from_numpy(rng.integers(0, 128, (*shape, k))), None)),

@@ -1,6 +1,5 @@
 """Triton kernel against tensor operations; TRITON_INTERPRET must be set before Triton is imported."""
 
-import importlib
 import itertools
 import math
 import sys
@@ -9,13 +8,12 @@ import numpy as np
 import torch
 
 from halfulp import golden
-from halfulp.golden.kernels import triton_gemm
+from halfulp.golden.kernels import Job, triton_gemm
 from halfulp.golden.kernels.launch import Words
-from halfulp.golden.products.in_torch import computed
+from halfulp.golden.products.in_torch import InTorch
+from halfulp.golden.products.words import split_states, states_of_sums
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import MacSpec
-
-gemm = importlib.import_module("halfulp.golden.gemm")
 
 CASES = {
     "e5m2*e5m2+e6m5.sr10@lfsr16": None,
@@ -57,7 +55,7 @@ def operands(spec: MacSpec, shape: tuple[int, ...], k: int, counter: tuple[int, 
     if counter is not None:
         return *codes, Words(key=counter[0], first_step=counter[1])
     if spec.random is not None:
-        states = gemm.split_states(spec, spec.random, gemm._states(spec.random, spec.seed, shape, codes[0].device))
+        states = split_states(spec, spec.random, states_of_sums(spec.random, spec.seed, shape, codes[0].device))
         return *codes, Words(states=states)
     bits = [spec.words.get(name) for name in ("random", "random_product")]
     given = [torch.from_numpy(rng.integers(0, 1 << one, (*shape, k))).to(device) if one else None for one in bits]
@@ -71,7 +69,7 @@ def check(text: str, counter: tuple[int, int] | None, shape: tuple[int, ...], k:
     for begin in (start, None):
         found = triton_gemm.gemm(spec, a, b, begin, shape, words)
         assert found is not None, f"{text}: refused"
-        wrong = torch.nonzero(found != computed(spec, a, b, begin, shape, words))
+        wrong = torch.nonzero(found != InTorch().run(Job(spec, a, b, begin, shape, words)))
         assert not len(wrong), f"{text}: {len(wrong)} wrong, first at {wrong[0].tolist()}"
         if k > 3:
             break

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-from halfulp.golden.blockgemm import is_block_mac
 from halfulp.golden.check import check_bool
+from halfulp.golden.products.blocks import is_block_mac
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.entries import Operand
-from halfulp.golden.gemm import split_states
 from halfulp.golden.kernels import Job, Matrices, Patches, Words, gathered
 from halfulp.golden.parts import by_parts
 from halfulp.golden.products import compute
+from halfulp.golden.products.words import split_states
 from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
 

@@ -8,3 +8,5 @@ from .choice import ENGINES as ENGINES
 from .choice import Explanation as Explanation
 from .choice import compute as compute
 from .choice import explain as explain
+from .kinds import KINDS as KINDS
+from .tiles import compute_tiled as compute_tiled

@@ -6,19 +6,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from halfulp.golden import blockgemm
 from halfulp.golden.check import check_int
 from halfulp.golden.kernels import KERNELS, Engine, Job, Matrices, Patches, Words, build, first, gathered
 from halfulp.golden.kernels.engines import Compiled
-from halfulp.golden.parts import by_parts
-from halfulp.golden.quantize import BlockTensor
-from halfulp.golden.sparse import SparseTensor
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import RN, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, UnitSpec
 
 from .folds import Folds
 from .in_torch import InTorch
+from .kinds import KINDS
 from .slices import Slices
 
 ENGINES: tuple[Engine, ...] = (Slices(), *KERNELS, Folds(), InTorch())
@@ -33,8 +30,7 @@ def compute(job: Job) -> Tensor:
         assert found is not None
         if job.dtype != torch.int64:
             found = decoded(gathered(found), job.spec.o, job.dtype)
-    if isinstance(job.spec, BlockMacSpec):
-        found = blockgemm.with_tensor_scales(gathered(found), job.spec, job.a, job.b)
+    found = KINDS[type(job.spec)].finished(found, job)
     if job.out is None:
         return gathered(found)
     if found is not job.out:
@@ -111,7 +107,7 @@ def explain(
     Engines may refuse operands, such as infinities; the next one that accepts the product then computes it.
     """
     spec: Any = UnitSpec.parse(cast("UnitSpec | str", mac))
-    if not isinstance(spec, BlockMacSpec | SparseMacSpec):
+    if type(spec) not in KINDS:
         spec = MacSpec.parse(spec)
     spec.check_one_sum()
     for name, size in (("n", n), ("k", k), ("m", m)):
@@ -121,16 +117,8 @@ def explain(
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device must be one of torch here, such as cpu, not {device!r}") from error
     title = f"{spec}, {n} x {k} x {m} on {device}"
-    a: Any = _zeros(n, k, device)
-    b: Any = _zeros(k, m, device)
-    if isinstance(spec, MacSpec):
-        spec, a, b = by_parts(spec, a, b)
-    elif isinstance(spec, BlockMacSpec):
-        a = BlockTensor(a, _zeros(n, -(-k // spec.a.length), device), None)
-        b = BlockTensor(b, _zeros(-(-k // spec.b.length), m, device), None)
-    else:
-        stored = _zeros(-(-k // spec.group[1]) * spec.group[0], m, device)
-        b = SparseTensor(stored, stored)
+    kind = KINDS[type(spec)]
+    spec, a, b = kind.in_steps(spec, *kind.example(spec, n, k, m, device))
     words = Words(key=0) if spec.words and spec.random is None else Words()
     job = Job(spec, a, b, None, (n, m), words)
     refusals: dict[str, str] = {}
@@ -144,8 +132,3 @@ def explain(
         name, source = engine.kernel(job)
         kernel = f"{name}, {'compiled' if build.is_compiled(name, source) else 'to be compiled at the first call'}"
     return Explanation(title, engine.name, refusals, kernel)
-
-
-def _zeros(rows: int, columns: int, device: str) -> Tensor:
-    """Return a matrix that takes no memory."""
-    return torch.zeros(1, 1, dtype=torch.int64, device=device).expand(rows, columns)

@@ -1,22 +1,20 @@
 """Matrix products with torch operations: the reference of the kernels, and the engine of what they refuse."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from halfulp.golden import blockgemm, kernels, sparse
-from halfulp.golden.codec import unpack
-from halfulp.golden.kernels import Job
+from halfulp.golden.kernels import Job, Words, gathered
 from halfulp.golden.kernels.engines import CODES_ONLY
-from halfulp.golden.mac import term_of
 from halfulp.golden.philox import philox_words
 from halfulp.golden.random import jump, of_stream
-from halfulp.golden.raw import Raw
 from halfulp.golden.sequence import Accumulation
 from halfulp.hdl.formats.source import Stream
-from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
+from halfulp.hdl.specs import RunningSumSpec
+
+from .kinds import KINDS
 
 BLOCK = 32
 """Number of steps whose random words are computed at once, which limits their memory."""
@@ -33,52 +31,22 @@ class InTorch:
 
     def run(self, job: Job) -> Tensor:
         """See `Engine`."""
-        spec, start, shape = job.spec, job.start, job.shape
-        if isinstance(spec, MacSpec):
-            operands = kernels.gathered(job.a), kernels.gathered(job.b)
-            return computed(spec, *operands, start, shape, job.words)
-        steps = (blockgemm if isinstance(spec, BlockMacSpec) else sparse).Steps(spec, job.a, job.b)
-        device = kernels.gathered(job.elements).device
-        return _accumulated(spec, lambda step, _: steps.term(step), job.steps, start, shape, job.words, device)
-
-
-def computed(
-    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
-) -> Tensor:
-    """Compute a product in steps of one product."""
-    # Step i takes column i of a and row i of b.
-    x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
-
-    def term(step: int, word: Tensor | None) -> Raw:
-        return term_of(spec, x.at(step), y.at(step), word)
-
-    return _accumulated(spec, term, a.shape[-1], start, shape, words, a.device)
-
-
-def _accumulated(
-    spec: RunningSumSpec,
-    term: Callable[[int, Tensor | None], Raw],
-    k: int,
-    start: Tensor | None,
-    shape: tuple[int, ...],
-    words: kernels.Words,
-    device: torch.device,
-) -> Tensor:
-    """Add the terms of k steps, functions of the step and of a random word of the product."""
-    begin = torch.zeros(shape, dtype=torch.int64, device=device)
-    if start is not None:
-        begin = begin + start
-    bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
-    columns = [_steps(spec, words, index, (*shape, k), bits[index], device) for index in range(2)]
-    accumulator = Accumulation(spec)
-    held, word = accumulator.load(begin), None
-    for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
-        held, _ = accumulator.step(held, term(step, word_product), word)
-    return accumulator.read(held, word) if k else begin
+        term = KINDS[type(job.spec)].terms(job)
+        spec, shape, k, device = job.spec, job.shape, job.steps, gathered(job.elements).device
+        begin = torch.zeros(shape, dtype=torch.int64, device=device)
+        if job.start is not None:
+            begin = begin + job.start
+        bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
+        columns = [_steps(spec, job.words, index, (*shape, k), bits[index], device) for index in range(2)]
+        accumulator = Accumulation(spec)
+        held, word = accumulator.load(begin), None
+        for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
+            held, _ = accumulator.step(held, term(step, word_product), word)
+        return accumulator.read(held, word) if k else begin
 
 
 def _steps(
-    spec: RunningSumSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
+    spec: RunningSumSpec, words: Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
 ) -> Iterator[Tensor | None]:
     """Yield the random words of each step, for the sum or for the product; computed in blocks if not given."""
     given, states, k = words.given[index], words.states[index], shape[-1]

@@ -1,0 +1,69 @@
+"""Operands of matrix products of numbers: each step takes a column of the first matrix and a row of the second."""
+
+from typing import Any
+
+from torch import Tensor
+
+from halfulp.golden.check import codes_of
+from halfulp.golden.codec import unpack
+from halfulp.golden.kernels import Job, Matrices, gathered
+from halfulp.golden.mac import term_of
+from halfulp.golden.parts import by_parts
+from halfulp.golden.quantize import BlockTensor
+from halfulp.golden.raw import Raw
+from halfulp.golden.sparse import SparseTensor
+from halfulp.golden.values import encode
+from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.specs import MacSpec
+
+from .steps import Terms, zeros
+
+OTHER_OPERANDS: dict[type, str] = {
+    BlockTensor: "a product of blocks is mxfp4*mxfp4+fp32",
+    SparseTensor: "a product with structured sparsity is sparsemac e4m3fn*e4m3fn+fp32",
+}
+"""Types of operands that products of numbers do not take, with the end of the error."""
+
+
+class Numbers:
+    """Products of numbers, of one part or of several; see `Kind`."""
+
+    def checked(self, spec: MacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Tensor, Tensor]:
+        for name, given in (("a", a), ("b", b)):
+            if not isinstance(given, Tensor) and (other := OTHER_OPERANDS.get(type(given))):
+                raise TypeError(f"{name} is a {type(given).__name__}, but {spec} takes codes; {other}")
+        a, b = encoded([a, b], [spec.a, spec.b], rounding, saturate)
+        return codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
+
+    def in_steps(self, spec: MacSpec, a: Any, b: Any) -> tuple[MacSpec, Any, Any]:
+        return by_parts(spec, a, b)
+
+    def terms(self, job: Job) -> Terms:
+        a, b = gathered(job.a), gathered(job.b)
+        x, y = unpack(a.unsqueeze(-2), job.spec.a), unpack(b.mT.unsqueeze(-3), job.spec.b)
+
+        def term(step: int, word: Tensor | None) -> Raw:
+            return term_of(job.spec, x.at(step), y.at(step), word)
+
+        return term
+
+    def sides(self, job: Job) -> tuple[None, None]:
+        return None, None
+
+    def finished(self, codes: Matrices, job: Job) -> Matrices:
+        return codes
+
+    def example(self, spec: MacSpec, n: int, k: int, m: int, device: str) -> tuple[Tensor, Tensor]:
+        return zeros(n, k, device), zeros(k, m, device)
+
+
+def encoded(operands: list[Any], formats: list[Format], rounding: Rounding, saturate: bool) -> list[Any]:
+    """Encode operands that are real numbers; ValueError if a rounding or saturation has no effect."""
+    if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in operands):
+        if rounding.bits:
+            raise ValueError(f"operand_rounding must not be stochastic, as {rounding} is; round operands with encode()")
+        return [encode(x, fmt, rounding, saturate=saturate) for x, fmt in zip(operands, formats, strict=True)]
+    if rounding != RN or saturate:
+        name = "operand_saturate" if rounding == RN else "operand_rounding"
+        raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
+    return operands
