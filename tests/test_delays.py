@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from halfulp.fpga.report.delays import OPERATORS, STAGES, UNITS, error, fit, modelled
-from halfulp.fpga.report.records import __file__ as RECORDS
 from halfulp.hdl.delay import ECP5
+from halfulp.lab.bench.delays import OPERATORS, STAGES, UNITS, error, fit, modelled
+from halfulp.lab.bench.records import __file__ as RECORDS
 
 FRAME = pd.read_csv(Path(RECORDS).resolve().parents[1] / "results" / "delays.csv")
 STATED = re.findall(r"([0-9.]+)%", ECP5.source)

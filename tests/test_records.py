@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 from halfulp.boards.targets import FAMILIES
-from halfulp.fpga.report import records
-from halfulp.fpga.report.records import (
+from halfulp.fpga.synth.liberty import OSU018, Library
+from halfulp.hdl.formats import RN
+from halfulp.lab.bench import records
+from halfulp.lab.bench.records import (
     ARRAYS_BY_MODULES,
     BLOCK_DOTS,
     BLOCKS,
@@ -37,8 +39,6 @@ from halfulp.fpga.report.records import (
     rows,
     write,
 )
-from halfulp.fpga.synth.liberty import OSU018, Library
-from halfulp.hdl.formats import RN
 from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from halfulp import cli
 from halfulp.boards.targets import TARGETS
-from halfulp.fpga import cli
-from halfulp.fpga.report import records
 from halfulp.fpga.report.pwl import cases, plot, report, small, study, table
 from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.fit.error import errors
@@ -20,6 +19,7 @@ from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import Fixed, parse
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
+from halfulp.lab.bench import records
 from halfulp.sim.implementation import short
 
 VU9P, INT4 = TARGETS["vu9p"], parse("int4")
