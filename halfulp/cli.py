@@ -116,7 +116,7 @@ class Commands(Lazy):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, group by group."""
-        for title, names in {**GROUPS, "Look up": super().list_commands(ctx)}.items():
+        for title, names in {**GROUPS, "Look up": list(self.commands)}.items():
             with formatter.section(title):
                 commands = [(name, self.get_command(ctx, name)) for name in names]
                 formatter.write_dl(
