@@ -3,7 +3,6 @@
 import io
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from click.testing import CliRunner
 
 from halfulp import cli
 from halfulp.boards.targets import TARGETS
+from halfulp.fpga.package.manifest import RECORDS
 from halfulp.fpga.report.pwl import cases, plot, report, small, study, table
 from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.fit.error import errors
@@ -19,7 +19,6 @@ from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import Fixed, parse
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
-from halfulp.lab.bench import records
 from halfulp.sim.implementation import short
 
 VU9P, INT4 = TARGETS["vu9p"], parse("int4")
@@ -78,7 +77,7 @@ def test_pwl_lean_units_lie_between_and_are_smaller(found):
 
 
 def recorded():
-    return pd.read_csv(Path(records.__file__).resolve().parents[1] / "results" / "pwl.csv")
+    return pd.read_csv(RECORDS / "pwl.csv")
 
 
 def test_pwl_records_lean_beats_uniform():
