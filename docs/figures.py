@@ -29,9 +29,9 @@ import pandas as pd
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel.arrays import cores_cost_model
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
-from halfulp.fpga.report import blocks
-from halfulp.fpga.report.trainings import Case, Figures
 from halfulp.hdl.specs import MacSpec
+from halfulp.lab.papers import blocks
+from halfulp.lab.papers.trainings import Case, Figures
 from halfulp.sim.implementation import Implementation, implementation
 from halfulp.sim.options import unit_options
 
@@ -92,7 +92,7 @@ class Records(dict[str, Any]):
         """Return the record of a unit, written as on the command line, or of an array by its name."""
         key = unit if " " not in unit else self.text(unit)
         if (key, target) not in self.rows:
-            raise ValueError(f"no record has {key} on {target}; add it to fpga/report/records.py, and run `make cost`")
+            raise ValueError(f"no record has {key} on {target}; add it to lab/bench/records.py, and run `make cost`")
         return self.rows[key, target]
 
     def text(self, unit: str) -> str:

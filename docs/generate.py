@@ -9,10 +9,10 @@ from pathlib import Path
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
 
-from halfulp.fpga.report import papers
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.grammar import page
+from halfulp.lab.papers import paper_tables
 from halfulp.sim import signoff, signoff_page
 from halfulp.tools.paths import write_whole
 from halfulp.units.base import Unit
@@ -43,7 +43,7 @@ def write(folder: Path, quick: bool = False) -> None:
     (folder / "units").mkdir(parents=True, exist_ok=True)
     state = signoff.states(signoff.read("signoff"), compare=not quick)
     write_whole(folder / "grammar.md", "\n".join(page(UNITS)) + "\n")
-    write_whole(folder / "papers.md", "\n".join(papers.page()) + "\n")
+    write_whole(folder / "papers.md", "\n".join(paper_tables.page()) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff_page.page(state)) + "\n")
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     for row in CATALOGUE.values():

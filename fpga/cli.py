@@ -1,18 +1,14 @@
-"""Commands about cost: `halfulp synth`, `halfulp cost` and `halfulp report`."""
+"""Commands about cost and error: `halfulp synth`, `halfulp stats`, and the reports `pwl` and of a study."""
 
 import contextlib
-import importlib
 import re
 import shlex
-import sys
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halfulp.boards.targets import ASIC, Target, check_route, target_of
-from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.build import MAX_PIPELINE
 from halfulp.sim.implementation import Implementation, implementations
 from halfulp.sim.options import unit_options
@@ -49,9 +45,6 @@ def _delays(text: str) -> list[float]:
 def _device(text: str) -> Target | None:
     """Parse a target of `halfulp synth`; None stands for standard cells."""
     return None if text == ASIC else target_of(text)
-
-
-_target = target_option(help="device of `halfulp list targets`; default: vu9p")
 
 
 @click.command()
@@ -172,131 +165,6 @@ def _cells(
     publish(found, folder)
 
 
-def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:
-    if unit is not None:
-        raise Refused(f"halfulp cost takes no unit; halfulp synth {shlex.quote(unit)} measures one")
-
-
-@click.command()
-@click.argument("unit", required=False, metavar="", expose_value=False, callback=_no_unit)
-@scheduled
-@written
-def cost(pool: JobPool, output: Path | None) -> None:
-    """Measure the units of the cost records and write them as CSV.
-
-    `make cost` writes the records of the project in fpga/results, so that version control shows each change of cost.
-    """
-    from .report.records import write
-
-    with pool, Bar("cost") as bar:
-        for path in write(report_folder(output), bar, pool):
-            click.echo(f"halfulp: wrote {path}", err=True)
-
-
-class _Reports(click.Group):
-    """Group of the named reports; it also accepts the file of a study in place of a name."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve the name of a report, or the file of a study, to a command and its arguments."""
-        if Path(args[0]).suffix in (".toml", ".json"):
-            return "STUDY", _study, args
-        if args[0] not in self.commands:
-            raise Refused(
-                f"unknown report {args[0]!r}; expected {', '.join(self.commands)}, or a .toml file that describes a "
-                "study; halfulp synth measures one unit"
-            )
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Reports)
-def report() -> None:
-    """Compare units by cost, error and accuracy, in tables and plots.
-
-    COMMAND is a report of the list below, or the TOML file of a study, which compares multiply-accumulates by cost,
-    clock, error and accuracy. The JSON file of a finished study draws its tables and plots again.
-    """
-
-
-@report.command()
-@scheduled
-@written
-def sru(pool: JobPool, output: Path | None) -> None:
-    """Compare stochastic rounding units (Chang, DATE 2023)."""
-    from .report.sru import study, tables
-
-    folder = report_folder(output)
-    with pool, Bar("report sru") as bar:
-        found = study(progress=bar, pool=pool)
-    publish(Report(tables(found)), folder)
-
-
-@report.command()
-@scheduled
-@written
-def adders(pool: JobPool, output: Path | None) -> None:
-    """Compare lazy and eager stochastic rounding in adders."""
-    from .report.adders import study, table
-
-    folder = report_folder(output)
-    with pool, Bar("report adders") as bar:
-        found = study(progress=bar, pool=pool)
-    publish(Report({"adders": table(found)}), folder)
-
-
-@report.command()
-@scheduled
-@written
-def delays(pool: JobPool, output: Path | None) -> None:
-    """Compare the delay model with place and route (ECP5).
-
-    The table has operators of several widths and units with register stages; its notes have the error and the constants
-    of least error.
-    """
-    from .report.delays import measure, table
-
-    folder = report_folder(output)
-    with pool, Bar("report delays") as bar:
-        found = measure(bar, pool)
-    publish(Report({"delays": table(found)}), folder)
-
-
-@report.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-@click.option("--top", required=True, metavar="NAME", help="module to measure")
-@click.option("--clock-port", metavar="NAME", help="port of the clock, with --route")
-@click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
-@_target
-@scheduled
-@written
-def peers(
-    files: tuple[Path, ...],
-    top: str,
-    clock_port: str | None,
-    route: bool,
-    target: Target,
-    pool: JobPool,
-    output: Path | None,
-) -> None:
-    """Measure a unit of another project.
-
-    FILE are its sources in Verilog, or in SystemVerilog or VHDL if sv2v or GHDL is installed. They are synthesised with
-    the settings of `halfulp synth`.
-    """
-    from .report.peers import measure, table
-
-    with requests():
-        if route:
-            check_route(target)
-    folder = report_folder(output)
-    with pool, Bar("report peers") as bar, requests():
-        found = measure(files, top, target, clock=clock_port, route=route, progress=bar, pool=pool)
-    publish(Report({"peers": table(top, found, target)}), folder)
-
-
 def _counts(text: str) -> list[int]:
     """Parse numbers of pieces such as ``2,3,4``."""
     words = text.split(",")
@@ -305,7 +173,7 @@ def _counts(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-@report.command()
+@click.command()
 @click.argument("functions", nargs=-1, metavar="[FUNCTION]...")
 @click.option("--fmt", default="fxp4.12", metavar="FMT", help="operand format; default: fxp4.12")
 @click.option("--to", metavar="FMT", help="result format; default: that of the operand")
@@ -317,7 +185,7 @@ def _counts(text: str) -> list[int]:
     help="numbers of segments; default: 2,3,4,8,16,32",
 )
 @click.option("--slopes", default="any", metavar="KIND", help="any, or pow2: sums of powers of two; default: any")
-@_target
+@target_option(help="device of `halfulp list targets`; default: vu9p")
 @scheduled
 @written
 def pwl(
@@ -349,155 +217,11 @@ def pwl(
     publish(report_of(found, target, shlex.join(["halfulp", "report", "pwl", *words])), folder)
 
 
-@report.command()
-@click.option("--largest", default=4, metavar="N", type=int, help="size of the largest array; default: 4")
-@scheduled
-@written
-def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
-    """Compare systolic arrays (Ben Ali, DATE 2025).
-
-    Arrays have up to N elements; those beyond 4 x 4 are synthesised by modules, 64 x 32 in minutes.
-    """
-    from .kernel.arrays import cores_cost_model
-    from .report.tiles import MAC, TARGET, study, table
-
-    folder = report_folder(output)
-    with pool, Bar("report tiles") as bar, requests():
-        found = study(largest, progress=bar, pool=pool)
-        kernels = cores_cost_model(MacSpec.parse(MAC), TARGET, bar, pool)
-    publish(Report({"tiles": table(found, kernels)}), folder)
-
-
-@report.command()
-@click.argument("units", nargs=-1, metavar="[UNIT]...")
-@click.option(
-    "--stages",
-    default=8,
-    metavar="N",
-    type=click.IntRange(1, MAX_PIPELINE),
-    help="measure up to N register stages; default: 8",
-)
-@click.option("--count", default=5, metavar="N", type=click.IntRange(0), help="drawn clocks of each unit; default: 5")
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
-@click.option(
-    "--seeds",
-    default=1,
-    metavar="N",
-    type=click.IntRange(1),
-    help="median of N placements; default: 1",
-)
-@click.option("--goal", metavar="GOAL", help="area (default), speed, or loop: short loops of sums")
-@click.option("--slices", is_flag=True, help="also divide netlists without stages into equal slices")
-@scheduled
-@written
-def clocks(
-    units: tuple[str, ...],
-    stages: int,
-    count: int,
-    seed: int,
-    seeds: int,
-    goal: str | None,
-    slices: bool,
-    pool: JobPool,
-    output: Path | None,
-) -> None:
-    """Compare stages for a clock with place and route (ECP5).
-
-    UNIT is a text; default: ten units. Clocks are drawn between those of neighbouring numbers of register stages. The
-    delay model takes the stages for each, and place and route measures the clocks with them and with one stage fewer.
-    `--count 0 --seeds 3 --slices` compares only the clocks by stages with those of slices.
-    """
-    from .report.clocks import UNITS, study, tables
-
-    with requests():
-        found = [implementations(unit, goal=goal)[0] for unit in units or UNITS]
-        for one in found:
-            one.component()
-    folder = report_folder(output)
-    with pool, Bar("report clocks") as bar, requests():
-        measured, drawn = study(
-            found,
-            stages=stages,
-            count=count,
-            seed=seed,
-            seeds=seeds,
-            slices=slices,
-            progress=bar,
-            pool=pool,
-        )
-    publish(Report(tables(measured, drawn, seeds)), folder)
-
-
-@report.command()
-@click.option(
-    "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; default: that of `halfulp train`"
-)
-@click.option(
-    "--mac",
-    "macs",
-    metavar="MAC",
-    multiple=True,
-    type=Parsed(MacSpec.parse),
-    help="MAC of dot products, repeatable; default: published",
-)
-@click.option("--trained", metavar="FILE.pt", type=_FILE, help="trained layer; default: one of a LeNet5")
-@click.option(
-    "--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind; default: 1024"
-)
-@scheduled
-@written
-def accuracy(
-    table: Path | None, macs: tuple[MacSpec, ...], trained: Path | None, count: int, pool: JobPool, output: Path | None
-) -> None:
-    """Compare training and dot products (Ben Ali, DATE 2025)."""
-    from halfulp.golden.train.results import results, rows
-
-    from .report.accuracy import MACS, default_dots, measure, trained_layer
-    from .report.accuracy import report as report_of
-
-    with requests():
-        place = table or results()
-        runs = rows(place) if table is not None or place.is_file() else []
-    folder = report_folder(output)
-    with requests(), pool, Bar("report accuracy") as bar:
-        layer, text = trained_layer(trained, bar)
-        command = shlex.join(["halfulp", *sys.argv[1:]])
-        wanted = tuple(dict.fromkeys(macs)) or MACS
-        found = measure(wanted, runs, default_dots(count, layer), text, command, bar, pool)
-    publish(report_of(found), folder)
-
-
-def _trainings(name: str, sentence: str) -> None:
-    """Add a report of trainings, whose module has the cases and the tables."""
-
-    @report.command(name=name, help=sentence)
-    @click.option("--quick", is_flag=True, help="train for one step only; accuracies mean nothing")
-    @scheduled
-    @written
-    def command(quick: bool, pool: JobPool, output: Path | None) -> None:
-        from .report.trainings import QUICK, Effort, measure
-
-        module = importlib.import_module(f"halfulp.fpga.report.{name}")
-        folder = report_folder(output)
-        words = ["halfulp", "report", name, *(["--quick"] if quick else [])]
-        with requests(), pool, Bar(f"report {name}") as bar:
-            more = module.measured() if hasattr(module, "measured") else {}
-            effort = QUICK if quick else Effort()
-            found = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
-        publish(module.report(found), folder)
-
-
-_trainings("arbitor", "Compare training in many formats (Jiang, ATC 2023).")
-_trainings("blocks", "Compare training in block formats.")
-_trainings("esru", "Compare sources for 8-bit gradients (Chang, DATE 2023).")
-_trainings("fase", "Compare BF16 and mixed precision (Osorio, ECML 2022).")
-
-
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @scheduled
 @written
-def _study(file: Path, pool: JobPool, output: Path | None) -> None:
+def study(file: Path, pool: JobPool, output: Path | None) -> None:
     """Compare multiply-accumulates by cost, clock, error and accuracy.
 
     FILE is the TOML file of a study, or the JSON file of a finished study, whose tables and plots are drawn again,

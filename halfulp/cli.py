@@ -6,12 +6,14 @@ Commands import what they need when they run, so that help and errors are fast.
 
 import pkgutil
 import signal
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
 
 import click
 
 from halfulp import __version__
-from halfulp.tools.commands import run
+from halfulp.tools.commands import Refused, run
 from halfulp.tools.errors import ToolError
 
 GROUPS = {
@@ -36,24 +38,40 @@ GROUPS = {
     },
     "Measure cost and error": {
         "synth": "halfulp.fpga.cli",
-        "report": "halfulp.fpga.cli",
+        "report": "halfulp.cli",
         "stats": "halfulp.fpga.cli",
         "faults": "halfulp.sim.mutation.cli",
     },
     "Study networks": {
-        "train": "halfulp.train",
+        "train": "halfulp.lab.train.cli",
         "match": "halfulp.fpga.match.cli",
     },
     "Keep records of the project": {
-        "cost": "halfulp.fpga.cli",
+        "cost": "halfulp.lab.bench.cli",
         "signoff": "halfulp.sim.cli",
-        "bench": "halfulp.sim.cli",
+        "bench": "halfulp.lab.bench.cli",
     },
 }
 """Groups of commands in the help, and the module of each command."""
 
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 """Module of each command."""
+
+REPORTS = {
+    "sru": "halfulp.lab.papers.cli",
+    "adders": "halfulp.lab.papers.cli",
+    "delays": "halfulp.lab.bench.cli",
+    "peers": "halfulp.lab.bench.cli",
+    "pwl": "halfulp.fpga.cli",
+    "tiles": "halfulp.lab.papers.cli",
+    "clocks": "halfulp.lab.bench.cli",
+    "accuracy": "halfulp.lab.papers.cli",
+    "arbitor": "halfulp.lab.papers.cli",
+    "blocks": "halfulp.lab.papers.cli",
+    "esru": "halfulp.lab.papers.cli",
+    "fase": "halfulp.lab.papers.cli",
+}
+"""Reports of `halfulp report`, and the module of each."""
 
 LISTS = {
     "boards": "halfulp.boards.catalogue:listing",
@@ -68,24 +86,37 @@ EXTRAS = ("uvm", "sim", "fpga", "train")
 """Extras of the package that commands need; the module of a command contains the name."""
 
 
-class Commands(click.Group):
-    """Group of the commands of all rooms; imports a command at its first use."""
+class Lazy(click.Group):
+    """Group that imports a command at its first use."""
+
+    modules: ClassVar[Mapping[str, str]]
+    """Module of each command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted({*super().list_commands(ctx), *COMMANDS})
+        return sorted({*super().list_commands(ctx), *self.modules})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with this name."""
-        ctx.meta["command"] = cmd_name
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.modules:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = pkgutil.resolve_name(f"{COMMANDS[cmd_name]}:{cmd_name}")
+        return self.load(ctx, self.modules[cmd_name], cmd_name)
+
+    def load(self, ctx: click.Context, module: str, name: str) -> click.Command:
+        """Import a command; the contexts of a program and of its groups share the name of the last module."""
+        ctx.meta["module"] = module
+        command: click.Command = pkgutil.resolve_name(f"{module}:{name}")
         return command
+
+
+class Commands(Lazy):
+    """Group of the commands of all rooms."""
+
+    modules = COMMANDS
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, group by group."""
-        for title, names in {**GROUPS, "Look up": super().list_commands(ctx)}.items():
+        for title, names in {**GROUPS, "Look up": list(self.commands)}.items():
             with formatter.section(title):
                 commands = [(name, self.get_command(ctx, name)) for name in names]
                 formatter.write_dl(
@@ -99,9 +130,37 @@ class Commands(click.Group):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith("halfulp"):
                 raise
-            parts = COMMANDS.get(ctx.meta.get("command", ""), "").split(".")
+            parts = ctx.meta.get("module", "").split(".")
             extra = next((name for name in EXTRAS if name in parts), "all")
             raise ToolError(f"{error.name} is not installed; run: pip install 'halfulp[{extra}]'") from error
+
+
+class Reports(Lazy):
+    """Group of the named reports; it also accepts the file of a study in place of a name."""
+
+    modules = REPORTS
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve the name of a report, or the file of a study, to a command and its arguments."""
+        if Path(args[0]).suffix in (".toml", ".json"):
+            return "STUDY", self.load(ctx, "halfulp.fpga.cli", "study"), args
+        if args[0] not in self.modules:
+            raise Refused(
+                f"unknown report {args[0]!r}; expected {', '.join(self.modules)}, or a .toml file that describes a "
+                "study; halfulp synth measures one unit"
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Reports)
+def report() -> None:
+    """Compare units by cost, error and accuracy, in tables and plots.
+
+    COMMAND is a report of the list below, or the TOML file of a study, which compares multiply-accumulates by cost,
+    clock, error and accuracy. The JSON file of a finished study draws its tables and plots again.
+    """
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -224,32 +224,3 @@ def signoff(
             passed = passed and not failed(record)
     click.echo("\n".join(table(names, folder)))
     sys.exit(0 if passed else 1)
-
-
-@click.command()
-@click.option(
-    *("-o", "--output"),
-    metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="write the ratios to torch as CSV",
-)
-def bench(output: Path | None) -> None:
-    """Measure the speed of the golden model and of simulations.
-
-    Speeds are relative to other speeds of the same run; those of matrix products, conversions to blocks and training
-    steps, to torch in FP32. The file has matrix products and training steps.
-    """
-    from halfulp.tools.progress import Bar
-
-    from .speed import Speed, first_calls, products, quantizations, table, write
-    from .training import steps
-
-    if output is not None and not output.parent.is_dir():
-        raise click.UsageError(f"{output.parent} is no folder; give a file in an existing folder")
-    speeds: list[Speed] = []
-    click.echo("\n".join([*table(), "", *products(speeds), "", *first_calls(), "", *quantizations(), ""]))
-    with Bar("bench") as bar:
-        for line in steps(speeds, progress=bar):
-            click.echo(line)
-    if output is not None:
-        write(speeds, output)

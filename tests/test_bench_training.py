@@ -3,8 +3,8 @@
 import pytest
 from torch import nn
 
-from halfulp.sim.speed import Speed, write
-from halfulp.sim.training import EVERYTHING, STEPS, Lstm, Step, Transformer, resnet18, steps
+from halfulp.lab.bench.speed import Speed, write
+from halfulp.lab.bench.training import EVERYTHING, STEPS, Lstm, Step, Transformer, resnet18, steps
 from halfulp.tools.digests import version
 
 

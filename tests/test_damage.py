@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from halfulp.fpga.report.dots import layer_of
-from halfulp.golden.train.data import cifar10
-from halfulp.golden.train.loop import _sealed, read
 from halfulp.hdl.fit.store import segments_of, write
+from halfulp.lab.train.data import cifar10
+from halfulp.lab.train.loop import _sealed, read
 from halfulp.tools.cache import FOLDER, Entry
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, check_private
@@ -28,7 +28,7 @@ PROBES = {
     "fits": "from halfulp.unit import unit; print(unit('pwl silu(fxp4.6) pieces=4').table.text)",
     "verilog": "from halfulp.sim.build import design; from halfulp.unit import unit\n"
     "print(design(unit('mul e2m1fn*e2m1fn').component()).verilog)",
-    "data": "from halfulp.golden.train.data import mnist; print(mnist(None).digest)",
+    "data": "from halfulp.lab.train.data import mnist; print(mnist(None).digest)",
     "kernels": "import torch; from halfulp import golden; x = torch.arange(256).reshape(16, 16)\n"
     "print(golden.gemm(x, x, 'e5m2*e5m2+e6m5.rn'))",
     "models": "from halfulp.sim.model import CompiledModel; from halfulp.unit import unit\n"

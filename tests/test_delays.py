@@ -2,16 +2,15 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from halfulp.fpga.report.delays import OPERATORS, STAGES, UNITS, error, fit, modelled
-from halfulp.fpga.report.records import __file__ as RECORDS
+from halfulp.fpga.package.manifest import RECORDS
 from halfulp.hdl.delay import ECP5
+from halfulp.lab.bench.delays import OPERATORS, STAGES, UNITS, error, fit, modelled
 
-FRAME = pd.read_csv(Path(RECORDS).resolve().parents[1] / "results" / "delays.csv")
+FRAME = pd.read_csv(RECORDS / "delays.csv")
 STATED = re.findall(r"([0-9.]+)%", ECP5.source)
 
 

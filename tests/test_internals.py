@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Mux, Signal
 from halfulp.hdl import internals
 from halfulp.hdl.internals import Assign, Concat, Operator, PortDirection, Slice, SwitchValue, ValueTransformer
 
-ROOMS = [Path(__file__).parents[1] / room for room in ("hdl", "units", "golden", "sim", "fpga", "halfulp")]
+ROOMS = [Path(__file__).parents[1] / room for room in ("hdl", "units", "golden", "sim", "fpga", "lab", "halfulp")]
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.layout import ERRORS
 from halfulp.fpga.kernel.timing import LATENCY, cycles
 from halfulp.fpga.kernel.verilated import Verilated
+from halfulp.fpga.match import networks
 from halfulp.golden.entries import entries
 from halfulp.golden.nn import functional
-from halfulp.golden.train import data, networks
 from halfulp.hdl.specs import Build
+from halfulp.lab.train import data
 from halfulp.sim.build import component_design, models
 from halfulp.sim.simulate import Simulation
 from halfulp.units.systolic import Chain, Grid

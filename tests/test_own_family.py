@@ -111,7 +111,7 @@ class Shuffled(Format):
 
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("boards", "fpga", "golden", "halfulp", "hdl", "sim", "units")
+ROOMS = ("boards", "fpga", "golden", "halfulp", "hdl", "lab", "sim", "units")
 
 TESTS_OF_FAMILIES = {
     "hdl/number.py": "registry of the stages in RTL",

@@ -22,7 +22,7 @@ from halfulp.cli import COMMANDS
 from halfulp.hdl.formats import parse
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("boards", "fpga", "golden", "hdl", "sim", "units")
+ROOMS = ("boards", "fpga", "golden", "hdl", "lab", "sim", "units")
 PACKAGES = Path(pytest.__file__).resolve().parents[1]
 """Folder of the installed packages that halfulp requires."""
 

@@ -19,15 +19,15 @@ from pyuvm import uvm_factory
 
 from halfulp import golden
 from halfulp.cli import cli
-from halfulp.fpga.report import arbitor, papers
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
+from halfulp.lab.papers import arbitor, paper_tables
 from halfulp.sim.implementation import short
 from halfulp.sim.uvm.sequences import Campaign
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.verilog import emit
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("boards", "docs", "examples", "fpga", "golden", "halfulp", "hdl", "sim", "tests", "units")
+ROOMS = ("boards", "docs", "examples", "fpga", "golden", "halfulp", "hdl", "lab", "sim", "tests", "units")
 PAGES = {
     path.name: re.sub(r"<!--.*?-->\n?", "", path.read_text(), flags=re.DOTALL)
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -277,9 +277,10 @@ def test_page_of_activation_has_its_errors(generate):
 @pytest.mark.parametrize("segments", [(1,), pytest.param(arbitor.SEGMENTS, marks=pytest.mark.slow)])
 def test_paper_tables_have_records_and_sources(segments, monkeypatch, tmp_path):
     monkeypatch.setattr(arbitor, "SEGMENTS", segments)
-    text = "\n".join(papers.page())
+    text = "\n".join(paper_tables.page())
     peers, small = (
-        list(csv.DictReader((papers.RESULTS / f"{name}.csv").read_text().splitlines())) for name in ("peers", "small")
+        list(csv.DictReader((paper_tables.RECORDS / f"{name}.csv").read_text().splitlines()))
+        for name in ("peers", "small")
     )
     luts = {row["unit"]: f"{row['LUT']} ({row['path']})" for row in small}
     peers = [row for row in peers if row["target"] == "vu9p"]
@@ -292,10 +293,10 @@ def test_paper_tables_have_records_and_sources(segments, monkeypatch, tmp_path):
     assert len(keys) > 5
     assert keys <= set(re.findall(r"^@\w+{(\w+),", (ROOT / "docs/references.bib").read_text(), re.MULTILINE))
     # The page follows the records.
-    for path in papers.RESULTS.iterdir():
+    for path in paper_tables.RECORDS.iterdir():
         (tmp_path / path.name).write_text(path.read_text().replace("3-bit plateau,8,4,4,", "3-bit plateau,8,77,4,"))
-    monkeypatch.setattr(papers, "RESULTS", tmp_path)
-    assert "| 3-bit plateau | 4 | 8 | 77 |" in "\n".join(papers.page())
+    monkeypatch.setattr(paper_tables, "RECORDS", tmp_path)
+    assert "| 3-bit plateau | 4 | 8 | 77 |" in "\n".join(paper_tables.page())
 
 
 def test_gallery_shows_every_command_that_plots():

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from halfulp.fpga.match.networks import NanoGpt, lenet5, resnet20
 from halfulp.fpga.match.performance import Exact, Published, best, cycles_of, total
 from halfulp.fpga.match.products import Gemm, trace
 from halfulp.fpga.match.published import TABLE_III, TABLE_IV, clock_of, clocks
 from halfulp.golden import nn as halfulp_nn
-from halfulp.golden.train.networks import NanoGpt, lenet5, resnet20
 from halfulp.hdl.specs import Build
 from halfulp.units.systolic import Chain, Grid
 

@@ -1,15 +1,17 @@
 """Cost records: they are complete and match the current synthesis."""
 
 from itertools import compress
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from halfulp.boards.targets import FAMILIES
-from halfulp.fpga.report import records
-from halfulp.fpga.report.records import (
+from halfulp.fpga.package.manifest import RECORDS as HERE
+from halfulp.fpga.synth.liberty import OSU018, Library
+from halfulp.hdl.formats import RN
+from halfulp.lab.bench import records
+from halfulp.lab.bench.records import (
     ARRAYS_BY_MODULES,
     BLOCK_DOTS,
     BLOCKS,
@@ -37,14 +39,11 @@ from halfulp.fpga.report.records import (
     rows,
     write,
 )
-from halfulp.fpga.synth.liberty import OSU018, Library
-from halfulp.hdl.formats import RN
 from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Grid
 
-HERE = Path(records.__file__).resolve().parents[1] / "results"
 RUN = "fpga/results is not what synthesis gives now: run `make cost`, and look at what changes"
 
 

@@ -10,9 +10,12 @@ import torch
 from PIL import Image
 
 from halfulp import golden
-from halfulp.fpga.report import accuracy as accuracy_module
 from halfulp.fpga.report import dots as dots_module
-from halfulp.fpga.report.accuracy import (
+from halfulp.fpga.report.dots import Error, errors
+from halfulp.fpga.report.study import Dots, Layer, read
+from halfulp.hdl.specs import MacSpec
+from halfulp.lab.papers import accuracy as accuracy_module
+from halfulp.lab.papers.accuracy import (
     MACS,
     PUBLISHED,
     default_dots,
@@ -22,9 +25,6 @@ from halfulp.fpga.report.accuracy import (
     trained_layer,
     trained_with,
 )
-from halfulp.fpga.report.dots import Error, errors
-from halfulp.fpga.report.study import Dots, Layer, read
-from halfulp.hdl.specs import MacSpec
 from halfulp.tools.plots import Curve, plot_curves
 
 RN, SR = "e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from halfulp.fpga.cli import report
-from halfulp.fpga.report import clocks
-from halfulp.fpga.report.clocks import Drawn, study, tables
+from halfulp.cli import report
 from halfulp.fpga.synth.measure import Module
+from halfulp.lab.bench import clocks
+from halfulp.lab.bench.clocks import Drawn, study, tables
 from halfulp.sim.implementation import Implementation
 
 ROOT = Path(__file__).resolve().parent.parent

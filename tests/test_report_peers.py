@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from halfulp.fpga.cli import report
-from halfulp.fpga.report import peers
+from halfulp.cli import report
+from halfulp.lab.bench import peers
 
 AND = "module both(input clk, input [3:0] a, input [3:0] b, output [3:0] o);\nassign o = a & b;\nendmodule\n"
 """Four gates, each a lookup table of one cell."""

@@ -3,16 +3,15 @@
 import io
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from halfulp import cli
 from halfulp.boards.targets import TARGETS
-from halfulp.fpga import cli
-from halfulp.fpga.report import records
+from halfulp.fpga.package.manifest import RECORDS
 from halfulp.fpga.report.pwl import cases, plot, report, small, study, table
 from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.fit.error import errors
@@ -78,7 +77,7 @@ def test_pwl_lean_units_lie_between_and_are_smaller(found):
 
 
 def recorded():
-    return pd.read_csv(Path(records.__file__).resolve().parents[1] / "results" / "pwl.csv")
+    return pd.read_csv(RECORDS / "pwl.csv")
 
 
 def test_pwl_records_lean_beats_uniform():

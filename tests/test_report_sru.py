@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
+from halfulp import cli
 from halfulp.boards.targets import TARGETS
-from halfulp.fpga import cli
-from halfulp.fpga.report import sru
-from halfulp.fpga.report.sru import CROPPED, LANES, ROWS, UNITS, tables
 from halfulp.fpga.synth.measure import Cost, measure_modules
+from halfulp.lab.papers import sru
+from halfulp.lab.papers.sru import CROPPED, LANES, ROWS, UNITS, tables
 from halfulp.units.verilog import verilog_ports
 
 VU9P = TARGETS["vu9p"]

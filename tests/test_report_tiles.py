@@ -5,10 +5,10 @@ import pytest
 from halfulp.boards.board import Resources
 from halfulp.fpga.kernel.arrays import array
 from halfulp.fpga.kernel.cost_model import SMALL, CostModel
-from halfulp.fpga.report import tiles
-from halfulp.fpga.report.tiles import MAC, study, table
 from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import MacSpec
+from halfulp.lab.papers import tiles
+from halfulp.lab.papers.tiles import MAC, study, table
 
 SPEC = MacSpec.parse(MAC)
 KERNELS = CostModel(

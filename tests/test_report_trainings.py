@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from halfulp.fpga.report import arbitor, blocks, coarse, esru, fase, trainings
-from halfulp.fpga.report.trainings import QUICK, Case, Effort, Figures, lowest, measure
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
+from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, trainings
+from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
 
 REPORTS = {"arbitor": arbitor, "blocks": blocks, "esru": esru, "fase": fase}
 

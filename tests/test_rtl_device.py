@@ -7,10 +7,11 @@ import torch
 
 from halfulp import golden
 from halfulp.fpga.kernel import layers as rtl
+from halfulp.fpga.match import networks
 from halfulp.golden import nn
 from halfulp.golden.nn import product
-from halfulp.golden.train import data, networks
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
+from halfulp.lab.train import data
 from tests.settings import EXHAUSTIVE
 
 PLAIN = "e5m2*e5m2+e6m5.rn, bias=e5m2.rn"

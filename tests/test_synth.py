@@ -19,13 +19,13 @@ from amaranth.sim import Simulator
 
 from halfulp.boards.targets import FAMILIES, TARGETS, target_of, used_blocks
 from halfulp.fpga.report import explore
-from halfulp.fpga.report.records import DEVICES
 from halfulp.fpga.report.resources import check_clock, measure_units, table
 from halfulp.fpga.synth import measure as synth
 from halfulp.fpga.synth import route
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
+from halfulp.lab.bench.records import DEVICES
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.errors import CheckError, ToolError
 from halfulp.tools.progress import Progress

@@ -16,19 +16,20 @@ import numpy as np
 import pytest
 import torch
 
+from halfulp.fpga.match.networks import BLOCK, NanoGpt, lenet5, resnet20
 from halfulp.fpga.report.study import _trained
 from halfulp.golden.nn import Counts, Linear, MultiheadAttention, PiecewiseLinear
 from halfulp.golden.nn.counts import KINDS
-from halfulp.golden.train import data as data_module
-from halfulp.golden.train.data import BLOCK, cifar10, letters, mnist
-from halfulp.golden.train.loop import Epoch, Interrupted, Plan, Run, read
-from halfulp.golden.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
-from halfulp.golden.train.results import append, row_of, rows
-from halfulp.golden.train.user import network as user_network
 from halfulp.hdl.formats import parse
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
+from halfulp.lab.train import data as data_module
+from halfulp.lab.train.data import cifar10, letters, mnist
+from halfulp.lab.train.loop import Epoch, Interrupted, Plan, Run, read
+from halfulp.lab.train.networks import NETWORKS
+from halfulp.lab.train.results import append, row_of, rows
+from halfulp.lab.train.user import network as user_network
 from halfulp.tools.paths import build_root
 
 SR = "e5m2*e5m2+e6m5.sr10"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("boards", "docs", "examples", "fpga", "golden", "halfulp", "hdl", "sim", "tests", "units")
+ROOMS = ("boards", "docs", "examples", "fpga", "golden", "halfulp", "hdl", "lab", "sim", "tests", "units")
 SUFFIXES = {".py", ".md", ".h", ".cpp", ".toml", ".tcl", ".sv"}
 
 QUESTION = re.compile(r'^[ \t]*[rf]?"""[^\w\n]*(what|where|how|whether|who|which|that|why|whose)\b', re.I | re.M)

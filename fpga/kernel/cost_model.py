@@ -34,7 +34,7 @@ MEMORY_LUTS = 8
 """Upper bound of the lookup tables of a distributed memory; Yosys counts memories only."""
 
 RECORDS = Path(__file__).resolve().parents[1] / "results" / "tiles.csv"
-"""Recorded costs of arrays and kernels, written by `halfulp.fpga.report.records`."""
+"""Recorded costs of arrays and kernels, written by `halfulp cost`."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halfulp.golden.train.data import BLOCK
-from halfulp.golden.train.networks import NETWORKS, NanoGpt, Rows, lenet5, resnet20
 from halfulp.tools.imports import imported
 
+from .networks import BATCHES, BLOCK, NanoGpt, Rows, lenet5, resnet20
 from .products import Gemm, trace
 
 LETTERS = 65
@@ -70,7 +69,7 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
     training : bool
     """
     if name in EXAMPLES:
-        batch = NETWORKS[name].batch if batch is None else batch
+        batch = BATCHES[name] if batch is None else batch
         if batch < 1:
             raise ValueError(f"batch is {batch}; expected 1 or more")
         model, example = EXAMPLES[name](batch)

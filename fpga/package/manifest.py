@@ -20,7 +20,7 @@ LAYOUT = 1
 """Version of the layout of the manifest."""
 
 RECORDS = Path(__file__).parents[1] / "results"
-"""Folder of the measured costs; see `halfulp.fpga.report.records`."""
+"""Folder of the measured costs, which `halfulp cost` writes."""
 
 _FILES = ("small.csv", "catalogue.csv")
 """Records of units; the second one has clocks."""

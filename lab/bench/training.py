@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfulp import golden
+from halfulp.fpga.match.networks import Residual, resnet20
 from halfulp.golden.nn import convert
-from halfulp.golden.train.networks import Residual, resnet20
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import threads
 

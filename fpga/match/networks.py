@@ -1,15 +1,14 @@
-"""Networks in plain torch, their data and their default training parameters."""
-
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+"""Known networks in plain torch."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .data import BLOCK, Data, cifar10, letters, mnist
+BATCHES = {"lenet5": 64, "resnet20": 128, "gru": 64, "nanogpt": 32}
+"""Examples in a training step of each known network."""
+
+BLOCK = 64
+"""Number of letters in an input of the transformer."""
 
 
 def lenet5() -> nn.Module:
@@ -103,52 +102,3 @@ class Rows(nn.Module):
             state = candidate + update_gate * (state - candidate)
         scores: Tensor = self.out(state)
         return scores
-
-
-def classes_loss(scores: Tensor, classes: Tensor) -> Tensor:
-    """Compute the mean cross entropy of classes; a text has one class at each letter."""
-    return F.cross_entropy(scores.flatten(0, -2), classes.flatten())
-
-
-@dataclass(frozen=True)
-class Network:
-    """Network, its data and its default training parameters.
-
-    Attributes
-    ----------
-    build : callable
-        Function from data to the network with random parameters.
-    load : callable
-        Function from a path to data; None loads the data of a package.
-    epochs, batch, rate
-        Training parameters. The learning rate falls to zero along a cosine.
-    optimizer : callable
-        Function from parameters to their optimiser. Its groups of parameters have learning rates in proportion to those
-        that it gives them.
-    loss : callable
-        Function from outputs and targets to the mean loss of a batch.
-    origin : str
-        Digest that identifies a user's network.
-    """
-
-    build: Callable[[Data], nn.Module]
-    load: Callable[[Path | None], Data]
-    epochs: int
-    batch: int
-    rate: float
-    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
-    loss: Callable[[Tensor, Tensor], Tensor] = classes_loss
-    origin: str = ""
-
-
-SGD, ADAMW = partial(torch.optim.SGD, momentum=0.9), torch.optim.AdamW
-
-NETWORKS = {
-    "lenet5": Network(lambda data: lenet5(), mnist, 10, 64, 0.02, SGD),
-    "resnet20": Network(lambda data: resnet20(), cifar10, 160, 128, 0.1, partial(SGD, weight_decay=1e-4)),
-    "gru": Network(
-        lambda data: Rows(data.train[0].shape[-1], data.classes), mnist, 8, 64, 1e-2, partial(ADAMW, weight_decay=0.0)
-    ),
-    "nanogpt": Network(lambda data: NanoGpt(data.classes), letters, 5, 32, 1e-3, ADAMW),
-}
-"""Networks by name."""

@@ -1,4 +1,4 @@
-"""The command `halfulp train`; it is outside `golden`, so that its help does not import torch."""
+"""The command `halfulp train`."""
 
 import itertools
 import math
@@ -14,8 +14,8 @@ from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress
 
 if TYPE_CHECKING:
-    from halfulp.golden.train.data import Data
-    from halfulp.golden.train.loop import Plan
+    from .data import Data
+    from .loop import Plan
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
@@ -124,12 +124,13 @@ def train(
     images of MNIST.
     """
     from halfulp.golden.nn import Counts, Policy, PolicyFile
-    from halfulp.golden.train.loop import Interrupted, Plan, Run, versions
-    from halfulp.golden.train.networks import NETWORKS
-    from halfulp.golden.train.results import NONE, append, check_place, results, row_of
-    from halfulp.golden.train.user import network as user_network
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
+
+    from .loop import Interrupted, Plan, Run, versions
+    from .networks import NETWORKS
+    from .results import NONE, append, check_place, results, row_of
+    from .user import network as user_network
 
     with requests():
         if bool(macs) == (file is not None):
@@ -215,9 +216,10 @@ def train(
 
 def train_there(plan: "Plan", data: "Data", command: str, counted: bool) -> dict[str, str]:
     """Run a plan on a worker, from its checkpoint there if it has one, and return its row of results."""
-    from halfulp.golden.train.loop import Run
-    from halfulp.golden.train.results import row_of
     from halfulp.tools.paths import work_root
+
+    from .loop import Run
+    from .results import row_of
 
     run = Run(plan, data, work_root() / "train" / f"{plan.network}-{plan.key(data)}", counted=counted)
     run.folder.mkdir(parents=True, exist_ok=True)

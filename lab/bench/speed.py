@@ -15,17 +15,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from halfulp.sim.bench import result_formats
+from halfulp.sim.build import design, models
+from halfulp.sim.implementation import short
+from halfulp.sim.model import CompiledModel
+from halfulp.sim.ports import Ports
+from halfulp.sim.reference import CHUNK, reference, row_of
+from halfulp.sim.simulate import UnitSimulation
+from halfulp.sim.vectors import Vectors, make
 from halfulp.tools.digests import version
 from halfulp.tools.threads import threads
-
-from .bench import result_formats
-from .build import design, models
-from .implementation import short
-from .model import CompiledModel
-from .ports import Ports
-from .reference import CHUNK, reference, row_of
-from .simulate import UnitSimulation
-from .vectors import Vectors, make
 
 ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
 """Measured units and formats."""

@@ -67,7 +67,7 @@ class Plan:
     Parameters
     ----------
     network : str
-        Name in `NETWORKS`, or of a user's function (see `halfulp.golden.train.user`).
+        Name in `NETWORKS`, or of a user's function (see `halfulp.lab.train.user`).
     policies : tuple of (str, str)
         Patterns of layer names, and the texts of their policies.
     seed : int

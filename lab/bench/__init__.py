@@ -1,0 +1,1 @@
+"""Benchmarks and cost records."""

@@ -1,0 +1,175 @@
+"""Commands `halfulp bench` and `halfulp cost`, and the reports `clocks`, `delays` and `peers`."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from halfulp.boards.targets import Target, check_route
+from halfulp.fpga.vendor.cli import target_option
+from halfulp.hdl.specs.build import MAX_PIPELINE
+from halfulp.sim.implementation import implementations
+from halfulp.tools.commands import Refused, publish, report_folder, requests, scheduled, written
+from halfulp.tools.jobs import JobPool
+from halfulp.tools.progress import Bar
+from halfulp.tools.report import Report
+
+
+@click.command()
+@click.option(
+    *("-o", "--output"),
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="write the ratios to torch as CSV",
+)
+def bench(output: Path | None) -> None:
+    """Measure the speed of the golden model and of simulations.
+
+    Speeds are relative to other speeds of the same run; those of matrix products, conversions to blocks and training
+    steps, to torch in FP32. The file has matrix products and training steps.
+    """
+    from .speed import Speed, first_calls, products, quantizations, table, write
+    from .training import steps
+
+    if output is not None and not output.parent.is_dir():
+        raise click.UsageError(f"{output.parent} is no folder; give a file in an existing folder")
+    speeds: list[Speed] = []
+    click.echo("\n".join([*table(), "", *products(speeds), "", *first_calls(), "", *quantizations(), ""]))
+    with Bar("bench") as bar:
+        for line in steps(speeds, progress=bar):
+            click.echo(line)
+    if output is not None:
+        write(speeds, output)
+
+
+def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:
+    if unit is not None:
+        raise Refused(f"halfulp cost takes no unit; halfulp synth {shlex.quote(unit)} measures one")
+
+
+@click.command()
+@click.argument("unit", required=False, metavar="", expose_value=False, callback=_no_unit)
+@scheduled
+@written
+def cost(pool: JobPool, output: Path | None) -> None:
+    """Measure the units of the cost records and write them as CSV.
+
+    `make cost` writes the records of the project in fpga/results, so that version control shows each change of cost.
+    """
+    from .records import write
+
+    with pool, Bar("cost") as bar:
+        for path in write(report_folder(output), bar, pool):
+            click.echo(f"halfulp: wrote {path}", err=True)
+
+
+@click.command()
+@scheduled
+@written
+def delays(pool: JobPool, output: Path | None) -> None:
+    """Compare the delay model with place and route (ECP5).
+
+    The table has operators of several widths and units with register stages; its notes have the error and the constants
+    of least error.
+    """
+    from .delays import measure, table
+
+    folder = report_folder(output)
+    with pool, Bar("report delays") as bar:
+        found = measure(bar, pool)
+    publish(Report({"delays": table(found)}), folder)
+
+
+@click.command()
+@click.argument("units", nargs=-1, metavar="[UNIT]...")
+@click.option(
+    "--stages",
+    default=8,
+    metavar="N",
+    type=click.IntRange(1, MAX_PIPELINE),
+    help="measure up to N register stages; default: 8",
+)
+@click.option("--count", default=5, metavar="N", type=click.IntRange(0), help="drawn clocks of each unit; default: 5")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
+@click.option(
+    "--seeds",
+    default=1,
+    metavar="N",
+    type=click.IntRange(1),
+    help="median of N placements; default: 1",
+)
+@click.option("--goal", metavar="GOAL", help="area (default), speed, or loop: short loops of sums")
+@click.option("--slices", is_flag=True, help="also divide netlists without stages into equal slices")
+@scheduled
+@written
+def clocks(
+    units: tuple[str, ...],
+    stages: int,
+    count: int,
+    seed: int,
+    seeds: int,
+    goal: str | None,
+    slices: bool,
+    pool: JobPool,
+    output: Path | None,
+) -> None:
+    """Compare stages for a clock with place and route (ECP5).
+
+    UNIT is a text; default: ten units. Clocks are drawn between those of neighbouring numbers of register stages. The
+    delay model takes the stages for each, and place and route measures the clocks with them and with one stage fewer.
+    `--count 0 --seeds 3 --slices` compares only the clocks by stages with those of slices.
+    """
+    from .clocks import UNITS, study, tables
+
+    with requests():
+        found = [implementations(unit, goal=goal)[0] for unit in units or UNITS]
+        for one in found:
+            one.component()
+    folder = report_folder(output)
+    with pool, Bar("report clocks") as bar, requests():
+        measured, drawn = study(
+            found,
+            stages=stages,
+            count=count,
+            seed=seed,
+            seeds=seeds,
+            slices=slices,
+            progress=bar,
+            pool=pool,
+        )
+    publish(Report(tables(measured, drawn, seeds)), folder)
+
+
+@click.command()
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--top", required=True, metavar="NAME", help="module to measure")
+@click.option("--clock-port", metavar="NAME", help="port of the clock, with --route")
+@click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
+@target_option(help="device of `halfulp list targets`; default: vu9p")
+@scheduled
+@written
+def peers(
+    files: tuple[Path, ...],
+    top: str,
+    clock_port: str | None,
+    route: bool,
+    target: Target,
+    pool: JobPool,
+    output: Path | None,
+) -> None:
+    """Measure a unit of another project.
+
+    FILE are its sources in Verilog, or in SystemVerilog or VHDL if sv2v or GHDL is installed. They are synthesised with
+    the settings of `halfulp synth`.
+    """
+    from .peers import measure, table
+
+    with requests():
+        if route:
+            check_route(target)
+    folder = report_folder(output)
+    with pool, Bar("report peers") as bar, requests():
+        found = measure(files, top, target, clock=clock_port, route=route, progress=bar, pool=pool)
+    publish(Report({"peers": table(top, found, target)}), folder)

@@ -1,0 +1,1 @@
+"""Studies that reproduce or compare published figures."""

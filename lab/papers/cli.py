@@ -1,0 +1,130 @@
+"""Reports of papers: commands of `halfulp report`."""
+
+import importlib
+import shlex
+import sys
+from datetime import date
+from pathlib import Path
+
+import click
+
+from halfulp.hdl.specs import MacSpec
+from halfulp.tools.commands import Parsed, publish, report_folder, requests, scheduled, written
+from halfulp.tools.jobs import JobPool
+from halfulp.tools.progress import Bar
+from halfulp.tools.report import Report
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@scheduled
+@written
+def sru(pool: JobPool, output: Path | None) -> None:
+    """Compare stochastic rounding units (Chang, DATE 2023)."""
+    from .sru import study, tables
+
+    folder = report_folder(output)
+    with pool, Bar("report sru") as bar:
+        found = study(progress=bar, pool=pool)
+    publish(Report(tables(found)), folder)
+
+
+@click.command()
+@scheduled
+@written
+def adders(pool: JobPool, output: Path | None) -> None:
+    """Compare lazy and eager stochastic rounding in adders."""
+    from .adders import study, table
+
+    folder = report_folder(output)
+    with pool, Bar("report adders") as bar:
+        found = study(progress=bar, pool=pool)
+    publish(Report({"adders": table(found)}), folder)
+
+
+@click.command()
+@click.option("--largest", default=4, metavar="N", type=int, help="size of the largest array; default: 4")
+@scheduled
+@written
+def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
+    """Compare systolic arrays (Ben Ali, DATE 2025).
+
+    Arrays have up to N elements; those beyond 4 x 4 are synthesised by modules, 64 x 32 in minutes.
+    """
+    from halfulp.fpga.kernel.arrays import cores_cost_model
+
+    from .tiles import MAC, TARGET, study, table
+
+    folder = report_folder(output)
+    with pool, Bar("report tiles") as bar, requests():
+        found = study(largest, progress=bar, pool=pool)
+        kernels = cores_cost_model(MacSpec.parse(MAC), TARGET, bar, pool)
+    publish(Report({"tiles": table(found, kernels)}), folder)
+
+
+@click.command()
+@click.option(
+    "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; default: that of `halfulp train`"
+)
+@click.option(
+    "--mac",
+    "macs",
+    metavar="MAC",
+    multiple=True,
+    type=Parsed(MacSpec.parse),
+    help="MAC of dot products, repeatable; default: published",
+)
+@click.option("--trained", metavar="FILE.pt", type=_FILE, help="trained layer; default: one of a LeNet5")
+@click.option(
+    "--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind; default: 1024"
+)
+@scheduled
+@written
+def accuracy(
+    table: Path | None, macs: tuple[MacSpec, ...], trained: Path | None, count: int, pool: JobPool, output: Path | None
+) -> None:
+    """Compare training and dot products (Ben Ali, DATE 2025)."""
+    from halfulp.lab.train.results import results, rows
+
+    from .accuracy import MACS, default_dots, measure, trained_layer
+    from .accuracy import report as report_of
+
+    with requests():
+        place = table or results()
+        runs = rows(place) if table is not None or place.is_file() else []
+    folder = report_folder(output)
+    with requests(), pool, Bar("report accuracy") as bar:
+        layer, text = trained_layer(trained, bar)
+        command = shlex.join(["halfulp", *sys.argv[1:]])
+        wanted = tuple(dict.fromkeys(macs)) or MACS
+        found = measure(wanted, runs, default_dots(count, layer), text, command, bar, pool)
+    publish(report_of(found), folder)
+
+
+def _trainings(name: str, sentence: str) -> click.Command:
+    """Return the command of a report of trainings, whose module has the cases and the tables."""
+
+    @click.command(name=name, help=sentence)
+    @click.option("--quick", is_flag=True, help="train for one step only; accuracies mean nothing")
+    @scheduled
+    @written
+    def command(quick: bool, pool: JobPool, output: Path | None) -> None:
+        from .trainings import QUICK, Effort, measure
+
+        module = importlib.import_module(f"halfulp.lab.papers.{name}")
+        folder = report_folder(output)
+        words = ["halfulp", "report", name, *(["--quick"] if quick else [])]
+        with requests(), pool, Bar(f"report {name}") as bar:
+            more = module.measured() if hasattr(module, "measured") else {}
+            effort = QUICK if quick else Effort()
+            found = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
+        publish(module.report(found), folder)
+
+    return command
+
+
+arbitor = _trainings("arbitor", "Compare training in many formats (Jiang, ATC 2023).")
+blocks = _trainings("blocks", "Compare training in block formats.")
+esru = _trainings("esru", "Compare sources for 8-bit gradients (Chang, DATE 2023).")
+fase = _trainings("fase", "Compare BF16 and mixed precision (Osorio, ECML 2022).")

@@ -1,0 +1,70 @@
+"""Known networks with their data and their default training parameters."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from halfulp.fpga.match.networks import BATCHES, NanoGpt, Rows, lenet5, resnet20
+
+from .data import Data, cifar10, letters, mnist
+
+
+def classes_loss(scores: Tensor, classes: Tensor) -> Tensor:
+    """Compute the mean cross entropy of classes; a text has one class at each letter."""
+    return F.cross_entropy(scores.flatten(0, -2), classes.flatten())
+
+
+@dataclass(frozen=True)
+class Network:
+    """Network, its data and its default training parameters.
+
+    Attributes
+    ----------
+    build : callable
+        Function from data to the network with random parameters.
+    load : callable
+        Function from a path to data; None loads the data of a package.
+    epochs, batch, rate
+        Training parameters. The learning rate falls to zero along a cosine.
+    optimizer : callable
+        Function from parameters to their optimiser. Its groups of parameters have learning rates in proportion to those
+        that it gives them.
+    loss : callable
+        Function from outputs and targets to the mean loss of a batch.
+    origin : str
+        Digest that identifies a user's network.
+    """
+
+    build: Callable[[Data], nn.Module]
+    load: Callable[[Path | None], Data]
+    epochs: int
+    batch: int
+    rate: float
+    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+    loss: Callable[[Tensor, Tensor], Tensor] = classes_loss
+    origin: str = ""
+
+
+SGD, ADAMW = partial(torch.optim.SGD, momentum=0.9), torch.optim.AdamW
+
+NETWORKS = {
+    "lenet5": Network(lambda data: lenet5(), mnist, 10, BATCHES["lenet5"], 0.02, SGD),
+    "resnet20": Network(
+        lambda data: resnet20(), cifar10, 160, BATCHES["resnet20"], 0.1, partial(SGD, weight_decay=1e-4)
+    ),
+    "gru": Network(
+        lambda data: Rows(data.train[0].shape[-1], data.classes),
+        mnist,
+        8,
+        BATCHES["gru"],
+        1e-2,
+        partial(ADAMW, weight_decay=0.0),
+    ),
+    "nanogpt": Network(lambda data: NanoGpt(data.classes), letters, 5, BATCHES["nanogpt"], 1e-3, ADAMW),
+}
+"""Networks by name."""
