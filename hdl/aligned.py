@@ -72,8 +72,8 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, flags: bool) -> dict[str, 
 
 def single(x: Raw) -> dict[str, Value]:
     """Return the values of an unpacked float as a term."""
-    names = ("sign", "exponent", "significand", "zero", "nan", "inf", "invalid")
-    return {name: getattr(x, name) for name in names}
+    names = ("sign", "exponent", "significand", "zero", "nan", "inf")
+    return {name: getattr(x, name) for name in names} | {"invalid": x.flags.invalid}
 
 
 def largest(m: Module, terms: Sequence[Term], name: str) -> Value:
@@ -266,7 +266,5 @@ def summed(
         number,
         exponent=top,
         base=number.base + base,
-        emin=number.emin + min(term.emin for term in terms),
-        emax=number.emax + max(term.emax for term in terms),
-        zero_at_floor=False,
+        promises=number.promises.moved(min(term.emin for term in terms), max(term.emax for term in terms)),
     )

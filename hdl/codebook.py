@@ -14,7 +14,7 @@ from .formats import RN, RZ, Rounding
 from .formats.base import floor_log2
 from .formats.codebook import Codebook
 from .lines import search
-from .raw import Raw
+from .raw import LeadingZeros, Promises, Raw
 from .round import ChosenRounding, round_outward, to_largest
 from .wire import lookup, shifted_up, wire
 
@@ -58,10 +58,7 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
         inf=flags([value in (float("inf"), -float("inf")) for value in fmt.values], "inf"),
         zero=flags([value == 0 for value in fmt.values], "zero"),
         base=emin,
-        emin=emin,
-        emax=emax,
-        leading="one",
-        zero_at_floor=True,
+        promises=Promises(emin=emin, emax=emax, leading=LeadingZeros.NONE, zero_at_floor=True),
     )
 
 

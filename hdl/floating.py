@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Float, Rounding
-from .raw import Raw, leading_zeros_of
+from .raw import Anticipated, LeadingZeros, Promises, Raw, leading_zeros_of
 from .round import ChosenRounding, Flags, is_exact, round_up, to_largest
 from .wire import (
     LONGEST_CARRY_IN_TABLES,
@@ -39,11 +39,13 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
         inf=wire(m, inf, f"{name}_inf"),
         zero=wire(m, ~significand.any(), f"{name}_zero"),
         base=-fmt.bias,
-        emin=fmt.emin,
-        emax=fmt.emax,
-        leading="floor" if fmt.subnormals and fmt.man else "one",
-        zero_at_floor=True,
-        magnitude=(fmt, bits[:-1]),
+        promises=Promises(
+            emin=fmt.emin,
+            emax=fmt.emax,
+            leading=LeadingZeros.AT_FLOOR if fmt.subnormals and fmt.man else LeadingZeros.NONE,
+            zero_at_floor=True,
+        ),
+        anticipated=Anticipated(magnitude=(fmt, bits[:-1])),
     )
 
 
@@ -118,14 +120,18 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
 
     Without subnormals every number is normalised: rounding assumes an unbounded exponent, and tiny results are flushed.
     """
-    if x.zeros is not None:
+    if x.anticipated.zeros is not None:
         return _truncate_anticipated(m, x, o, rounding)
-    can_be_subnormal = o.subnormals and x.emin < o.emin
+    can_be_subnormal = o.subnormals and x.promises.emin < o.emin
     # A number with a possible leading zero that can be subnormal is only shifted down, from its second bit.
-    grows = can_be_subnormal and x.leading == "two"
+    grows = can_be_subnormal and x.promises.leading is LeadingZeros.AT_MOST_ONE
     # Places that the number can shift up before it is subnormal in o; if negative, it must shift down.
     room = _room(m, x, o.emin + grows)
-    if x.leading == "one" or grows or (o.subnormals and x.leading == "floor" and x.emin <= o.emin):
+    if (
+        x.promises.leading is LeadingZeros.NONE
+        or grows
+        or (o.subnormals and x.promises.leading is LeadingZeros.AT_FLOOR and x.promises.emin <= o.emin)
+    ):
         # All leading zeros are in the subnormal range of o.
         up, field = Const(0, 0), room
         if can_be_subnormal:
@@ -135,22 +141,22 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         up, field = count, _normal_field(m, room, count, x, o)
         if o.subnormals and x.quantum < o.emin:
             subnormal = wire(m, field < 0, "subnormal")
-            room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
+            room_up = Mux(room < 0, 0, room) if x.promises.emin < o.emin else room
             up = wire(m, Mux(subnormal, room_up, count)[: len(count)], "shift_up")
             field = Mux(subnormal, 0, field)
     if o.subnormals:
         # A zero can have any exponent, but its code has the field 0.
-        if x.zero_emax is None:
+        if x.promises.zero_emax is None:
             field = Mux(x.zero, 0, field)
-        field = field[: max((x.emax - o.emin).bit_length(), 1)]
+        field = field[: max((x.promises.emax - o.emin).bit_length(), 1)]
 
     # Zeros fill missing low bits; the shift down needs them.
-    seen = rounding.places if x.up is None else 0
+    seen = rounding.places if x.anticipated.up is None else 0
     missing = max(o.precision + seen - len(x.significand) + grows, 0)
     shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
     if len(up):
-        if x.tail + missing:
-            shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
+        if x.promises.tail + missing:
+            shifted = shift_left(m, shifted, up, "shifted_up", x.promises.tail + missing)
         else:
             # Bits below the discarded ones that rounding needs are merged into sticky.
             shifted, below = shift_left_sticky(m, shifted, up, "shifted_up", o.precision + seen)
@@ -158,17 +164,17 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
     if can_be_subnormal:
         if grows:
             # With `zero_emax`, the code of a zero does not depend on its rounding.
-            zero = x.zero if x.zero_emax is None else NEVER
-            shifted, lost = _shift_down(m, shifted, room, o.emin - x.emin + 1, zero)
+            zero = x.zero if x.promises.zero_emax is None else NEVER
+            shifted, lost = _shift_down(m, shifted, room, o.emin - x.promises.emin + 1, zero)
         else:
-            down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
-            fill = NEVER if x.complement is None else x.complement
+            down = wire(m, _places_down(room, o.emin - x.promises.emin, len(shifted)), "places_down")
+            fill = NEVER if x.anticipated.complement is None else x.anticipated.complement
             shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down", fill=fill)
         sticky = sticky | lost
     discarded = len(shifted) - o.precision - grows
     field, kept, normal_field = wire(m, field, "field"), shifted[discarded:], None
-    if x.complement is not None:
-        kept = kept ^ x.complement.replicate(len(kept))
+    if x.anticipated.complement is not None:
+        kept = kept ^ x.anticipated.complement.replicate(len(kept))
     last = kept[0]
     if grows:
         # A carry adds one to the field of a normal number, as two hidden bits.
@@ -176,7 +182,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         carry = wire(m, first & ~room[-1], "carry")
         kept = Cat(kept[: o.man], kept[o.man] & ~carry, carry)
         is_below = room[-1]
-        if x.zero_emax is not None and x.zero_emax >= o.emax:
+        if x.promises.zero_emax is not None and x.promises.zero_emax >= o.emax:
             is_below = is_below | x.zero
         normal_field = wire(m, Cat((room[:-1] + first)[: len(room) - 1], is_below), "normal_field")
     kept = wire(m, kept, "kept")
@@ -191,12 +197,12 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         nan=x.nan,
         inf=x.inf,
         zero=x.zero,
-        highest=x.emax,
+        highest=x.promises.emax,
         normal_field=normal_field,
-        zero_has_code=x.zero_emax is None,
-        up=x.up,
-        complement=x.complement,
-        selects_carry=x.selects_carry,
+        zero_has_code=x.promises.zero_emax is None,
+        up=x.anticipated.up,
+        complement=x.anticipated.complement,
+        selects_carry=x.anticipated.selects_carry,
     )
 
 
@@ -206,30 +212,30 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
     The shift may be one place short; then the first bit is zero, and the second one takes its place. The first bit
     before this correction is the difference of one between ``field`` and the exponent field of the code.
     """
-    assert x.zeros is not None
-    can_be_subnormal = o.subnormals and x.emin < o.emin
+    assert x.anticipated.zeros is not None
+    can_be_subnormal = o.subnormals and x.promises.emin < o.emin
     # Numbers of an exponent that is not above o.emin are subnormal with any leading zero.
-    exclusive = o.subnormals and x.emin <= o.emin
-    count = wire(m, _total(x.zeros, exclusive=exclusive), "anticipated_zeros")
-    seen = rounding.places if x.up is None else 0
+    exclusive = o.subnormals and x.promises.emin <= o.emin
+    count = wire(m, _total(x.anticipated.zeros, exclusive=exclusive), "anticipated_zeros")
+    seen = rounding.places if x.anticipated.up is None else 0
     keep = o.precision + seen + 1
     # The number starts at the lowest place that rounding tells from others, and all shifts are up.
-    down = min(o.emin - x.emin, keep) if can_be_subnormal else 0
+    down = min(o.emin - x.promises.emin, keep) if can_be_subnormal else 0
     room = _room(m, x, o.emin)
     normal_field = _normal_field(m, room, count, x, o)
     up, field, more = count + down, normal_field, Const(1, 1)
-    if x.limited:
+    if x.anticipated.limited:
         more = room != count
     elif o.subnormals and x.quantum < o.emin:
         subnormal = normal_field[-1]
         room_up = wire(m, room + down, "room_up")
-        room_up = room_up & ~room_up[-1].replicate(len(room_up)) if down < o.emin - x.emin else room_up
+        room_up = room_up & ~room_up[-1].replicate(len(room_up)) if down < o.emin - x.promises.emin else room_up
         up = Mux(subnormal, room_up, up)
         field = Mux(subnormal, 0, normal_field)
         more = ~subnormal & normal_field.any()
     up = wire(m, up[: (down + (1 << len(count)) - 1).bit_length()], "shift_up")
     if o.subnormals:
-        field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
+        field = Mux(x.zero, 0, field)[: max((x.promises.emax - o.emin).bit_length(), 1)]
     missing = max(keep - len(x.significand) - down, 0)
     shifted, below = shift_left_sticky(m, Cat(Const(0, missing), x.significand, Const(0, down)), up, "shifted_up", keep)
     correct = wire(m, ~shifted[-1] & more, "shift_up_by_one")
@@ -245,8 +251,8 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
         nan=x.nan,
         inf=x.inf,
         zero=x.zero,
-        highest=x.emax,
-        up=x.up,
+        highest=x.promises.emax,
+        up=x.anticipated.up,
         anticipated=True,
     )
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Const, Module, Mux, Value
 
 from .floating import Truncated
 from .formats import Rounding, Scale
-from .raw import Raw
+from .raw import LeadingZeros, Promises, Raw
 from .round import round_up, to_largest
 from .wire import NEVER, reaches, wire
 
@@ -18,10 +18,7 @@ def unpack(m: Module, bits: Value, fmt: Scale, name: str) -> Raw:
         nan=wire(m, bits.all(), f"{name}_nan"),
         zero=NEVER,
         base=-fmt.bias,
-        emin=fmt.emin,
-        emax=fmt.emax,
-        leading="one",
-        zero_at_floor=False,
+        promises=Promises(emin=fmt.emin, emax=fmt.emax, leading=LeadingZeros.NONE),
     )
 
 

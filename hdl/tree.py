@@ -13,7 +13,7 @@ from .multiply import fits_table, of_fractions
 from .number import Number
 from .number import as_raw as number_as_raw
 from .product import product
-from .raw import Raw
+from .raw import Anticipated, LeadingZeros, OperationFlags, Promises, Raw
 from .round import cancelled_sign
 from .specs import ValueRange
 from .wire import NEVER, extended, never, shift_up, shift_up_by_words, wire
@@ -150,7 +150,7 @@ def multiply(
         whole = product(m, x.significand, y.significand, "partial", dsp=dsp, table=table)
         significand = wire(m, whole, "product_significand")
     if flags:
-        invalid = x.invalid | y.invalid | (x.inf & y.zero) | (x.zero & y.inf)
+        invalid = x.flags.invalid | y.flags.invalid | (x.inf & y.zero) | (x.zero & y.inf)
         more["invalid"] = wire(m, invalid, "product_invalid")
     return more | {
         "sign": wire(m, x.sign ^ y.sign, "product_sign"),
@@ -287,22 +287,23 @@ def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value, *, fas
         significand=wire(m, integer[:-1], "total_significand"),
         nan=found.nan,
         inf=found.inf,
-        invalid=found.invalid,
         zero=zero,
         base=first,
-        emin=first,
-        emax=first,
-        leading="any",
-        zero_at_floor=True,
-        complement=negative,
-        selects_carry=fast,
+        promises=Promises(emin=first, emax=first, leading=LeadingZeros.ANY, zero_at_floor=True),
+        anticipated=Anticipated(complement=negative, selects_carry=fast),
+        flags=OperationFlags(invalid=found.invalid),
     )
 
 
 def without_complement(m: Module, x: Raw) -> Raw:
     """Return the number with its magnitude as significand, which further sums need."""
-    if x.complement is None:
+    complement = x.anticipated.complement
+    if complement is None:
         return x
     width = len(x.significand)
-    magnitude = (x.significand ^ x.complement.replicate(width)) + x.complement
-    return replace(x, significand=wire(m, magnitude[:width], "total_magnitude"), complement=None)
+    magnitude = (x.significand ^ complement.replicate(width)) + complement
+    return replace(
+        x,
+        significand=wire(m, magnitude[:width], "total_magnitude"),
+        anticipated=replace(x.anticipated, complement=None),
+    )
