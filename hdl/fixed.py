@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Fixed, Rounding
 from .product import product
 from .raw import LeadingZeros, Promises, Raw
-from .round import Flags, cancelled_sign, is_exact, round_up
+from .round import Flags, RoundingBits, cancelled_sign, is_exact, round_up
 from .wire import NEVER, bounds, extended, never, shift_right_sticky, shifted_up, wire
 
 
@@ -246,16 +246,9 @@ def rounded(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -
 
 def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> Value:
     """Return the rounding decision: 1 adds one to the floor."""
-    up = round_up(
-        rounding,
-        negative=x.floor[-1] if x.floor.shape().signed else NEVER,
-        last=x.floor[0],
-        discarded=x.discarded,
-        sticky=x.sticky,
-        random=random,
-        twos_complement=True,
-    )
-    return wire(m, up, "round_up")
+    negative = x.floor[-1] if x.floor.shape().signed else NEVER
+    bits = RoundingBits(negative, x.floor[0], x.discarded, x.sticky, twos_complement=True)
+    return wire(m, round_up(rounding, bits, random), "round_up")
 
 
 def wrapped(integer: Value, o: Fixed) -> Value:

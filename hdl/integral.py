@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .fixed import FixedRaw
 from .formats import Rounding
 from .raw import LeadingZeros, OperationFlags, Promises, Raw, normalise
-from .round import round_outward
+from .round import RoundingBits, round_outward
 from .wire import NEVER, shift_right_sticky, wire
 
 
@@ -21,15 +21,7 @@ def rounded_to_integer(m: Module, x: Raw, rounding: Rounding, random: Value | No
     amount = Mux(is_integer, 0, down)[: max((top - x.promises.emin).bit_length(), 1)]
     shifted, lost = shift_right_sticky(m, Cat(Const(0, places), x.significand), amount, "integer_shifted")
     kept, discarded, sticky = shifted[places:], shifted[:places], wire(m, lost | x.sticky, "below_discarded")
-    up = round_outward(
-        rounding,
-        negative=x.sign,
-        last=kept[0],
-        discarded=discarded,
-        sticky=sticky,
-        random=random,
-        floors=floors,
-    )
+    up = round_outward(rounding, RoundingBits(x.sign, kept[0], discarded, sticky), random, floors=floors)
     integer = wire(m, (kept + wire(m, up, "integer_up"))[: width + 1], "integer")
     return Raw(
         sign=x.sign,

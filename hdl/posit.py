@@ -15,7 +15,7 @@ from .formats.base import floor_log2
 from .formats.tapered import Tapered
 from .multiply import INPUTS
 from .raw import Anticipated, LeadingZeros, Promises, Raw, leading_zeros_of
-from .round import round_up
+from .round import RoundingBits, round_up
 from .wire import NEVER, extended, incremented, leading_zeros, lookup, saturate, shift_left, shift_right_sticky, wire
 
 SHORT = 8
@@ -190,15 +190,7 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
 def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code. No number rounds to zero or NaR, and posits always saturate."""
     last = x.kept[0] | x.beyond
-    up = round_up(
-        rounding,
-        negative=x.sign,
-        last=last,
-        discarded=x.discarded,
-        sticky=x.sticky,
-        random=random,
-        complement=x.complement,
-    )
+    up = round_up(rounding, RoundingBits(x.sign, last, x.discarded, x.sticky, complement=x.complement), random)
     special = wire(m, x.nan | x.zero, "special")
     up = wire(m, up & ~x.beyond & ~special, "round_up")
     sign = wire(m, (x.sign & ~x.zero) | x.nan, "sign")
