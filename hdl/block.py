@@ -73,16 +73,15 @@ def scaled_sum(
     m: Module,
     terms: Sequence[tree.Term],
     scale: Raw,
-    x: Block,
-    y: Block,
+    blocks: tuple[Block, Block],
     rounding: Rounding,
     *,
     from_zero: bool,
     fast: bool,
 ) -> Raw:
     """Return the exact sum of products of elements, and of +0 if ``from_zero``, times the product of the scales."""
-    found, quantum = tree.total(m, terms), quantum_of(x, y)
-    bits = tree.bits_of(products_of(x, y).times(len(terms)), quantum)
+    found, quantum = tree.total(m, terms), quantum_of(*blocks)
+    bits = tree.bits_of(products_of(*blocks).times(len(terms)), quantum)
     integer = found.integer
     if not isinstance(scale.significand, Const):
         integer = wire(m, multiply_integers(m, integer, scale.significand, "scaled", dsp=False), "scaled_total")

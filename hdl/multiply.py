@@ -36,39 +36,47 @@ class Magnitude:
     anticipated: Anticipated = field(default_factory=Anticipated)
 
 
-def multiply(
-    m: Module,
-    x: Raw,
-    y: Raw,
-    *,
-    dsp: bool,
-    floor: int | None,
-    fast: bool = False,
-    counted: bool = False,
-    last: int | None = None,
-    any_zero: bool = False,
-) -> Raw:
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """Operation that reads a product, which decides its form.
+
+    Attributes
+    ----------
+    floor : int, optional
+        Lowest exponent of a number that will be added; a product that can be lower keeps its leading zeros, because the
+        sum needs a leading-zero count anyway.
+    counted : bool
+        Leading zeros are counted in the factors, beside the multiplication.
+    last : int, optional
+        Exponent of the subnormals of the format to which the product is rounded and nothing else; a product that can be
+        lower is shifted there, so that it may have a leading zero, and a zero any significand.
+    any_zero : bool
+        The significand of a zero has no effect; short factors without leading zeros are then multiplied by one table of
+        their fractions.
+    """
+
+    floor: int | None = None
+    counted: bool = False
+    last: int | None = None
+    any_zero: bool = False
+
+
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, fast: bool = False, use: Use = Use()) -> Raw:
     """Return the exact product: multiply significands and add exponents.
 
-    With ``dsp``, the product is a plain multiplication. ``floor`` is the lowest exponent of a number that will be
-    added; a product that can be lower keeps its leading zeros, because the sum needs a leading-zero count anyway.
-    With ``fast``, rows are added in a tree, and with ``counted``, leading zeros are counted in the factors, beside the
-    multiplication. If the product is only rounded to a floating-point format, ``last`` is the exponent at which its
-    subnormals begin; a product that can be lower is shifted there, so that it may have a leading zero, and a zero any
-    significand. With ``any_zero``, the significand of a zero has no effect either; short factors without leading zeros
-    are then multiplied by one table of their fractions.
+    With ``dsp``, the product is a plain multiplication. With ``fast``, rows are added in a tree.
     """
     lengths = len(x.significand), len(y.significand)
     small = _are_floats(x, y) and is_small(*lengths)
     zero_emax = None
-    if any_zero and not dsp and fits_table(x, y):
+    if use.any_zero and not dsp and fits_table(x, y):
         magnitude = _of_fractions(m, x, y)
-    elif dsp or not small or (floor is not None and _lowest(x, y) < floor):
-        magnitude = _any(m, x, y, dsp, fast, counted)
+    elif dsp or not small or (use.floor is not None and _lowest(x, y) < use.floor):
+        magnitude = _any(m, x, y, dsp, fast, use.counted)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
     else:
-        is_shifted = last is not None and _lowest(x, y) < last
+        is_shifted = use.last is not None and _lowest(x, y) < use.last
         of_x, of_y = x.promises, y.promises
         zero_emax = max(of_x.emin + of_y.emax, of_x.emax + of_y.emin) + 1 if is_shifted else None
         zeros = None if is_shifted else (x.zero, y.zero)

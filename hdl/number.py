@@ -25,7 +25,7 @@ from . import (
 from .fixed import FixedRaw
 from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
 from .formats.tapered import Tapered
-from .multiply import can_be_subnormal
+from .multiply import Use, can_be_subnormal
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import LeadingZeros, OperationFlags, Raw
@@ -96,8 +96,8 @@ def multiply(
     is_subnormal = has_subnormals and can_be_subnormal(x.quantum + y.quantum, o)
     counted = to is None and (fast or is_subnormal)
     # Packing a posit or takum replaces the code of a zero.
-    any_zero = isinstance(o, Tapered)
-    return multiply_raw(m, x, y, dsp=dsp, floor=floor, fast=fast, counted=counted, last=last, any_zero=any_zero)
+    use = Use(floor=floor, counted=counted, last=last, any_zero=isinstance(o, Tapered))
+    return multiply_raw(m, x, y, dsp=dsp, fast=fast, use=use)
 
 
 Aligned = raw.Aligned | fixed.Pair

@@ -57,7 +57,7 @@ def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) 
     else:
         multiplied = x
         if table.factor != 1:
-            multiplied = multiply(m, x, as_raw(m, none, [table.factor], "factor"), dsp=dsp, floor=None)
+            multiplied = multiply(m, x, as_raw(m, none, [table.factor], "factor"), dsp=dsp)
         scaled = of_raw(m, multiplied, -table.fraction, limit, "scaled").integer
     fraction = table.fraction
     power = scaled[fraction:] if len(scaled) > fraction else Const(0, 1)

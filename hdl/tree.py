@@ -116,7 +116,7 @@ def _of_raw(
 ) -> dict[str, Value]:
     bits, absent = bits_of(numbers, quantum), x.get("absent", NEVER)
     inverted = NEVER if first is None else wire(m, x["sign"] ^ first, "opposite")
-    integer = place(m, x["significand"], x["exponent"], last, bits, "term", absent, inverted)
+    integer = place(m, x["significand"], x["exponent"], last, bits, absent, inverted)
     parts = {"integer": integer, "negative": x["sign"], "sign": x["sign"]}
     if first is not None:
         parts |= {"integer": Cat(integer, inverted).as_signed(), "inverted": inverted}
@@ -167,7 +167,6 @@ def place(
     exponent: Value,
     last: int,
     top: int,
-    name: str,
     absent: Value = NEVER,
     inverted: Value = NEVER,
 ) -> Value:
@@ -177,11 +176,11 @@ def place(
     returned: the significand is inverted before the shift, which needs no LUTs beside those of the shift.
     """
     padded = Cat(Const(0, max(last, 0)), significand)
-    shifted = _shift_up(m, padded, exponent, top + max(-last, 0), name, absent, inverted)
-    return wire(m, shifted[max(-last, 0) :], f"{name}_placed")
+    shifted = _shift_up(m, padded, exponent, top + max(-last, 0), absent, inverted)
+    return wire(m, shifted[max(-last, 0) :], "term_placed")
 
 
-def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, absent: Value, inverted: Value) -> Value:
+def _shift_up(m: Module, value: Value, amount: Value, width: int, absent: Value, inverted: Value) -> Value:
     """Return the lowest ``width`` bits of ``value << amount``, or zero if ``absent``; their inverses if ``inverted``.
 
     Each bit of a number after a shift by less than a word of at least its width minus one is one of two bits of the
@@ -193,10 +192,10 @@ def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, abs
     if absent is not NEVER and not by_words:
         value = value & (~absent).replicate(len(value))
     if inverted is not NEVER:
-        value = wire(m, value ^ inverted.replicate(len(value)), f"{name}_inverted")
+        value = wire(m, value ^ inverted.replicate(len(value)), "term_inverted")
     if not by_words:
-        return shift_up(m, value, amount, width, name, inverted)
-    return shift_up_by_words(m, value, amount, width, levels, name, absent, inverted)
+        return shift_up(m, value, amount, width, "term", inverted)
+    return shift_up_by_words(m, value, amount, width, levels, "term", absent, inverted)
 
 
 def total(m: Module, terms: Sequence[Term], *, chained: bool = False) -> Sum:
