@@ -35,7 +35,7 @@ WORDS = 1 << 22
 
 
 @uncompiled
-def gemm(
+def gemm(  # noqa: PLR0913 - options of a public function, by name
     a: Operand,
     b: Operand,
     mac: MacSpec | BlockMacSpec | SparseMacSpec | str,
@@ -165,7 +165,7 @@ def gemm(
     return compute(Job(spec, first, second, begin, shape, words))
 
 
-def _words(
+def _words(  # noqa: PLR0913 - options of `gemm`
     spec: RunningSumSpec,
     shape: tuple[int, ...],
     k: int,
@@ -226,7 +226,7 @@ def _encoded(operands: list[Any], formats: list[Format], rounding: Rounding, sat
     return operands
 
 
-def _tiled(
+def _tiled(  # noqa: PLR0913 - options of `gemm`
     a: Operand,
     b: Operand,
     spec: MacSpec | BlockMacSpec | SparseMacSpec,

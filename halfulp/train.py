@@ -96,7 +96,7 @@ class _Number(click.FloatRange):
     type=click.Path(file_okay=False, path_type=Path),
     help="checkpoint folder; default: train/ of the build folder",
 )
-def train(
+def train(  # noqa: PLR0913 - options of a command
     network: str,
     macs: tuple[str, ...],
     file: Path | None,

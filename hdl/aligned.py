@@ -152,7 +152,7 @@ def scale_on_grid(m: Module, terms: Sequence[Term]) -> tuple[list[Value], Value,
     return distances, wire(m, Cat(Const(0, 1), top), "largest_on_grid"), wire(m, odd, "largest_is_odd")
 
 
-def place_on_grid(
+def place_on_grid(  # noqa: PLR0913 - its values are the ports of a module
     m: Module,
     alignment: Alignment,
     fraction: int,

@@ -128,7 +128,7 @@ class Dataflow:
         Products use multiplier blocks.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options by name
         self,
         m: Module,
         *,

@@ -66,7 +66,7 @@ def negate_if(x: Number, condition: Value) -> Number:
     return replace(x, sign=x.sign ^ condition)
 
 
-def multiply(
+def multiply(  # noqa: PLR0913 - what follows the product decides its structure
     m: Module,
     x: Number,
     y: Number,

@@ -54,7 +54,7 @@ def magnitude_of(bits: Value) -> Value:
     return ((bits[:-1] ^ bits[-1].replicate(len(bits) - 1)) + bits[-1])[: len(bits) - 1]
 
 
-def as_raw(
+def as_raw(  # noqa: PLR0913 - parts of a code
     m: Module,
     sign: Value,
     body: Value,

@@ -74,7 +74,7 @@ class Sum:
     invalid: Value
 
 
-def of_product(
+def of_product(  # noqa: PLR0913 - two factors, the scale and range of products, and their structure
     m: Module,
     x: Number,
     y: Number,

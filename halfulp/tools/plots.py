@@ -251,7 +251,7 @@ def plot_front(
     return figure if whole else _front(*parts, numbered=True)[0]
 
 
-def _front(
+def _front(  # noqa: PLR0913 - options of `plot_front`
     names: Sequence[str],
     costs: Sequence[float],
     panels: Sequence[Panel],
