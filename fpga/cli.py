@@ -97,10 +97,7 @@ def synth(
     if liberty is not None or delays or power:
         raise Refused("--liberty, --delays and --power are for --target asic; add it")
     with requests():
-        if route or explore:
-            check_route(target)
-        if vivado and (route or explore):
-            raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
+        _check_flow(target, vivado=vivado, routes=route or explore is not None)
         asked = implementations(unit, fmt, **options, **stages_of(clock, target, options, routed=route or vivado))
         if explore and (len(asked) > 1 or asked[0].build.has_stages):
             raise ValueError(
@@ -133,6 +130,14 @@ def synth(
     publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
     if wanted is not None:
         check_clock(costs, wanted, target, vivado=vivado)
+
+
+def _check_flow(target: Target, *, vivado: bool, routes: bool) -> None:
+    """Raise ValueError unless the flow can place and route on a device as ``routes`` asks."""
+    if routes:
+        check_route(target)
+        if vivado:
+            raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
 
 
 def _cells(

@@ -89,7 +89,7 @@ def blockdequantize(
     return round_and_pack(multiply(elements, factor), spec.o, spec.rounding, spec.saturate, words)
 
 
-def blockdot(
+def blockdot(  # noqa: PLR0913 - tensors, and the fields of a description by name
     x: Tensor,
     y: Tensor,
     x_scale: Tensor,

@@ -14,7 +14,7 @@ from .raw import int64, order, widen
 
 
 @by_mode
-def compare(
+def compare(  # noqa: PLR0913 - tensors, and the fields of a description by name
     x: Tensor,
     y: Tensor,
     /,

@@ -21,7 +21,7 @@ TABLE_WIDTH = 16
 
 @uncompiled
 @by_mode
-def convert(
+def convert(  # noqa: PLR0913 - tensors, and the fields of a description by name
     x: Tensor,
     /,
     *,

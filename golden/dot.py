@@ -19,7 +19,7 @@ from .raw import Raw, add, align, multiply, scaled, scaled_product
 
 
 @by_mode
-def dot(
+def dot(  # noqa: PLR0913 - tensors, and the fields of a description by name
     x: Tensor,
     y: Tensor,
     start: Tensor | None = None,

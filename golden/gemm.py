@@ -20,7 +20,7 @@ from .uncompiled import uncompiled
 
 
 @uncompiled
-def gemm(
+def gemm(  # noqa: PLR0913 - options of a public function, by name
     a: Operand,
     b: Operand,
     mac: MacSpec | BlockMacSpec | SparseMacSpec | str,

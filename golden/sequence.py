@@ -95,7 +95,7 @@ def step(
     return codes if flags is None else Flagged(codes, flags)
 
 
-def steps(
+def steps(  # noqa: PLR0913 - operands of a unit, by name
     spec: RunningSumSpec,
     term: Term,
     load: Tensor,

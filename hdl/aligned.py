@@ -72,8 +72,8 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, flags: bool) -> dict[str, 
 
 def single(x: Raw) -> dict[str, Value]:
     """Return the values of an unpacked float as a term."""
-    names = ("sign", "exponent", "significand", "zero", "nan", "inf", "invalid")
-    return {name: getattr(x, name) for name in names}
+    names = ("sign", "exponent", "significand", "zero", "nan", "inf")
+    return {name: getattr(x, name) for name in names} | {"invalid": x.flags.invalid}
 
 
 def largest(m: Module, terms: Sequence[Term], name: str) -> Value:
@@ -152,7 +152,7 @@ def scale_on_grid(m: Module, terms: Sequence[Term]) -> tuple[list[Value], Value,
     return distances, wire(m, Cat(Const(0, 1), top), "largest_on_grid"), wire(m, odd, "largest_is_odd")
 
 
-def place_on_grid(
+def place_on_grid(  # noqa: PLR0913 - its values are the ports of a module
     m: Module,
     alignment: Alignment,
     fraction: int,
@@ -266,7 +266,5 @@ def summed(
         number,
         exponent=top,
         base=number.base + base,
-        emin=number.emin + min(term.emin for term in terms),
-        emax=number.emax + max(term.emax for term in terms),
-        zero_at_floor=False,
+        promises=number.promises.moved(min(term.emin for term in terms), max(term.emax for term in terms)),
     )

@@ -13,7 +13,7 @@ from .formats import RN, Block, Format, Rounding
 from .formats.base import floor_log2
 from .number import as_raw, pack, truncate, unpack
 from .product import product as multiply_integers
-from .raw import Raw, normalise
+from .raw import LeadingZeros, Promises, Raw, normalise
 from .rows import Rows
 from .specs import ValueRange
 from .specs.ranges import window_of
@@ -35,10 +35,11 @@ def factor(m: Module, x: Value, y: Value, a: Block, b: Block) -> Raw:
         **values,
         zero=wire(m, one.zero | other.zero, "scale_zero"),
         base=base,
-        emin=base + (one.emin - one.base) + (other.emin - other.base),
-        emax=base + (one.emax - one.base) + (other.emax - other.base),
-        leading="any",
-        zero_at_floor=False,
+        promises=Promises(
+            emin=base + sum(number.promises.emin - number.base for number in (one, other)),
+            emax=base + sum(number.promises.emax - number.base for number in (one, other)),
+            leading=LeadingZeros.ANY,
+        ),
     )
 
 
@@ -72,16 +73,15 @@ def scaled_sum(
     m: Module,
     terms: Sequence[tree.Term],
     scale: Raw,
-    x: Block,
-    y: Block,
+    blocks: tuple[Block, Block],
     rounding: Rounding,
     *,
     from_zero: bool,
     fast: bool,
 ) -> Raw:
     """Return the exact sum of products of elements, and of +0 if ``from_zero``, times the product of the scales."""
-    found, quantum = tree.total(m, terms), quantum_of(x, y)
-    bits = tree.bits_of(products_of(x, y).times(len(terms)), quantum)
+    found, quantum = tree.total(m, terms), quantum_of(*blocks)
+    bits = tree.bits_of(products_of(*blocks).times(len(terms)), quantum)
     integer = found.integer
     if not isinstance(scale.significand, Const):
         integer = wire(m, multiply_integers(m, integer, scale.significand, "scaled", dsp=False), "scaled_total")
@@ -95,15 +95,13 @@ def scaled_sum(
     )
     zero_sign = tree.sign_of_zero([term.sign ^ scale.sign for term in terms], rounding, from_zero=from_zero)
     total = tree.as_raw(m, found, quantum, bits, zero_sign, fast=fast)
-    # The integer counts units of the last place of the scales.
-    first = total.base + scale.last
+    # The integer counts units of the last place of the scales. The exponent of the total is 0.
+    places = len(scale.significand) - 1
     return replace(
         total,
         exponent=scale.exponent,
-        base=first,
-        emin=first + scale.emin - scale.base,
-        emax=first + scale.emax - scale.base,
-        zero_at_floor=False,
+        base=total.base + scale.last,
+        promises=total.promises.moved(scale.promises.emin - places, scale.promises.emax - places),
     )
 
 
@@ -113,7 +111,7 @@ def largest(m: Module, numbers: Sequence[Raw]) -> tuple[Raw, Value]:
     zero = wire(m, Cat(*(x.zero for x in numbers)).all(), "all_zero")
     # Numbers of one format have leading zeros only at their lowest exponent, so this order is that of magnitudes.
     keys = [Cat(x.significand, x.exponent) for x in numbers]
-    if not numbers[0].zero_at_floor:
+    if not numbers[0].promises.zero_at_floor:
         keys = [Mux(x.zero, 0, key)[: len(key)] for x, key in zip(numbers, keys, strict=True)]
     key = _maximum(m, keys, "largest")
     first = numbers[0]
@@ -161,10 +159,7 @@ def _power(m: Module, x: Raw, block: Block) -> Raw:
         significand=Const(1, 1),
         zero=NEVER,
         base=x.base - block.emax,
-        emin=x.emin - block.emax,
-        emax=x.emax - block.emax + 1,
-        leading="one",
-        zero_at_floor=False,
+        promises=x.promises.moved(-block.emax, 1 - block.emax),
     )
 
 
@@ -178,10 +173,7 @@ def _constant(value: Fraction) -> Raw:
         significand=Const(significand, significand.bit_length()),
         zero=NEVER,
         base=exponent,
-        emin=exponent,
-        emax=exponent,
-        leading="one",
-        zero_at_floor=False,
+        promises=Promises(emin=exponent, emax=exponent, leading=LeadingZeros.NONE),
     )
 
 
@@ -197,9 +189,11 @@ def quotient(m: Module, x: Raw, scale: Raw, element: Format, rounding: Rounding)
     x = replace(x, nan=NEVER, inf=NEVER)
     if len(scale.significand) == 1:
         return _by_power_of_two(m, x, scale)
-    if x.leading == "floor" and x.emin - scale.emin < element.quantum - max(rounding.places, 1):
+    of_x = x.promises
+    lowest = of_x.emin - scale.promises.emin
+    if of_x.leading is LeadingZeros.AT_FLOOR and lowest < element.quantum - max(rounding.places, 1):
         # No discarded bit of the quotient of a number with leading zeros is a one, only its sticky bit.
-        x = replace(x, leading="one")
+        x = replace(x, promises=replace(of_x, leading=LeadingZeros.NONE))
     window = window_of(element, rounding, 2 * ValueRange.of(element).magnitude)
     return divide(m, x, scale, Rows(window + 1))
 
@@ -211,9 +205,6 @@ def _by_power_of_two(m: Module, x: Raw, scale: Raw) -> Raw:
         # The inverse is the difference to the largest exponent field.
         exponent=wire(m, x.exponent + (scale.exponent ^ most), "quotient_exponent"),
         base=x.base - scale.base - most,
-        emin=x.emin - scale.emax,
-        emax=x.emax - scale.emin,
         # Subnormal numbers, with leading zeros, may have large quotients.
-        leading="any" if x.leading == "floor" else x.leading,
-        zero_at_floor=False,
+        promises=x.promises.moved(-scale.promises.emax, -scale.promises.emin),
     )

@@ -14,8 +14,8 @@ from .formats import RN, RZ, Rounding
 from .formats.base import floor_log2
 from .formats.codebook import Codebook
 from .lines import search
-from .raw import Raw
-from .round import ChosenRounding, round_outward, to_largest
+from .raw import LeadingZeros, Promises, Raw
+from .round import ChosenRounding, RoundingBits, round_outward, to_largest
 from .wire import lookup, shifted_up, wire
 
 MAX_WIDTH = 8
@@ -58,10 +58,7 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
         inf=flags([value in (float("inf"), -float("inf")) for value in fmt.values], "inf"),
         zero=flags([value == 0 for value in fmt.values], "zero"),
         base=emin,
-        emin=emin,
-        emax=emax,
-        leading="one",
-        zero_at_floor=True,
+        promises=Promises(emin=emin, emax=emax, leading=LeadingZeros.NONE, zero_at_floor=True),
     )
 
 
@@ -136,15 +133,8 @@ def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
 
 def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code."""
-    outward = round_outward(
-        rounding,
-        negative=x.sign,
-        last=x.last,
-        discarded=x.discarded,
-        sticky=x.sticky,
-        random=random,
-        floors=o.rounds == "floor",
-    )
+    bits = RoundingBits(x.sign, x.last, x.discarded, x.sticky)
+    outward = round_outward(rounding, bits, random, floors=o.rounds == "floor")
     outward = wire(m, outward & ~x.final, "outward")
     place = wire(m, (x.index + outward)[: len(x.index) + 1], "place")
 

@@ -128,7 +128,7 @@ class Dataflow:
         Products use multiplier blocks.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options by name
         self,
         m: Module,
         *,
@@ -295,7 +295,7 @@ class Dataflow:
 
     def _operator(self, value: Operator) -> list[Bit]:
         operands = [(self.bits_of(operand), operand.shape()) for operand in value.operands]
-        (first, first_shape), (second, second_shape) = operands[0], operands[-1]
+        (first, first_shape), (second, _) = operands[0], operands[-1]
         word, width = value.operator, len(value)
         if word in ("u", "s"):
             return first
@@ -303,42 +303,41 @@ class Dataflow:
         def build(read: Any) -> Value:
             return Operator(word, [read(bits, shape) for bits, shape in operands])
 
-        rows = [bits for bits, _ in operands]
         if word in ("<<", ">>") and not _unique(second):
-            # By a constant it is no logic.
-            places = sum((bit == ONE) << place for place, bit in enumerate(second))
-            if word == "<<":
-                return _extended([*[ZERO] * places, *first], first_shape, width)
-            return _extended(first, first_shape, width + places)[places:]
-        if word == "~":
-            added = self._logic([_unique([bit]) for bit in first], rows, build)
-        elif word in _IDENTITIES:
+            return _shifted_by_constant(word, operands, width)
+        if word in _IDENTITIES:
             return self._bitwise(word, [_extended(bits, shape, width) for bits, shape in operands], build)
-        elif word in ("+", "-"):
-            rows = [_extended(bits, shape, width) for bits, shape in operands]
-            if len(rows) == 1:
-                rows.insert(0, [ZERO] * width)
-            if set(rows[1]) <= {ZERO}:
-                return rows[0]
-            inner = value.operands[0]
-            if word == "+" and len(second) == 1 and isinstance(inner, Operator) and inner.operator == "+":
-                # A third summand of one bit is the carry in.
-                x, y = ((self.bits_of(part), part.shape()) for part in inner.operands)
-
-                def build_of_three(read: Any) -> Value:
-                    total: Value = read(*x) + read(*y) + read(second, second_shape)
-                    return total
-
-                return self._sum(_extended(*x, width), _extended(*y, width), False, build_of_three, second)
-            return self._sum(rows[0], rows[1], word == "-", build)
-        elif word == "<" and first_shape.signed and set(second) <= {ZERO}:
+        if word in ("+", "-"):
+            return self._adder(value, operands, build)
+        if word == "<" and first_shape.signed and set(second) <= {ZERO}:
             return first[-1:]
-        elif word in ("<", "<=", ">", ">=") and len(_unique((*first, *second))) > self.model.widest:
+        if word in ("<", "<=", ">", ">=") and len(_unique((*first, *second))) > self.model.widest:
             return self._comparison(word, operands, build)
-        else:
-            read = _unique(bit for bits, _ in operands for bit in bits)
-            added = self._logic([read] * width, rows, build, self._delay(word, read, first, second))
-        return added.node.bits
+        rows = [bits for bits, _ in operands]
+        if word == "~":
+            return self._logic([_unique([bit]) for bit in first], rows, build).node.bits
+        read = _unique(bit for bits in rows for bit in bits)
+        return self._logic([read] * width, rows, build, self._delay(word, read, first, second)).node.bits
+
+    def _adder(self, value: Operator, operands: Sequence[tuple[list[Bit], Shape]], build: Any) -> list[Bit]:
+        """Add a sum or a difference."""
+        word, width, inner = value.operator, len(value), value.operands[0]
+        rows = [_extended(bits, shape, width) for bits, shape in operands]
+        if len(rows) == 1:
+            rows.insert(0, [ZERO] * width)
+        if set(rows[1]) <= {ZERO}:
+            return rows[0]
+        carry, carry_shape = operands[-1]
+        if word == "+" and len(carry) == 1 and isinstance(inner, Operator) and inner.operator == "+":
+            # A third summand of one bit is the carry in.
+            x, y = ((self.bits_of(part), part.shape()) for part in inner.operands)
+
+            def build_of_three(read: Any) -> Value:
+                total: Value = read(*x) + read(*y) + read(carry, carry_shape)
+                return total
+
+            return self._sum(_extended(*x, width), _extended(*y, width), False, build_of_three, carry)
+        return self._sum(rows[0], rows[1], word == "-", build)
 
     def _comparison(self, word: str, operands: Sequence[tuple[list[Bit], Shape]], build: Any) -> list[Bit]:
         """Add a comparison by a carry chain."""
@@ -623,6 +622,15 @@ def _case_of(code: str, switch: SwitchValue) -> Value:
 def _unique(bits: Iterable[Bit]) -> list[Bit]:
     """Return the bits that are not constant, each once."""
     return [bit for bit in dict.fromkeys(bits) if bit >= 0]
+
+
+def _shifted_by_constant(word: str, operands: Sequence[tuple[list[Bit], Shape]], width: int) -> list[Bit]:
+    """Return the bits of a shift by a constant, which is no logic."""
+    (bits, shape), (amount, _) = operands
+    places = sum((bit == ONE) << place for place, bit in enumerate(amount))
+    if word == "<<":
+        return _extended([*[ZERO] * places, *bits], shape, width)
+    return _extended(bits, shape, width + places)[places:]
 
 
 def _extended(bits: list[Bit], shape: Shape, width: int) -> list[Bit]:

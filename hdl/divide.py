@@ -10,7 +10,7 @@ from typing import NamedTuple
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .internals import Concat
-from .raw import Raw, normalise
+from .raw import LeadingZeros, OperationFlags, Promises, Raw, normalise
 from .rows import Rows
 from .wire import NEVER, wire
 
@@ -20,10 +20,7 @@ ONE = Raw(
     significand=Const(1, 1),
     zero=NEVER,
     base=0,
-    emin=0,
-    emax=0,
-    leading="one",
-    zero_at_floor=False,
+    promises=Promises(emin=0, emax=0, leading=LeadingZeros.NONE),
 )
 """The number 1, the dividend of a reciprocal."""
 
@@ -65,6 +62,7 @@ class InverseRoot(NamedTuple):
 def divide(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
     """Return the quotient x / y, one bit less than ``rows`` at least; lower bits are merged into sticky."""
     x, y = _without_leading_zeros(m, x, "x"), _without_leading_zeros(m, y, "y")
+    of_x, of_y = x.promises, y.promises
     zero = rows.held(m, x.zero | y.inf, "quotient_zero")
     width = max(len(x.significand), len(y.significand))
     dividend, divisor = (Cat(Const(0, width - len(r.significand)), r.significand) for r in (x, y))
@@ -85,17 +83,20 @@ def divide(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
         significand=wire(m, end.quotient, "quotient"),
         nan=rows.held(m, x.nan | y.nan | (x.zero & y.zero) | (x.inf & y.inf), "quotient_nan"),
         inf=rows.held(m, x.inf | y.zero, "quotient_inf"),
-        invalid=x.invalid | y.invalid | (((x.zero & y.zero) | (x.inf & y.inf)) & ~x.nan & ~y.nan),
-        by_zero=y.zero & ~y.nan & ~x.zero & ~x.inf & ~x.nan,
         zero=zero,
         sticky=wire(m, _inexact(end.doubled[1:], divisor), "quotient_sticky"),
         base=x.base - y.base - ((1 << len(y.exponent)) - 1),
-        emin=x.emin - y.emax,
-        emax=x.emax - y.emin,
-        leading="two",
-        zero_at_floor=False,
-        # The exponent of a zero divided by a small number can be that of an overflow.
-        zero_emax=x.emax - y.emin,
+        promises=Promises(
+            emin=of_x.emin - of_y.emax,
+            emax=of_x.emax - of_y.emin,
+            leading=LeadingZeros.AT_MOST_ONE,
+            # The exponent of a zero divided by a small number can be that of an overflow.
+            zero_emax=of_x.emax - of_y.emin,
+        ),
+        flags=OperationFlags(
+            invalid=x.flags.invalid | y.flags.invalid | (((x.zero & y.zero) | (x.inf & y.inf)) & ~x.nan & ~y.nan),
+            by_zero=y.zero & ~y.nan & ~x.zero & ~x.inf & ~x.nan,
+        ),
     )
 
 
@@ -140,13 +141,14 @@ def remainder(m: Module, x: Raw, y: Raw, rows: Rows) -> Raw:
         exponent=rows.held(m, exponent, "remainder_exponent"),
         significand=significand,
         nan=rows.held(m, nan, "remainder_nan"),
-        invalid=x.invalid | y.invalid | ((x.inf | y.zero) & ~x.nan & ~y.nan),
         zero=wire(m, ~significand.any(), "remainder_zero"),
         base=base,
-        emin=min(x.emin, y.emin - 1),
-        emax=max(x.emax, y.emax - 1),
-        leading="any",
-        zero_at_floor=False,
+        promises=Promises(
+            emin=min(x.promises.emin, y.promises.emin - 1),
+            emax=max(x.promises.emax, y.promises.emax - 1),
+            leading=LeadingZeros.ANY,
+        ),
+        flags=OperationFlags(invalid=x.flags.invalid | y.flags.invalid | ((x.inf | y.zero) & ~x.nan & ~y.nan)),
     )
 
 
@@ -170,14 +172,11 @@ def square_root(m: Module, x: Raw, rows: Rows) -> Raw:
         significand=root,
         nan=rows.held(m, x.nan | (x.sign & ~x.zero), "root_nan"),
         inf=rows.held(m, x.inf, "root_inf"),
-        invalid=x.invalid | (x.sign & ~x.zero & ~x.nan),
         zero=rows.held(m, x.zero, "root_zero"),
         sticky=wire(m, _inexact(end.remainder, Cat(Const(1, 1), root)) | end.unused.any(), "root_sticky"),
         base=even_base // 2,
-        emin=x.emin // 2,
-        emax=x.emax // 2,
-        leading="one",
-        zero_at_floor=False,
+        promises=Promises(emin=x.promises.emin // 2, emax=x.promises.emax // 2, leading=LeadingZeros.NONE),
+        flags=OperationFlags(invalid=x.flags.invalid | (x.sign & ~x.zero & ~x.nan)),
     )
 
 
@@ -210,16 +209,12 @@ def inverse_square_root(m: Module, x: Raw, rows: Rows) -> Raw:
         significand=root,
         nan=rows.held(m, x.nan | (x.sign & ~x.zero), "root_nan"),
         inf=rows.held(m, x.zero, "root_inf"),
-        invalid=x.invalid | (x.sign & ~x.zero & ~x.nan),
-        by_zero=x.zero & ~x.nan,
         zero=zero,
         # The result is 1 for the significand 1; all others have endless digits.
         sticky=wire(m, ~root[-1] & ~zero, "root_sticky"),
         base=-(even_base // 2) - ((1 << len(exponent)) - 1),
-        emin=-(x.emax // 2),
-        emax=-(x.emin // 2),
-        leading="two",
-        zero_at_floor=False,
+        promises=Promises(emin=-(x.promises.emax // 2), emax=-(x.promises.emin // 2), leading=LeadingZeros.AT_MOST_ONE),
+        flags=OperationFlags(invalid=x.flags.invalid | (x.sign & ~x.zero & ~x.nan), by_zero=x.zero & ~x.nan),
     )
 
 

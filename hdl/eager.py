@@ -86,7 +86,7 @@ def _emin(term: tuple[Format, ...], has_floor: bool) -> int:
 def add(m: Module, z: raw.Aligned, o: Format, rounding: Rounding, random: Value, *, fast: bool) -> raw.Raw:
     """Add aligned numbers and decide the rounding to ``o``: the second half of a sum."""
     assert z.width <= o.precision
-    assert o.floor_exponent is None or z.emin >= o.floor_exponent
+    assert o.floor_exponent is None or z.promises.emin >= o.floor_exponent
     exact = raw.add(m, z, rounding, fast=fast, floor=o.floor_exponent)
     # The first one of the sum is in the top place after a carry, in the next place, or lower. An addition excludes the
     # last case, a subtraction the first.
@@ -97,7 +97,8 @@ def add(m: Module, z: raw.Aligned, o: Format, rounding: Rounding, random: Value,
     higher = wire(m, carry_out(Mux(z.subtract, at_one, after_carry), random), "carry_if_higher")
     lower = wire(m, carry_out(Mux(z.subtract, left, at_one), random), "carry_if_lower")
     is_higher = Mux(z.subtract, exact.significand[top - 1], exact.significand[top])
-    return replace(exact, up=wire(m, Mux(is_higher, higher, lower), "goes_up"))
+    up = wire(m, Mux(is_higher, higher, lower), "goes_up")
+    return replace(exact, anticipated=replace(exact.anticipated, up=up))
 
 
 def _discarded(significand: Value, first: int, count: int) -> Value:

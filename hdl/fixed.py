@@ -11,8 +11,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Fixed, Rounding
 from .product import product
-from .raw import Raw
-from .round import Flags, cancelled_sign, is_exact, round_up
+from .raw import LeadingZeros, Promises, Raw
+from .round import Flags, RoundingBits, cancelled_sign, is_exact, round_up
 from .wire import NEVER, bounds, extended, never, shift_right_sticky, shifted_up, wire
 
 
@@ -130,13 +130,13 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
     With a ``limit``, numbers of magnitude 2^(limit + 1) or more become any number of the same sign and at least that
     magnitude.
     """
-    top = x.emax
+    top = x.promises.emax
     clips = False
     if limit is not None:
         # A number with leading zeros is smaller than its exponent indicates.
         limit += _most_leading_zeros(x, limit)
-        clips = limit < x.emax
-        top = min(limit, x.emax)
+        clips = limit < x.promises.emax
+        top = min(limit, x.promises.emax)
     top = max(top, quantum)
     down = (top - x.base) - x.exponent
     over: Value = NEVER
@@ -144,7 +144,7 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
         over = wire(m, (down < 0) & ~x.zero, f"{name}_over")
     width = top - quantum + 1
     grid = max(width, len(x.significand))
-    down = wire(m, Mux(down < 0, 0, down)[: max((top - x.emin).bit_length(), 1)], f"{name}_places_down")
+    down = wire(m, Mux(down < 0, 0, down)[: max((top - x.promises.emin).bit_length(), 1)], f"{name}_places_down")
     at_top = Cat(Const(0, grid - len(x.significand)), x.significand)
     shifted, lost = shift_right_sticky(m, at_top, down, f"{name}_placed")
     below = NEVER if exact else wire(m, lost | shifted[: grid - width].any() | x.sticky, f"{name}_below")
@@ -164,9 +164,10 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
 
 def _most_leading_zeros(x: Raw, limit: int) -> int:
     """Return the maximum leading zeros of numbers with an exponent above ``limit``."""
-    if x.leading == "one" or (x.leading == "floor" and limit >= x.emin):
+    leading = x.promises.leading
+    if leading is LeadingZeros.NONE or (leading is LeadingZeros.AT_FLOOR and limit >= x.promises.emin):
         return 0
-    return 1 if x.leading == "two" else len(x.significand) - 1
+    return 1 if leading is LeadingZeros.AT_MOST_ONE else len(x.significand) - 1
 
 
 def magnitude_of(x: FixedRaw) -> Value:
@@ -189,10 +190,7 @@ def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
         zero=wire(m, ~magnitude.any() & ~x.sticky, f"{name}_zero"),
         sticky=x.sticky,
         base=base,
-        emin=base,
-        emax=base,
-        leading="any",
-        zero_at_floor=True,
+        promises=Promises(emin=base, emax=base, leading=LeadingZeros.ANY, zero_at_floor=True),
     )
 
 
@@ -248,16 +246,9 @@ def rounded(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -
 
 def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> Value:
     """Return the rounding decision: 1 adds one to the floor."""
-    up = round_up(
-        rounding,
-        negative=x.floor[-1] if x.floor.shape().signed else NEVER,
-        last=x.floor[0],
-        discarded=x.discarded,
-        sticky=x.sticky,
-        random=random,
-        twos_complement=True,
-    )
-    return wire(m, up, "round_up")
+    negative = x.floor[-1] if x.floor.shape().signed else NEVER
+    bits = RoundingBits(negative, x.floor[0], x.discarded, x.sticky, twos_complement=True)
+    return wire(m, round_up(rounding, bits, random), "round_up")
 
 
 def wrapped(integer: Value, o: Fixed) -> Value:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Float, Rounding
-from .raw import Raw, leading_zeros_of
-from .round import ChosenRounding, Flags, is_exact, round_up, to_largest
+from .raw import Anticipated, LeadingZeros, Promises, Raw, leading_zeros_of
+from .round import ChosenRounding, Flags, RoundingBits, is_exact, round_up, to_largest
 from .wire import (
     LONGEST_CARRY_IN_TABLES,
     NEVER,
@@ -39,11 +40,13 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
         inf=wire(m, inf, f"{name}_inf"),
         zero=wire(m, ~significand.any(), f"{name}_zero"),
         base=-fmt.bias,
-        emin=fmt.emin,
-        emax=fmt.emax,
-        leading="floor" if fmt.subnormals and fmt.man else "one",
-        zero_at_floor=True,
-        magnitude=(fmt, bits[:-1]),
+        promises=Promises(
+            emin=fmt.emin,
+            emax=fmt.emax,
+            leading=LeadingZeros.AT_FLOOR if fmt.subnormals and fmt.man else LeadingZeros.NONE,
+            zero_at_floor=True,
+        ),
+        anticipated=Anticipated(magnitude=(fmt, bits[:-1])),
     )
 
 
@@ -97,6 +100,22 @@ class Truncated:
     complement: Value | None = None
     selects_carry: bool = False
 
+    @classmethod
+    def of(cls, x: Raw, **parts: Any) -> Self:
+        """Return a truncated number with the sign and the properties of a raw number."""
+        return cls(
+            sign=x.sign,
+            nan=x.nan,
+            inf=x.inf,
+            zero=x.zero,
+            highest=x.promises.emax,
+            zero_has_code=x.promises.zero_emax is None,
+            up=x.anticipated.up,
+            complement=x.anticipated.complement,
+            selects_carry=x.anticipated.selects_carry,
+            **parts,
+        )
+
     def exponent_reaches(self, code: int) -> Value:
         """Return True if the exponent field of the code is at least ``code``."""
         carry = self.kept[-1]
@@ -118,85 +137,125 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
 
     Without subnormals every number is normalised: rounding assumes an unbounded exponent, and tiny results are flushed.
     """
-    if x.zeros is not None:
+    if x.anticipated.zeros is not None:
         return _truncate_anticipated(m, x, o, rounding)
-    can_be_subnormal = o.subnormals and x.emin < o.emin
-    # A number with a possible leading zero that can be subnormal is only shifted down, from its second bit.
-    grows = can_be_subnormal and x.leading == "two"
+    can_be_subnormal = _can_be_subnormal(x, o)
+    if can_be_subnormal and x.promises.leading is LeadingZeros.AT_MOST_ONE:
+        return _truncate_from_second_bit(m, x, o, rounding)
     # Places that the number can shift up before it is subnormal in o; if negative, it must shift down.
-    room = _room(m, x, o.emin + grows)
-    if x.leading == "one" or grows or (o.subnormals and x.leading == "floor" and x.emin <= o.emin):
-        # All leading zeros are in the subnormal range of o.
-        up, field = Const(0, 0), room
-        if can_be_subnormal:
-            field = Mux(room < 0, 0, room)
-    else:
-        count = leading_zeros_of(m, x, "leading_zeros")
-        up, field = count, _normal_field(m, room, count, x, o)
-        if o.subnormals and x.quantum < o.emin:
-            subnormal = wire(m, field < 0, "subnormal")
-            room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
-            up = wire(m, Mux(subnormal, room_up, count)[: len(count)], "shift_up")
-            field = Mux(subnormal, 0, field)
-    if o.subnormals:
-        # A zero can have any exponent, but its code has the field 0.
-        if x.zero_emax is None:
-            field = Mux(x.zero, 0, field)
-        field = field[: max((x.emax - o.emin).bit_length(), 1)]
-
-    # Zeros fill missing low bits; the shift down needs them.
-    seen = rounding.places if x.up is None else 0
-    missing = max(o.precision + seen - len(x.significand) + grows, 0)
-    shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
-    if len(up):
-        if x.tail + missing:
-            shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
-        else:
-            # Bits below the discarded ones that rounding needs are merged into sticky.
-            shifted, below = shift_left_sticky(m, shifted, up, "shifted_up", o.precision + seen)
-            sticky = sticky | below
+    room = _room(m, x, o.emin)
+    up, field = _shift_and_field(m, x, o, room)
+    field = _code_field(x, o, field)
+    shifted, sticky = _shift_up(m, x, up, o.precision + _places(x, rounding))
+    complement = x.anticipated.complement
     if can_be_subnormal:
-        if grows:
-            # With `zero_emax`, the code of a zero does not depend on its rounding.
-            zero = x.zero if x.zero_emax is None else NEVER
-            shifted, lost = _shift_down(m, shifted, room, o.emin - x.emin + 1, zero)
-        else:
-            down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
-            fill = NEVER if x.complement is None else x.complement
-            shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down", fill=fill)
+        down = wire(m, _places_down(room, o.emin - x.promises.emin, len(shifted)), "places_down")
+        fill = NEVER if complement is None else complement
+        shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down", fill=fill)
         sticky = sticky | lost
-    discarded = len(shifted) - o.precision - grows
-    field, kept, normal_field = wire(m, field, "field"), shifted[discarded:], None
-    if x.complement is not None:
-        kept = kept ^ x.complement.replicate(len(kept))
-    last = kept[0]
-    if grows:
-        # A carry adds one to the field of a normal number, as two hidden bits.
-        first = x.significand[-1]
-        carry = wire(m, first & ~room[-1], "carry")
-        kept = Cat(kept[: o.man], kept[o.man] & ~carry, carry)
-        is_below = room[-1]
-        if x.zero_emax is not None and x.zero_emax >= o.emax:
-            is_below = is_below | x.zero
-        normal_field = wire(m, Cat((room[:-1] + first)[: len(room) - 1], is_below), "normal_field")
+    discarded = len(shifted) - o.precision
+    field, kept = wire(m, field, "field"), shifted[discarded:]
+    if complement is not None:
+        kept = kept ^ complement.replicate(len(kept))
     kept = wire(m, kept, "kept")
-    return Truncated(
-        sign=x.sign,
+    return Truncated.of(
+        x,
+        field=field,
+        kept=kept,
+        last=kept[0],
+        discarded=wire(m, shifted[:discarded], "discarded"),
+        sticky=wire(m, sticky, "sticky"),
+    )
+
+
+def _can_be_subnormal(x: Raw, o: Float) -> bool:
+    """Return True if a number can have an exponent below that of subnormal numbers of a format."""
+    return o.subnormals and x.promises.emin < o.emin
+
+
+def _places(x: Raw, rounding: Rounding) -> int:
+    """Return the number of discarded bits that rounding tells from others; none if it is already decided."""
+    return rounding.places if x.anticipated.up is None else 0
+
+
+def _code_field(x: Raw, o: Float, field: Value) -> Value:
+    """Return the exponent field in the bits of a code with subnormals.
+
+    A zero can have any exponent, but its code has the field 0.
+    """
+    if not o.subnormals:
+        return field
+    if x.promises.zero_emax is None:
+        field = Mux(x.zero, 0, field)
+    return field[: max((x.promises.emax - o.emin).bit_length(), 1)]
+
+
+def _shift_and_field(m: Module, x: Raw, o: Float, room: Value) -> tuple[Value, Value]:
+    """Return the places by which a number is shifted up, and its exponent field."""
+    leading, can_be_subnormal = x.promises.leading, _can_be_subnormal(x, o)
+    are_subnormal = o.subnormals and leading is LeadingZeros.AT_FLOOR and x.promises.emin <= o.emin
+    if leading is LeadingZeros.NONE or are_subnormal:
+        # All leading zeros are in the subnormal range of o.
+        return Const(0, 0), Mux(room < 0, 0, room) if can_be_subnormal else room
+    count = leading_zeros_of(m, x, "leading_zeros")
+    field = _normal_field(m, room, count, x, o)
+    if not o.subnormals or x.quantum >= o.emin:
+        return count, field
+    subnormal = wire(m, field < 0, "subnormal")
+    room_up = Mux(room < 0, 0, room) if can_be_subnormal else room
+    up = wire(m, Mux(subnormal, room_up, count)[: len(count)], "shift_up")
+    return up, Mux(subnormal, 0, field)
+
+
+def _shift_up(m: Module, x: Raw, up: Value, width: int) -> tuple[Value, Value]:
+    """Return the significand shifted up, in at least ``width`` bits that rounding needs, and the sticky bit."""
+    # Zeros fill missing low bits; the shift down needs them.
+    missing = max(width - len(x.significand), 0)
+    filled = Cat(Const(0, missing), x.significand)
+    if not len(up):
+        return filled, x.sticky
+    if x.promises.tail + missing:
+        return shift_left(m, filled, up, "shifted_up", x.promises.tail + missing), x.sticky
+    # Bits below the discarded ones that rounding needs are merged into sticky.
+    shifted, below = shift_left_sticky(m, filled, up, "shifted_up", width)
+    return shifted, x.sticky | below
+
+
+def _truncate_from_second_bit(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
+    """Truncate a number with a possible leading zero that can be subnormal: it is only shifted down.
+
+    Normal numbers whose first bit is one have two hidden bits before they are shifted by one place.
+    """
+    zero_emax = x.promises.zero_emax
+    # Places of the second bit above the exponent of subnormals.
+    room = _room(m, x, o.emin + 1)
+    field = _code_field(x, o, Mux(room < 0, 0, room))
+    missing = max(o.precision + _places(x, rounding) - len(x.significand) + 1, 0)
+    # With `zero_emax`, the code of a zero does not depend on its rounding.
+    zero = x.zero if zero_emax is None else NEVER
+    filled = Cat(Const(0, missing), x.significand)
+    shifted, lost = _shift_down(m, filled, room, o.emin - x.promises.emin + 1, zero)
+    discarded = len(shifted) - o.precision - 1
+    field, kept = wire(m, field, "field"), shifted[discarded:]
+    last = kept[0]
+    # A carry adds one to the field of a normal number, as two hidden bits.
+    first = x.significand[-1]
+    carry = wire(m, first & ~room[-1], "carry")
+    kept = Cat(kept[: o.man], kept[o.man] & ~carry, carry)
+    is_below = room[-1]
+    if zero_emax is not None and zero_emax >= o.emax:
+        is_below = is_below | x.zero
+    normal_field = wire(m, Cat((room[:-1] + first)[: len(room) - 1], is_below), "normal_field")
+    kept = wire(m, kept, "kept")
+    return Truncated.of(
+        x,
         field=field,
         kept=kept,
         # Without mantissa bits it is the hidden bit, also of a number with two of them.
         last=kept[0] if o.man else last,
         discarded=wire(m, shifted[:discarded], "discarded"),
-        sticky=wire(m, sticky, "sticky"),
-        nan=x.nan,
-        inf=x.inf,
-        zero=x.zero,
-        highest=x.emax,
+        sticky=wire(m, x.sticky | lost, "sticky"),
         normal_field=normal_field,
-        zero_has_code=x.zero_emax is None,
-        up=x.up,
-        complement=x.complement,
-        selects_carry=x.selects_carry,
     )
 
 
@@ -206,47 +265,39 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
     The shift may be one place short; then the first bit is zero, and the second one takes its place. The first bit
     before this correction is the difference of one between ``field`` and the exponent field of the code.
     """
-    assert x.zeros is not None
-    can_be_subnormal = o.subnormals and x.emin < o.emin
+    assert x.anticipated.zeros is not None
     # Numbers of an exponent that is not above o.emin are subnormal with any leading zero.
-    exclusive = o.subnormals and x.emin <= o.emin
-    count = wire(m, _total(x.zeros, exclusive=exclusive), "anticipated_zeros")
-    seen = rounding.places if x.up is None else 0
-    keep = o.precision + seen + 1
+    exclusive = o.subnormals and x.promises.emin <= o.emin
+    count = wire(m, _total(x.anticipated.zeros, exclusive=exclusive), "anticipated_zeros")
+    keep = o.precision + _places(x, rounding) + 1
     # The number starts at the lowest place that rounding tells from others, and all shifts are up.
-    down = min(o.emin - x.emin, keep) if can_be_subnormal else 0
+    down = min(o.emin - x.promises.emin, keep) if _can_be_subnormal(x, o) else 0
     room = _room(m, x, o.emin)
     normal_field = _normal_field(m, room, count, x, o)
     up, field, more = count + down, normal_field, Const(1, 1)
-    if x.limited:
+    if x.anticipated.limited:
         more = room != count
     elif o.subnormals and x.quantum < o.emin:
         subnormal = normal_field[-1]
         room_up = wire(m, room + down, "room_up")
-        room_up = room_up & ~room_up[-1].replicate(len(room_up)) if down < o.emin - x.emin else room_up
+        room_up = room_up & ~room_up[-1].replicate(len(room_up)) if down < o.emin - x.promises.emin else room_up
         up = Mux(subnormal, room_up, up)
         field = Mux(subnormal, 0, normal_field)
         more = ~subnormal & normal_field.any()
     up = wire(m, up[: (down + (1 << len(count)) - 1).bit_length()], "shift_up")
-    if o.subnormals:
-        field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
+    field = _code_field(x, o, field)
     missing = max(keep - len(x.significand) - down, 0)
     shifted, below = shift_left_sticky(m, Cat(Const(0, missing), x.significand, Const(0, down)), up, "shifted_up", keep)
     correct = wire(m, ~shifted[-1] & more, "shift_up_by_one")
     corrected = wire(m, Mux(correct, Cat(Const(0, 1), shifted[:-1]), shifted), "corrected")
     discarded = keep - o.precision
-    return Truncated(
-        sign=x.sign,
+    return Truncated.of(
+        x,
         field=wire(m, field, "field"),
         kept=wire(m, Cat(corrected[discarded:-1], shifted[-1]), "kept"),
         last=corrected[discarded],
         discarded=wire(m, corrected[:discarded], "discarded"),
         sticky=wire(m, x.sticky | below, "sticky"),
-        nan=x.nan,
-        inf=x.inf,
-        zero=x.zero,
-        highest=x.emax,
-        up=x.up,
         anticipated=True,
     )
 
@@ -323,76 +374,123 @@ def pack_with_flags(
     """
     up, is_one_chain = x.up, _is_one_chain(x, o, rounding)
     if up is None and not is_one_chain:
-        up = round_up(
-            rounding,
-            negative=x.sign,
-            last=x.last,
-            discarded=x.discarded,
-            sticky=x.sticky,
-            random=random,
-            complement=x.complement,
-        )
-        up = wire(m, up, "round_up")
-    infinite, largest, stays, becomes_nan, over, at_largest = x.inf, NEVER, NEVER, NEVER, NEVER, NEVER
-    if x.highest >= o.emax:
-        over = _reaches(x, o, o.max_code + 1)
-        at_largest = _reaches(x, o, o.max_code) & ~over
-        if x.complement is not None:
-            # The number after the largest one, before its negation carries.
-            beyond = at_largest & x.complement & is_exact(x.discarded, x.sticky)
-            over, at_largest = over | beyond, at_largest & ~beyond
-        stays_finite = to_largest(rounding, x.sign, saturating)
-        if o.specials == "finite" or saturating or rounding.mode == "ro":
-            stays = at_largest
-        elif o.specials == "fnuz":
-            # In other formats the code after the largest number is the code of an infinite result.
-            over = over | (at_largest & up)
-        elif o.specials == "fn":
-            becomes_nan = at_largest & up
-            if isinstance(rounding, ChosenRounding):
-                stays = at_largest & rounding.is_mode("ro")
-                becomes_nan = becomes_nan & ~stays
-        over = wire(m, over, "overflow")
-        infinite, largest = infinite | (over & ~stays_finite), over & stays_finite
-    # In a format without subnormals the field is negative below the smallest normal number.
-    tiny = NEVER if x.zero_has_code else x.zero
-    if not o.subnormals:
-        below = _is_below(x)
-        just_below = x.exponent_is(0) & x.kept[:-1].all() if x.anticipated else (x.field == -1) & x.kept.all()
-        rounds_to_smallest = just_below & up
-        tiny = x.zero | (below & ~rounds_to_smallest)
-    nan = x.nan
+        bits = RoundingBits(x.sign, x.last, x.discarded, x.sticky, complement=x.complement)
+        up = wire(m, round_up(rounding, bits, random), "round_up")
+    end = _range_end(m, x, o, rounding, saturating, up)
+    tiny = _flushed(x, o, up)
+    nan, infinite, largest = x.nan, end.infinite, end.largest
     if o.specials in ("fn", "fnuz"):
         nan, infinite = nan | infinite, NEVER
     if is_one_chain:
-        largest, stays = largest | stays, NEVER
+        largest = largest | end.stays
     given = wire(m, nan | infinite | largest | tiny, "given")
+    code = _given_code(o, nan, infinite, largest)
+    # A carry out of the mantissa increments the exponent, also from subnormal to normal.
+    if is_one_chain:
+        assert random is not None
+        up, rounded = _rounded_by_random(m, x, o, rounding, random)
+        magnitude = Mux(given, code, rounded)
+    else:
+        assert up is not None
+        field = Mux(given, code[o.man :], x.field)[: o.exp]
+        kept = Mux(given, code[: o.man], x.kept)
+        magnitude = _rounded(m, x, o, field, kept, up & ~given & ~end.stays)
+    magnitude = wire(m, magnitude[: o.width - 1], "magnitude")
+    sign: Value = Mux(nan | end.becomes_nan, o.nan_code >> (o.width - 1), x.sign)
+    if not o.has_negative_zero:
+        sign = sign & (nan | magnitude.any())
+    exceeds = end.over | (end.at_largest & up)
+    return Cat(magnitude, sign[:1]), _flags(x, o, rounding, random, exceeds, tiny, up)
+
+
+class RangeEnd(NamedTuple):
+    """Conditions of a number at the upper end of the range of its format.
+
+    Attributes
+    ----------
+    over : Value
+        The number is larger than the largest one, before its rounding or in spite of it.
+    at_largest : Value
+        The truncated number is the largest one.
+    infinite : Value
+        The result is an infinity, or the code that the format has for it.
+    largest : Value
+        The result is the largest number.
+    stays : Value
+        The largest number is not rounded up.
+    becomes_nan : Value
+        The largest number is rounded up to the code of NaN.
+    """
+
+    over: Value
+    at_largest: Value
+    infinite: Value
+    largest: Value
+    stays: Value
+    becomes_nan: Value
+
+
+def _range_end(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, up: Value | None) -> RangeEnd:
+    """Return the conditions at the upper end of the range; ``up`` is the rounding decision."""
+    if x.highest < o.emax:
+        return RangeEnd(NEVER, NEVER, x.inf, NEVER, NEVER, NEVER)
+    stays, becomes_nan = NEVER, NEVER
+    over = _reaches(x, o, o.max_code + 1)
+    at_largest = _reaches(x, o, o.max_code) & ~over
+    if x.complement is not None:
+        # The number after the largest one, before its negation carries.
+        beyond = at_largest & x.complement & is_exact(x.discarded, x.sticky)
+        over, at_largest = over | beyond, at_largest & ~beyond
+    stays_finite = to_largest(rounding, x.sign, saturating)
+    if o.specials == "finite" or saturating or rounding.mode == "ro":
+        stays = at_largest
+    elif o.specials == "fnuz":
+        # In other formats the code after the largest number is the code of an infinite result.
+        over = over | (at_largest & up)
+    elif o.specials == "fn":
+        becomes_nan = at_largest & up
+        if isinstance(rounding, ChosenRounding):
+            stays = at_largest & rounding.is_mode("ro")
+            becomes_nan = becomes_nan & ~stays
+    over = wire(m, over, "overflow")
+    return RangeEnd(over, at_largest, x.inf | (over & ~stays_finite), over & stays_finite, stays, becomes_nan)
+
+
+def _flushed(x: Truncated, o: Float, up: Value | None) -> Value:
+    """Return True if the result is zero although its truncated number may not be."""
+    if o.subnormals:
+        return NEVER if x.zero_has_code else x.zero
+    # In a format without subnormals the field is negative below the smallest normal number.
+    below = _is_below(x)
+    just_below = x.exponent_is(0) & x.kept[:-1].all() if x.anticipated else (x.field == -1) & x.kept.all()
+    rounds_to_smallest = just_below & up
+    return x.zero | (below & ~rounds_to_smallest)
+
+
+def _given_code(o: Float, nan: Value, infinite: Value, largest: Value) -> Value:
+    """Return the magnitude of the code of a special result, or of zero."""
     magnitudes = [code & (o.sign_code - 1) for code in (o.nan_code, o.infinity(negative=False), o.max_code, 0)]
     code: Value = Const(magnitudes[-1], o.width - 1)
     for condition, magnitude in zip((largest, infinite, nan), magnitudes[2::-1], strict=True):
         code = Mux(condition, Const(magnitude, o.width - 1), code)
-    # A carry out of the mantissa increments the exponent, also from subnormal to normal.
-    if is_one_chain:
-        assert random is not None
-        seen = min(rounding.bits, len(x.discarded))
-        number = Cat(x.discarded[len(x.discarded) - seen :], x.kept[: o.man], x.field[: o.exp])
-        total = number + Cat(random[rounding.bits - seen :], Const(0, o.man), x.kept[o.man :])
-        total = wire(m, total, "rounded")
-        up, magnitude = total[seen] ^ x.kept[0], Mux(given, code, total[seen:])
-    else:
-        field = Mux(given, code[o.man :], x.field)[: o.exp]
-        kept = Mux(given, code[: o.man], x.kept)
-        carry = up & ~given & ~stays
-        if not x.selects_carry:
-            magnitude = Cat(Const(0, o.man), field) + kept + carry
-        else:
-            upper = wire(m, (field + kept[o.man :])[: o.exp], "exponent_field")
-            magnitude = incremented(m, Cat(kept[: o.man], upper), carry, "rounded")
-    magnitude = wire(m, magnitude[: o.width - 1], "magnitude")
-    sign: Value = Mux(nan | becomes_nan, o.nan_code >> (o.width - 1), x.sign)
-    if not o.has_negative_zero:
-        sign = sign & (nan | magnitude.any())
-    return Cat(magnitude, sign[:1]), _flags(x, o, rounding, random, over | (at_largest & up), tiny, up)
+    return code
+
+
+def _rounded(m: Module, x: Truncated, o: Float, field: Value, kept: Value, carry: Value) -> Value:
+    """Return a rounded magnitude from its exponent field and significand, in the place of those of ``x``."""
+    if not x.selects_carry:
+        return Cat(Const(0, o.man), field) + kept + carry
+    upper = wire(m, (field + kept[o.man :])[: o.exp], "exponent_field")
+    return incremented(m, Cat(kept[: o.man], upper), carry, "rounded")
+
+
+def _rounded_by_random(m: Module, x: Truncated, o: Float, rounding: Rounding, random: Value) -> tuple[Value, Value]:
+    """Return the rounding decision and the rounded magnitude, by one carry chain that adds the random word."""
+    seen = min(rounding.bits, len(x.discarded))
+    number = Cat(x.discarded[len(x.discarded) - seen :], x.kept[: o.man], x.field[: o.exp])
+    total = number + Cat(random[rounding.bits - seen :], Const(0, o.man), x.kept[o.man :])
+    total = wire(m, total, "rounded")
+    return total[seen] ^ x.kept[0], total[seen:]
 
 
 def _is_one_chain(x: Truncated, o: Float, rounding: Rounding) -> bool:
@@ -419,15 +517,8 @@ def _flags(
         tiny = flushed if rounding.guard else flushed | _is_below(x)
     elif rounding.guard:
         last = x.discarded[-1] if x.complement is None else x.discarded[-1] ^ x.complement
-        rounds_up = round_up(
-            rounding,
-            negative=x.sign,
-            last=last,
-            discarded=x.discarded[:-1],
-            sticky=x.sticky,
-            random=random,
-            complement=x.complement,
-        )
+        bits = RoundingBits(x.sign, last, x.discarded[:-1], x.sticky, complement=x.complement)
+        rounds_up = round_up(rounding, bits, random)
         tiny = tiny & ~(x.kept[: o.man].all() & last & rounds_up)
     no_nan, no_inf = (NEVER if has else flag for has, flag in ((o.has_nan, x.nan), (o.has_inf, x.inf & ~x.nan)))
     return Flags(

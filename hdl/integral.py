@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .fixed import FixedRaw
 from .formats import Rounding
-from .raw import Raw, normalise
-from .round import round_outward
+from .raw import LeadingZeros, OperationFlags, Promises, Raw, normalise
+from .round import RoundingBits, round_outward
 from .wire import NEVER, shift_right_sticky, wire
 
 
@@ -18,33 +18,23 @@ def rounded_to_integer(m: Module, x: Raw, rounding: Rounding, random: Value | No
     top = width - 1
     down = wire(m, (top - x.base) - x.exponent, "places_below_point")
     is_integer = down < 0
-    amount = Mux(is_integer, 0, down)[: max((top - x.emin).bit_length(), 1)]
+    amount = Mux(is_integer, 0, down)[: max((top - x.promises.emin).bit_length(), 1)]
     shifted, lost = shift_right_sticky(m, Cat(Const(0, places), x.significand), amount, "integer_shifted")
     kept, discarded, sticky = shifted[places:], shifted[:places], wire(m, lost | x.sticky, "below_discarded")
-    up = round_outward(
-        rounding,
-        negative=x.sign,
-        last=kept[0],
-        discarded=discarded,
-        sticky=sticky,
-        random=random,
-        floors=floors,
-    )
+    up = round_outward(rounding, RoundingBits(x.sign, kept[0], discarded, sticky), random, floors=floors)
     integer = wire(m, (kept + wire(m, up, "integer_up"))[: width + 1], "integer")
     return Raw(
         sign=x.sign,
-        exponent=wire(m, Mux(is_integer, -down, 0)[: max((x.emax - top).bit_length(), 1)], "integer_exponent"),
+        exponent=wire(m, Mux(is_integer, -down, 0)[: max((x.promises.emax - top).bit_length(), 1)], "integer_exponent"),
         significand=integer,
         nan=x.nan,
         inf=x.inf,
         zero=wire(m, x.zero | ~integer.any(), "integer_zero"),
-        inexact=~(x.nan | x.inf | x.zero) & (discarded.any() | sticky),
-        invalid=x.invalid,
         base=top + 1,
-        emin=top + 1,
-        emax=max(x.emax, top) + 1,
-        leading="any",
-        zero_at_floor=True,
+        promises=Promises(
+            emin=top + 1, emax=max(x.promises.emax, top) + 1, leading=LeadingZeros.ANY, zero_at_floor=True
+        ),
+        flags=OperationFlags(inexact=~(x.nan | x.inf | x.zero) & (discarded.any() | sticky), invalid=x.flags.invalid),
     )
 
 
@@ -76,9 +66,5 @@ def times_power(m: Module, x: Raw, power: Value, bits: int) -> Raw:
         x,
         exponent=wire(m, x.exponent + places, "scaled_exponent"),
         base=x.base - offset,
-        emin=x.emin - offset,
-        emax=x.emax + offset - 1,
-        # Numbers with leading zeros no longer have one exponent.
-        leading="any" if x.leading == "floor" else x.leading,
-        zero_at_floor=False,
+        promises=x.promises.moved(-offset, offset - 1),
     )

@@ -138,7 +138,7 @@ class Loop:
         """Add a term to a sum and round."""
         p, first = self.fmt.precision, self.first
         # Without leading zeros above the exponent of subnormal sums.
-        term = normalise(m, term, "term", min(term.emin, self.fmt.emin), self.fmt.emin)
+        term = normalise(m, term, "term", min(term.promises.emin, self.fmt.emin), self.fmt.emin)
         assert len(term.significand) <= self.total.width
         place = wire(m, Mux(term.zero, 0, term.exponent + (term.base - self.fmt.emin)), "term_place")
         signed = wire(m, Mux(term.sign, -term.significand, term.significand), "term_signed")

@@ -15,7 +15,7 @@ from .fixed import FixedRaw, add
 from .formats import RN
 from .formats.base import floor_log2
 from .product import plus_is_smaller, product, product_plus
-from .raw import Raw
+from .raw import LeadingZeros, Promises, Raw
 from .specs.pieces import Piece, PowerSum, last_place
 from .wire import NEVER, extended, lookup, shifted_up, wire
 
@@ -250,10 +250,7 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Ra
         significand=wire(m, extended(table(index, significands), places + 1)[: places + 1], f"{name}_significand"),
         zero=wire(m, table(index, [int(value == 0) for value in values])[:1], f"{name}_zero"),
         base=emin - 1,
-        emin=emin,
-        emax=emax,
-        leading="one",
-        zero_at_floor=True,
+        promises=Promises(emin=emin, emax=emax, leading=LeadingZeros.NONE, zero_at_floor=True),
     )
 
 

@@ -4,13 +4,13 @@ Products of few bits use tables and have no leading zeros, which saves later sta
 FPGA has six inputs, as many as two significands of three bits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Format
 from .product import has_tree, product
-from .raw import Raw, leading_zeros_of
+from .raw import NORMAL_OR_AT_FLOOR, Anticipated, LeadingZeros, OperationFlags, Promises, Raw, leading_zeros_of
 from .wire import extended, lookup, wire
 
 INPUTS = 6
@@ -32,59 +32,76 @@ class Magnitude:
     exponent: Value
     significand: Value
     base: int
-    emin: int
-    emax: int
-    leading: str
-    most_zeros: int | None = None
-    zeros: tuple[Value, ...] | None = None
+    promises: Promises
+    anticipated: Anticipated = field(default_factory=Anticipated)
 
 
-def multiply(
-    m: Module,
-    x: Raw,
-    y: Raw,
-    *,
-    dsp: bool,
-    floor: int | None,
-    fast: bool = False,
-    counted: bool = False,
-    last: int | None = None,
-    any_zero: bool = False,
-) -> Raw:
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """Operation that reads a product, which decides its form.
+
+    Attributes
+    ----------
+    floor : int, optional
+        Lowest exponent of a number that will be added; a product that can be lower keeps its leading zeros, because the
+        sum needs a leading-zero count anyway.
+    counted : bool
+        Leading zeros are counted in the factors, beside the multiplication.
+    last : int, optional
+        Exponent of the subnormals of the format to which the product is rounded and nothing else; a product that can be
+        lower is shifted there, so that it may have a leading zero, and a zero any significand.
+    any_zero : bool
+        The significand of a zero has no effect; short factors without leading zeros are then multiplied by one table of
+        their fractions.
+    """
+
+    floor: int | None = None
+    counted: bool = False
+    last: int | None = None
+    any_zero: bool = False
+
+
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, fast: bool = False, use: Use = Use()) -> Raw:
     """Return the exact product: multiply significands and add exponents.
 
-    With ``dsp``, the product is a plain multiplication. ``floor`` is the lowest exponent of a number that will be
-    added; a product that can be lower keeps its leading zeros, because the sum needs a leading-zero count anyway.
-    With ``fast``, rows are added in a tree, and with ``counted``, leading zeros are counted in the factors, beside the
-    multiplication. If the product is only rounded to a floating-point format, ``last`` is the exponent at which its
-    subnormals begin; a product that can be lower is shifted there, so that it may have a leading zero, and a zero any
-    significand. With ``any_zero``, the significand of a zero has no effect either; short factors without leading zeros
-    are then multiplied by one table of their fractions.
+    With ``dsp``, the product is a plain multiplication. With ``fast``, rows are added in a tree.
     """
     lengths = len(x.significand), len(y.significand)
-    small = {x.leading, y.leading} <= {"one", "floor"} and is_small(*lengths)
+    small = _are_floats(x, y) and is_small(*lengths)
     zero_emax = None
-    if any_zero and not dsp and fits_table(x, y):
+    if use.any_zero and not dsp and fits_table(x, y):
         magnitude = _of_fractions(m, x, y)
-    elif dsp or not small or (floor is not None and _lowest(x, y) < floor):
-        magnitude = _any(m, x, y, dsp, fast, counted)
+    elif dsp or not small or (use.floor is not None and _lowest(x, y) < use.floor):
+        magnitude = _any(m, x, y, dsp, fast, use.counted)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
     else:
-        is_shifted = last is not None and _lowest(x, y) < last
-        zero_emax = max(x.emin + y.emax, x.emax + y.emin) + 1 if is_shifted else None
+        is_shifted = use.last is not None and _lowest(x, y) < use.last
+        of_x, of_y = x.promises, y.promises
+        zero_emax = max(of_x.emin + of_y.emax, of_x.emax + of_y.emin) + 1 if is_shifted else None
         zeros = None if is_shifted else (x.zero, y.zero)
         magnitude = _small(m, _normalised(m, x, "x"), _normalised(m, y, "y"), zeros)
+        magnitude = replace(magnitude, promises=replace(magnitude.promises, zero_emax=zero_emax))
     return Raw(
         **vars(magnitude),
         sign=wire(m, x.sign ^ y.sign, "product_sign"),
         nan=wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
         inf=wire(m, x.inf | y.inf if zero_emax is None else x.inf | x.nan | y.inf | y.nan, "product_inf"),
-        invalid=x.invalid | y.invalid | (((x.inf & y.zero) | (x.zero & y.inf)) & ~x.nan & ~y.nan),
         zero=wire(m, x.zero | y.zero, "product_zero"),
-        zero_at_floor=False,
-        zero_emax=zero_emax,
+        flags=OperationFlags(
+            invalid=x.flags.invalid | y.flags.invalid | (((x.inf & y.zero) | (x.zero & y.inf)) & ~x.nan & ~y.nan)
+        ),
     )
+
+
+def _are_floats(x: Raw, y: Raw) -> bool:
+    """Return True if both factors have leading zeros at most at their lowest exponent."""
+    return {x.promises.leading, y.promises.leading} <= NORMAL_OR_AT_FLOOR
+
+
+def _product_promises(x: Promises, y: Promises, grows: int, leading: LeadingZeros) -> Promises:
+    """Return the promises of a product; ``grows`` is the number of bits that it has before those of its factors."""
+    return Promises(emin=x.emin + y.emin + grows, emax=x.emax + y.emax + grows, leading=leading)
 
 
 def is_small(*lengths: int) -> bool:
@@ -95,12 +112,16 @@ def is_small(*lengths: int) -> bool:
 def fits_table(x: Raw, y: Raw) -> bool:
     """Return True if the fractions of two factors without leading zeros are the index of a table."""
     lengths = len(x.significand), len(y.significand)
-    return x.leading == y.leading == "one" and min(lengths) > 1 and sum(lengths) - 2 <= INPUTS
+    return (
+        x.promises.leading is y.promises.leading is LeadingZeros.NONE
+        and min(lengths) > 1
+        and sum(lengths) - 2 <= INPUTS
+    )
 
 
 def of_fractions(m: Module, x: Raw, y: Raw) -> Value:
     """Return the product of two significands whose first bits are ones, from a table of the other bits."""
-    a, b = (r.significand[:-1] if r.fraction is None else r.fraction for r in (x, y))
+    a, b = (r.significand[:-1] if r.anticipated.fraction is None else r.anticipated.fraction for r in (x, y))
     codes = [(code % (1 << len(a)), code >> len(a)) for code in range(1 << (len(a) + len(b)))]
     products = [((1 << len(a)) + of_a) * ((1 << len(b)) + of_b) for of_a, of_b in codes]
     return wire(m, lookup(Cat(a, b), products), "product_significand")
@@ -112,9 +133,7 @@ def _of_fractions(m: Module, x: Raw, y: Raw) -> Magnitude:
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
         significand=of_fractions(m, x, y),
         base=x.base + y.base + 1,
-        emin=x.emin + y.emin + 1,
-        emax=x.emax + y.emax + 1,
-        leading="two",
+        promises=_product_promises(x.promises, y.promises, 1, LeadingZeros.AT_MOST_ONE),
     )
 
 
@@ -142,36 +161,37 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool, fast: bool, counted: bool) -> Mag
     width = len(x.significand) + len(y.significand) - (0 if grows else 1)
     significand = product(m, x.significand, y.significand, "partial_product", dsp=dsp, fast=fast)[:width]
     most_zeros = None
-    if x.leading == y.leading == "one":
-        leading = "two" if grows else "one"
+    if x.promises.leading is y.promises.leading is LeadingZeros.NONE:
+        leading = LeadingZeros.AT_MOST_ONE if grows else LeadingZeros.NONE
     else:
-        leading = "any"
+        leading = LeadingZeros.ANY
         # Above the lowest exponent at most one factor is subnormal.
-        if {x.leading, y.leading} <= {"one", "floor"}:
-            most_zeros = max(len(number.significand) for number in (x, y) if number.leading == "floor")
+        if _are_floats(x, y):
+            most_zeros = max(_subnormal_lengths(x, y))
     zeros = None
-    if counted and {x.leading, y.leading} <= {"one", "floor"}:
+    if counted and _are_floats(x, y):
         zeros = tuple(leading_zeros_of(m, number, f"{name}_leading_zeros") for number, name in ((x, "x"), (y, "y")))
     return Magnitude(
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
         significand=wire(m, significand, "product_significand"),
         base=x.base + y.base + grows,
-        emin=x.emin + y.emin + grows,
-        emax=x.emax + y.emax + grows,
-        leading=leading,
-        most_zeros=most_zeros,
-        zeros=zeros,
+        promises=replace(_product_promises(x.promises, y.promises, grows, leading), most_zeros=most_zeros),
+        anticipated=Anticipated(zeros=zeros),
     )
+
+
+def _subnormal_lengths(x: Raw, y: Raw) -> list[int]:
+    """Return the widths of the significands that have leading zeros at the lowest exponent."""
+    return [len(number.significand) for number in (x, y) if number.promises.leading is LeadingZeros.AT_FLOOR]
 
 
 def _lowest(x: Raw, y: Raw) -> int:
     """Return the lowest exponent of a small product without leading zeros."""
-    lengths = len(x.significand), len(y.significand)
-    subnormal = [length for length, number in zip(lengths, (x, y), strict=True) if number.leading == "floor"]
-    if max(lengths) > INPUTS // 2:
-        return x.emin + y.emin - sum(length - 1 for length in subnormal)
+    subnormal, lowest = _subnormal_lengths(x, y), x.promises.emin + y.promises.emin
+    if max(len(x.significand), len(y.significand)) > INPUTS // 2:
+        return lowest - sum(length - 1 for length in subnormal)
     most = {0: 1, 1: sum(subnormal), 2: MOST_ZEROS}[len(subnormal)]
-    return x.emin + y.emin + 1 - most
+    return lowest + 1 - most
 
 
 def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
@@ -191,7 +211,8 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
     count = wire(m, lookup(index, zeros)[:2], "product_leading_zeros")
     bits = max(len(x.exponent), len(y.exponent)) + 1
     exponents = [Cat(number.exponent, Const(0, bits - len(number.exponent))) for number in (x, y)]
-    if "floor" in (x.leading, y.leading):
+    subnormal = _subnormal_lengths(x, y)
+    if subnormal:
         of_x = wire(m, count[1] & ~x.significand[-1], "x_exponent_less")
         of_y = wire(m, count[1] & x.significand[-1], "y_exponent_less")
         exponents = [exponent | less.replicate(bits) for exponent, less in zip(exponents, (of_x, of_y), strict=True)]
@@ -199,9 +220,11 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
         exponent=wire(m, _sum(exponents[0], exponents[1], ~count[0], bits), "product_exponent"),
         significand=wire(m, significand[:width], "product_significand"),
         base=x.base + y.base,
-        emin=_lowest(x, y),
-        emax=x.emax + y.emax + 1,
-        leading="floor" if x.leading == y.leading == "floor" else "one",
+        promises=Promises(
+            emin=_lowest(x, y),
+            emax=x.promises.emax + y.promises.emax + 1,
+            leading=LeadingZeros.AT_FLOOR if len(subnormal) == 2 else LeadingZeros.NONE,
+        ),
     )
 
 
@@ -209,7 +232,8 @@ def _normalised(m: Module, x: Raw, name: str) -> Magnitude:
     """Normalise a factor: the bits below its leading one, and a signed exponent."""
     places = len(x.significand) - 1
     fraction, exponent = x.significand[:places], x.exponent
-    if x.leading == "floor":
+    is_subnormal = x.promises.leading is LeadingZeros.AT_FLOOR
+    if is_subnormal:
         # A subnormal number is shifted up until its first one is the leading bit.
         steps = [min(max(places + 1 - code.bit_length(), 0), places) for code in range(2 << places)]
         moved = [(code << step) % (1 << places) for code, step in enumerate(steps)]
@@ -224,9 +248,9 @@ def _normalised(m: Module, x: Raw, name: str) -> Magnitude:
         exponent=exponent,
         significand=wire(m, fraction[:places], f"{name}_fraction"),
         base=x.base,
-        emin=x.emin - places if x.leading == "floor" else x.emin,
-        emax=x.emax,
-        leading="one",
+        promises=Promises(
+            emin=x.promises.emin - (places if is_subnormal else 0), emax=x.promises.emax, leading=LeadingZeros.NONE
+        ),
     )
 
 
@@ -245,21 +269,23 @@ def _small(m: Module, x: Magnitude, y: Magnitude, zeros: tuple[Value, Value] | N
     multiple = lookup(Cat(a, b), [of_a * ((1 << len(b)) + of_b) for of_a, of_b in codes])
     upper = wire(m, multiple[len(a) :], "partial_product")
     significand = wire(m, Cat(multiple[: len(a)], (upper + Cat(b, one))[: len(b) + 2]), "whole_product")
-    exponent, leading, grows = x.exponent + y.exponent, "two", True
+    exponent, leading, grows = x.exponent + y.exponent, LeadingZeros.AT_MOST_ONE, True
     if zeros is not None:
         carry = significand[-1]
         shape = exponent.shape()
         x_exponent, y_exponent = (extended(number.exponent, shape.width) for number in (x, y))
-        exponent, leading, grows = _sum(x_exponent, y_exponent, carry, shape.width), "one", False
+        exponent, leading, grows = _sum(x_exponent, y_exponent, carry, shape.width), LeadingZeros.NONE, False
         exponent = exponent.as_signed() if shape.signed else exponent
         significand = Mux(carry, significand, Cat(Const(0, 1), significand[:-1]))
     return Magnitude(
         exponent=wire(m, exponent, "product_exponent"),
         significand=wire(m, significand, "product_significand"),
         base=x.base + y.base + grows,
-        emin=x.emin + y.emin + grows,
-        emax=x.emax + y.emax + 1,
-        leading=leading,
+        promises=Promises(
+            emin=x.promises.emin + y.promises.emin + grows,
+            emax=x.promises.emax + y.promises.emax + 1,
+            leading=leading,
+        ),
     )
 
 

@@ -25,10 +25,10 @@ from . import (
 from .fixed import FixedRaw
 from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
 from .formats.tapered import Tapered
-from .multiply import can_be_subnormal
+from .multiply import Use, can_be_subnormal
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
-from .raw import Raw
+from .raw import LeadingZeros, OperationFlags, Raw
 from .round import Flags
 from .specs.build import EAGER
 from .wire import NEVER
@@ -66,7 +66,7 @@ def negate_if(x: Number, condition: Value) -> Number:
     return replace(x, sign=x.sign ^ condition)
 
 
-def multiply(
+def multiply(  # noqa: PLR0913 - what follows the product decides its structure
     m: Module,
     x: Number,
     y: Number,
@@ -92,11 +92,12 @@ def multiply(
     # A product is shifted to the subnormal range with its leading zero if nothing is appended to it.
     if isinstance(o, Float) and o.subnormals and rounding.places <= 1:
         last = o.emin if len(x.significand) + len(y.significand) > o.precision else None
-    is_subnormal = "floor" in (x.leading, y.leading) and can_be_subnormal(x.quantum + y.quantum, o)
+    has_subnormals = LeadingZeros.AT_FLOOR in (x.promises.leading, y.promises.leading)
+    is_subnormal = has_subnormals and can_be_subnormal(x.quantum + y.quantum, o)
     counted = to is None and (fast or is_subnormal)
     # Packing a posit or takum replaces the code of a zero.
-    any_zero = isinstance(o, Tapered)
-    return multiply_raw(m, x, y, dsp=dsp, floor=floor, fast=fast, counted=counted, last=last, any_zero=any_zero)
+    use = Use(floor=floor, counted=counted, last=last, any_zero=isinstance(o, Tapered))
+    return multiply_raw(m, x, y, dsp=dsp, fast=fast, use=use)
 
 
 Aligned = raw.Aligned | fixed.Pair
@@ -143,7 +144,7 @@ def exact_sum(m: Module, x: Number, y: Number, rounding: Rounding) -> Number:
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.add(m, x, y, rounding)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
-    bits = max(x.emax, y.emax) - min(x.quantum, y.quantum) + 1
+    bits = max(x.promises.emax, y.promises.emax) - min(x.quantum, y.quantum) + 1
     total = raw.add(m, raw.align(m, x, y, bits), rounding)
     return raw.normalise(m, total, "sum", total.quantum, total.base)
 
@@ -165,19 +166,22 @@ def pack_with_flags(
     stages = _stages(o)
     assert stages.pack_with_flags is not None
     code, flags = stages.pack_with_flags(m, stages.truncate(m, number, o, rounding), o, rounding, saturating, random)
-    by_zero, inexact = (number.by_zero, number.inexact) if isinstance(number, Raw) else (NEVER, NEVER)
-    invalid = raised(number) | flags.lost_nan | (flags.lost_inf & ~by_zero)
-    return code, Cat(flags.inexact | (inexact & ~invalid), flags.underflow, flags.overflow, by_zero, invalid)
+    before = raised(number)
+    invalid = before.invalid | flags.lost_nan | (flags.lost_inf & ~before.by_zero)
+    inexact = flags.inexact | (before.inexact & ~invalid)
+    return code, Cat(inexact, flags.underflow, flags.overflow, before.by_zero, invalid)
 
 
-def raised(number: Number) -> Value:
-    """Return True if the number is the result of an invalid operation, or a signalling NaN."""
-    return number.invalid if isinstance(number, Raw) else NEVER
+def raised(number: Number) -> OperationFlags:
+    """Return the exception flags of the operation whose result is a number; a fixed-point number has none."""
+    return number.flags if isinstance(number, Raw) else OperationFlags()
 
 
 def signalling(number: Number, bits: Value, fmt: Format) -> Number:
     """Return an unpacked number that is invalid if its code is a signalling NaN."""
-    return replace(number, invalid=is_signalling(bits, fmt)) if isinstance(number, Raw) else number
+    if not isinstance(number, Raw):
+        return number
+    return replace(number, flags=OperationFlags(invalid=is_signalling(bits, fmt)))
 
 
 def is_signalling(bits: Value, fmt: Format) -> Value:
@@ -252,7 +256,7 @@ def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) 
 
 def _top(x: Number) -> int:
     """Return an upper bound on the exponent."""
-    return x.quantum + len(x.integer) - 1 if isinstance(x, FixedRaw) else x.emax
+    return x.quantum + len(x.integer) - 1 if isinstance(x, FixedRaw) else x.promises.emax
 
 
 STAGES: dict[type[Format], Stages] = {

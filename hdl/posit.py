@@ -14,8 +14,8 @@ from .formats import Posit, Rounding
 from .formats.base import floor_log2
 from .formats.tapered import Tapered
 from .multiply import INPUTS
-from .raw import Raw, leading_zeros_of
-from .round import round_up
+from .raw import Anticipated, LeadingZeros, Promises, Raw, leading_zeros_of
+from .round import RoundingBits, round_up
 from .wire import NEVER, extended, incremented, leading_zeros, lookup, saturate, shift_left, shift_right_sticky, wire
 
 SHORT = 8
@@ -37,7 +37,8 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     x = as_raw(m, bits[-1], body, none, scale, tail[: len(tail) - fmt.es], -(1 << (len(scale) - 1)), fmt, name)
     # A LUT more than its inputs, joined by a multiplexer, makes a function of one input more.
     if len(body) <= INPUTS + 1 and 0 < fmt.fraction_bits <= INPUTS // 2:
-        return replace(x, fraction=wire(m, lookup(body, _fractions(fmt))[: fmt.fraction_bits], f"{name}_fraction"))
+        fraction = wire(m, lookup(body, _fractions(fmt))[: fmt.fraction_bits], f"{name}_fraction")
+        return replace(x, anticipated=replace(x.anticipated, fraction=fraction))
     return x
 
 
@@ -53,7 +54,7 @@ def magnitude_of(bits: Value) -> Value:
     return ((bits[:-1] ^ bits[-1].replicate(len(bits) - 1)) + bits[-1])[: len(bits) - 1]
 
 
-def as_raw(
+def as_raw(  # noqa: PLR0913 - parts of a code
     m: Module,
     sign: Value,
     body: Value,
@@ -75,11 +76,13 @@ def as_raw(
         nan=wire(m, none & sign, f"{name}_nan"),
         zero=wire(m, none & ~sign, f"{name}_zero"),
         base=base,
-        emin=floor_log2(fmt.smallest),
-        emax=floor_log2(fmt.largest),
-        leading="one",
-        zero_at_floor=True,
-        magnitude=(fmt, body) if fmt.width > SHORT else None,
+        promises=Promises(
+            emin=floor_log2(fmt.smallest),
+            emax=floor_log2(fmt.largest),
+            leading=LeadingZeros.NONE,
+            zero_at_floor=True,
+        ),
+        anticipated=Anticipated(magnitude=(fmt, body) if fmt.width > SHORT else None),
     )
 
 
@@ -106,8 +109,8 @@ class Truncated:
 def normal(m: Module, x: Raw) -> tuple[Value, Value, int]:
     """Return the number of leading zeros, the normalised significand, and a lower bound on its exponent."""
     count = leading_zeros_of(m, x, "leading_zeros")
-    significand = shift_left(m, x.significand, count, "normal", x.tail) if len(count) else x.significand
-    return count, significand, x.emin if x.leading == "one" else x.quantum
+    significand = shift_left(m, x.significand, count, "normal", x.promises.tail) if len(count) else x.significand
+    return count, significand, x.promises.emin if x.promises.leading is LeadingZeros.NONE else x.quantum
 
 
 def _within_range(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Raw:
@@ -116,28 +119,36 @@ def _within_range(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Raw:
     All magnitudes from the largest posit on have its code, and the OR of their places replaces them. Places below the
     smallest posit, and below those that stochastic rounding takes there, are sticky.
     """
-    assert x.complement is not None
-    significand, sticky, emax = x.significand, x.sticky, x.emax
+    complement = x.anticipated.complement
+    assert complement is not None
+    significand, sticky, emax = x.significand, x.sticky, x.promises.emax
     if emax > o.max_scale:
         upper = significand[o.max_scale - emax - 1 :]
-        any_upper = wire(m, (upper ^ x.complement.replicate(len(upper))).any(), "reaches_largest")
-        significand = Cat(significand[: -len(upper)], any_upper ^ x.complement)
+        any_upper = wire(m, (upper ^ complement.replicate(len(upper))).any(), "reaches_largest")
+        significand = Cat(significand[: -len(upper)], any_upper ^ complement)
         emax = o.max_scale
     below = len(significand) - (emax + o.max_scale + rounding.places + 1)
     if below > 0:
         significand, sticky = significand[below:], wire(m, sticky | significand[:below].any(), "below_smallest")
     significand = wire(m, significand, "within_range")
-    return replace(x, significand=significand, sticky=sticky, base=x.base + emax - x.emax, emin=emax, emax=emax)
+    return replace(
+        x,
+        significand=significand,
+        sticky=sticky,
+        base=x.base + emax - x.promises.emax,
+        promises=replace(x.promises, emin=emax, emax=emax),
+    )
 
 
 def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     """Write a number as an unbounded code string and truncate it to the code's width."""
-    if x.leading == "any" and x.complement is not None and not len(x.exponent):
+    complement, leading = x.anticipated.complement, x.promises.leading
+    if leading is LeadingZeros.ANY and complement is not None and not len(x.exponent):
         x = _within_range(m, x, o, rounding)
     count, significand, smallest = normal(m, x)
-    width = max(x.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
+    width = max(x.promises.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
     scale = x.exponent + x.base - count
-    if x.leading == "two":
+    if leading is LeadingZeros.AT_MOST_ONE:
         # A count of 0 or 1 is subtracted by adding its inverse, with one less in the base.
         scale = x.exponent + (x.base - 1) + x.significand[-1]
     scale = wire(m, extended(scale, width)[:width].as_signed(), "scale")
@@ -146,13 +157,13 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     regime = scale[o.es : -1]
     places_down = wire(m, regime ^ down.replicate(len(regime)), "regime_places")
     last = o.width - 2
-    is_beyond = max(x.emax >> o.es, -(smallest >> o.es) - 1) >= last
+    is_beyond = max(x.promises.emax >> o.es, -(smallest >> o.es) - 1) >= last
     beyond = wire(m, places_down >= last, "beyond") if is_beyond else NEVER
     string, fill = Cat(significand[:-1], scale[: o.es], down, ~down), ~down
-    if x.complement is not None:
+    if complement is not None:
         # The discarded bits are those of the two's complement, as in the significand.
-        head = x.complement.replicate(len(string) - (len(significand) - 1))
-        string, fill = string ^ Cat(Const(0, len(significand) - 1), head), fill ^ x.complement
+        head = complement.replicate(len(string) - (len(significand) - 1))
+        string, fill = string ^ Cat(Const(0, len(significand) - 1), head), fill ^ complement
     # Bits below the rounding position never shift up, so they are merged first.
     seen = o.width - 1 + rounding.places
     below = string[: max(len(string) - seen, 0)].any()
@@ -161,8 +172,8 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     shifted, lost = shift_right_sticky(m, string, places_down, "string_shifted", fill=fill)
     discarded = len(shifted) - (o.width - 1)
     kept = shifted[discarded:]
-    if x.complement is not None:
-        kept = kept ^ x.complement.replicate(len(kept))
+    if complement is not None:
+        kept = kept ^ complement.replicate(len(kept))
     return Truncated(
         sign=x.sign,
         kept=wire(m, kept, "kept"),
@@ -171,23 +182,15 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
         beyond=beyond,
         nan=wire(m, x.nan | x.inf, "not_real"),
         zero=x.zero,
-        complement=x.complement,
-        selects_carry=x.selects_carry,
+        complement=complement,
+        selects_carry=x.anticipated.selects_carry,
     )
 
 
 def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code. No number rounds to zero or NaR, and posits always saturate."""
     last = x.kept[0] | x.beyond
-    up = round_up(
-        rounding,
-        negative=x.sign,
-        last=last,
-        discarded=x.discarded,
-        sticky=x.sticky,
-        random=random,
-        complement=x.complement,
-    )
+    up = round_up(rounding, RoundingBits(x.sign, last, x.discarded, x.sticky, complement=x.complement), random)
     special = wire(m, x.nan | x.zero, "special")
     up = wire(m, up & ~x.beyond & ~special, "round_up")
     sign = wire(m, (x.sign & ~x.zero) | x.nan, "sign")

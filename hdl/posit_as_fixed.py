@@ -14,7 +14,7 @@ from . import fixed
 from .fixed import FixedRaw
 from .formats import Format, Posit, Rounding
 from .raw import Raw
-from .round import round_up
+from .round import RoundingBits, round_up
 from .wire import NEVER, leading_zeros, wire
 
 LONGEST = 8
@@ -140,14 +140,6 @@ def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
 
 def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code. A nonzero sum is at least minpos, and posits always saturate."""
-    up = round_up(
-        rounding,
-        negative=x.sign,
-        last=x.kept[0],
-        discarded=x.first_discarded,
-        sticky=x.sticky,
-        random=random,
-        twos_complement=True,
-    )
+    up = round_up(rounding, RoundingBits(x.sign, x.kept[0], x.first_discarded, x.sticky, twos_complement=True), random)
     body = wire(m, (x.kept + wire(m, up & ~x.beyond, "round_up"))[: o.width - 1], "rounded")
     return Cat(body & (~x.nan).replicate(o.width - 1), x.sign | x.nan)

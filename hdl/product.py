@@ -99,7 +99,7 @@ def _tree(m: Module, x: Value, y: Value, start: int, below: Value, name: str, lo
     return Cat(lower[:half], total).as_signed()
 
 
-def _rows(
+def _rows(  # noqa: PLR0913 - two factors, and the place of the rows in their product
     m: Module, x: Value, y: Value, start: int, below: Value, name: str, low: int, addend: Value | None = None
 ) -> Value:
     """Return the product of ``x`` and the bits of ``y`` from the place ``low``, above the bit ``below``, as one chain.

@@ -6,6 +6,8 @@ ranges and possible leading zeros, are plain integers, so that later stages omit
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Self
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -14,88 +16,153 @@ from .round import cancelled_sign
 from .wire import NEVER, extended, leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
 
 
-@dataclass(frozen=True)
+class LeadingZeros(Enum):
+    """Leading zeros that the significand of a nonzero number can have."""
+
+    NONE = "none"
+    AT_MOST_ONE = "at most one"
+    AT_FLOOR = "any number at the exponent emin, and none above it"
+    ANY = "any number"
+
+
+NORMAL_OR_AT_FLOOR = frozenset({LeadingZeros.NONE, LeadingZeros.AT_FLOOR})
+"""Leading zeros of floats: none, or only those of subnormal numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promises:
+    """Bounds of a raw number that are known at construction, so that later stages omit hardware for impossible cases.
+
+    Attributes
+    ----------
+    emin : int
+        Lower bound on ``exponent + base`` of a nonzero number.
+    emax : int
+        Upper bound on ``exponent + base``.
+    leading : LeadingZeros
+        Possible leading zeros of a nonzero number.
+    most_zeros : int, optional
+        Maximum number of leading zeros above the exponent ``emin``, if ``leading`` is ``ANY``.
+    tail : int
+        Number of low significand bits that are zero if there are three or more leading zeros.
+    zero_at_floor : bool
+        True if zero has the exponent ``emin`` or less, false if any.
+    zero_emax : int, optional
+        Upper bound on ``exponent + base`` of a zero whose significand is not zero.
+    """
+
+    emin: int
+    emax: int
+    leading: LeadingZeros
+    most_zeros: int | None = None
+    tail: int = 0
+    zero_at_floor: bool = False
+    zero_emax: int | None = None
+
+    def moved(self, least: int, most: int) -> Self:
+        """Return the promises of the number times a power of two between ``2^least`` and ``2^most``."""
+        # Numbers with leading zeros no longer have one exponent, if the power is not constant.
+        is_spread = self.leading is LeadingZeros.AT_FLOOR and least < most
+        return replace(
+            self,
+            emin=self.emin + least,
+            emax=self.emax + most,
+            leading=LeadingZeros.ANY if is_spread else self.leading,
+            zero_at_floor=False,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anticipated:
+    """Results of later stages that are ready before the number, and work that is left to its rounding.
+
+    Attributes
+    ----------
+    fraction : Value, optional
+        Significand below its first bit, from a table of the code; a product that reads only it takes fewer LUTs.
+    magnitude : tuple of (Format, Value), optional
+        Code of the magnitude in a format, which orders numbers of this format; any code for NaN and for read zeros.
+    zeros : tuple of Value, optional
+        Counts whose sum is the number of leading zeros, or one less; two are nonzero only at the exponent ``emin``.
+    limited : bool
+        True if ``zeros`` stop at the exponent of subnormal results.
+    up : Value, optional
+        Rounding decision, if it has already been made.
+    complement : Value, optional
+        True if the magnitude is the two's complement of the significand; its rounding to a float or posit negates it.
+    selects_carry : bool
+        True if the carry of the rounding is selected and not propagated, which is faster and larger.
+    """
+
+    fraction: Value | None = None
+    magnitude: tuple[Format, Value] | None = None
+    zeros: tuple[Value, ...] | None = None
+    limited: bool = False
+    up: Value | None = None
+    complement: Value | None = None
+    selects_carry: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationFlags:
+    """Exception flags of an operation before its rounding.
+
+    Attributes
+    ----------
+    inexact : Value
+        The number is already rounded, and differs from the exact result.
+    invalid : Value
+        NaN is the result of numbers, or an operand is a signalling NaN.
+    by_zero : Value
+        Infinity is the quotient of a finite number and zero.
+    """
+
+    inexact: Value = field(default_factory=never)
+    invalid: Value = field(default_factory=never)
+    by_zero: Value = field(default_factory=never)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Raw:
     """Number ``(-1)^sign * significand * 2^(exponent + base - (len(significand) - 1))``, with a sticky bit.
 
     Attributes
     ----------
-    sign, nan, inf, zero : Value
-        One bit each. ``nan`` overrides ``inf``, and both override the number. ``zero`` means exactly zero.
+    sign : Value
+        True if the number is negative.
     exponent : Value
-        Weight of the significand's first bit is ``2^(exponent + base)``. Signed only in products without leading
-        zeros. For a nonzero number ``exponent + base`` is at least ``emin``.
+        Exponent of the significand's first bit, minus ``base``; signed only in products without leading zeros.
     significand : Value
         Unsigned significand.
     sticky : Value
         OR of truncated bits: the number is larger than its significand, by less than the last bit.
+    zero : Value
+        True if the number is exactly zero.
+    inf : Value
+        True for an infinity, which overrides the number.
+    nan : Value
+        True for NaN, which overrides the number and ``inf``.
     base : int
         Offset of ``exponent``.
-    emin, emax : int
-        Bounds on ``exponent + base``.
-    leading : str
-        Possible leading zeros of a nonzero number. ``one``: none; ``two``: at most one; ``floor``: only at the exponent
-        ``emin``; ``any``: any number.
-    zero_at_floor : bool
-        True if zero has the exponent ``emin`` or less, false if any.
-    zero_emax : int, optional
-        Upper bound on ``exponent + base`` of a zero whose significand is not zero.
-    fraction : Value, optional
-        Bits of the significand below the first, from a table of the code. A product that reads no other bits of the
-        significand takes fewer LUTs with it.
-    magnitude : tuple of (Format, Value), optional
-        Format, and code of the magnitude in it, which is ready before the exponent. Codes of two numbers of a format
-        have the order of the magnitudes; those of NaN and of numbers that are read as zero have no meaning.
-    tail : int
-        Number of low significand bits that are zero if there are three or more leading zeros.
-    up : Value, optional
-        Rounding decision, if it has already been made.
-    most_zeros : int, optional
-        Maximum number of leading zeros above the exponent ``emin``, if ``leading`` is ``any``.
-    zeros : tuple of Value, optional
-        Anticipated counts of leading zeros, which are ready before the significand. A nonzero number has as many
-        leading zeros as their sum, or one more. The counts of a product are those of its factors; two of them are
-        nonzero only at the exponent ``emin``.
-    limited : bool
-        True if ``zeros`` stop at the exponent of subnormal results.
-    complement : Value, optional
-        True if the magnitude is the two's complement of the significand. Only sums that are rounded to floats or posits
-        have it: these are negated after the shift, together with their rounding.
-    selects_carry : bool
-        True if the carry of the rounding to a float or posit is selected and not propagated, which is faster and
-        larger.
-    inexact : Value
-        The number is already rounded, and differs from the exact result.
-    invalid, by_zero : Value
-        Flags of the operation: ``invalid`` if the NaN is the result of numbers or if an operand is a signalling NaN;
-        ``by_zero`` if the infinity is the quotient of a finite number and zero.
+    promises : Promises
+        Bounds that are known at construction.
+    anticipated : Anticipated
+        Results of later stages that are ready before the number.
+    flags : OperationFlags
+        Exception flags of the operation.
     """
 
     sign: Value
     exponent: Value
     significand: Value
-    nan: Value = field(default_factory=never, kw_only=True)
-    inf: Value = field(default_factory=never, kw_only=True)
+    sticky: Value = field(default_factory=never)
     zero: Value
-    sticky: Value = field(default_factory=never, kw_only=True)
+    inf: Value = field(default_factory=never)
+    nan: Value = field(default_factory=never)
     base: int
-    emin: int
-    emax: int
-    leading: str
-    zero_at_floor: bool
-    zero_emax: int | None = field(default=None, kw_only=True)
-    fraction: Value | None = field(default=None, kw_only=True)
-    magnitude: tuple[Format, Value] | None = field(default=None, kw_only=True)
-    tail: int = field(default=0, kw_only=True)
-    up: Value | None = field(default=None, kw_only=True)
-    most_zeros: int | None = field(default=None, kw_only=True)
-    zeros: tuple[Value, ...] | None = field(default=None, kw_only=True)
-    limited: bool = field(default=False, kw_only=True)
-    complement: Value | None = field(default=None, kw_only=True)
-    selects_carry: bool = field(default=False, kw_only=True)
-    inexact: Value = field(default_factory=never, kw_only=True)
-    invalid: Value = field(default_factory=never, kw_only=True)
-    by_zero: Value = field(default_factory=never, kw_only=True)
+    promises: Promises
+    anticipated: Anticipated = Anticipated()
+    flags: OperationFlags = field(default_factory=OperationFlags)
 
     @property
     def last(self) -> int:
@@ -105,20 +172,20 @@ class Raw:
     @property
     def quantum(self) -> int:
         """Exponent of the lowest possible last place; one less if the inverse of a complement may begin there."""
-        return self.emin - (len(self.significand) - 1) - (self.complement is not None)
+        return self.promises.emin - (len(self.significand) - 1) - (self.anticipated.complement is not None)
 
 
 def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
     """Return the number of leading zeros of the significand, in as few bits as it can need."""
-    if x.leading == "one":
+    if x.promises.leading is LeadingZeros.NONE:
         return Const(0, 0)
-    if x.leading == "two":
+    if x.promises.leading is LeadingZeros.AT_MOST_ONE:
         return ~x.significand[-1]
     # For a zero significand any count is correct.
-    significand = x.significand[x.tail :]
-    if x.complement is not None:
+    significand, complement = x.significand[x.promises.tail :], x.anticipated.complement
+    if complement is not None:
         # The inverse has the leading one of the magnitude, or all ones below it, which rounding increments.
-        significand = wire(m, significand ^ x.complement.replicate(len(significand)), f"{name}_inverted")
+        significand = wire(m, significand ^ complement.replicate(len(significand)), f"{name}_inverted")
     return leading_zeros(m, significand, name)
 
 
@@ -127,29 +194,34 @@ def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:
 
     The exponent counts from ``base``, or from the lowest exponent if that is lower.
     """
-    if x.leading == "one" or (x.leading == "floor" and x.emin == floor):
+    of_x, leading = x.promises, x.promises.leading
+    if leading is LeadingZeros.NONE or (leading is LeadingZeros.AT_FLOOR and of_x.emin == floor):
         return x
     count = leading_zeros_of(m, x, f"{name}_leading_zeros")
-    most = 1 if x.leading == "two" else len(x.significand) - 1
-    emin = max(x.emin - most, floor)
+    most = 1 if leading is LeadingZeros.AT_MOST_ONE else len(x.significand) - 1
+    has_floor = of_x.emin - most < floor
+    emin = max(of_x.emin - most, floor)
     base = min(base, emin)
     # A LUT table gives the change of the exponent, which saves an adder.
     change = lookup(count, [x.base - base - places for places in range(1 << len(count))])
-    exponent = wire(m, (x.exponent + change)[: (x.emax - base).bit_length() + 1], f"{name}_moved_exponent")
-    if x.emin - most < floor:
+    exponent = wire(m, (x.exponent + change)[: (of_x.emax - base).bit_length() + 1], f"{name}_moved_exponent")
+    if has_floor:
         room = x.exponent + (x.base - floor)
         at_floor = wire(m, room < count, f"{name}_at_floor")
         count = Mux(at_floor, room[: len(count)], count)
         exponent = wire(m, Mux(at_floor, floor - base, exponent), f"{name}_normal_exponent")
     return replace(
         x,
-        exponent=exponent[: (x.emax - base).bit_length()],
-        significand=shift_left(m, x.significand, count, f"{name}_shifted_up", x.tail),
+        exponent=exponent[: (of_x.emax - base).bit_length()],
+        significand=shift_left(m, x.significand, count, f"{name}_shifted_up", of_x.tail),
         base=base,
-        emin=emin,
-        leading="floor" if x.emin - most < floor else "one",
-        zero_at_floor=False,
-        magnitude=None,
+        promises=replace(
+            of_x,
+            emin=emin,
+            leading=LeadingZeros.AT_FLOOR if has_floor else LeadingZeros.NONE,
+            zero_at_floor=False,
+        ),
+        anticipated=replace(x.anticipated, magnitude=None),
     )
 
 
@@ -177,10 +249,10 @@ def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False, late: bool = 
     """
     if not by_exponent:
         # If leading zeros occur only at the common floor, exponents order the magnitudes unless they are equal.
-        floor, x_base = min(x.emin, y.emin), x.base
+        floor, x_base = min(x.promises.emin, y.promises.emin), x.base
         x = normalise(m, x, "x", floor, y.base)
         y = normalise(m, y, "y", floor, x_base)
-    base = min(x.base, y.base, x.emin, y.emin)
+    base = min(x.base, y.base, x.promises.emin, y.promises.emin)
     width = max(len(x.significand), len(y.significand))
     exponents = [wire(m, r.exponent + (r.base - base), f"{n}_aligned_exponent") for r, n in ((x, "x"), (y, "y"))]
     significands = [Cat(Const(0, width - len(r.significand)), r.significand) for r in (x, y)]
@@ -200,14 +272,15 @@ def _is_less(
     x: Raw, y: Raw, exponents: Sequence[Value], significands: Sequence[Value], by_exponent: bool, late: bool
 ) -> Value:
     """Return True if the magnitude of x, or with ``by_exponent`` its exponent, is less than that of y."""
-    if x.magnitude and y.magnitude and x.magnitude[0] == y.magnitude[0]:
-        return x.magnitude[1] < y.magnitude[1]
+    of_x, of_y = x.anticipated.magnitude, y.anticipated.magnitude
+    if of_x and of_y and of_x[0] == of_y[0]:
+        return of_x[1] < of_y[1]
     first, second = exponents
     if not by_exponent:
         first, second = (Cat(*pair) for pair in zip(significands, exponents, strict=True))
     # A zero can have a larger exponent than the other number but must not count as the larger magnitude.
-    x_zero = NEVER if x.zero_at_floor and x.emin <= y.emin else x.zero
-    y_zero = NEVER if (y.zero_at_floor and y.emin <= x.emin) or by_exponent else y.zero
+    x_zero = NEVER if _zero_is_least(x.promises, y.promises) else x.zero
+    y_zero = NEVER if _zero_is_least(y.promises, x.promises) or by_exponent else y.zero
     if late and not by_exponent:
         # Two more places of the comparison decide for zeros.
         width = max(len(first), len(second))
@@ -220,14 +293,18 @@ def _is_less(
     return less
 
 
+def _zero_is_least(x: Promises, y: Promises) -> bool:
+    """Return True if no number of y has a lower exponent than a zero of x."""
+    return x.zero_at_floor and x.emin <= y.emin
+
+
 @dataclass(frozen=True)
 class Aligned:
     """Larger and smaller magnitude on one grid, ready for addition.
 
-    ``width`` is the width of the operands' significands; bits of ``big`` below it are zero. The last ``tail`` bits of a
-    sum are zero if it has three or more leading zeros. ``sticky`` is the OR of bits that the smaller number lost below
-    the window. It is set only if exponents differ by two or more; the first bit of a difference is then in the upper
-    two places.
+    ``width`` is the width of the operands' significands; bits of ``big`` below it are zero. ``promises`` are those of
+    a sum without carry. ``sticky`` is the OR of bits that the smaller number lost below the window. It is set only if
+    exponents differ by two or more; the first bit of a difference is then in the upper two places.
 
     With ``by_exponent``, ``big`` is the number of the higher exponent, and a difference can be negative. If it is, or
     if its first bit is lower, all bits that rounding needs are still in the window.
@@ -245,10 +322,8 @@ class Aligned:
     inf_sign: Value
     invalid: Value
     base: int
-    emin: int
-    emax: int
+    promises: Promises
     width: int
-    tail: int
     by_exponent: bool
 
 
@@ -264,12 +339,13 @@ def align(
     by_exponent = floor is not None and _is_ordered_by_exponent(x, y, floor)
     o = order(m, x, y, by_exponent=by_exponent, late=fast and loops)
     x, y, x_less = o.x, o.y, o.x_less
+    of_x, of_y = x.promises, y.promises
     width = len(o.x_significand)
-    farthest = max(x.emax - y.emin, y.emax - x.emin)
+    farthest = max(of_x.emax - of_y.emin, of_y.emax - of_x.emin)
     if by_exponent:
-        assert x.most_zeros is not None
+        assert of_x.most_zeros is not None
         # A number that loses bits in the shift is then less than half of the other.
-        keep = max(keep, len(y.significand)) + x.most_zeros
+        keep = max(keep, len(y.significand)) + of_x.most_zeros
     # One more place than ``keep``, because a difference can lose its first one, but no more than hold every bit.
     window = min(max(width, keep) + 1, width + farthest)
     pad = Const(0, window - width)
@@ -295,14 +371,19 @@ def align(
         nan=wire(m, x.nan | y.nan | (x.inf & y.inf & subtract), "sum_nan"),
         inf=wire(m, x.inf | y.inf, "sum_inf"),
         inf_sign=wire(m, Mux(x.inf, x.sign, y.sign), "inf_sign"),
-        invalid=x.invalid | y.invalid | (x.inf & y.inf & subtract & ~x.nan & ~y.nan),
+        invalid=x.flags.invalid | y.flags.invalid | (x.inf & y.inf & subtract & ~x.nan & ~y.nan),
         base=o.base,
-        # Of numbers ordered by exponent, y has the higher lowest exponent; a float that is zero has it, too.
-        emin=y.emin if by_exponent and (fast or y.leading == "floor") else min(x.emin, y.emin),
-        emax=max(x.emax, y.emax),
+        promises=Promises(
+            # Of numbers ordered by exponent, y has the higher lowest exponent; a float that is zero has it, too.
+            emin=of_y.emin
+            if by_exponent and (fast or of_y.leading is LeadingZeros.AT_FLOOR)
+            else min(of_x.emin, of_y.emin),
+            emax=max(of_x.emax, of_y.emax),
+            leading=LeadingZeros.ANY,
+            # A difference loses more than one place only if exponents differ by at most one, and then it is exact.
+            tail=0 if by_exponent else max(window - width - 1, 0),
+        ),
         width=width,
-        # A difference loses more than one place only if exponents differ by at most one, and then it is exact.
-        tail=0 if by_exponent else max(window - width - 1, 0),
         by_exponent=by_exponent,
     )
 
@@ -314,7 +395,8 @@ def _is_ordered_by_exponent(x: Raw, y: Raw, floor: int) -> bool:
     and the window extends down by as many places. At its lowest exponent the other number stays in place; if it has
     leading zeros too, rounding needs no bits below ``floor``.
     """
-    return x.most_zeros is not None and y.leading in ("one", "floor") and x.emin < y.emin <= floor
+    of_x, of_y = x.promises, y.promises
+    return of_x.most_zeros is not None and of_y.leading in NORMAL_OR_AT_FLOOR and of_x.emin < of_y.emin <= floor
 
 
 def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor: int | None = None) -> Raw:
@@ -334,12 +416,12 @@ def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor:
     without_carry, carry = (z.big + small)[:width], Const(1, 1) if compound else carry_in
     total = wire(m, (Cat(Const(1, 1), z.big) + Cat(carry, small))[1 : width + 1], "sum_significand")
     # If all bits above the tail are zero, so is the tail.
-    zero = ~total[z.tail :].any()
+    zero = ~total[z.promises.tail :].any()
     sign, zeros, limited = z.sign, None, False
     if fast:
         ones = wire(m, _anticipated(z.big, small[:-1], z.subtract), "anticipated_ones")
         zero = ~ones.any()
-        if floor is not None and z.emin + 1 >= floor:
+        if floor is not None and z.promises.emin + 1 >= floor:
             limited = True
             # A one where the exponent is that of subnormal numbers ends the count.
             room = wire(m, z.exponent + (z.base + 1 - floor), "sum_room")
@@ -364,17 +446,12 @@ def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor:
         significand=total,
         nan=z.nan,
         inf=z.inf,
-        invalid=z.invalid,
         zero=zero,
         sticky=z.sticky,
         base=z.base + 1,
-        emin=z.emin + 1,
-        emax=z.emax + 1,
-        leading="any",
-        zero_at_floor=False,
-        tail=z.tail,
-        zeros=zeros,
-        limited=limited,
+        promises=z.promises.moved(1, 1),
+        anticipated=Anticipated(zeros=zeros, limited=limited),
+        flags=OperationFlags(invalid=z.invalid),
     )
 
 

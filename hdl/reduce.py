@@ -38,7 +38,7 @@ def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bo
     if table.reduction == "rsqrt":
         return _negated(_by_fours(m, number))
     argument = FixedRaw(number.significand, NEVER, 1 - len(number.significand))
-    reduced = Reduced(argument, number.exponent, number.base, number.emin, number.emax)
+    reduced = Reduced(argument, number.exponent, number.base, number.promises.emin, number.promises.emax)
     return reduced if table.reduction == "log2" else _negated(reduced)
 
 
@@ -57,7 +57,7 @@ def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) 
     else:
         multiplied = x
         if table.factor != 1:
-            multiplied = multiply(m, x, as_raw(m, none, [table.factor], "factor"), dsp=dsp, floor=None)
+            multiplied = multiply(m, x, as_raw(m, none, [table.factor], "factor"), dsp=dsp)
         scaled = of_raw(m, multiplied, -table.fraction, limit, "scaled").integer
     fraction = table.fraction
     power = scaled[fraction:] if len(scaled) > fraction else Const(0, 1)
@@ -85,8 +85,8 @@ def _by_fours(m: Module, x: Raw) -> Reduced:
         argument=FixedRaw(wire(m, significand, "argument"), NEVER, 1 - len(x.significand)),
         power=wire(m, half, "half_exponent"),
         base=(x.base - (x.base & 1)) // 2,
-        lowest=x.emin // 2,
-        highest=x.emax // 2,
+        lowest=x.promises.emin // 2,
+        highest=x.promises.emax // 2,
     )
 
 
@@ -98,9 +98,7 @@ def scale(m: Module, value: FixedRaw, by: Reduced) -> Raw:
         number,
         exponent=wire(m, (by.power + (by.base - by.lowest))[:width], "scaled_exponent"),
         base=number.base + by.lowest,
-        emin=number.emin + by.lowest,
-        emax=number.emax + by.highest,
-        zero_at_floor=False,
+        promises=number.promises.moved(by.lowest, by.highest),
     )
 
 

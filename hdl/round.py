@@ -67,22 +67,13 @@ def cancelled_sign(rounding: Rounding, any_negative: Value, all_negative: Value)
     return any_negative if rounding.mode == "rd" else all_negative
 
 
-def round_up(
-    rounding: Rounding,
-    *,
-    negative: Value,
-    last: Value,
-    discarded: Value,
-    sticky: Value,
-    random: Value | None,
-    twos_complement: bool = False,
-    complement: Value | None = None,
-) -> Value:
-    """Return the rounding decision: True adds one unit in the last place to a truncated number.
+@dataclass(frozen=True)
+class RoundingBits:
+    """Bits that decide the rounding of a truncated number.
 
     The truncated number is a magnitude, or the floor of a two's-complement number.
 
-    Parameters
+    Attributes
     ----------
     negative : Value
         Sign of the number.
@@ -92,88 +83,80 @@ def round_up(
         Bits below ``last``, first one at the top; missing bits are zeros.
     sticky : Value
         OR of the bits below ``discarded``.
-    random : Value, optional
-        Random word of a stochastic rounding.
     twos_complement : bool
         True if the number is a floor; rounding up is then toward plus infinity.
     complement : Value, optional
         True if the discarded bits are those of the two's complement of the magnitude, and the truncated number is the
         inverse of its upper bits. The decision includes the carry of the negation.
     """
+
+    negative: Value
+    last: Value
+    discarded: Value
+    sticky: Value
+    twos_complement: bool = False
+    complement: Value | None = None
+
+    @property
+    def first(self) -> Value:
+        """First discarded bit."""
+        return self.discarded[-1] if len(self.discarded) else NEVER
+
+    @property
+    def below_first(self) -> Value:
+        """OR of the bits below the first discarded one."""
+        return self.discarded[:-1].any() | self.sticky if len(self.discarded) else self.sticky
+
+
+def round_up(rounding: Rounding, bits: RoundingBits, random: Value | None) -> Value:
+    """Return the rounding decision: True adds one unit in the last place to a truncated number.
+
+    ``random`` is the random word of a stochastic rounding.
+    """
     if isinstance(rounding, ChosenRounding):
-        given = {"last": last, "discarded": discarded, "sticky": sticky, "random": random}
-        return _chosen_up(rounding, negative=negative, twos_complement=twos_complement, complement=complement, **given)
-    if complement is not None:
-        return _of_complement(rounding, negative, last, discarded, sticky, random, complement)
+        return _chosen_up(rounding, bits, random)
+    if bits.complement is not None:
+        return _of_complement(rounding, bits, bits.complement, random)
     if rounding.mode == "sr":
         assert random is not None
-        seen = min(rounding.bits, len(discarded))
+        seen = min(rounding.bits, len(bits.discarded))
         # If fewer bits are discarded than the random word has, only its upper bits can produce a carry.
         if seen == 0:
             return NEVER
-        return carry_out(discarded[len(discarded) - seen :], random[rounding.bits - seen :])
-    first = discarded[-1] if len(discarded) else NEVER
-    below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
-    return _decision(rounding, negative, last, first, below_first, twos_complement)
+        return carry_out(bits.discarded[len(bits.discarded) - seen :], random[rounding.bits - seen :])
+    return _decision(rounding, bits, bits.first, bits.below_first)
 
 
-def _chosen_up(
-    rounding: ChosenRounding,
-    *,
-    negative: Value,
-    last: Value,
-    discarded: Value,
-    sticky: Value,
-    random: Value | None,
-    twos_complement: bool,
-    complement: Value | None,
-) -> Value:
+def _chosen_up(rounding: ChosenRounding, bits: RoundingBits, random: Value | None) -> Value:
     """Return the decision of the mode that a signal chooses.
 
     All modes without random words share one function of three bits of the number, and of three bits that depend only on
     the mode and the sign.
     """
-    first = discarded[-1] if len(discarded) else NEVER
-    below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
+    negative, first, below_first = bits.negative, bits.first, bits.below_first
     carry: Value = NEVER
-    if complement is not None:
+    if bits.complement is not None:
         # As in `_of_complement`.
-        carry = is_exact(discarded, sticky) & complement
-        first = first ^ (complement & below_first)
+        carry = is_exact(bits.discarded, bits.sticky) & bits.complement
+        first = first ^ (bits.complement & below_first)
     nearest = rounding.is_mode("rn") | rounding.is_mode("ra")
-    tie_up = rounding.is_mode("ra") & ~negative if twos_complement else rounding.is_mode("ra")
-    away = rounding.is_mode("ru") if twos_complement else rounding.is_mode("ru") & ~negative
-    away = away | ((rounding.is_mode("rz") if twos_complement else rounding.is_mode("rd")) & negative)
-    away = away | (rounding.is_mode("ro") & ~last)
-    tie_up = tie_up | (rounding.is_mode("rn") & last)
+    tie_up = rounding.is_mode("ra") & ~negative if bits.twos_complement else rounding.is_mode("ra")
+    away = rounding.is_mode("ru") if bits.twos_complement else rounding.is_mode("ru") & ~negative
+    away = away | ((rounding.is_mode("rz") if bits.twos_complement else rounding.is_mode("rd")) & negative)
+    away = away | (rounding.is_mode("ro") & ~bits.last)
+    tie_up = tie_up | (rounding.is_mode("rn") & bits.last)
     up = carry | (nearest & first & (below_first | tie_up)) | (away & (first | below_first))
     if not rounding.bits:
         return up
-    stochastic = round_up(
-        Rounding("sr", rounding.bits),
-        negative=negative,
-        last=last,
-        discarded=discarded,
-        sticky=sticky,
-        random=random,
-        complement=complement,
-    )
-    return Mux(rounding.is_mode("sr"), stochastic, up)
+    return Mux(rounding.is_mode("sr"), round_up(Rounding("sr", rounding.bits), bits, random), up)
 
 
-def _of_complement(
-    rounding: Rounding,
-    negative: Value,
-    last: Value,
-    discarded: Value,
-    sticky: Value,
-    random: Value | None,
-    complement: Value,
-) -> Value:
+def _of_complement(rounding: Rounding, bits: RoundingBits, complement: Value, random: Value | None) -> Value:
     """Return the decision for a magnitude whose two's complement is truncated.
 
     Its negation carries into the truncated number if all discarded bits are zero, and then the number is exact.
     """
+    discarded, sticky = bits.discarded, bits.sticky
     carry = is_exact(discarded, sticky) & complement
     if rounding.mode == "sr":
         assert random is not None
@@ -185,11 +168,10 @@ def _of_complement(
         inverted = discarded[start:] ^ complement.replicate(seen)
         # The carry of the negation enters as a bit below both words.
         return carry_out(Cat(complement & ~below, inverted), Cat(Const(1, 1), random[rounding.bits - seen :]))
-    first = discarded[-1] if len(discarded) else NEVER
-    below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
+    below_first = bits.below_first
     # Bits below the first one are zero before negation if they are zero after it.
-    first = first ^ (complement & below_first)
-    return carry | _decision(rounding, negative, last, first, below_first, False)
+    first = bits.first ^ (complement & below_first)
+    return carry | _decision(rounding, bits, first, below_first)
 
 
 def is_exact(discarded: Value, sticky: Value) -> Value:
@@ -197,12 +179,10 @@ def is_exact(discarded: Value, sticky: Value) -> Value:
     return ~(discarded.any() | sticky)
 
 
-def _decision(
-    rounding: Rounding, negative: Value, last: Value, first: Value, below_first: Value, twos_complement: bool
-) -> Value:
+def _decision(rounding: Rounding, bits: RoundingBits, first: Value, below_first: Value) -> Value:
     """Return the decision of a mode without random words, from the first discarded bit and the OR of those below."""
-    inexact = first | below_first
-    if twos_complement:
+    negative, last, inexact = bits.negative, bits.last, first | below_first
+    if bits.twos_complement:
         # Above the floor of a negative number, up is toward zero and down is away from zero.
         directed = {
             "ra": first & (below_first | ~negative),
@@ -232,32 +212,20 @@ def _decision(
     }[rounding.mode]
 
 
-def round_outward(
-    rounding: Rounding,
-    *,
-    negative: Value,
-    last: Value,
-    discarded: Value,
-    sticky: Value,
-    random: Value | None,
-    floors: bool,
-) -> Value:
-    """Return the decision to add one to a truncated magnitude; with ``floors`` the floor of the number is rounded.
-
-    Parameters are those of `round_up`, with ``last``, ``discarded`` and ``sticky`` of the magnitude.
-    """
+def round_outward(rounding: Rounding, bits: RoundingBits, random: Value | None, *, floors: bool) -> Value:
+    """Return the decision to add one to a truncated magnitude; with ``floors`` the floor of the number is rounded."""
     if not floors:
-        return round_up(rounding, negative=negative, last=last, discarded=discarded, sticky=sticky, random=random)
+        return round_up(rounding, bits, random)
+    negative, discarded, sticky = bits.negative, bits.discarded, bits.sticky
     inexact = discarded.any() | sticky
     # For negative numbers the floor is the outer neighbour, and the distance from it is one minus the discarded part.
     turned = (~discarded + ~sticky)[: len(discarded)]
-    up = round_up(
-        rounding,
+    of_floor = RoundingBits(
         negative=negative,
-        last=last ^ (negative & inexact),
+        last=bits.last ^ (negative & inexact),
         discarded=Mux(negative, turned, discarded)[: len(discarded)],
         sticky=sticky,
-        random=random,
         twos_complement=True,
     )
+    up = round_up(rounding, of_floor, random)
     return Mux(negative, inexact & ~up, up)

@@ -4,8 +4,8 @@ from amaranth.hdl import Const, Module, Mux, Value
 
 from .floating import Truncated
 from .formats import Rounding, Scale
-from .raw import Raw
-from .round import round_up, to_largest
+from .raw import LeadingZeros, Promises, Raw
+from .round import RoundingBits, round_up, to_largest
 from .wire import NEVER, reaches, wire
 
 
@@ -18,16 +18,13 @@ def unpack(m: Module, bits: Value, fmt: Scale, name: str) -> Raw:
         nan=wire(m, bits.all(), f"{name}_nan"),
         zero=NEVER,
         base=-fmt.bias,
-        emin=fmt.emin,
-        emax=fmt.emax,
-        leading="one",
-        zero_at_floor=False,
+        promises=Promises(emin=fmt.emin, emax=fmt.emax, leading=LeadingZeros.NONE),
     )
 
 
 def pack(m: Module, x: Truncated, o: Scale, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code; `floating.truncate` truncates it at its first bit."""
-    up = round_up(rounding, negative=x.sign, last=x.last, discarded=x.discarded, sticky=x.sticky, random=random)
+    up = round_up(rounding, RoundingBits(x.sign, x.last, x.discarded, x.sticky), random)
     rounded = wire(m, x.field + wire(m, up, "round_up"), "rounded")
     over = wire(m, reaches(rounded, o.max_code + 1), "overflow")
     stays_finite = to_largest(rounding, NEVER, saturating)

@@ -98,21 +98,9 @@ class Graph:
             self.owner[node.first : node.first + node.width] = [place] * node.width
         self.read = [sorted(node.inputs) for node in nodes]
         self.operands = [sorted({self.owner[bit] for bit in read}) for read in self.read]
-        users: list[list[int]] = [[] for _ in range(self.bits)]
-        for place, read in enumerate(self.read):
-            for bit in read:
-                users[bit].append(place)
-        self.buses: list[dict[tuple[int, ...], int]] = [defaultdict(int) for _ in nodes]
+        self.buses = self._buses()
         """For each node, the number of bits with the same users."""
-        for bit, readers in enumerate(users):
-            if readers:
-                self.buses[self.owner[bit]][tuple(readers)] += 1
-        readers = [0] * self.bits
-        for node in nodes:
-            for bits in (*(node.leaves or node.local), node.common if node.kind != LOGIC else []):
-                for bit in bits:
-                    readers[bit] += 1
-        self.net = [net(count) for count in readers]
+        self.net = [net(count) for count in self._readers()]
         """Additional delay of the net of each bit."""
         self.ends = [0] * self.bits
         """Delay of each bit to a register behind it, which is at most that of an operator."""
@@ -126,6 +114,26 @@ class Graph:
             [self._times(bits) for bits in (node.leaves if node.kind == LOGIC else [*node.local, node.common])]
             for node in nodes
         ]
+
+    def _buses(self) -> list[dict[tuple[int, ...], int]]:
+        users: list[list[int]] = [[] for _ in range(self.bits)]
+        for place, read in enumerate(self.read):
+            for bit in read:
+                users[bit].append(place)
+        buses: list[dict[tuple[int, ...], int]] = [defaultdict(int) for _ in self.nodes]
+        for bit, places in enumerate(users):
+            if places:
+                buses[self.owner[bit]][tuple(places)] += 1
+        return buses
+
+    def _readers(self) -> list[int]:
+        """Return the number of inputs of operators that read each bit."""
+        readers = [0] * self.bits
+        for node in self.nodes:
+            for bits in (*(node.leaves or node.local), node.common if node.kind != LOGIC else []):
+                for bit in bits:
+                    readers[bit] += 1
+        return readers
 
     def _times(self, bits: Iterable[Bit]) -> tuple[Times, int]:
         """Return the choice of the times of bits, and the longest delay of their nets.
@@ -364,44 +372,40 @@ class Graph:
 
     def _cut(self, boundary: int, early: Sequence[int], late: Sequence[int]) -> list[bool]:
         """Return the nodes before a boundary, such that the fewest bits cross it."""
-        count = len(self.nodes)
         flow = Flow()
-        source, sink = flow.node(), flow.node()
-        vertex = [0] * count
+        vertex = self._vertices(flow, boundary, early, late)
+        for place, operands in enumerate(self.operands):
+            for operand in operands:
+                own, other = vertex[place], vertex[operand]
+                if own != other and other != flow.source and own != flow.sink:
+                    flow.edge(own, other, FOREVER)
+        for own, buses in zip(vertex, self.buses, strict=True):
+            for users, bits in buses.items():
+                if own != flow.sink:
+                    flow.bus(own, {vertex[user] for user in users}, bits)
+        reached = flow.minimum_cut()
+        return [reached[own] for own in vertex]
+
+    def _vertices(self, flow: "Flow", boundary: int, early: Sequence[int], late: Sequence[int]) -> list[int]:
+        """Return the vertex of each node: the source before the boundary, the sink after it, else one to decide."""
+        vertex: list[int] = []
         groups: dict[int, int] = {}
         for place, node in enumerate(self.nodes):
             if node.kind == INPUT:
-                vertex[place] = source if node.slot < boundary else sink
+                own = flow.source if node.slot < boundary else flow.sink
             elif late[place] < boundary:
-                vertex[place] = source
+                own = flow.source
             elif early[place] >= boundary:
-                vertex[place] = sink
+                own = flow.sink
             elif node.group >= 0 and node.kind != AFTER and not node.slack:
                 # Registers and their next states are in one slot.
-                vertex[place] = groups.setdefault(node.group, -1)
-                if vertex[place] < 0:
-                    vertex[place] = groups[node.group] = flow.node()
+                if node.group not in groups:
+                    groups[node.group] = flow.node()
+                own = groups[node.group]
             else:
-                vertex[place] = flow.node()
-        for place in range(count):
-            for operand in self.operands[place]:
-                if vertex[place] != vertex[operand] and vertex[operand] != source and vertex[place] != sink:
-                    flow.edge(vertex[place], vertex[operand], FOREVER)
-        for place in range(count):
-            own = vertex[place]
-            if own == sink:
-                continue
-            for users, bits in self.buses[place].items():
-                ends = {vertex[user] for user in users} - {own, source}
-                if ends == {sink}:
-                    flow.edge(own, sink, bits)
-                elif ends:
-                    bus = flow.node()
-                    flow.edge(own, bus, bits)
-                    for end in ends:
-                        flow.edge(bus, end, FOREVER)
-        reached = flow.minimum_cut(source, sink)
-        return [reached[own] for own in vertex]
+                own = flow.node()
+            vertex.append(own)
+        return vertex
 
 
 def chain_entry(node: Node, arrivals: Iterable[int], are_here: Iterable[bool]) -> int:
@@ -440,6 +444,7 @@ class Flow:
         self.edges: list[list[int]] = []
         self.to: list[int] = []
         self.room: list[int] = []
+        self.source, self.sink = self.node(), self.node()
 
     def node(self) -> int:
         self.edges.append([])
@@ -451,13 +456,24 @@ class Flow:
             self.to.append(head)
             self.room.append(space)
 
-    def minimum_cut(self, source: int, sink: int) -> list[bool]:
+    def bus(self, own: int, users: set[int], bits: int) -> None:
+        """Add the edges of bits that cross a cut once, although several vertices use them."""
+        ends = users - {own, self.source}
+        if ends == {self.sink}:
+            self.edge(own, self.sink, bits)
+        elif ends:
+            bus = self.node()
+            self.edge(own, bus, bits)
+            for end in ends:
+                self.edge(bus, end, FOREVER)
+
+    def minimum_cut(self) -> list[bool]:
         """Return the nodes on the side of the source of a minimum cut."""
         while True:
-            level = self._levels(source)
-            if level[sink] < 0:
+            level = self._levels(self.source)
+            if level[self.sink] < 0:
                 return [place >= 0 for place in level]
-            self._augment(source, sink, level)
+            self._augment(self.source, self.sink, level)
 
     def _levels(self, source: int) -> list[int]:
         level = [-1] * len(self.edges)

@@ -36,7 +36,7 @@ def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
 def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
     """Write a number as an unbounded code string and truncate it to the code's width."""
     count, significand, smallest = normal(m, x)
-    width = max(x.emax, -smallest, -BASE).bit_length() + 1
+    width = max(x.promises.emax, -smallest, -BASE).bit_length() + 1
     scale = wire(m, extended(x.exponent + x.base - count, width)[:width].as_signed(), "scale")
     down = scale[-1]
     places = wire(m, scale[:-1] ^ down.replicate(width - 1), "characteristic_places")

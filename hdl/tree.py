@@ -13,7 +13,7 @@ from .multiply import fits_table, of_fractions
 from .number import Number
 from .number import as_raw as number_as_raw
 from .product import product
-from .raw import Raw
+from .raw import Anticipated, LeadingZeros, OperationFlags, Promises, Raw
 from .round import cancelled_sign
 from .specs import ValueRange
 from .wire import NEVER, extended, never, shift_up, shift_up_by_words, wire
@@ -74,7 +74,7 @@ class Sum:
     invalid: Value
 
 
-def of_product(
+def of_product(  # noqa: PLR0913 - two factors, the scale and range of products, and their structure
     m: Module,
     x: Number,
     y: Number,
@@ -116,7 +116,7 @@ def _of_raw(
 ) -> dict[str, Value]:
     bits, absent = bits_of(numbers, quantum), x.get("absent", NEVER)
     inverted = NEVER if first is None else wire(m, x["sign"] ^ first, "opposite")
-    integer = place(m, x["significand"], x["exponent"], last, bits, "term", absent, inverted)
+    integer = place(m, x["significand"], x["exponent"], last, bits, absent, inverted)
     parts = {"integer": integer, "negative": x["sign"], "sign": x["sign"]}
     if first is not None:
         parts |= {"integer": Cat(integer, inverted).as_signed(), "inverted": inverted}
@@ -150,7 +150,7 @@ def multiply(
         whole = product(m, x.significand, y.significand, "partial", dsp=dsp, table=table)
         significand = wire(m, whole, "product_significand")
     if flags:
-        invalid = x.invalid | y.invalid | (x.inf & y.zero) | (x.zero & y.inf)
+        invalid = x.flags.invalid | y.flags.invalid | (x.inf & y.zero) | (x.zero & y.inf)
         more["invalid"] = wire(m, invalid, "product_invalid")
     return more | {
         "sign": wire(m, x.sign ^ y.sign, "product_sign"),
@@ -167,7 +167,6 @@ def place(
     exponent: Value,
     last: int,
     top: int,
-    name: str,
     absent: Value = NEVER,
     inverted: Value = NEVER,
 ) -> Value:
@@ -177,11 +176,11 @@ def place(
     returned: the significand is inverted before the shift, which needs no LUTs beside those of the shift.
     """
     padded = Cat(Const(0, max(last, 0)), significand)
-    shifted = _shift_up(m, padded, exponent, top + max(-last, 0), name, absent, inverted)
-    return wire(m, shifted[max(-last, 0) :], f"{name}_placed")
+    shifted = _shift_up(m, padded, exponent, top + max(-last, 0), absent, inverted)
+    return wire(m, shifted[max(-last, 0) :], "term_placed")
 
 
-def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, absent: Value, inverted: Value) -> Value:
+def _shift_up(m: Module, value: Value, amount: Value, width: int, absent: Value, inverted: Value) -> Value:
     """Return the lowest ``width`` bits of ``value << amount``, or zero if ``absent``; their inverses if ``inverted``.
 
     Each bit of a number after a shift by less than a word of at least its width minus one is one of two bits of the
@@ -193,10 +192,10 @@ def _shift_up(m: Module, value: Value, amount: Value, width: int, name: str, abs
     if absent is not NEVER and not by_words:
         value = value & (~absent).replicate(len(value))
     if inverted is not NEVER:
-        value = wire(m, value ^ inverted.replicate(len(value)), f"{name}_inverted")
+        value = wire(m, value ^ inverted.replicate(len(value)), "term_inverted")
     if not by_words:
-        return shift_up(m, value, amount, width, name, inverted)
-    return shift_up_by_words(m, value, amount, width, levels, name, absent, inverted)
+        return shift_up(m, value, amount, width, "term", inverted)
+    return shift_up_by_words(m, value, amount, width, levels, "term", absent, inverted)
 
 
 def total(m: Module, terms: Sequence[Term], *, chained: bool = False) -> Sum:
@@ -287,22 +286,23 @@ def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value, *, fas
         significand=wire(m, integer[:-1], "total_significand"),
         nan=found.nan,
         inf=found.inf,
-        invalid=found.invalid,
         zero=zero,
         base=first,
-        emin=first,
-        emax=first,
-        leading="any",
-        zero_at_floor=True,
-        complement=negative,
-        selects_carry=fast,
+        promises=Promises(emin=first, emax=first, leading=LeadingZeros.ANY, zero_at_floor=True),
+        anticipated=Anticipated(complement=negative, selects_carry=fast),
+        flags=OperationFlags(invalid=found.invalid),
     )
 
 
 def without_complement(m: Module, x: Raw) -> Raw:
     """Return the number with its magnitude as significand, which further sums need."""
-    if x.complement is None:
+    complement = x.anticipated.complement
+    if complement is None:
         return x
     width = len(x.significand)
-    magnitude = (x.significand ^ x.complement.replicate(width)) + x.complement
-    return replace(x, significand=wire(m, magnitude[:width], "total_magnitude"), complement=None)
+    magnitude = (x.significand ^ complement.replicate(width)) + complement
+    return replace(
+        x,
+        significand=wire(m, magnitude[:width], "total_magnitude"),
+        anticipated=replace(x.anticipated, complement=None),
+    )

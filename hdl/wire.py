@@ -164,7 +164,7 @@ def shift_up(m: Module, value: Value, amount: Value, width: int, name: str, fill
     return Cat(value, fill.replicate(max(width - len(value), 0)))
 
 
-def shift_up_by_words(
+def shift_up_by_words(  # noqa: PLR0913 - signals and widths of one shift
     m: Module,
     value: Value,
     amount: Value,

@@ -36,7 +36,7 @@ class State(enum.Enum):
     ERT_CMD_STATE_TIMEOUT = 8
 
 
-def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
+def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):  # noqa: C901 - a module with its classes
     """Stub of XRT's module (src/python/pybind11 of XRT); its kernels access the memory of the card as bytes.
 
     Written data stays with the host until it is synchronised, and memory starts with nonzero bytes.

@@ -169,16 +169,16 @@ def test_schedule_has_the_smallest_delay(seed: int) -> None:
 def test_minimum_cut_agrees_with_networkx(seed: int) -> None:
     rng = random.Random(seed)
     flow, other = Flow(), networkx.DiGraph()
-    other.add_nodes_from(flow.node() for _ in range(8))
+    other.add_nodes_from([flow.source, flow.sink, *(flow.node() for _ in range(6))])
     room = {(a, b): rng.randrange(1, 9) for a in range(8) for b in range(8) if a != b and rng.random() < 0.4}
     for (a, b), bits in room.items():
         flow.edge(a, b, bits)
         other.add_edge(a, b, capacity=bits)
-    reached = flow.minimum_cut(0, 7)
-    assert reached[0]
-    assert not reached[7]
+    reached = flow.minimum_cut()
+    assert reached[flow.source]
+    assert not reached[flow.sink]
     crossing = sum(bits for (a, b), bits in room.items() if reached[a] and not reached[b])
-    assert crossing == networkx.minimum_cut_value(other, 0, 7)
+    assert crossing == networkx.minimum_cut_value(other, flow.source, flow.sink)
 
 
 @pytest.mark.sampled(4)

@@ -217,9 +217,7 @@ def test_no_signoff_record_is_overdue():
 def test_signoff_record_is_stale_after_a_change_of_rounding(decision, other, monkeypatch):
     known = behaviour.digests(ROUNDED)
     monkeypatch.setattr(behaviour, "sources", lambda _: "0")
-    monkeypatch.setattr(
-        hdl.round, "_decision", lambda _, negative, last, first, below, *more: decision(first, last, below)
-    )
+    monkeypatch.setattr(hdl.round, "_decision", lambda _, bits, first, below: decision(first, bits.last, below))
     assert bool(behaviour.current({ROUNDED: known})) != other
 
 

@@ -109,6 +109,18 @@ class Unit(Staged):
         words = {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
         self.inputs, self.outputs = _flat(inputs) | modes | words, _flat(outputs)
         self.name = module_name(name, self.build)
+        super().__init__(self._members)
+        for vector, ports in (inputs | outputs).items():
+            if isinstance(ports, dict):
+                setattr(self, vector, [getattr(self, port) for port in ports])
+        if "mode" not in self.inputs:
+            self.mode = None
+        # Inside the unit, the rounding comes with the signal that chooses its mode.
+        self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        """Members of the signature."""
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in self.outputs.items()}
         if self._has_enable:
@@ -117,14 +129,7 @@ class Unit(Staged):
             members["valid"] = In(1, init=1)
         if self.build.iterations:
             members["ready"] = Out(1)
-        super().__init__(members)
-        for vector, ports in (inputs | outputs).items():
-            if isinstance(ports, dict):
-                setattr(self, vector, [getattr(self, port) for port in ports])
-        if "mode" not in members:
-            self.mode = None
-        # Inside the unit, the rounding comes with the signal that chooses its mode.
-        self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
+        return members
 
     @property
     def title(self) -> str:

@@ -170,7 +170,7 @@ def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Raw:
         tree.Term(**unit.part(m, f"term{index}", "term", product, a=a.as_value(), b=b.as_value(), **flags))
         for index, (a, b) in enumerate(zip(unit.a, unit.b, strict=True))
     ]
-    return block.scaled_sum(m, terms, scale, x, y, unit.rounding, from_zero=from_zero, fast=unit.fast)
+    return block.scaled_sum(m, terms, scale, (x, y), unit.rounding, from_zero=from_zero, fast=unit.fast)
 
 
 class BlockDot(Described):

@@ -8,7 +8,7 @@ from amaranth.hdl import Const, Module, Mux, Value, unsigned
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, as_raw, pack, pack_with_flags, raised, truncate
-from halfulp.hdl.raw import Raw, order
+from halfulp.hdl.raw import Anticipated, Raw, order
 from halfulp.hdl.specs import CompareSpec
 from halfulp.hdl.specs.unit import FLAGS
 from halfulp.hdl.wire import NEVER, wire
@@ -68,7 +68,7 @@ class Compare(Described):
             "maximum": Mux(nan, nan_code, Mux(a_first, result_b, result_a)),
         }
         if self.spec.flags:
-            invalid = raised(a) | raised(b) | (0 if self.result.has_nan else 1)
+            invalid = raised(a).invalid | raised(b).invalid | (0 if self.result.has_nan else 1)
             results["flags"] = Mux(nan, invalid << FLAGS.index("invalid"), flags_a | flags_b)
         for name, value in results.items():
             m.d.comb += Value.cast(getattr(self, name)).eq(value)
@@ -97,7 +97,7 @@ class Compare(Described):
     def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
         """Return the conditions a < b and a = b of two numbers that are not NaN."""
         # Without the magnitude, `order` compares exponents and significands, as equality does, and shares its LUTs.
-        o = order(m, replace(a, magnitude=None), replace(b, magnitude=None))
+        o = order(m, *(replace(x, anticipated=Anticipated()) for x in (a, b)))
         finite = ~a.inf & ~b.inf
         a_magnitude_less = ~a.inf & (b.inf | o.x_less)
         same_number = (o.x_significand == o.y_significand) & (o.x_exponent == o.y_exponent)

@@ -7,7 +7,7 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.divide import ONE, divide, inverse_square_root, square_root
 from halfulp.hdl.number import Number, as_raw
-from halfulp.hdl.raw import Raw
+from halfulp.hdl.raw import OperationFlags, Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.rows import Iterated, Rows
 from halfulp.hdl.specs import DivSpec, ReciprocalSpec, RsqrtSpec, SqrtSpec
@@ -50,8 +50,8 @@ class Endless(Arithmetic):
         raws = [as_raw(m, number, name) for number, name in zip(operands, self.spec.operands, strict=True)]
         number = self.recur(m, rows, *raws)
         if self.spec.flags:
-            flags = {name: rows.held(m, getattr(number, name), name) for name in ("invalid", "by_zero")}
-            number = replace(number, **flags)
+            raised = {name: rows.held(m, getattr(number.flags, name), name) for name in ("invalid", "by_zero")}
+            number = replace(number, flags=OperationFlags(**raised))
         return number
 
     def recur(self, m: Module, rows: Rows, *operands: Raw) -> Raw:

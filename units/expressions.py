@@ -237,6 +237,13 @@ def stem_of(text: str) -> str:
     return f"value_{stem}" if stem[:1].isdigit() else stem
 
 
+def _concatenated(texts: Sequence[str]) -> str:
+    """Return the text of a concatenation, in which equal neighbours are repetitions."""
+    counted = ((text, len(list(same))) for text, same in groupby(texts))
+    parts = [text if count == 1 else f"{{{count}{{{text}}}}}" for text, count in counted]
+    return parts[0] if len(texts) > 1 == len(parts) else f"{{{', '.join(parts)}}}"
+
+
 def text_of(
     node: Node, sizes: Mapping[str, int], names: Mapping[str, str] = MappingProxyType({}), outer: str = ""
 ) -> str:
@@ -250,9 +257,7 @@ def text_of(
     inner = "" if node.kind in ("{}", "$signed") else node.kind if len(node.args) == 2 else "unary"
     texts = [text_of(one, sizes, names, inner) for one in node.args]
     if node.kind == "{}":
-        counted = ((text, len(list(same))) for text, same in groupby(texts))
-        parts = [text if count == 1 else f"{{{count}{{{text}}}}}" for text, count in counted]
-        return parts[0] if len(texts) > 1 == len(parts) else f"{{{', '.join(parts)}}}"
+        return _concatenated(texts)
     if node.kind == "$signed":
         return f"$signed({texts[0]})"
     if len(texts) == 3:

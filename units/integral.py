@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.integral import exponent_of, rounded_to_integer
 from halfulp.hdl.number import Number, as_raw
+from halfulp.hdl.raw import OperationFlags
 from halfulp.hdl.specs.integral import LogbSpec, RintSpec
 
 from .arithmetic import Arithmetic, Computed
@@ -53,5 +54,6 @@ class Logb(Arithmetic):
         exponent: Number = exponent_of(m, x)
         if self.spec.flags and self.spec.o.is_floating_point:
             # In fixed point the exponents of zero, infinity and NaN are invalid, because it does not hold them.
-            exponent = replace(as_raw(m, exponent, "logarithm"), invalid=x.invalid, by_zero=x.zero & ~x.nan)
+            flags = OperationFlags(invalid=x.flags.invalid, by_zero=x.zero & ~x.nan)
+            exponent = replace(as_raw(m, exponent, "logarithm"), flags=flags)
         return exponent, random

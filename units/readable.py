@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from .expressions import (
@@ -334,30 +334,49 @@ def _restored(instance: Instance, module: _Module, parent: _Module, members: Map
             ports[name] = replaced(value, lambda node: sliced(ports[node.args[0]], node.args[1], node.width), 0)
             module.statements.remove(Set(own, value))
         else:
-            stem = f"{stem_of(instance.head.split()[-1])}__{name}"
-            wire = next(new for n in count(1) if (new := stem + f"_{n}" * (n > 1)) not in parent.sizes)
-            parent.sizes[wire], parent.kinds[wire] = own.width, "wire"
-            ports[name] = _whole(parent, wire)
-        module.kinds[name] = "input" if is_input else "output"
-        module.ports.append(name)
+            ports[name] = _new_wire(parent, f"{stem_of(instance.head.split()[-1])}__{name}", own.width)
+        _add_port(module, name, is_input)
         for source, bit in zip(_bits(value), _bits(own if is_input else ports[name]), strict=True):
             if source[0]:
                 covered.setdefault(source, Node("bits", bit, 1))
     for name in [name for name in ports if name not in members]:
-        own = _whole(module, name)
-        sources = list(_bits(own if module.kinds[name] == "input" else sets.get(own, own)))
+        is_input, own = module.kinds[name] == "input", _whole(module, name)
+        sources = list(_bits(own if is_input else sets.get(own, own)))
         if all(source in covered for source in sources):
-            value = joined([covered[source] for source in sources])
-            (module if module.kinds[name] == "input" else parent).statements.append(
-                Set(own if module.kinds[name] == "input" else ports[name], value)
-            )
-            module.kinds[name] = "reg" if module.kinds[name] == "output reg" else "wire"
+            target, user = (own, module) if is_input else (ports[name], parent)
+            user.statements.append(Set(target, joined([covered[source] for source in sources])))
+            _remove_port(module, name)
             del ports[name]
-            module.ports.remove(name)
         elif "$" in name:
-            module.names[name] = next(new for n in count(1) if (new := f"port_{n}") not in {*module.sizes, *ports})
+            module.names[name] = _unused("port", {*module.sizes, *ports}, first=1)
             ports[module.names[name]] = ports.pop(name)
     return Instance(instance.head, ports)
+
+
+def _add_port(module: _Module, name: str, is_input: bool) -> None:
+    """Make a wire a port."""
+    module.kinds[name] = "input" if is_input else "output"
+    module.ports.append(name)
+
+
+def _remove_port(module: _Module, name: str) -> None:
+    """Make a port a wire or a register."""
+    module.kinds[name] = "reg" if module.kinds[name] == "output reg" else "wire"
+    module.ports.remove(name)
+
+
+def _new_wire(module: _Module, stem: str, width: int) -> Node:
+    """Add a wire to a module."""
+    wire = _unused(stem, module.sizes)
+    module.sizes[wire], module.kinds[wire] = width, "wire"
+    return _whole(module, wire)
+
+
+def _unused(stem: str, taken: Collection[str], first: int = 2) -> str:
+    """Return a name that is not taken: the stem, or with a number from ``first`` on."""
+    numbered = (f"{stem}_{n}" for n in count(first))
+    names = numbered if first == 1 else chain([stem], numbered)
+    return next(name for name in names if name not in taken)
 
 
 def _bits(node: Node) -> Iterator[tuple[str, int]]:
@@ -370,23 +389,11 @@ def _bits(node: Node) -> Iterator[tuple[str, int]]:
 def _merge_registers(module: _Module) -> None:
     """Replace a register and the block of its next value by one block."""
     reads = Counter(_reads(module.statements))
-    makers = Counter(name for one in module.statements for name in _targets(one))
-    nexts = {
-        targets[0]: one
-        for one in module.statements
-        if isinstance(one, Choice) and one.is_combinational and len(targets := _targets(one)) == 1
-        if makers[targets[0]] == 1 and all(found.target.kind == "bits" for found in _sets(one))
-    }
+    nexts = _blocks_of_one(module)
     for place, one in enumerate(module.statements):
-        match one:
-            case Choice("always", _, [(event, [Choice("if", reset, [on, (_, [Set(register, value)])])])]) if (
-                one.is_clocked
-            ):
-                asynchronous = True
-            case Choice("always", _, [(event, [Set(register, value)])]) if one.is_clocked:
-                asynchronous = False
-            case _:
-                continue
+        if (found := _as_register(one)) is None:
+            continue
+        event, register, value, reset = found
         block = nexts.get(value.args[0]) if value.kind == "bits" and reads[value.args[0]] == 1 else None
         if block is None or value.args[0] in _reads([block]) or value != _whole(module, value.args[0]):
             continue
@@ -395,10 +402,31 @@ def _merge_registers(module: _Module) -> None:
         body = block.items[0][1]
         body = body[1:] if len(body) > 1 and body[0] == Set(value, register) else body
         body = _reset_first([_changed(inner, lambda node, _: node, register) for inner in body])
-        if asynchronous:
-            body = [Choice("if", reset, [on, ("else", body)])]
+        if reset is not None:
+            body = [Choice("if", reset[0], [reset[1], ("else", body)])]
         module.statements[place] = Choice("always", block.selector, [(event, body)])
         module.statements[next(n for n, other in enumerate(module.statements) if other is block)] = ""
+
+
+def _blocks_of_one(module: _Module) -> dict[str, Choice]:
+    """Return the combinational blocks of one signal that nothing else assigns, by its name."""
+    makers = Counter(name for one in module.statements for name in _targets(one))
+    return {
+        targets[0]: one
+        for one in module.statements
+        if isinstance(one, Choice) and one.is_combinational and len(targets := _targets(one)) == 1
+        if makers[targets[0]] == 1 and all(found.target.kind == "bits" for found in _sets(one))
+    }
+
+
+def _as_register(one: Any) -> tuple[str, Node, Node, tuple[Node, Any] | None] | None:
+    """Return event, register, next value and asynchronous reset of the block of a register; None for other blocks."""
+    match one:
+        case Choice("always", _, [(event, [Choice("if", reset, [on, (_, [Set(register, value)])])])]) if one.is_clocked:
+            return event, register, value, (reset, on)
+        case Choice("always", _, [(event, [Set(register, value)])]) if one.is_clocked:
+            return event, register, value, None
+    return None
 
 
 def _reset_first(body: list[Any]) -> list[Any]:
@@ -418,26 +446,27 @@ def _covers(target: Node, other: Node) -> bool:
     return bool(0 <= low <= target.width - other.width)
 
 
+def _folded(body: list[Any], target: Node, value: Node | None) -> Node | None:
+    """Return the value that statements give a target, as an expression; None if they are no conditions and values."""
+    for one in body:
+        match one:
+            case Set(bits, new) if bits == target:
+                value = new
+            case Choice("if", condition, items):
+                first, second = (_folded(inner, target, value) for _, inner in items)
+                if first is None or second is None:
+                    return None
+                value = Node("?", (condition, first, second), first.width)
+            case _:
+                return None
+    return value
+
+
 def _replace_choices(module: _Module) -> None:
     """Replace blocks of a few conditions by conditional expressions."""
-
-    def folded(body: list[Any], target: Node, value: Node | None) -> Node | None:
-        for one in body:
-            match one:
-                case Set(bits, new) if bits == target:
-                    value = new
-                case Choice("if", condition, items):
-                    first, second = (folded(inner, target, value) for _, inner in items)
-                    if first is None or second is None:
-                        return None
-                    value = Node("?", (condition, first, second), first.width)
-                case _:
-                    return None
-        return value
-
     for place, one in enumerate(module.statements):
         if isinstance(one, Choice) and one.is_combinational and len(found := list(_sets(one))) <= CHOICES:
-            value = folded(one.items[0][1], found[0].target, None)
+            value = _folded(one.items[0][1], found[0].target, None)
             if value is not None and not {*_targets(one)} & {*_reads([one])}:
                 module.statements[place] = Set(found[0].target, value)
     driven = {name for one in module.statements if isinstance(one, Choice) for name in _targets(one)}
@@ -569,14 +598,7 @@ def _check_resets(module: _Module) -> None:
 
 def _name_signals(module: _Module) -> None:
     """Name temporary signals after the signal that uses them and the operator; other names become plain words."""
-    users: dict[str, str] = {}
-    words: dict[str, str] = {}
-    for one in module.statements:
-        for user, value in _values(one):
-            users = dict.fromkeys(value.names(), user) | users
-        if isinstance(one, Set) and one.target.kind == "bits":
-            kinds = REDUCTIONS if len(one.value.args) == 1 and one.value.kind in REDUCTIONS else _WORDS
-            words[one.target.args[0]] = kinds.get(one.value.kind, "value")
+    users, words = _users_and_operators(module)
     final = {name: module.names.get(name, name) for name in module.sizes}
     special = re.compile(rf".*[\\$].*|.*_part|_\d+_|{START}")
     plain = {name for name, new in final.items() if name in module.ports or not special.fullmatch(new)}
@@ -597,14 +619,27 @@ def _name_signals(module: _Module) -> None:
             stem = final.get(one := users.get(stem, "value"), one)
         stem = stem_of(re.sub(r"\$\d+$", "", stem)) or "value"
         stem += f"_{words.get(name, 'value')}" * bool(passed)
-        new = next(new for n in count(1) if (new := stem + f"_{n}" * (n > 1)) not in taken)
+        new = _unused(stem, taken)
         module.names[owners.get(name, name)] = new
         taken.add(new)
 
 
+def _users_and_operators(module: _Module) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a signal that uses each signal, and the word for the operator that computes it."""
+    users: dict[str, str] = {}
+    words: dict[str, str] = {}
+    for one in module.statements:
+        for user, value in _values(one):
+            users = dict.fromkeys(value.names(), user) | users
+        if isinstance(one, Set) and one.target.kind == "bits":
+            kinds = REDUCTIONS if len(one.value.args) == 1 and one.value.kind in REDUCTIONS else _WORDS
+            words[one.target.args[0]] = kinds.get(one.value.kind, "value")
+    return users, words
+
+
 def _start_of(module: _Module) -> str:
     """Return the name of `START` in a module, which may have a port of this name."""
-    return next(name for n in count(1) if (name := f"{START}_{n}" if n > 1 else START) not in module.ports)
+    return _unused(START, module.ports)
 
 
 def _grouped(module: _Module) -> list[Any]:
@@ -656,6 +691,24 @@ def _united(first: list[Any], second: list[Any]) -> list[Any]:
 def _lines(module: _Module, initial: bool) -> Iterator[str]:
     """Yield the lines of a module."""
     statements = _grouped(module)
+    inside = _declared_by_value(module, statements)
+    start_name = _start_of(module)
+    name = module.name if re.fullmatch(r"\w+", module.name) else f"\\{module.name} "
+    yield f"module {name}({', '.join(spelled(module.names.get(port, port)) for port in module.ports)});"
+    if initial and any(isinstance(one, Choice) and one.is_combinational for one in statements):
+        yield f"  reg {start_name} = 0;\n`ifdef __ICARUS__\n  initial #0 {start_name} = 1;\n`endif"
+    yield from _declarations(module, inside, initial)
+    for one in statements:
+        if isinstance(one, Set) and one.target.args[0] in inside:
+            value = text_of(one.value, module.sizes, module.names)
+            yield _declared(module, "wire", one.target.args[0], f" = {value}")
+        else:
+            yield from _statement_lines(module, one, start_name if initial else None)
+    yield "endmodule"
+
+
+def _declared_by_value(module: _Module, statements: Sequence[Any]) -> set[str]:
+    """Return the wires that are declared where they get their value: once, as a whole, before they are read."""
     made = Counter(name for one in statements for found in _sets(one) for name in found.target.names())
     inside, known = set[str](), set[str]()
     for one in statements:
@@ -663,52 +716,56 @@ def _lines(module: _Module, initial: bool) -> Iterator[str]:
         if isinstance(one, Set) and one.target.kind == "bits" and module.kinds[name := one.target.args[0]] == "wire":
             if one.target == _whole(module, name) and made[name] == 1 and name not in known:
                 inside.add(name)
+    return inside
 
-    def declared(kind: str, name: str, value: str = "") -> str:
-        size = f"[{module.sizes[name] - 1}:0] " if module.sizes[name] > 1 else ""
-        return f"  {kind} {size}{spelled(module.names.get(name, name))}{value};"
 
-    def renamed(found: re.Match[str]) -> str:
-        name = found[0].strip()
-        return spelled(module.names[name]) if name in module.names else found[0]
+def _declared(module: _Module, kind: str, name: str, value: str = "") -> str:
+    """Return the declaration of a signal."""
+    size = f"[{module.sizes[name] - 1}:0] " if module.sizes[name] > 1 else ""
+    return f"  {kind} {size}{spelled(module.names.get(name, name))}{value};"
 
-    start_name = _start_of(module)
 
-    def text(node: Node) -> str:
-        return text_of(node, module.sizes, module.names)
-
-    name = module.name if re.fullmatch(r"\w+", module.name) else f"\\{module.name} "
-    yield f"module {name}({', '.join(spelled(module.names.get(port, port)) for port in module.ports)});"
-    if initial and any(isinstance(one, Choice) and one.is_combinational for one in statements):
-        yield f"  reg {start_name} = 0;\n`ifdef __ICARUS__\n  initial #0 {start_name} = 1;\n`endif"
+def _declarations(module: _Module, inside: Collection[str], initial: bool) -> Iterator[str]:
+    """Yield the declarations of ports and of signals that are not declared by their values."""
     for name in [*module.ports, *(name for name in module.sizes if name in module.used and name not in module.ports)]:
         if name in module.attributes:
             yield module.attributes[name]
         if name in module.ports:
-            yield declared(module.kinds[name].split()[0], name)
+            yield _declared(module, module.kinds[name].split()[0], name)
         if name not in inside and module.kinds[name] not in ("input", "output"):
             start = f" = {module.initial[name]}" if initial and name in module.initial else ""
-            yield declared(module.kinds[name].split()[-1], name, start)
-    for one in statements:
-        match one:
-            case Set(target, value) if target.args[0] in inside:
-                yield declared("wire", target.args[0], f" = {text(value)}")
-            case Set(target, value):
-                yield f"  assign {text(target)} = {text(value)};"
-            case Choice(_, _, [("*", body)]):
-                yield "  always @* begin"
-                yield from [f"    if ({start_name}) begin end"] * initial
-                yield from (*_body_lines(body, "    ", "=", text), "  end")
-            case Choice(_, _, [(event, body)]):
-                yield f"  always @({_WORD.sub(renamed, event)}) begin"
-                yield from (*_body_lines(body, "    ", "<=", text), "  end")
-            case Instance(head, ports):
-                yield f"  {head} ("
-                yield ",\n".join(f"    .{spelled(port)}({text(value)})" for port, value in ports.items())
-                yield "  );"
-            case _:
-                yield _WORD.sub(renamed, one)
-    yield "endmodule"
+            yield _declared(module, module.kinds[name].split()[-1], name, start)
+
+
+def _statement_lines(module: _Module, one: Any, start_name: str | None) -> Iterator[str]:
+    """Yield the lines of a statement; ``start_name`` is that of `START` if signals have initial values."""
+
+    def renamed(text: str) -> str:
+        def new(found: re.Match[str]) -> str:
+            name = found[0].strip()
+            return spelled(module.names[name]) if name in module.names else found[0]
+
+        return _WORD.sub(new, text)
+
+    def text(node: Node) -> str:
+        return text_of(node, module.sizes, module.names)
+
+    match one:
+        case Set(target, value):
+            yield f"  assign {text(target)} = {text(value)};"
+        case Choice(_, _, [("*", body)]):
+            yield "  always @* begin"
+            yield from [] if start_name is None else [f"    if ({start_name}) begin end"]
+            yield from (*_body_lines(body, "    ", "=", text), "  end")
+        case Choice(_, _, [(event, body)]):
+            yield f"  always @({renamed(event)}) begin"
+            yield from (*_body_lines(body, "    ", "<=", text), "  end")
+        case Instance(head, ports):
+            yield f"  {head} ("
+            yield ",\n".join(f"    .{spelled(port)}({text(value)})" for port, value in ports.items())
+            yield "  );"
+        case _:
+            yield renamed(one)
 
 
 def _body_lines(body: list[Any], indent: str, mark: str, text: Callable[[Node], str]) -> Iterator[str]:

@@ -116,9 +116,7 @@ def emit(
     check_one_of("polarity of a clock enable", enable, ENABLES)
     default = default_name(component, reset=reset, enable=enable, ports=ports, initial=initial)
     top = check_name(default if name is None else name)
-    paths = [path for path, _, _ in _flat(component)]
-    if twice := [path for path in paths if paths.count(path) > 1]:
-        raise ValueError(f"{top} has two ports {twice[0]}; choose another name of one of them")
+    shapes = _shapes_of(component, top)
     if netlist and not initial:
         raise ValueError("a netlist has initial values; omit one of the options")
     text = _Modules(top, reset.startswith("async"), initial, netlist).convert(component)
@@ -129,17 +127,32 @@ def emit(
     if clash := next((port.partition("$")[0] for port in found if "$" in port), None):
         raise ValueError(f"{top} has a port {clash} and a clock or reset {clash}; choose another name of the port")
     names = _port_names(top, found, ports)
-    shapes = {path: member.shape for path, member, _ in _flat(component)}
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
     found = dict(sorted(found.items(), key=lambda item: places.get(item[0], -1)))
     text = _with_names(_reordered(text, top, list(found)), top, names)
-    options = ["--name", name] if name is not None else []
-    options += ["--reset", reset] if reset != SYNC else []
-    options += ["--enable", enable] if enable != HIGH else []
-    options += [] if initial else ["--no-initial"]
-    options += ["--ports", ",".join(f"{role}={port}" for role, port in ports.items())] if ports else []
+    options = [] if name is None else ["--name", name]
+    options += _options(reset, enable, ports, initial)
     lines = [*_about(component, top, options, "clk" in found), *_table(component, found, names, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
+
+
+def _shapes_of(component: Any, top: str) -> dict[str, Any]:
+    """Return the shapes of the ports of a component by name; raise ValueError if two ports have one name."""
+    members = list(_flat(component))
+    shapes = {path: member.shape for path, member, _ in members}
+    if len(shapes) < len(members):
+        paths = [path for path, _, _ in members]
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ValueError(f"{top} has two ports {twice}; choose another name of one of them")
+    return shapes
+
+
+def _options(reset: str, enable: str, ports: Mapping[str, str], initial: bool) -> list[str]:
+    """Return the options of the command line that choose the ports and the registers of a module."""
+    options = ["--reset", reset] if reset != SYNC else []
+    options += ["--enable", enable] if enable != HIGH else []
+    options += [] if initial else ["--no-initial"]
+    return options + (["--ports", ",".join(f"{role}={port}" for role, port in ports.items())] if ports else [])
 
 
 def default_name(
@@ -387,16 +400,11 @@ _CONNECTED = re.compile(r"^ *\.\\?([^ (]+) ?\((.*)\)", re.M)
 _PORT = re.compile(r"^(?: *\.|  (?:input|output) (?:\[\d+:0\] )?)\\(\S+) ", re.M)
 
 
-def _named(module: re.Match[str]) -> str:
-    """Return a module of Yosys with names in place of generated numbers.
-
-    An unnamed value, such as ``$60``, becomes a part of the signal that first uses it: ``sum_zero_part1``. Further
-    signals of one name, such as ``x$7`` next to ``x``, become ``x_2``, ``x_3`` and so on. An element of an array, such
-    as ``x[0]``, becomes ``x_0``, because Yosys gives the name ``x[0]`` to bit 0 of ``x`` when it maps to tables.
-    """
+def _numbered(text: str) -> tuple[dict[str, None], dict[str, str]]:
+    """Return the signals with generated numbers in the text of a module, and a signal that uses each."""
     users: dict[str, str] = {}
     found: dict[str, None] = {}
-    for statement in re.split(r"^  (?=\S)", module[0], flags=re.M):
+    for statement in re.split(r"^  (?=\S)", text, flags=re.M):
         kind, *words = statement.split(maxsplit=2)
         if kind in ("assign", "always"):
             uses = [(target[1] if (target := _ASSIGNED.search(statement)) else "", statement)]
@@ -408,6 +416,17 @@ def _named(module: re.Match[str]) -> str:
             users |= {name: user for name in names if name != user and name not in users}
         if (same := _RENAMED.match(statement)) and not _UNNAMED.fullmatch(same[1]):
             users[same[2]] = same[1]
+    return found, users
+
+
+def _named(module: re.Match[str]) -> str:
+    """Return a module of Yosys with names in place of generated numbers.
+
+    An unnamed value, such as ``$60``, becomes a part of the signal that first uses it: ``sum_zero_part1``. Further
+    signals of one name, such as ``x$7`` next to ``x``, become ``x_2``, ``x_3`` and so on. An element of an array, such
+    as ``x[0]``, becomes ``x_0``, because Yosys gives the name ``x[0]`` to bit 0 of ``x`` when it maps to tables.
+    """
+    found, users = _numbered(module[0])
     for name in _PORT.findall(module[0]):
         # The parent module refers to ports by name, so ports are not renamed.
         found.pop(name, None)

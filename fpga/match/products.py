@@ -178,7 +178,7 @@ def _after_sum(count: Callable[..., Shapes]) -> Callable[..., Shapes]:
     return lambda added, a, b, **rest: count(a, b, **rest)
 
 
-def _convolution(
+def _convolution(  # noqa: PLR0913 - arguments of torch's operation
     x: Tensor, weight: Tensor, bias: Any, stride: Any, pad: Any, dilation: Any, transposed: bool, out: Any, groups: int
 ) -> Shapes:
     places = x.shape[2:] if transposed else _places(x, weight, stride, pad, dilation)
@@ -186,7 +186,7 @@ def _convolution(
     yield (n, m, k, groups) if transposed else (n, k, m, groups)
 
 
-def _convolution_backward(
+def _convolution_backward(  # noqa: PLR0913 - arguments of torch's operation
     gradient: Tensor,
     x: Tensor,
     weight: Tensor,

@@ -135,7 +135,7 @@ def searched(
     ]
 
 
-def _fastest_number(
+def _fastest_number(  # noqa: PLR0913 - the size of an array, and what bounds its cores
     n: int,
     m: int,
     board: Board,

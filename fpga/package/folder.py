@@ -12,7 +12,7 @@ from .contents import Controls, Package
 from .manifest import SCHEMA, manifest
 
 
-def files(
+def files(  # noqa: PLR0913 - options of `emit`, by name
     components: Sequence[Any],
     name: str,
     *,

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 _MODULE = re.compile(r"^module \\?([^\s(]+)\s*#?\(.*?^endmodule\n", re.M | re.S)
@@ -44,32 +44,36 @@ def share(texts: Mapping[str, str], name: str) -> Netlists:
     for top, modules in parts.items():
         for module in modules:
             users.setdefault(keys[module], set()).add(top)
+    common = {key for key, tops in users.items() if len(tops) > 1}
     names: dict[str, str] = {}
     bodies: dict[str, str] = {}
     for top, modules in parts.items():
         for module, body in modules.items():
             key = keys[module]
-            if module == top or len(users[key]) == 1:
-                continue
-            if key not in names:
-                stem = f"{name}.{module.removeprefix(f'{top}.')}"
-                names[key] = next(
-                    free for free in (stem, *(f"{stem}_{n}" for n in range(2, 999))) if free not in names.values()
-                )
+            if module != top and key in common and key not in names:
+                names[key] = _unused(f"{name}.{module.removeprefix(f'{top}.')}", names.values())
                 bodies[key] = body
     renamed = {module: names[key] for module, key in keys.items() if key in names}
-    units = {}
-    for top, text in texts.items():
-        for module, body in parts[top].items():
-            if module in renamed:
-                text = text.replace(body, "")
-        units[top] = _renamed(text, renamed).rstrip("\n") + "\n"
+    units = {top: _without(text, parts[top], renamed) for top, text in texts.items()}
     shared = ""
     if bodies:
         head = next(iter(texts.values())).partition("\n\n")[2].partition("/* Generated")[0]
         note = "// Modules that several units of the package contain.\n\n"
         shared = note + head + "\n" + "\n".join(_renamed(body, renamed) for body in bodies.values())
     return Netlists(units, shared, frozenset(top for key in names for top in users[key]))
+
+
+def _unused(stem: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken: the stem, or with a number."""
+    return next(free for free in (stem, *(f"{stem}_{n}" for n in range(2, 999))) if free not in taken)
+
+
+def _without(text: str, parts: Mapping[str, str], renamed: Mapping[str, str]) -> str:
+    """Return the text of a unit without its modules that are renamed, which are in the shared text."""
+    for module, body in parts.items():
+        if module in renamed:
+            text = text.replace(body, "")
+    return _renamed(text, renamed).rstrip("\n") + "\n"
 
 
 def _keys(modules: Mapping[str, str]) -> dict[str, str]:

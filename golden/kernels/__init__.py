@@ -31,7 +31,7 @@ __all__ = ["KERNELS", "PHILOX", "Engine", "Job", "Matrices", "Patches", "Refused
 __all__ += ["reads", "rounded_sums"]
 
 
-def gemm(
+def gemm(  # noqa: PLR0913 - arguments of a kernel
     spec: MacSpec,
     a: Matrices,
     b: Matrices,

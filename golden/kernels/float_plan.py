@@ -1,6 +1,7 @@
 """Conditions under which floats.h is exact in binary32 or binary64 lanes, and the constants that it needs."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, Float, Format, Posit, Rounding
@@ -123,26 +124,117 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
     """
     need(spec.quire is None, "the accumulator is exact")
     of_sum = rounder("sum", spec.o, spec.rounding, spec.saturate, lane)
-    factors, product, product_format, of_product = None, spec.terms, None, None
-    if isinstance(spec, MacSpec):
-        factors, product_format = (ValueRange.of(spec.a), ValueRange.of(spec.b)), spec.product
-        need(max(factor.precision for factor in factors) <= lane.precision, "operands have more digits than it has")
-        product = factors[0] * factors[1]
-        if spec.product is not None:
-            of_product = rounder("product", spec.product, spec.product_rounding, spec.saturate, lane)
-            _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
-    for fmt, span in ((product_format, product), (spec.o, spec.terms)):
-        # Lanes produce NaN, which a format without NaN cannot represent.
+    product = _product(spec, lane)
+    _check_nan(spec, product)
+    total = _sum(spec, lane, of_sum, product)
+    scale = product.rounder.scale if product.rounder else of_sum.scale
+    needs_grid, needs_top = _checks_of_product(spec, lane, total, product, scale, fma)
+    a_scale, b_scale = (0, scale) if product.factors is None else _split(scale, *product.factors, lane)
+    rescale = of_sum.scale - scale
+    held, mode = ValueRange.of(spec.o), spec.rounding.mode
+    step = "0" if product.rounder is None else f"0x1p{spec.terms.quantum + scale}L"
+    constants = {
+        "int A_SCALE": a_scale,
+        "int B_SCALE": b_scale,
+        "int O_SCALE": of_sum.scale,
+        "int RESCALE": rescale,
+        "double FACTOR": f"0x1p{rescale}",
+        "bool ODD": boolean(total.odd),
+        "bool ROUNDS_TWICE": boolean(total.twice),
+        "int FENV": FENV.get(mode, "FE_TONEAREST"),
+        "bool ROUNDS_PRODUCT": boolean(product.rounder is not None),
+        "bool NEEDS_GRID": boolean(needs_grid),
+        "bool NEEDS_TOP": boolean(needs_top),
+        "int LOWEST_PLACE": lane.quantum,
+        "int TOP": lane.top - 1,
+        "bool GROWS": boolean(mode not in ("rn", "rz")),
+        "int PRECISION": spec.o.precision,
+        "long double STEP": f"0x1p{held.quantum + of_sum.scale}L",
+        "long double PRODUCT_STEP": step,
+        "long double LIMIT": f"0x1p{top_of(held) + of_sum.scale - 2}L",
+        "long double PRODUCT_LIMIT": f"0x1p{top_of(spec.terms) + scale - 2}L",
+    }
+    lines = [f"static constexpr {name} = {value};" for name, value in constants.items()]
+    for made in filter(None, (of_sum, product.rounder)):
+        lines += [
+            f"static constexpr u{lane.bits} {name}[] = {{{', '.join(f'{word}ull' for word in words)}}};"
+            for name, words in made.tables.items()
+        ]
+    lines.append(f"using RoundWord = {of_sum.text};")
+    lines.append(f"using ProductWord = {product.rounder.text if product.rounder else f'NoRounder<{lane.bits}>'};")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Product of a step.
+
+    Attributes
+    ----------
+    factors : tuple of ValueRange, optional
+        Ranges of both factors; None for a dot product.
+    span : ValueRange
+        Range of exact products.
+    fmt : Format, optional
+        Format to which products are rounded.
+    rounder : Rounder, optional
+        Rounding to that format.
+    """
+
+    factors: tuple[ValueRange, ValueRange] | None
+    span: ValueRange
+    fmt: Format | None = None
+    rounder: Rounder | None = None
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """Rounding of a sum.
+
+    Attributes
+    ----------
+    rounder : Rounder
+        Rounding to the result format.
+    one_step : bool
+        The operation of the lane already gives the result.
+    odd : bool
+        The sum is rounded to odd before its rounding to the result format.
+    twice : bool
+        The sum may be rounded to nearest twice, unless an operand is denormal.
+    """
+
+    rounder: Rounder
+    one_step: bool
+    odd: bool
+    twice: bool
+
+
+def _product(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane) -> _Product:
+    """Return the product of a step; raise `Refused` if the lane cannot hold its factors or round it."""
+    if not isinstance(spec, MacSpec):
+        return _Product(None, spec.terms)
+    factors = ValueRange.of(spec.a), ValueRange.of(spec.b)
+    need(max(factor.precision for factor in factors) <= lane.precision, "operands have more digits than it has")
+    span = factors[0] * factors[1]
+    if spec.product is None:
+        return _Product(factors, span)
+    of_product = rounder("product", spec.product, spec.product_rounding, spec.saturate, lane)
+    _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
+    return _Product(factors, span, spec.product, of_product)
+
+
+def _check_nan(spec: MacSpec | BlockMacSpec | SparseMacSpec, product: _Product) -> None:
+    """Raise `Refused` if a result can be NaN in a format without NaN, which a lane gives."""
+    for fmt, span in ((product.fmt, product.span), (spec.o, spec.terms)):
         has_nan = fmt is None or fmt.has_nan or not (span.inf or span.nan)
         need(has_nan, f"{fmt} has no NaN, which it would give")
-    scale = of_product.scale if of_product else of_sum.scale
 
-    # The sum.
-    terms, held = spec.terms, ValueRange.of(spec.o)
-    lowest = min(terms.quantum, held.quantum)
+
+def _sum(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, of_sum: Rounder, product: _Product) -> _Sum:
+    """Return the rounding of a sum; raise `Refused` if no way of `float_text` is correct."""
+    terms, held, mode = spec.terms, ValueRange.of(spec.o), spec.rounding.mode
     total_top = top_of(terms + held)
-    exact = spec.rounding == EXACT or total_top - lowest <= lane.precision
-    mode = spec.rounding.mode
+    exact = spec.rounding == EXACT or total_top - min(terms.quantum, held.quantum) <= lane.precision
     one_step = of_sum.least == 0 and of_sum.natural
     fits_twice = spec.o.is_floating_point and 2 * spec.o.precision + 2 <= lane.precision
     narrow = fits_twice and terms.precision <= spec.o.precision
@@ -151,61 +243,35 @@ def float_text(spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, fma: bo
         fits_twice
         and not spec.o.flushes
         and mode == "rn"
-        and of_product is None
-        and factors is not None
-        and sum(factor.precision for factor in factors) + spec.o.precision <= lane.precision
+        and product.rounder is None
+        and product.factors is not None
+        and sum(factor.precision for factor in product.factors) + spec.o.precision <= lane.precision
     )
     if not one_step:
         _check_rounding(spec.rounding, of_sum.least, odd=odd, exact=exact)
         need(of_sum.natural or total_top + of_sum.scale < lane.top, "sums before rounding are beyond its range")
     need(held.quantum + of_sum.scale >= lane.quantum, f"the smallest numbers of {spec.o} are below its own")
+    return _Sum(of_sum, one_step, odd, twice)
 
-    # The product.
-    fused = fma and of_product is None and (one_step or (mode in FENV and not odd))
-    needs_grid = needs_top = False
-    if not fused and factors is not None:
-        need(product.precision <= lane.precision, "products have more digits than its numbers")
-        needs_grid = product.quantum + scale < lane.quantum
-    if not (fused and one_step):
-        needs_top = top_of(product) + scale >= lane.top
-    if of_product is not None:
+
+def _checks_of_product(
+    spec: MacSpec | BlockMacSpec | SparseMacSpec, lane: Lane, total: _Sum, product: _Product, scale: int, fma: bool
+) -> tuple[bool, bool]:
+    """Return whether the kernel checks the last places and the magnitudes of the operands, as products may be inexact.
+
+    Raise `Refused` if all products are inexact, or rounded ones are beyond the range of the lane.
+    """
+    terms, of_sum, span = spec.terms, total.rounder, product.span
+    fused = fma and product.rounder is None and (total.one_step or (spec.rounding.mode in FENV and not total.odd))
+    needs_grid = False
+    if not fused and product.factors is not None:
+        need(span.precision <= lane.precision, "products have more digits than its numbers")
+        needs_grid = span.quantum + scale < lane.quantum
+    needs_top = not (fused and total.one_step) and top_of(span) + scale >= lane.top
+    if product.rounder is not None:
         inside = terms.quantum + of_sum.scale >= lane.quantum and top_of(terms) + of_sum.scale < lane.top
         need(inside and abs(of_sum.scale - scale) <= -lane.emin, "rounded products are beyond the range of sums")
-    a_scale, b_scale = (0, scale) if factors is None else _split(scale, *factors, lane)
-
-    rescale = of_sum.scale - scale
-    limit = top_of(held) + of_sum.scale - 2
-    product_limit = top_of(terms) + scale - 2
-    constants = {
-        "int A_SCALE": a_scale,
-        "int B_SCALE": b_scale,
-        "int O_SCALE": of_sum.scale,
-        "int RESCALE": rescale,
-        "double FACTOR": f"0x1p{rescale}",
-        "bool ODD": boolean(odd),
-        "bool ROUNDS_TWICE": boolean(twice),
-        "int FENV": FENV.get(mode, "FE_TONEAREST"),
-        "bool ROUNDS_PRODUCT": boolean(of_product is not None),
-        "bool NEEDS_GRID": boolean(needs_grid),
-        "bool NEEDS_TOP": boolean(needs_top),
-        "int LOWEST_PLACE": lane.quantum,
-        "int TOP": lane.top - 1,
-        "bool GROWS": boolean(mode not in ("rn", "rz")),
-        "int PRECISION": spec.o.precision,
-        "long double STEP": f"0x1p{held.quantum + of_sum.scale}L",
-        "long double PRODUCT_STEP": "0" if of_product is None else f"0x1p{terms.quantum + scale}L",
-        "long double LIMIT": f"0x1p{limit}L",
-        "long double PRODUCT_LIMIT": f"0x1p{product_limit}L",
-    }
-    lines = [f"static constexpr {name} = {value};" for name, value in constants.items()]
-    for made in filter(None, (of_sum, of_product)):
-        lines += [
-            f"static constexpr u{lane.bits} {name}[] = {{{', '.join(f'{word}ull' for word in words)}}};"
-            for name, words in made.tables.items()
-        ]
-    lines.append(f"using RoundWord = {of_sum.text};")
-    lines.append(f"using ProductWord = {of_product.text if of_product else f'NoRounder<{lane.bits}>'};")
-    return "\n".join(lines)
+    return needs_grid, needs_top
 
 
 def _split(scale: int, a: ValueRange, b: ValueRange, lane: Lane) -> tuple[int, int]:

@@ -113,7 +113,7 @@ def _bits(fmt: Format) -> int:
     return top_of(span) - span.quantum
 
 
-def gemm(
+def gemm(  # noqa: PLR0913 - arguments of a kernel
     spec: BlockMacSpec | SparseMacSpec,
     a: Side,
     b: Side,

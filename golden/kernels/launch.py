@@ -113,7 +113,7 @@ class Words:
     first_step: int = 0
 
 
-def call(
+def call(  # noqa: PLR0913 - arguments of a kernel
     library: ctypes.CDLL,
     a: Matrices,
     b: Matrices,

@@ -284,7 +284,8 @@ def _exact_sum(digits, index, LENGTH: tl.constexpr, QUANTUM: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["key", "first"])
-def _kernel(a, b, start, given, states, out, shape, key, first, a_strides, b_strides, sum_strides, product_strides,
+def _kernel(a, b, start, given, states, out, shape, key, first,  # noqa: PLR0913 - arguments of a kernel
+            a_strides, b_strides, sum_strides, product_strides,
             HAS_START: tl.constexpr, P: tl.constexpr, INT: tl.constexpr, CHUNK: tl.constexpr,
             N: tl.constexpr, M: tl.constexpr):  # fmt: skip
     # Triton 3.6 passes attributes of constants on as constants only under names of their own.

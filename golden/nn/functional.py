@@ -103,12 +103,7 @@ class Call:
         mac = self.mac("weight_gradient" if role == "bias_gradient" else role)
 
         def summed(x: Tensor, y: Tensor, begin: Tensor | None) -> Tensor:
-            found = x @ y if begin is None else x @ y + begin
-            if out is None:
-                return found
-            filled = replace(out, data=torch.empty_like(out.data, dtype=found.dtype))
-            filled.scatter(found)
-            return filled.data
+            return _placed(x @ y if begin is None else x @ y + begin, out)
 
         if mac is None:
             return summed(gathered(a), gathered(b), start)
@@ -125,11 +120,7 @@ class Call:
                 found = multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias)
             else:
                 found = real(made, mac.o, dtype)
-            if out is None:
-                return found
-            filled = replace(out, data=torch.empty_like(out.data, dtype=dtype))
-            filled.scatter(found)
-            return filled.data
+            return _placed(found, out)
         reals = factor is None and dtype == torch.float32 and self.policy.device is None and not counting()
         if reals:
             check_holds(dtype, mac.o)
@@ -339,6 +330,15 @@ class Operand:
             delayed = self._call.amax[ROLES.index(self._role)]
         factor = scale.factor(values, formats, summed, delayed)
         return divided(values, factor), factor
+
+
+def _placed(values: Tensor, out: Patches | None) -> Tensor:
+    """Return a product, or the tensor of ``out`` with the product as its elements."""
+    if out is None:
+        return values
+    filled = replace(out, data=torch.empty_like(out.data, dtype=values.dtype))
+    filled.scatter(values)
+    return filled.data
 
 
 def _data(x: Matrices) -> Tensor:

@@ -155,45 +155,53 @@ _FUNCTIONS = frozenset(FUNCTIONS) - {"gelu_tanh", "softplus"}
 
 def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> GraphLink | None:
     """Return an operation as part of a chain; None if the kernel does not support it."""
-    found = node.meta.get("val")
+    value = node.meta.get("val")
     if not isinstance(node.target, OpOverload) or not all(map(_is_operand, node.args)):
         return None
-    if not isinstance(found, Tensor) or not _is_tensor(found):
+    if not isinstance(value, Tensor) or not _is_tensor(value):
         return None
-    base, named = name_of(node.target)[0], {name: one for name, one in node.kwargs.items() if name != KEYS}
-    x = node.args[0] if node.args else None
-    if base == "gelu" and named.keys() <= {"approximate"}:
-        name, operands = "gelu_tanh" if named.get("approximate") == "tanh" else "gelu", node.args[:1]
-    elif named:
+    step = _step(node)
+    if step is None:
         return None
-    elif base in _FUNCTIONS and len(node.args) == 1:
-        name, operands = base, node.args
-    elif base in ("add", "sub", "mul", "div", "true_divide") and len(node.args) == 2:
-        name, operands = base if base in ARITHMETIC else "div", node.args
-    elif base == "rsub" and len(node.args) == 2:
-        name, operands = "sub", (node.args[1], x)
-    elif base in ("sqrt", "square", "reciprocal"):
-        name, operands = {"sqrt": ("sqrt", (x,)), "square": ("mul", (x, x)), "reciprocal": ("div", (1, x))}[base]
-    else:
-        return None
-    policy = policy_of(node)
-    cast = (
-        None if policy is None else policy.elementwise if name in ARITHMETIC else policy.functions or policy.elementwise
-    )
-    if cast is None or cast.fmt is None or cast.target is None or cast.rounding.bits:
-        return None
-    if name not in ARITHMETIC and cast.fmt.width > TABLE_WIDTH:
-        return None
-    if any(is_exact_count(name, one, cast.fmt) for one in operands):
+    name, operands = step
+    cast = _cast(name, policy_of(node))
+    if cast is None or cast.fmt is None or any(is_exact_count(name, one, cast.fmt) for one in operands):
         return None
     try:
-        for dtype in (torch.float32, found.dtype):
+        for dtype in (torch.float32, value.dtype):
             check_holds(dtype, cast.fmt)
     except ValueError:
         # The operation raises it when it runs.
         return None
     known = zip(node.all_input_nodes, node.meta[KEY].known, strict=False)
     return GraphLink(node, name, operands, cast, frozenset(one for one, fmt in known if fmt == cast.fmt))
+
+
+def _step(node: Node) -> tuple[str, tuple[Any, ...]] | None:
+    """Return the name and the operands of an operation in the kernel; None if it has none."""
+    base, named = name_of(node.target)[0], {name: one for name, one in node.kwargs.items() if name != KEYS}
+    x = node.args[0] if node.args else None
+    if base == "gelu" and named.keys() <= {"approximate"}:
+        return "gelu_tanh" if named.get("approximate") == "tanh" else "gelu", node.args[:1]
+    if named:
+        return None
+    if base in _FUNCTIONS and len(node.args) == 1:
+        return base, node.args
+    if base in ("add", "sub", "mul", "div", "true_divide") and len(node.args) == 2:
+        return base if base in ARITHMETIC else "div", node.args
+    if base == "rsub" and len(node.args) == 2:
+        return "sub", (node.args[1], x)
+    return {"sqrt": ("sqrt", (x,)), "square": ("mul", (x, x)), "reciprocal": ("div", (1, x))}.get(base)
+
+
+def _cast(name: str, policy: Policy | None) -> Cast | None:
+    """Return the rounding of an operation; None if the kernel does not have it."""
+    if policy is None:
+        return None
+    cast = policy.elementwise if name in ARITHMETIC else policy.functions or policy.elementwise
+    if cast is None or cast.fmt is None or cast.target is None or cast.rounding.bits:
+        return None
+    return None if name not in ARITHMETIC and cast.fmt.width > TABLE_WIDTH else cast
 
 
 def _is_tensor(value: Any) -> bool:

@@ -386,6 +386,10 @@ class Dispatch(TorchDispatchMode):
             return self._layer(func, base, args, kwargs)
         if base.startswith("_foreach_"):
             return self._each(func, base.removeprefix("_foreach_"), in_place, args, kwargs)
+        return self._emulated(func, base, in_place, args, kwargs)
+
+    def _emulated(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
+        """Compute an operation in the formats of the policy, or else by torch, and write the result to its place."""
         outs = {name: kwargs[name] for name in outs_of(func) if name in kwargs}
         given = {name: one for name, one in kwargs.items() if name not in outs}
         reason = _not_emulated(args)

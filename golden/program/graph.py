@@ -232,10 +232,7 @@ class Analysis:
             return None
         base = name_of(node.target)[0]
         if node.target.is_view or is_exact(node.target):
-            places = (0,) if node.target.is_view else _SELECTED.get(base)
-            if places is None or max(places, default=-1) >= len(node.args):
-                return _negated(self._format(node.args[0])) if base in ("neg", "abs") else None
-            return _held(_common([self._format(node.args[place]) for place in places]), node)
+            return self._exact_result(node, base, is_view=node.target.is_view)
         policy = policy_of(node, self._program)
         if policy is None or not _is_real(node) or base not in HANDLERS:
             return None
@@ -245,16 +242,7 @@ class Analysis:
             return mac.o if mac is not None and not node.kwargs else None
         elementwise, functions = policy.elementwise, policy.functions or policy.elementwise
         if base == "sum":
-            given = node.args[0].meta["val"].shape  # type: ignore[union-attr]  # an operand is a node
-            dims = (node.args[1] if len(node.args) > 1 else None) or range(len(given))
-            sizes = [given[one] for one in dims]  # type: ignore[union-attr]  # dimensions are integers
-            if is_broadcast("backward" if operation.backward else "forward", operation.sums, sizes):
-                return self._format(node.args[0])
-            if not all(isinstance(one, int) for one in sizes):
-                return None
-            self._count(node, elementwise)
-            acc, _ = products.accumulator(policy, operation.sums)
-            return None if acc is None else products.as_cast(acc).fmt
+            return self._sum_result(node, policy, operation)
         if base in _ELEMENTS:
             self._count(node, elementwise)
         if base in _ELEMENTS | _DIVIDED:
@@ -263,6 +251,26 @@ class Analysis:
             self._count(node, functions)
             return None if functions is None else functions.fmt
         return None
+
+    def _exact_result(self, node: Node, base: str, *, is_view: bool) -> Any:
+        """Return the format of the result of an operation that selects values or changes their signs."""
+        places = (0,) if is_view else _SELECTED.get(base)
+        if places is None or max(places, default=-1) >= len(node.args):
+            return _negated(self._format(node.args[0])) if base in ("neg", "abs") else None
+        return _held(_common([self._format(node.args[place]) for place in places]), node)
+
+    def _sum_result(self, node: Node, policy: Policy, operation: Operation) -> Any:
+        """Return the format of a sum over dimensions, and count the roundings of its operand."""
+        given = node.args[0].meta["val"].shape  # type: ignore[union-attr]  # an operand is a node
+        dims = (node.args[1] if len(node.args) > 1 else None) or range(len(given))
+        sizes = [given[one] for one in dims]  # type: ignore[union-attr]  # dimensions are integers
+        if is_broadcast("backward" if operation.backward else "forward", operation.sums, sizes):
+            return self._format(node.args[0])
+        if not all(isinstance(one, int) for one in sizes):
+            return None
+        self._count(node, policy.elementwise)
+        acc, _ = products.accumulator(policy, operation.sums)
+        return None if acc is None else products.as_cast(acc).fmt
 
     def _count(self, node: Node, cast: Any) -> None:
         if cast is None:

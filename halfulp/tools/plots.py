@@ -251,7 +251,7 @@ def plot_front(
     return figure if whole else _front(*parts, numbered=True)[0]
 
 
-def _front(
+def _front(  # noqa: PLR0913 - options of `plot_front`
     names: Sequence[str],
     costs: Sequence[float],
     panels: Sequence[Panel],
@@ -328,6 +328,18 @@ def _place(axis: Axes, names: Sequence[tuple[str, float, float]]) -> bool:
     return not left
 
 
+def _is_clear(
+    spot: npt.NDArray[np.float64], box: Bbox, leader: Line, taken: Sequence[Bbox], labels: Sequence[_Label]
+) -> bool:
+    """Return True if a text of a point and its leader cross no mark, no other text and no other leader."""
+    return not (
+        box.count_overlaps(taken)
+        or any(leader.intersects_bbox(other) for other in taken if not other.contains(*spot))
+        or any(other.leader.intersects_bbox(box) for other in labels)
+        or any(other.leader.intersects_path(leader) for other in labels)
+    )
+
+
 def _arranged(
     axis: Axes, names: Sequence[tuple[str, float, float]]
 ) -> tuple[list[_Label], list[tuple[str, float, float]]]:
@@ -355,14 +367,8 @@ def _arranged(
             distance = np.linalg.norm(end - spot)
             # Leaders from one place do not meet there.
             leader = Line([spot + (end - spot) * radius / distance, end])
-            if (
-                np.all(box.min >= axis.bbox.min)
-                and np.all(box.max <= axis.bbox.max)
-                and not box.count_overlaps(taken)
-                and not any(leader.intersects_bbox(other) for other in taken if not other.contains(*spot))
-                and not any(other.leader.intersects_bbox(box) for other in labels)
-                and not any(other.leader.intersects_path(leader) for other in labels)
-            ):
+            inside = np.all(box.min >= axis.bbox.min) and np.all(box.max <= axis.bbox.max)
+            if inside and _is_clear(spot, box, leader, taken, labels):
                 distances = np.linalg.norm(np.clip(spots, box.min, box.max) - spots, axis=1)
                 rivals = np.sum(distances < 1.6 * distance) - 1
                 crossed = sum(line.intersects_bbox(box, filled=False) for line in lines)

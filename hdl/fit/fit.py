@@ -64,7 +64,7 @@ class Fit:
         return errors(self.segments, self.function, interval=self.folding.interval, rounding=self.rounding)
 
 
-def fit(
+def fit(  # noqa: PLR0913 - options of a public function, by name
     function: str | Function | Callable[[Any], Any],
     fmt: Format | str,
     out: Format | str | None = None,

@@ -123,6 +123,18 @@ class Codebook(Format):
         object.__setattr__(self, "nan", _number(self.nan))
         check_one_of("order", self.order, ORDERS)
         check_one_of("overflow", self.overflow, OVERFLOWS)
+        self._check_values()
+        self._check_overflow()
+        self._check_nan()
+        if _KNOWN.get(self.name, self) != self:
+            known = "a built-in codebook" if self.name in self.names else "registered with other values"
+            raise ValueError(f"{self.name} is {known}; choose another name")
+        for negative in (False, True):
+            if any(low.odd == high.odd for low, high in itertools.pairwise(self.rounding_tables[negative])):
+                raise ValueError(f"neighbouring values of {self} must have codes of different parity")
+
+    def _check_values(self) -> None:
+        """Raise ValueError if the values are no codebook."""
         count = len(self.values)
         if count & (count - 1) or not 2 <= count <= 1 << MAX_WIDTH:
             raise ValueError(f"{self} has {count} values; a codebook needs a power of two, 2 to {1 << MAX_WIDTH}")
@@ -135,6 +147,9 @@ class Codebook(Format):
             raise ValueError(f"{self} has -0, which only a codebook in sign-magnitude can have")
         if not any(self._finite):
             raise ValueError(f"{self} has only zero as a finite value; a codebook needs another one")
+
+    def _check_overflow(self) -> None:
+        """Raise ValueError if the results of an overflow are undefined."""
         if (self.overflow == "infinity" and not self.has_inf) or (self.overflow == "nan" and not self.has_nan):
             raise ValueError(f"{self} overflows to {self.overflow}, which is not among its values")
         if (self.threshold is None) != (self.overflow == "end"):
@@ -144,16 +159,13 @@ class Codebook(Format):
             if not max(self.largest, -self.lowest) < threshold < math.inf:
                 raise ValueError(f"the threshold of {self} must be finite and above its largest magnitude")
             object.__setattr__(self, "threshold", threshold)
+
+    def _check_nan(self) -> None:
+        """Raise ValueError if the value of NaN has no effect, or no code."""
         if self.has_nan and repr(self.nan) != repr(Fraction(0)):
             raise ValueError(f"nan={self.nan} does nothing in {self}, because NaN has a code")
-        if not self.has_nan and repr(self.nan) not in numbers:
+        if not self.has_nan and repr(self.nan) not in map(repr, self.values):
             raise ValueError(f"nan={self.nan} must be one of the values of {self}")
-        if _KNOWN.get(self.name, self) != self:
-            known = "a built-in codebook" if self.name in self.names else "registered with other values"
-            raise ValueError(f"{self.name} is {known}; choose another name")
-        for negative in (False, True):
-            if any(low.odd == high.odd for low, high in itertools.pairwise(self.rounding_tables[negative])):
-                raise ValueError(f"neighbouring values of {self} must have codes of different parity")
 
     @cached_property
     def _key(self) -> tuple[object, ...]:

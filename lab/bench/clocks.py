@@ -82,7 +82,7 @@ class Measured:
     sliced: tuple[float, ...] = ()
 
 
-def study(
+def study(  # noqa: PLR0913 - options of a study, by name
     units: Sequence[Implementation],
     *,
     stages: int = 8,

@@ -4,6 +4,7 @@ import itertools
 import math
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress
 
 if TYPE_CHECKING:
+    from halfulp.golden.nn import PolicyFile
+
     from .data import Data
     from .loop import Plan
 
@@ -123,7 +126,7 @@ def train(
     reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000
     images of MNIST.
     """
-    from halfulp.golden.nn import Counts, Policy, PolicyFile
+    from halfulp.golden.nn import Counts
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
 
@@ -133,16 +136,9 @@ def train(
     from .user import network as user_network
 
     with requests():
-        if bool(macs) == (file is not None):
-            raise ValueError("give one of --mac and --policy; --mac fp32 is torch's own arithmetic")
         if resume and restart:
             raise ValueError("give --resume or --restart, not both")
-        if file is None:
-            choices = [PolicyFile({"*": Policy.parse(mac)}) for mac in macs]
-        else:
-            choices = [PolicyFile.read(file)]
-        if any(policy.device for choice in choices for policy in choice.policies):
-            raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
+        choices = _choices(macs, file)
         if pool.scheduler and network not in NETWORKS:
             raise ValueError(f"workers of a scheduler do not have {network}; train it without --scheduler")
         usual = NETWORKS[network] if network in NETWORKS else user_network(network)
@@ -212,6 +208,18 @@ def train(
         sys.exit(130)
     written = "" if pool.scheduler else f"{', '.join(str(run.final) for run in runs)} and "
     click.echo(f"halfulp: wrote {written}{'a row' if len(runs) == 1 else f'{len(runs)} rows'} of {place}", err=True)
+
+
+def _choices(macs: Sequence[str], file: Path | None) -> "list[PolicyFile]":
+    """Return the policies of the options --mac or --policy; raise ValueError if a run cannot have them."""
+    from halfulp.golden.nn import Policy, PolicyFile
+
+    if bool(macs) == (file is not None):
+        raise ValueError("give one of --mac and --policy; --mac fp32 is torch's own arithmetic")
+    choices = [PolicyFile({"*": Policy.parse(mac)}) for mac in macs] if file is None else [PolicyFile.read(file)]
+    if any(policy.device for choice in choices for policy in choice.policies):
+        raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
+    return choices
 
 
 def train_there(plan: "Plan", data: "Data", command: str, counted: bool) -> dict[str, str]:

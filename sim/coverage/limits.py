@@ -1,13 +1,16 @@
 """Unreachable bins of a sum, proved by bounds on its terms and on its results."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs import ValueRange
 from halfulp.sim.fields import Grid
 
 from .bins import Group
@@ -16,55 +19,110 @@ from .stages import RESTS, Stage
 Flags = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """Range and length of all sums of a stage.
+
+    Attributes
+    ----------
+    stage : Stage
+    span : ValueRange
+        Range of the sums.
+    """
+
+    stage: Stage
+    span: ValueRange
+
+    @property
+    def o(self) -> Format:
+        """Result format."""
+        return self.stage.o
+
+    @cached_property
+    def normal(self) -> Fraction:
+        """Smallest normal number of the result format."""
+        return Fraction(2) ** Grid.of(self.o).first_normal
+
+    @cached_property
+    def whole(self) -> bool:
+        """True if sums are multiples of the last place of subnormal results."""
+        return self.span.quantum >= self.o.quantum
+
+    @cached_property
+    def exact(self) -> bool:
+        """True if all sums are numbers of the result format, but for its upper end."""
+        return self.span.precision <= self.o.precision and (self.whole or self.span.smallest >= self.normal)
+
+    @cached_property
+    def exponents(self) -> tuple[int, int]:
+        """Lowest and highest exponent of a sum that is not zero."""
+        return floor_log2(self.span.smallest), floor_log2(self.span.magnitude)
+
+    @cached_property
+    def results(self) -> tuple[Fraction, Fraction]:
+        """Smallest and largest result that is not zero: rounding does not move a number over a power of two."""
+        if self.exact:
+            return self.span.smallest, self.span.magnitude
+        bottom, top = self.exponents
+        return max(Fraction(2) ** bottom, self.o.smallest), Fraction(2) ** (top + 1)
+
+    def excludes(self, group: Group, index: int) -> bool:
+        """Return True if no sum reaches a bin."""
+        parts = group.label(index).split(", ")
+        if self.exact and _is_inexact(parts):
+            return True
+        match group.name.rpartition(": ")[2].split():
+            case ["range"]:
+                return self._excludes_range(group, index, parts)
+            case ["rounding", _]:
+                return self._excludes_rounding(parts)
+            case ["random", "words"]:
+                return self.exact and parts[0] != "zeros"
+            case ["random", "edge"]:
+                return self.exact and parts[0] == "carry"
+            case ["result"]:
+                return self._excludes_result(parts[0])
+        return False
+
+    def _excludes_range(self, group: Group, index: int, parts: Sequence[str]) -> bool:
+        (bottom, top), bounds = self.exponents, self.stage.bounds(group.name, index)
+        exact_below = self.whole and _is_inexact(parts) and bounds.until <= Grid.of(self.o).first_normal
+        return bounds.since > top or bounds.until < bottom or exact_below
+
+    def _excludes_rounding(self, parts: Sequence[str]) -> bool:
+        if parts[-1] == "subnormal" and ((self.whole and _is_inexact(parts)) or self.results[0] >= self.normal):
+            return True
+        short = self.exact and self.span.precision < self.o.precision and self.span.smallest >= self.normal
+        return short and parts[0] == "odd"
+
+    def _excludes_result(self, kind: str) -> bool:
+        low, high = self.results
+        if kind == "-zero":
+            return self.exact and True not in self.stage.zero_signs
+        if kind == "NaN" or "infinite" in kind:
+            return high <= self.o.largest and not self.span.inf and not (self.span.nan and kind == "NaN")
+        first, last = _interval(self.o, self.normal, kind.lstrip("+-"))
+        return last < low or first > high
+
+
+def _is_inexact(parts: Sequence[str]) -> bool:
+    """Return True if the label of a bin has discarded bits that are not zero."""
+    return any(rest in parts for rest in RESTS[1:])
+
+
 def of_sums(stage: Stage) -> Iterator[tuple[Group, Flags, str]]:
     """Yield groups with the bins that no sum reaches, by the range and the length of all sums, and the proof.
 
     Sums that are multiples of the last place of subnormal results are exact in this range, and in the first binade
     above it.
     """
-    sums, o = stage.sums, stage.o
-    if sums is None or o.spacing != "relative" or o.flushes:
+    if stage.sums is None or stage.o.spacing != "relative" or stage.o.flushes:
         return
-    first_normal = Grid.of(o).first_normal
-    normal, whole = Fraction(2) ** first_normal, sums.quantum >= o.quantum
-    exact = sums.precision <= o.precision and (sums.quantum >= o.quantum or sums.smallest >= normal)
-    bottom, top = floor_log2(sums.smallest), floor_log2(sums.magnitude)
-    # Rounding does not move a number over a power of two.
-    low = sums.smallest if exact else max(Fraction(2) ** bottom, o.smallest)
-    high = sums.magnitude if exact else Fraction(2) ** (top + 1)
-    short = exact and sums.precision < o.precision and sums.smallest >= normal
-    proof = f"all sums: magnitudes from 2^{bottom} to 2^{top + 1}, of up to {sums.precision} bits"
-
-    def excluded(group: Group, index: int) -> bool:
-        parts = group.label(index).split(", ")
-        inexact = any(rest in parts for rest in RESTS[1:])
-        if exact and inexact:
-            return True
-        match group.name.rpartition(": ")[2].split():
-            case ["range"]:
-                bounds = stage.bounds(group.name, index)
-                return (
-                    bounds.since > top or bounds.until < bottom or (whole and inexact and bounds.until <= first_normal)
-                )
-            case ["rounding", _] if whole and inexact and parts[-1] == "subnormal":
-                return True
-            case ["rounding", _]:
-                return (parts[-1] == "subnormal" and low >= normal) or (short and parts[0] == "odd")
-            case ["random", "words"]:
-                return exact and parts[0] != "zeros"
-            case ["random", "edge"]:
-                return exact and parts[0] == "carry"
-            case ["result"] if parts[0] == "-zero":
-                return exact and True not in stage.zero_signs
-            case ["result"] if parts[0] == "NaN" or "infinite" in parts[0]:
-                return high <= o.largest and not sums.inf and not (sums.nan and parts[0] == "NaN")
-            case ["result"]:
-                first, last = _interval(o, normal, parts[0].lstrip("+-"))
-                return last < low or first > high
-        return False
-
+    sums = _Sums(stage, stage.sums)
+    bottom, top = sums.exponents
+    proof = f"all sums: magnitudes from 2^{bottom} to 2^{top + 1}, of up to {sums.span.precision} bits"
     for group in stage.groups:
-        yield group, np.array([excluded(group, index) for index in range(group.size)]), proof
+        yield group, np.array([sums.excludes(group, index) for index in range(group.size)]), proof
 
 
 def of_common_factor(stage: Stage) -> Iterator[tuple[Group, Flags, str]]:
@@ -115,7 +173,7 @@ def of_accumulator(stage: Stage) -> Iterator[tuple[Group, Flags, str]]:
 
     def excluded(group: Group, index: int) -> bool:
         parts, bounds = group.label(index).split(", "), stage.bounds(group.name, index)
-        inexact = any(rest in parts for rest in RESTS[1:])
+        inexact = _is_inexact(parts)
         match group.name.rpartition(": ")[2].split():
             case ["alignment"]:
                 return not bottom - grid.emax <= stage.difference(index) <= top - o.quantum

@@ -170,23 +170,27 @@ def of_stage(stage: Stage, waiting: dict[str, Flags], progress: Progress = silen
     nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
     if not any(flags.any() for flags in waiting.values()):
         return nothing
+    proof = _by_enumeration(stage, waiting, known, progress)
+    found = {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()} if proof else nothing
+    for more in (_zeros(stage, waiting), _multiples(stage, waiting), by_bounds(stage, waiting)):
+        found |= {name: _either(found[name], one) for name, one in more.items()}
+    return found
+
+
+def _by_enumeration(stage: Stage, waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress) -> str:
+    """Mark the bins that terms reach in ``known``, and return the proof; it is empty if there are too many terms."""
     fixed = stage.o.spacing == "uniform" and all(term.fixed for term in stage.terms)
     # The bounds on sums of pairs do not hold for truncated terms.
     few = len(stage.terms) <= (2 if stage.alignment is None else 1)
     shared = len(_operands(stage.terms)) < sum(len(_operands([term])) for term in stage.terms)
     terms = [_values(term) for term in stage.terms] if not shared and (fixed or few) else [None]
     if shared:
-        proof = _together(stage, waiting, known, progress)
-    elif any(values is None for values in terms):
-        proof = ""
-    elif fixed:
-        proof = _sums(stage, terms, known)
-    else:
-        proof = _pairs(stage, terms, waiting, known, progress)
-    found = {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()} if proof else nothing
-    for more in (_zeros(stage, waiting), _multiples(stage, waiting), by_bounds(stage, waiting)):
-        found |= {name: _either(found[name], one) for name, one in more.items()}
-    return found
+        return _together(stage, waiting, known, progress)
+    if any(values is None for values in terms):
+        return ""
+    if fixed:
+        return _sums(stage, terms, known)
+    return _pairs(stage, terms, waiting, known, progress)
 
 
 def _operands(terms: Sequence[Term]) -> dict[str, int]:
@@ -337,19 +341,25 @@ def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> li
     blocks = [(specials[0], everything[1]), (everything[0], specials[1])]
     far, last = stage.window + 3, tuple(1 - term.span.precision for term in stage.terms)
     for (e, sign), x in first.items():
-        near = [(key, y) for key, y in second.items() if abs(e - key[0]) < far]
-        # One term of each sign represents all smaller terms outside the window.
-        for s in (False, True):
-            below = [key for key in second if key[0] <= e - far and key[1] == s]
-            near += [(max(below), second[max(below)][:1])] if below else []
         above = [(key, y) for key, y in second.items() if key[0] >= e + far]
-        for (f, other_sign), y in near:
+        for (f, other_sign), y in _not_above(second, e, far):
             low, high = _exponents_of_sum((e, f), last, sign != other_sign)
             least, most = max(e, f) - high, max(e, f) - low
             if any(low <= w.until and w.since <= high and least <= w.most and w.least <= most for w in wanted):
                 blocks.append((x, y))
         blocks += [(x[:1], y) for key, y in above if e == max(f for f, s in first if f <= key[0] - far and s == sign)]
     return blocks
+
+
+def _not_above(
+    terms: Mapping[tuple[int, bool], Tensor], exponent: int, far: int
+) -> list[tuple[tuple[int, bool], Tensor]]:
+    """Return terms within the window around an exponent, and one of each sign for all smaller ones below it."""
+    near = [(key, y) for key, y in terms.items() if abs(exponent - key[0]) < far]
+    for sign in (False, True):
+        below = [key for key in terms if key[0] <= exponent - far and key[1] == sign]
+        near += [(max(below), terms[max(below)][:1])] if below else []
+    return near
 
 
 def _batches(blocks: Sequence[Block]) -> Iterator[Block]:

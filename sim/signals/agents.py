@@ -405,16 +405,7 @@ class Bench:
         """Run until all operations have results, and check the scoreboards; AssertionError if the design is stuck."""
         drivers = [agent for agent in self.agents if isinstance(agent, Driver)]
         monitors = [agent for agent in self.agents if isinstance(agent, Monitor)]
-        # Operands of an interface without `valid` never end, and are no sign of progress.
-        ending = [monitor for monitor in monitors if monitor.interface.ends]
-        silent, busy = 0, 0
-        while error is None and silent < self.limit and busy < BUSY * self.limit:
-            sent = all(driver.done for driver in drivers)
-            if sent and not any(monitor.missing for monitor in monitors):
-                # Extra results are a failure too.
-                break
-            await self._edge
-            silent, busy = min((monitor.quiet for monitor in ending), default=silent + 1), busy + sent
+        busy = await self._finish(drivers, monitors) if error is None else 0
         for _ in range(SILENT):
             await self._edge
         self._running.cancel()
@@ -425,6 +416,20 @@ class Bench:
                 assert driver.done, f"the design stopped after {driver.sent} operands"
             for monitor in monitors:
                 assert not monitor.missing, f"{monitor.missing} results are missing after {busy:,} cycles"
+
+    async def _finish(self, drivers: "Sequence[Driver]", monitors: "Sequence[Monitor]") -> int:
+        """Wait for all results, or until the design is stuck; return the number of cycles after the last operand."""
+        # Operands of an interface without `valid` never end, and are no sign of progress.
+        ending = [monitor for monitor in monitors if monitor.interface.ends]
+        silent, busy = 0, 0
+        while silent < self.limit and busy < BUSY * self.limit:
+            sent = all(driver.done for driver in drivers)
+            if sent and not any(monitor.missing for monitor in monitors):
+                # Extra results are a failure too.
+                break
+            await self._edge
+            silent, busy = min((monitor.quiet for monitor in ending), default=silent + 1), busy + sent
+        return busy
 
     async def run(self, going: Callable[[], bool]) -> None:
         """Run clock cycles while a condition holds."""

@@ -17,7 +17,7 @@ from .job import FOUND, JOB, Job, class_of, name_of, prepare
 from .tests import UnitTest
 
 
-def run(
+def run(  # noqa: PLR0913 - options of a public function, by name
     request: Any,
     *,
     test: type[UnitTest] | str = UnitTest,
