@@ -30,10 +30,10 @@ from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel.arrays import cores_cost_model
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
 from halfulp.hdl.specs import MacSpec
+from halfulp.implementation import Implementation, implementation
 from halfulp.lab.papers import blocks
 from halfulp.lab.papers.trainings import Case, Figures
-from halfulp.sim.implementation import Implementation, implementation
-from halfulp.sim.options import unit_options
+from halfulp.options import unit_options
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -10,8 +10,8 @@ import click
 
 from halfulp.boards.targets import ASIC, Target, check_route, target_of
 from halfulp.hdl.specs.build import MAX_PIPELINE
-from halfulp.sim.implementation import Implementation, implementations
-from halfulp.sim.options import unit_options
+from halfulp.implementation import Implementation, implementations
+from halfulp.options import unit_options
 from halfulp.tools.commands import Parsed, Refused, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .hdl.specs import UnitSpec
-    from .sim.implementation import Implementation
+    from .implementation import Implementation
 
 
 def unit(text: "str | UnitSpec | Implementation") -> "Implementation":
@@ -19,7 +19,7 @@ def unit(text: "str | UnitSpec | Implementation") -> "Implementation":
     """
     from .hdl.specs import UnitSpec
     from .hdl.specs.pwl import PwlSpec, is_table_name
-    from .sim.implementation import Implementation
+    from .implementation import Implementation
 
     if isinstance(text, Implementation):
         return text

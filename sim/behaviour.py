@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.specs.formula import Role
+from halfulp.implementation import Implementation
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.progress import Progress, silent
 
 from .formal.prove import circuit
-from .implementation import Implementation
 from .netlist import netlist
 from .ports import Codes, Ports
 from .reference import reference, row_of

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from halfulp.hdl.formats import Format
+from halfulp.implementation import Implementation
 from halfulp.tools.paths import saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import threads
@@ -16,7 +17,6 @@ from . import regressions
 from .build import design, models
 from .compare import compare, full_failures
 from .corner_cases import corner_cases
-from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Columns, Ports
 from .reference import CHUNK, reference

@@ -21,10 +21,10 @@ from halfulp.hdl.formats.rounding import MODE_TEXT, MODES
 from halfulp.hdl.specs import ConvertSpec, UnitSpec
 from halfulp.hdl.specs.formula import Formula, Sum, Term
 from halfulp.hdl.specs.unit import FLAGS
+from halfulp.implementation import Implementation
 
 from .coverage.sums import Sums, evaluate
 from .fields import Grid
-from .implementation import Implementation
 from .ports import MODE, Codes, Columns, Ports
 from .reference import own_words, reference
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
+from halfulp.implementation import implementation, implementations
+from halfulp.options import unit_options
 from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
-
-from .implementation import implementation, implementations
-from .options import unit_options
 
 
 @click.command()

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.implementation import Implementation
 from halfulp.tools.errors import CheckError
 from halfulp.tools.paths import write_whole
 
-from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Columns, Ports
 from .reference import reference

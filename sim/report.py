@@ -11,10 +11,10 @@ import numpy as np
 from halfulp.hdl.formats import RN
 from halfulp.hdl.specs import PwlSpec
 from halfulp.hdl.specs.pwl import is_table_name
+from halfulp.implementation import Implementation
 from halfulp.tools.paths import write_whole
 
 from .exact_text import line, shown
-from .implementation import Implementation
 from .ports import Ports
 
 

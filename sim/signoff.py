@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 from halfulp.hdl.formats import FAMILIES, Rounding
 from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.specs import UnitSpec
+from halfulp.implementation import Implementation, short
 from halfulp.tools.cache import cached_value
 from halfulp.tools.digests import code, commit, version
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -24,7 +25,6 @@ from halfulp.units.catalogue import CATALOGUE
 from . import behaviour, regressions
 from .bench import result_formats, run
 from .corner_cases import corner_cases
-from .implementation import Implementation, short
 from .ports import Ports
 from .reference import reference
 from .report import exact_codes

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from halfulp.implementation import Implementation
 from halfulp.units.catalogue import CATALOGUE
 
-from .implementation import Implementation
 from .signoff import (
     BIN,
     CLAIM,

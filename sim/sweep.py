@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.implementation import Implementation
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -21,7 +22,6 @@ from halfulp.tools.threads import threads
 from .bench import result_formats, run_and_compare
 from .build import design, models
 from .corner_cases import corner_cases
-from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Ports
 from .reference import reference

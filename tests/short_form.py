@@ -8,8 +8,8 @@ import click
 
 from halfulp.hdl.formats import parse
 from halfulp.hdl.specs import UNITS, UnitSpec
-from halfulp.sim.implementation import Implementation, implementation, short
-from halfulp.sim.options import unit_options
+from halfulp.implementation import Implementation, implementation, short
+from halfulp.options import unit_options
 
 BLOCK = "block(e2m1fn,2,e3m0fnu,floor)"
 """Small block, for units that take no numbers."""

@@ -27,10 +27,10 @@ from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.pieces import Piece, PowerSum
 from halfulp.hdl.specs.segments import Segments
+from halfulp.implementation import Implementation, short
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
 from halfulp.sim.corner_segments import corner_arguments_of
-from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.sweep import sweep
 from halfulp.units import Pwl
 from halfulp.units.stream import Streamed

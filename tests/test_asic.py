@@ -24,7 +24,7 @@ from halfulp.fpga.synth.liberty import OSU018, Function, Group, Library
 from halfulp.fpga.synth.measure import module_of
 from halfulp.fpga.synth.power import Netlist
 from halfulp.fpga.synth.power import Table as PowerTable
-from halfulp.sim.implementation import Implementation, short
+from halfulp.implementation import Implementation, short
 from halfulp.sim.reference import reference
 
 CELLS = Path(__file__).with_name("cells.lib")

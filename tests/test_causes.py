@@ -11,8 +11,8 @@ import pytest
 
 from halfulp.hdl.formats import FP16, parse
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.implementation import Implementation
 from halfulp.sim.causes import causes
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.vector_files import Table

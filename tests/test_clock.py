@@ -9,9 +9,9 @@ from halfulp.boards.targets import FAMILIES, target_of
 from halfulp.hdl.delay import MODELS
 from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.build import TARGETS
+from halfulp.implementation import Implementation
 from halfulp.sim.bench import run
 from halfulp.sim.build import verilog
-from halfulp.sim.implementation import Implementation
 from halfulp.units import Mac, Mul
 from halfulp.units.base import Unit
 from halfulp.units.stream import Streamed

@@ -26,7 +26,7 @@ from halfulp.fpga.report.dots import Error
 from halfulp.fpga.report.study import Dots, Study
 from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.specs import Build, MacSpec
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.pareto import undominated
 from halfulp.tools.plots import Panel, plot_front
 from halfulp.tools.tables import Table

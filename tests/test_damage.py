@@ -36,7 +36,7 @@ PROBES = {
     "made = unit('mul e2m1fn*e2m1fn').component(); CompiledModel.of_unit(made)\n"
     "print(list(models(design(made, ('cocotb',)), ('cocotb',))))",
     "synth": "from halfulp.boards.targets import target_of; from halfulp.fpga.synth.measure import *\n"
-    "from halfulp.sim.implementation import implementation\n"
+    "from halfulp.implementation import implementation\n"
     "print(measure_modules([module_of(implementation('mul', 'e2m1fn'))], target_of('vu9p')))",
 }
 """Programs that need an entry of a kind. Compiled models also need the headers and the runtime."""

@@ -18,12 +18,12 @@ from halfulp.hdl.formats import RN, RU, RZ, Rounding, parse
 from halfulp.hdl.late import Loop
 from halfulp.hdl.number import multiply, pack, unpack
 from halfulp.hdl.pipeline import Stages, _Delayed, _Reset
+from halfulp.implementation import short
 from halfulp.sim.formal import claims as claims_module
 from halfulp.sim.formal.claims import KINDS, Claim, claims, examine, simulated
 from halfulp.sim.formal.cli import formal
 from halfulp.sim.formal.codes import magnitude, negated, rank
 from halfulp.sim.formal.prove import PROVED, REFUTED, UNFINISHED, Question, Verdict
-from halfulp.sim.implementation import short
 from halfulp.sim.ports import Ports
 from halfulp.sim.regressions import parse_steps, with_results
 from halfulp.tools.errors import ToolError

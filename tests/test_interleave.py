@@ -16,8 +16,8 @@ from halfulp.golden.random import of_stream
 from halfulp.hdl.formats import parse
 from halfulp.hdl.schedule import AFTER, CHAIN, INPUT, LOGIC, NEXT, SINK, STATE, STEP, Graph, Node
 from halfulp.hdl.specs import UnitSpec
+from halfulp.implementation import Implementation, implementation
 from halfulp.sim.bench import result_formats
-from halfulp.sim.implementation import Implementation, implementation
 from halfulp.sim.mutation import faults
 from halfulp.sim.ports import Columns, Ports
 from halfulp.sim.reference import reference

@@ -6,8 +6,8 @@ from click.testing import CliRunner
 from halfulp.cli import cli
 from halfulp.hdl.rows import Iterated
 from halfulp.hdl.specs import Build, UnitSpec
+from halfulp.implementation import implementations
 from halfulp.sim.bench import run
-from halfulp.sim.implementation import implementations
 from halfulp.units import BlockQuantize, Div, Mul, Remainder
 from halfulp.units.catalogue import component
 from halfulp.units.verilog import emit

@@ -7,8 +7,8 @@ import pytest
 from halfulp.hdl import late
 from halfulp.hdl.late import Loop
 from halfulp.hdl.specs import Build
+from halfulp.implementation import Implementation
 from halfulp.sim.bench import result_formats, run_and_compare
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.space import Space

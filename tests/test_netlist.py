@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from halfulp.implementation import Implementation
 from halfulp.sim.build import verilog
 from halfulp.sim.formal.prove import circuit
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.netlist import netlist as digest_of
 
 PLAIN = """

@@ -20,8 +20,8 @@ from pyuvm import uvm_factory
 from halfulp import golden
 from halfulp.cli import cli
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
+from halfulp.implementation import short
 from halfulp.lab.papers import arbitor, paper_tables
-from halfulp.sim.implementation import short
 from halfulp.sim.uvm.sequences import Campaign
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.verilog import emit

@@ -18,7 +18,7 @@ from halfulp.hdl.formats import parse
 from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.raw import order
 from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, NEXT, SINK, STEP, Flow, Graph, Node
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.sim.ports import Ports
 
 

@@ -10,6 +10,7 @@ from halfulp.boards.targets import FAMILIES
 from halfulp.fpga.package.manifest import RECORDS as HERE
 from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.hdl.formats import RN
+from halfulp.implementation import short
 from halfulp.lab.bench import records
 from halfulp.lab.bench.records import (
     ARRAYS_BY_MODULES,
@@ -39,7 +40,6 @@ from halfulp.lab.bench.records import (
     rows,
     write,
 )
-from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Grid

@@ -4,8 +4,8 @@ import pytest
 
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import measure_modules, module_of
+from halfulp.implementation import short
 from halfulp.lab.papers.adders import CASES, study, table
-from halfulp.sim.implementation import short
 
 VU9P = TARGETS["vu9p"]
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from halfulp.cli import report
 from halfulp.fpga.synth.measure import Module
+from halfulp.implementation import Implementation
 from halfulp.lab.bench import clocks
 from halfulp.lab.bench.clocks import Drawn, study, tables
-from halfulp.sim.implementation import Implementation
 
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = Implementation.parse("mul e2m1*e2m1.rn")

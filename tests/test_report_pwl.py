@@ -19,7 +19,7 @@ from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import Fixed, parse
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
-from halfulp.sim.implementation import short
+from halfulp.implementation import short
 
 VU9P, INT4 = TARGETS["vu9p"], parse("int4")
 

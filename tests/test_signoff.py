@@ -7,8 +7,8 @@ import pytest
 
 from halfulp import __version__, golden, hdl
 from halfulp.hdl.formats import FAMILIES, Block, Compound, Scale
+from halfulp.implementation import Implementation
 from halfulp.sim import behaviour, regressions, signoff, signoff_page
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
 from halfulp.sim.signoff import (
     CLAIM,

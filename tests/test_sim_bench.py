@@ -13,13 +13,13 @@ from vcd.reader import TokenKind, tokenize
 
 from halfulp.hdl.formats import E5M2, parse
 from halfulp.hdl.specs import UnitSpec
+from halfulp.implementation import Implementation, short
 from halfulp.sim import build as builder
 from halfulp.sim import model as modelling
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import Design, design, models
 from halfulp.sim.cli import sim
 from halfulp.sim.exact_text import exact_result, number, shown
-from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference

@@ -13,7 +13,7 @@ from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import module_of
 from halfulp.fpga.synth.route import _result
 from halfulp.fpga.synth.slices import FF, INSIDE, OUTPUTS, slice_netlist
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 
 CLOCK = 2
 

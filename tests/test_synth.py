@@ -25,8 +25,8 @@ from halfulp.fpga.synth import route
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
+from halfulp.implementation import Implementation, short
 from halfulp.lab.bench.records import DEVICES
-from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.errors import CheckError, ToolError
 from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from halfulp import golden
+from halfulp.implementation import Implementation
 from halfulp.sim import vector_files
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.toolchain import verilator_root
 from halfulp.sim.vector_files import Table
 

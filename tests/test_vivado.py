@@ -26,7 +26,7 @@ from halfulp.fpga.vendor import vivado
 from halfulp.fpga.vendor.cli import emit
 from halfulp.fpga.vendor.vivado import Power, Routed, Timing, implement, knows, power, scripts, timing, utilization
 from halfulp.hdl.formats import parse
-from halfulp.sim.implementation import short
+from halfulp.implementation import short
 from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import CATALOGUE
 from tests.short_form import BLOCK

@@ -11,7 +11,7 @@ from pyuvm import uvm_factory
 from halfulp.hdl.formats import E5M2, E6M5, parse
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.sim.uvm.dut import Dut
 from halfulp.sim.uvm.scoreboard import Scoreboard
 from halfulp.sim.uvm.sequences import Campaign, RandomSequence

@@ -14,8 +14,8 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES, MODE_TEXT
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 from halfulp.hdl.specs.unit import FLAGS
+from halfulp.implementation import Implementation
 from halfulp.sim.build import verilog
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import MODE
 from halfulp.sim.reference import row_of
 from halfulp.sim.signals import agents

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.boards.targets import ASIC, TARGETS
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.digests import version
 
 from .contents import Package, PackagedPort, PackagedUnit, StreamField, codes_of, format_fields, type_name

@@ -8,7 +8,7 @@ import pandas as pd
 
 from halfulp.fpga.synth.asic import CYCLES, LOADS, RUNS, CellCost, opensta, tools
 from halfulp.fpga.synth.liberty import Library
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.digests import version
 from halfulp.tools.pareto import undominated
 from halfulp.tools.plots import Panel, plot_front

@@ -14,7 +14,7 @@ from halfulp.fpga.synth.asic import CellCost, measure_cells
 from halfulp.fpga.synth.asic import tools as cell_tools
 from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import Build
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated

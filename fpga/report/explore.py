@@ -8,7 +8,7 @@ import pandas as pd
 
 from halfulp.boards.targets import Target
 from halfulp.fpga.synth.measure import Cost
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.plots import Panel, plot_front

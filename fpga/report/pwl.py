@@ -17,7 +17,7 @@ from halfulp.hdl.fit.rounding_table import check_width
 from halfulp.hdl.fit.store import entry_of, segments_of
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs.segments import Segments
-from halfulp.sim.implementation import Implementation, short
+from halfulp.implementation import Implementation, short
 from halfulp.tools.cache import Entry
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.plots import Approximation, plot_approximations

@@ -9,7 +9,7 @@ from halfulp.boards.targets import Target, check_route, target_of, used_blocks
 from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
 from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import implement, versions
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.boards.targets import FAMILIES, Family, Target, target_of
+from halfulp.implementation import Implementation
 from halfulp.sim.build import generated, verilog
-from halfulp.sim.implementation import Implementation
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from halfulp.boards.targets import TARGETS, Target, target_of
-from halfulp.sim.implementation import implementation
-from halfulp.sim.options import unit_options
+from halfulp.implementation import implementation
+from halfulp.options import unit_options
 from halfulp.tools.commands import Parsed, Refused, new_folder, requests, write_folder
 
 DEFAULT_CLOCK = 500

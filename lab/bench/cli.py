@@ -8,7 +8,7 @@ import click
 from halfulp.boards.targets import Target, check_route
 from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs.build import MAX_PIPELINE
-from halfulp.sim.implementation import implementations
+from halfulp.implementation import implementations
 from halfulp.tools.commands import Refused, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar

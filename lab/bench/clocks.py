@@ -11,7 +11,7 @@ from halfulp.boards.targets import TARGETS
 from halfulp.fpga.report.limits import limit_notes
 from halfulp.fpga.synth.measure import Module, module_of
 from halfulp.fpga.synth.route import frequencies
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table

@@ -19,7 +19,7 @@ from halfulp.hdl.dataflow import Dataflow
 from halfulp.hdl.delay import ECP5, DelayModel
 from halfulp.hdl.product import product
 from halfulp.hdl.wire import leading_zeros, lookup, shift_left, shift_right_sticky
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table

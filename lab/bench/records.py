@@ -22,9 +22,9 @@ from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import Block, parse_operand
 from halfulp.hdl.specs import MacSpec, RunningSumSpec
 from halfulp.hdl.specs.build import GOALS, STRUCTURES, TABLE, Build
+from halfulp.implementation import Implementation, short
 from halfulp.lab.papers import sru
 from halfulp.sim.build import verilog
-from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors, write_whole

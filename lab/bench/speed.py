@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from halfulp.implementation import short
 from halfulp.sim.bench import result_formats
 from halfulp.sim.build import design, models
-from halfulp.sim.implementation import short
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import CHUNK, reference, row_of

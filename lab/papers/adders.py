@@ -8,7 +8,7 @@ from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
 from halfulp.hdl.formats import RN
 from halfulp.hdl.formats.source import parse_source
-from halfulp.sim.implementation import Implementation, short
+from halfulp.implementation import Implementation, short
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table

@@ -8,7 +8,7 @@ from halfulp.fpga.match.performance import Published, total
 from halfulp.fpga.match.products import trace
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, TABLE_IV
 from halfulp.fpga.package.manifest import RECORDS
-from halfulp.sim.implementation import short
+from halfulp.implementation import short
 
 from . import accuracy, arbitor, blocks, esru, fase, sru
 from .trainings import Figures

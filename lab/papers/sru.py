@@ -10,7 +10,7 @@ from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import Fixed, stochastic
 from halfulp.hdl.formats.source import Plateau, parse_source
-from halfulp.sim.implementation import short
+from halfulp.implementation import short
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from halfulp.sim.implementation import implementations
-from halfulp.sim.options import unit_options
+from halfulp.implementation import implementations
+from halfulp.options import unit_options
 from halfulp.tools.commands import publish, report_folder, requests, written
 from halfulp.tools.report import Report
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
 from halfulp.hdl.specs.build import LOOP
+from halfulp.implementation import Implementation, implementation, short
 from halfulp.sim.exact_text import line
-from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.ports import Ports
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, Job, JobPool

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from halfulp.sim.options import unit_options
+from halfulp.options import unit_options
 from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report

@@ -6,7 +6,7 @@ from typing import Any
 from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl.formats import RN, RZ, parse
-from halfulp.sim.implementation import Implementation, short
+from halfulp.implementation import Implementation, short
 from halfulp.sim.ports import Ports
 
 from .codes import is_nan, is_negative, is_zero, magnitude, negated, rank

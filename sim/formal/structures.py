@@ -13,7 +13,7 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from halfulp.hdl.specs.build import AREA
-from halfulp.sim.implementation import Implementation
+from halfulp.implementation import Implementation
 from halfulp.sim.ports import Ports
 from halfulp.units.stream import Streamed
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from halfulp.sim.implementation import implementation
-from halfulp.sim.options import unit_options
+from halfulp.implementation import implementation
+from halfulp.options import unit_options
 from halfulp.tools.commands import Parsed, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report

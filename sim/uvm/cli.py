@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from halfulp.sim.implementation import implementation, implementations
-from halfulp.sim.options import unit_options
+from halfulp.implementation import implementation, implementations
+from halfulp.options import unit_options
 from halfulp.tools.commands import requests
 
 

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from pyuvm import ConfigDB, uvm_object
 
+from halfulp.implementation import Implementation
 from halfulp.sim.build import Design, design
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.report import describe
 
 

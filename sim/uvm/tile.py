@@ -15,11 +15,11 @@ from pyuvm import uvm_analysis_port, uvm_component, uvm_env, uvm_sequence
 from halfulp import golden
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.formula import Port
+from halfulp.implementation import Implementation
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers
 from halfulp.sim.fields import words
-from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.report import Failure
 from halfulp.sim.signals.interfaces import PERIOD, Interface, Packed, Sink, Source
