@@ -15,7 +15,7 @@ from halfulp.fpga.kernel.layout import ERRORS
 from halfulp.fpga.kernel.timing import LATENCY, cycles
 from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.golden.entries import entries
-from halfulp.golden.nn import functional
+from halfulp.golden.nn import operands as of_layers
 from halfulp.golden.train import data, networks
 from halfulp.hdl.specs import Build
 from halfulp.sim.build import component_design, models
@@ -259,7 +259,7 @@ def a_network_runs_on_the_kernel(monkeypatch):
         products.append((a, b, start, found))
         return found
 
-    monkeypatch.setattr(functional, "product", recorded)
+    monkeypatch.setattr(of_layers, "product", recorded)
     torch.manual_seed(4)
     network = golden.nn.convert(networks.lenet5(), policy).model.eval()
     with torch.no_grad():

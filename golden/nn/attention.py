@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .functional import bmm, linear
 from .layers import Computed
+from .matmul import bmm, linear
 
 
 class MultiheadAttention(Computed, nn.MultiheadAttention):

@@ -11,8 +11,10 @@ from halfulp.hdl.specs import MacSpec
 
 from .amax import ROLES, Delay
 from .cast import Cast, check_real
+from .convolution import conv2d, padded
 from .draw import CONTINUE, REPEAT, STATE, check_seed, fresh_state
-from .functional import Use, bmm, conv2d, linear, padded, quantize
+from .matmul import bmm, linear
+from .operands import Use, quantize
 from .operator import random_key
 from .policy import PROGRAM, Policy
 

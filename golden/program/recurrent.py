@@ -20,7 +20,7 @@ from halfulp.golden import kernels
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import Cast
 from halfulp.golden.nn.counts import is_quiet
-from halfulp.golden.nn.functional import Call
+from halfulp.golden.nn.operands import Call
 from halfulp.golden.nn.policy import Policy
 from halfulp.hdl.formats import FP32
 from halfulp.hdl.specs import MacSpec
@@ -196,7 +196,7 @@ class Layer:
         )
         given, clock = self._by_gate(gates), _Clock()
         for step in range(steps):
-            product = products.matmul(call, "forward", at["h"][step], w.t(), ("x", "w"), b).contiguous()
+            product = products.matmul(call, "forward", at["h"][step], w.t(), ("x", "w"), b)[0].contiguous()
             clock.lap(0)
             of_product = product.unflatten(1, (cell.gates, width)).unbind(1)
             operands = [*of_product, *(one[step] for one in given), *(at[name][step] for name in cell.states)]
@@ -267,7 +267,7 @@ class Layer:
             chain(given, [*(one[step] for by_gate in of_gates.values() for one in by_gate), *carried.values()])
             clock.lap(1)
             if "h" in wanted:
-                product = products.matmul(call, INPUT, of_h[step], w, ("gradient", "w"))
+                product, _ = products.matmul(call, INPUT, of_h[step], w, ("gradient", "w"))
                 carried["product"] = product.contiguous()
                 of_inputs += 1
                 clock.lap(0)
@@ -317,7 +317,7 @@ class Layer:
         found = self._of_weights_at_once(h, of_h)
         if found is None:
             parts = (
-                products.matmul(call, WEIGHT, of_h[step].t(), h[step], ("gradient", "x"))
+                products.matmul(call, WEIGHT, of_h[step].t(), h[step], ("gradient", "x"))[0]
                 for step in reversed(range(steps))
             )
             found = self._sum(parts)

@@ -14,9 +14,8 @@ from torch._prims_common import elementwise_dtypes
 
 from halfulp.golden.nn.amax import ROLES
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
-from halfulp.golden.nn.counts import PRUNED
 from halfulp.golden.nn.draw import mix
-from halfulp.golden.nn.functional import Call, Use
+from halfulp.golden.nn.operands import Call
 from halfulp.golden.nn.policy import Policy
 from halfulp.hdl.formats import FP32, RN, Format
 from halfulp.hdl.specs import MacSpec
@@ -65,11 +64,9 @@ class Product:
     phase: str
     macs: int
     started: float = field(default_factory=time.perf_counter)
-    pruned: int = field(default_factory=lambda: PRUNED.total)
-    """Number of elements that masks had made zero before the product."""
 
     def call(self, operands: Mapping[str, Tensor]) -> Call:
-        """Return the arithmetic of the product of operands by role, for `halfulp.golden.nn.functional`."""
+        """Return the arithmetic of the product of operands by role, for layers' products."""
         return Call(self.site.policy, self.key, self.site.place.module, self.site.paired, self.amax(operands))
 
     @property
@@ -99,17 +96,12 @@ class Product:
                 known[role] = self.site.delay(self.site, role, values, lengths[role])
         return torch.stack([known.get(role, torch.zeros((), dtype=torch.float64)) for role in ROLES])
 
-    @property
-    def use(self) -> Use:
-        """Policy, key and module as arguments of operators."""
-        return Use(str(self.site.policy), torch.tensor(self.key), self.site.place.module)
-
-    def done(self, result: Tensor) -> Tensor:
-        """Count the product."""
+    def done(self, result: Tensor, pruned: int) -> Tensor:
+        """Count the product; masks made ``pruned`` elements of its operands zero."""
         policy = self.site.policy
         arithmetic = None if getattr(policy, self.phase) is None else policy.product(self.phase)
         reason = "" if arithmetic else f"the policy has {report.IN_TORCH} for {self.phase}"
-        counts = {"macs": self.macs, "pruned": PRUNED.total - self.pruned}
+        counts = {"macs": self.macs, "pruned": pruned}
         self.site.count(report.PRODUCT, arithmetic, reason, result, self.started, self.phase, counts=counts)
         return result
 
