@@ -524,6 +524,33 @@ def test_convert_reports_swapped_layers():
     assert same(plain(x).detach(), reference(x).detach())
 
 
+def test_convert_in_place_replaces_layers_with_their_state():
+    own = network()
+    layer, calls, optimizer = own[2], [], torch.optim.SGD(own.parameters(), 0.1)
+    layer.register_forward_hook(lambda module, *_: calls.append(type(module)))
+    layer.note, layer.weight.requires_grad = "of the user", False
+    nn.convert(own.eval(), E5M2, inplace=True)
+    assert own[2] is not layer
+    assert own[2].weight is layer.weight
+    assert (own[2].note, own[2].training) == ("of the user", False)
+    own(normal(2, 1, 4, 4)).sum().backward()
+    assert calls == [nn.Linear]
+    assert {id(one) for one in own.parameters()} == {id(one) for one in optimizer.param_groups[0]["params"]}
+    replaced = own[2]
+    nn.convert(own, SR, inplace=True)
+    assert own[2] is replaced
+
+
+def test_convert_refuses_to_replace_the_model_in_place():
+    layer = tnn.Linear(3, 2)
+    with pytest.raises(ValueError, match="itself a Linear"):
+        nn.convert(layer, SR, inplace=True)
+    assert set(layer.state_dict()) == {"weight", "bias"}
+    assert nn.convert(layer, "fp32", inplace=True).model is layer
+    found = nn.convert(layer, SR).model
+    assert nn.convert(found, E5M2, inplace=True).model is found
+
+
 def test_convert_accepts_single_layer():
     layer = tnn.Linear(3, 2)
     assert nn.convert(layer, SR).model(torch.ones(1, 3)).shape == (1, 2)
