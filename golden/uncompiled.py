@@ -1,11 +1,12 @@
 """Functions that ``torch.compile`` leaves as they are."""
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import torch
+
+from halfulp.golden.torch_internals import is_compiler_loaded
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,8 +20,7 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        # Without the compiler in memory, no program is compiled.
-        if "torch._dynamo" not in sys.modules:
+        if not is_compiler_loaded():
             return function(*args, **kwargs)
         return _disabled(function)(*args, **kwargs)
 

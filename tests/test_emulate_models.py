@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from halfulp import golden
 from halfulp.golden import exact
-from halfulp.golden.nn import Policy
 from halfulp.golden.program import products
 from halfulp.golden.program.functions import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
 from halfulp.golden.program.site import Site, is_exact_count
@@ -195,9 +194,9 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> _Checks:
     found = _Checks()
     multiply, convolve, element = products.matmul, products.convolution, Site.element
 
-    def matmul(call: Any, phase: str, a: Any, b: Any, roles: Any, start: Any = None) -> torch.Tensor:
+    def matmul(call: Any, phase: str, a: Any, b: Any, roles: Any, start: Any = None) -> tuple[torch.Tensor, int]:
         made = multiply(call, phase, a, b, roles, start)
-        found.product(a, b, start, getattr(call.policy, phase), made)
+        found.product(a, b, start, getattr(call.policy, phase), made[0])
         return made
 
     def elements(site: Site, name: str, *operands: Any, exact: tuple[int, ...] = ()) -> torch.Tensor:
@@ -210,17 +209,17 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> _Checks:
         found.element(name, cast, given, made, {*exact, *counts})
         return made
 
-    def convolution(x: torch.Tensor, w: torch.Tensor, bias: Any, use: Any, amax: Any, geometry: Any) -> torch.Tensor:
-        made = convolve(x, w, bias, use, amax, geometry)
+    def convolution(call: Any, x: torch.Tensor, w: torch.Tensor, bias: Any, geometry: Any) -> tuple[torch.Tensor, int]:
+        made = convolve(call, x, w, bias, geometry)
         if not geometry.transposed and x.dim() == 4:
-            mac = Policy.parse(use.policy).forward
+            mac = call.policy.forward
             columns = F.unfold(x, w.shape[2:], geometry.dilation, geometry.padding, geometry.stride)
             start = None if bias is None else bias.unsqueeze(-1)
             for group, kernels in enumerate(w.flatten(1).chunk(geometry.groups)):
                 rows = slice(group * len(kernels), (group + 1) * len(kernels))
                 taken = columns.unflatten(1, (geometry.groups, -1))[:, group]
                 begin = None if start is None else start[rows].expand(-1, taken.shape[-1])
-                for image, result in zip(taken, made.flatten(2), strict=True):
+                for image, result in zip(taken, made[0].flatten(2), strict=True):
                     found.product(kernels, image, begin, mac, result[rows])
         return made
 

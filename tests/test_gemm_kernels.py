@@ -26,7 +26,7 @@ from halfulp.golden.kernels import exact as exact_kernel
 from halfulp.golden.kernels.lane import BINARY64
 from halfulp.golden.kernels.launch import Words, call
 from halfulp.golden.kernels.number_table import table_rounder
-from halfulp.golden.nn import functional
+from halfulp.golden.nn import convolution
 from halfulp.golden.nn.product import product
 from halfulp.golden.philox import philox, philox_words
 from halfulp.golden.products import compute, slices
@@ -473,7 +473,7 @@ def test_kernels_read_and_write_patches(width, stride, monkeypatch):
     """Windows of images as either operand, from rows of 32, 8, 5 and 17 pixels, with the result as images."""
     spec, rng = MacSpec.parse(TEXTS[0]), np.random.default_rng(width)
     x = codes(rng, spec.a, (3, 4, 9, width), "real")
-    windows, output = functional._windows(x, [3, 3], [stride, stride], [1, 1], 2)
+    windows, output = convolution._windows(x, [3, 3], [stride, stride], [1, 1], 2)
     pixels, k = windows.shape[1:]
     w, gradient = codes(rng, spec.b, (2, k, 21), "real"), codes(rng, spec.a, (2, 12, pixels), "real")
     for a, b in ((windows, w), (w.mT, windows.mT), (gradient, windows), (windows.mT, gradient.mT)):
@@ -482,7 +482,7 @@ def test_kernels_read_and_write_patches(width, stride, monkeypatch):
         tensors = kernels.gathered(a), kernels.gathered(b)
         assert torch.equal(found, kernels.gemm(spec, *tensors, None, shape, Words()))
         assert torch.equal(found, in_torch(spec, *tensors, None, Words()))
-    images = functional._images(torch.zeros(3, 42, *output, dtype=torch.int64), 2)
+    images = convolution._images(torch.zeros(3, 42, *output, dtype=torch.int64), 2)
     rows = computed(spec, windows, w, None, (2, pixels, 21), Words())
     expected = rows.reshape(2, 3, *output, 21).permute(1, 0, 4, 2, 3).reshape(3, 42, *output)
     assert torch.equal(computed(spec, windows, w, None, rows.shape, Words(), images), expected)

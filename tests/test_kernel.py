@@ -16,7 +16,7 @@ from halfulp.fpga.kernel.timing import LATENCY, cycles
 from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.fpga.match import networks
 from halfulp.golden.entries import entries
-from halfulp.golden.nn import functional
+from halfulp.golden.nn import operands as of_layers
 from halfulp.hdl.specs import Build
 from halfulp.lab.train import data
 from halfulp.sim.build import component_design, models
@@ -260,7 +260,7 @@ def a_network_runs_on_the_kernel(monkeypatch):
         products.append((a, b, start, found))
         return found
 
-    monkeypatch.setattr(functional, "product", recorded)
+    monkeypatch.setattr(of_layers, "product", recorded)
     torch.manual_seed(4)
     network = golden.nn.convert(networks.lenet5(), policy).model.eval()
     with torch.no_grad():

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint_sequential
 
 from halfulp import golden
 from halfulp.golden import nn
-from halfulp.golden.nn import functional
+from halfulp.golden.nn import convolution, matmul, operands
 from halfulp.golden.nn.draw import mix, states, words
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import MacSpec
@@ -524,6 +524,33 @@ def test_convert_reports_swapped_layers():
     assert same(plain(x).detach(), reference(x).detach())
 
 
+def test_convert_in_place_replaces_layers_with_their_state():
+    own = network()
+    layer, calls, optimizer = own[2], [], torch.optim.SGD(own.parameters(), 0.1)
+    layer.register_forward_hook(lambda module, *_: calls.append(type(module)))
+    layer.note, layer.weight.requires_grad = "of the user", False
+    nn.convert(own.eval(), E5M2, inplace=True)
+    assert own[2] is not layer
+    assert own[2].weight is layer.weight
+    assert (own[2].note, own[2].training) == ("of the user", False)
+    own(normal(2, 1, 4, 4)).sum().backward()
+    assert calls == [nn.Linear]
+    assert {id(one) for one in own.parameters()} == {id(one) for one in optimizer.param_groups[0]["params"]}
+    replaced = own[2]
+    nn.convert(own, SR, inplace=True)
+    assert own[2] is replaced
+
+
+def test_convert_refuses_to_replace_the_model_in_place():
+    layer = tnn.Linear(3, 2)
+    with pytest.raises(ValueError, match="itself a Linear"):
+        nn.convert(layer, SR, inplace=True)
+    assert set(layer.state_dict()) == {"weight", "bias"}
+    assert nn.convert(layer, "fp32", inplace=True).model is layer
+    found = nn.convert(layer, SR).model
+    assert nn.convert(found, E5M2, inplace=True).model is found
+
+
 def test_convert_accepts_single_layer():
     layer = tnn.Linear(3, 2)
     assert nn.convert(layer, SR).model(torch.ones(1, 3)).shape == (1, 2)
@@ -738,7 +765,7 @@ def test_tensor_that_becomes_zero_warns_once(monkeypatch):
 
 def test_products_with_zeros_are_not_repeated_in_fp32(monkeypatch):
     layer = nn.Conv2d(2, 3, 3, bias=False, policy="e4m3fn*e4m3fn+fp16.rn")
-    monkeypatch.setattr(functional, "gathered", None)
+    monkeypatch.setattr(operands, "gathered", None)
     y = layer(torch.zeros(1, 2, 5, 5))
     y.backward(torch.full_like(y, 1.0))
     assert not y.any()
@@ -815,17 +842,15 @@ def test_operators_pass_opcheck_of_torch(policy):
     key, text = torch.tensor(5), str(nn.Policy.parse(policy))
     x, w, bias = (one.requires_grad_() for one in (normal(3, 4), normal(5, 4), normal(5)))
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(
-        functional._MATMUL.operator, (x, w, bias, key, None, None, text, "", False), test_utils=checks
-    )
+    torch.library.opcheck(matmul._MATMUL.operator, (x, w, bias, key, None, None, text, "", False), test_utils=checks)
     given = (normal(3, 5), x.detach(), w.detach(), key, None, text, "", False, [True, False, True])
-    torch.library.opcheck(functional._GRADIENTS_OF_MATMUL.operator, given, test_utils=checks)
+    torch.library.opcheck(matmul._GRADIENTS_OF_MATMUL.operator, given, test_utils=checks)
     images, kernels = normal(2, 4, 6, 5), normal(6, 2, 3, 2)
     parts = (key, None, text, "", [2, 1, 1, 2, 2])
     forward = (images, kernels, normal(6), key, None, *parts[1:])
-    torch.library.opcheck(functional._CONVOLUTION.operator, forward, test_utils=checks)
+    torch.library.opcheck(convolution._CONVOLUTION.operator, forward, test_utils=checks)
     given = (normal(2, 6, 2, 3), images, kernels, *parts, [True, True, True])
-    torch.library.opcheck(functional._GRADIENTS_OF_CONVOLUTION.operator, given, test_utils=checks)
+    torch.library.opcheck(convolution._GRADIENTS_OF_CONVOLUTION.operator, given, test_utils=checks)
 
 
 @pytest.mark.parametrize("make", [lambda: nn.Linear(6, 4, policy=E5M2), lambda: nn.Conv2d(2, 4, 3, policy=E5M2)])

@@ -26,7 +26,7 @@ def test_schedule_changes_policy_by_epoch(emulated):
     torch.manual_seed(0)
     layer, x = tnn.Linear(8, 4), torch.randn(3, 8)
     wanted = {policy: nn.convert(layer, policy).model(x).detach() for policy in (COARSE, FINE)}
-    target = golden.emulate("fp32") if emulated else layer
+    target = golden.emulate("fp32") if emulated else tnn.Sequential(layer)
     schedule = nn.Schedule(target, {0: COARSE, 2: FINE, 3: "fp32"})
     plain = torch.nn.functional.linear(x, layer.weight, layer.bias)
     for expected in (wanted[COARSE], wanted[COARSE], wanted[FINE], plain, plain):
@@ -152,7 +152,7 @@ def test_update_without_weight_update_warns_once(emulated):
     policy = nn.Policy.parse(f"{FINE}, update=e6m5.rn")
     for updated in (False, True):
         layer = tnn.Linear(4, 2)
-        run = golden.emulate(policy) if emulated else nn.convert(layer, policy, inplace=True).model
+        run = golden.emulate(policy) if emulated else nn.convert(tnn.Sequential(layer), policy, inplace=True).model
         optimizer = torch.optim.SGD(layer.parameters(), 0.1)
         if updated:
             nn.WeightUpdate(optimizer, policy.update)

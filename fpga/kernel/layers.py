@@ -12,7 +12,7 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.golden.entries import Operand, elements_of, matrices_of
-from halfulp.golden.nn.functional import ones_in_blocks
+from halfulp.golden.nn.operands import ones_in_blocks
 from halfulp.golden.nn.product import register
 from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.formats import Block, Format

@@ -15,11 +15,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from halfulp.golden.nn import PiecewiseLinear, Quantize
 from halfulp.golden.nn.layers import Computed
+from halfulp.golden.torch_internals import TorchDispatchMode, tree_leaves, tree_map
 
 Phase = Literal["forward", "backward"]
 

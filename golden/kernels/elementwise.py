@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import compute_elementwise_output_strides
 
+from halfulp.golden.torch_internals import result_strides
 from halfulp.hdl.formats import EXACT, FP32, RN, Float, Format, Rounding
 from halfulp.hdl.formats.rounding import ALL_MODES
 
@@ -263,7 +263,7 @@ def empty_result(shape: torch.Size, operands: Sequence[Tensor], dtype: torch.dty
     first = next((one for one in operands if one.numel() != 1), operands[0])
     if first.shape == shape and (first.is_contiguous() or _descends(first)):
         return torch.empty(shape, dtype=dtype)
-    strides = compute_elementwise_output_strides(*(one.expand(shape) for one in operands))
+    strides = result_strides(*(one.expand(shape) for one in operands))
     return torch.empty_strided(shape, strides, dtype=dtype)
 
 

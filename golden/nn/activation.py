@@ -16,8 +16,8 @@ from halfulp.hdl.specs.segments import Segments
 
 from .cast import Cast, check_holds, check_real
 from .draw import words
-from .functional import cast_of
 from .layers import Constant
+from .operands import cast_of
 from .operator import differentiable, transformed
 
 TABLE_WIDTH = 16

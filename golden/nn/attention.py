@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .functional import bmm, linear
 from .layers import Computed
+from .matmul import bmm, linear
 
 
 class MultiheadAttention(Computed, nn.MultiheadAttention):
@@ -85,7 +85,7 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         return x.unsqueeze(0) if not batched else x if self.batch_first else x.transpose(0, 1)
 
     def _projected(self, q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
-        if self._qkv_same_embed_dim:
+        if self.in_proj_weight is not None:
             parts = list(self.in_proj_weight.chunk(3))
         else:
             parts = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]

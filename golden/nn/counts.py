@@ -2,7 +2,6 @@
 
 import functools
 import json
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -19,14 +18,6 @@ KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost", "pruned")
 """Columns: all numbers; those that rounding made zero; infinite, NaN or wrapped; the largest finite number; lost NaN;
 and those that a mask made zero."""
 
-
-class _Pruned(threading.local):
-    """Number of elements that masks made zero in this thread."""
-
-    total = 0
-
-
-PRUNED = _Pruned()
 
 _active: list["Counts"] = []
 warned: set[tuple[str, str, str]] = set()
@@ -92,7 +83,6 @@ def note(
     last one. ``pruned`` values became zero before.
     """
     name = ", then ".join(map(str, formats))
-    PRUNED.total += pruned
     if _active:
         found = _counted(exact().to(torch.float64), codes, formats) | {"pruned": pruned}
         for counts in _active:

@@ -7,12 +7,15 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from halfulp.golden.torch_internals import StateReader, buffers_of, padding_of
 from halfulp.hdl.specs import MacSpec
 
 from .amax import ROLES, Delay
 from .cast import Cast, check_real
+from .convolution import conv2d, padded
 from .draw import CONTINUE, REPEAT, STATE, check_seed, fresh_state
-from .functional import Use, bmm, conv2d, linear, padded, quantize
+from .matmul import bmm, linear
+from .operands import Use, quantize
 from .operator import random_key
 from .policy import PROGRAM, Policy
 
@@ -20,7 +23,7 @@ HISTORY = "amax_history"
 """Buffer of a layer with delayed scaling: histories by product of the layer and by operand."""
 
 
-class Stateful(nn.Module):
+class Stateful(StateReader):
     """Module that rounds, with a state in buffers.
 
     With stochastic rounding the state is a seed and the number of uses, so that a run restored from `state_dict`
@@ -34,7 +37,7 @@ class Stateful(nn.Module):
     """Random words in evaluation: one of `draw.EVALUATIONS`."""
 
     def _set_state(self, stochastic: bool, seed: int | None) -> None:
-        self._buffers.pop(STATE, None)
+        buffers_of(self).pop(STATE, None)
         if stochastic:
             drawn = int(torch.randint(1 << 62, ())) if seed is None else check_seed(seed)
             self.register_buffer(STATE, fresh_state(drawn))
@@ -42,26 +45,25 @@ class Stateful(nn.Module):
     def next_key(self, x: Tensor) -> Tensor | None:
         """Return the key of the random words of one use on a tensor; None without stochastic rounding."""
         check_real(x, "the input")
-        if STATE not in self._buffers:
+        if STATE not in buffers_of(self):
             return None
         key: Tensor = random_key(self.rounding_state, x.detach(), CONTINUE if self.training else self.evaluation)
         return key
 
     def train(self, mode: bool = True) -> Self:
         """Set training or evaluation mode; evaluation restarts its random words."""
-        if not mode and STATE in self._buffers:
+        if not mode and STATE in buffers_of(self):
             with torch.no_grad():
                 self.rounding_state[2] = 0
         return super().train(mode)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any, **named: Any) -> None:
-        super()._load_from_state_dict(state_dict, prefix, *others, **named)
-        _, _, missing_keys, unexpected_keys, _ = others
+    def accept_keys(self, prefix: str, missing: list[str], unexpected: list[str]) -> None:
+        """Let a state dict have no state, and warn of one that the module has no use for."""
         for name, needs in ((STATE, "stochastic rounding"), (HISTORY, "delayed scaling")):
-            if prefix + name in missing_keys:
-                missing_keys.remove(prefix + name)
-            if prefix + name in unexpected_keys:
-                unexpected_keys.remove(prefix + name)
+            if prefix + name in missing:
+                missing.remove(prefix + name)
+            if prefix + name in unexpected:
+                unexpected.remove(prefix + name)
                 warnings.warn(
                     f"halfulp: {name} in a state dict is ignored, because the layers have no {needs}",
                     RuntimeWarning,
@@ -129,7 +131,7 @@ class Computed(Stateful):
         self._text, self._plain = str(self.policy), self.policy.plain
         self._set_state(self.policy.stochastic, seed)
         self._lengths = [self.policy.histories(paired) for paired in self.products]
-        before = self._buffers.pop(HISTORY, None)
+        before = buffers_of(self).pop(HISTORY, None)
         if longest := max(itertools.chain(*self._lengths)):
             kept = torch.zeros(len(self.products), len(ROLES), longest, dtype=torch.int64)
             self.register_buffer(HISTORY, kept if before is None or before.shape != kept.shape else before)
@@ -137,7 +139,7 @@ class Computed(Stateful):
     def use(self, x: Tensor, number: int = 0) -> Use:
         """Return the arguments of the use of the layer on a tensor for one of its products, and advance its state."""
         delay = None
-        if HISTORY in self._buffers:
+        if HISTORY in buffers_of(self):
             rows = zip(self.amax_history[number].unbind(), self._lengths[number], strict=True)
             x_row, w_row, gradient_row = (row[:length] if length else None for row, length in rows)
             delay = Delay((x_row, w_row, gradient_row), self.training)
@@ -170,7 +172,7 @@ class Conv2d(Computed, nn.Conv2d):
         """Compute the layer."""
         if self._plain:
             return super().forward(input)
-        padding = self._reversed_padding_repeated_twice
+        padding = padding_of(self)
         if self.padding_mode == "zeros" and not isinstance(self.padding, str):
             # torch makes the other one with the layer, and then uses it for other modes only.
             padding = [one for one in reversed(self.padding) for _ in range(2)]

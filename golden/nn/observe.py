@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from tabulate import tabulate
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.module_tracker import ModuleTracker
+
+from halfulp.golden.torch_internals import TorchDispatchMode, constant_in_graphs, forward_hooks_of, tree_leaves
 
 from .layers import Computed
 
@@ -90,14 +90,15 @@ def observe(model: nn.Module, step: Callable[[], object]) -> Observation:
 def report_uncalled(model: nn.Module, arguments: object, output: object) -> None:
     """Warn of converted layers that were not called, as a forward hook that runs once, or at each compilation."""
     if not torch.compiler.is_compiling():
-        for key, hook in list(model._forward_hooks.items()):
-            if hook is report_uncalled:
-                del model._forward_hooks[key]
+        hooks = forward_hooks_of(model)
+        for key in [key for key, hook in hooks.items() if hook is report_uncalled]:
+            del hooks[key]
     names = [name for name, one in model.named_modules() if isinstance(one, Computed) and not one.called]
     if names:
         _warn_uncalled(", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else ""))
 
 
+@constant_in_graphs
 def _warn_uncalled(names: str) -> None:
     warnings.warn(
         f"halfulp: the model did not call the converted layers {names}; if it reads their weights directly, it uses "
@@ -105,8 +106,3 @@ def _warn_uncalled(names: str) -> None:
         RuntimeWarning,
         stacklevel=3,
     )
-
-
-# torch.compile then calls the function while tracing. `torch.compiler.assume_constant_result` sets the same attribute,
-# but loads the compiler.
-_warn_uncalled._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from halfulp.golden.torch_internals import is_transformed
 
 from .recompute import key_of_use
 
@@ -55,12 +56,8 @@ def differentiable(
 
 def transformed() -> bool:
     """Return True in transforms of `torch.func`, in forward-mode differentiation, and in torch.compile."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        # An operator would silently drop a forward-mode derivative; an autograd function raises an error.
-        or forward_ad._current_level >= 0
-    )
+    # An operator would silently drop a forward-mode derivative; an autograd function raises an error.
+    return torch.compiler.is_compiling() or is_transformed()
 
 
 def gradients(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from halfulp.golden.check import check_bool, check_int
+from halfulp.golden.torch_internals import without_dispatch_modes
 
 MAX_FACTOR = torch.finfo(torch.float32).max
 """Largest factor: that of a loss in float32."""
@@ -19,7 +19,7 @@ class _Scaled(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    @_disable_current_modes()
+    @without_dispatch_modes()
     def forward(x: Tensor, factor: float) -> Tensor:
         """Multiply."""
         return x * factor
@@ -30,13 +30,13 @@ class _Scaled(torch.autograd.Function):
         _, ctx.factor = inputs
 
     @staticmethod
-    @_disable_current_modes()
+    @without_dispatch_modes()
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
         """Multiply the tangent."""
         return tangent * ctx.factor
 
     @staticmethod
-    @_disable_current_modes()
+    @without_dispatch_modes()
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """Multiply the gradient."""
         return gradient * ctx.factor, None
@@ -102,7 +102,7 @@ class LossScaler:
         raise TypeError(f"outputs must be a tensor or an iterable of tensors, not {type(outputs).__name__}")
 
     # A training step may be emulated; its scaling is no part of the program.
-    @_disable_current_modes()
+    @without_dispatch_modes()
     @torch.no_grad()
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
         """Divide the gradients of an optimiser by the factor, for example to clip them before its step.

@@ -25,7 +25,7 @@ class Schedule:
     Parameters
     ----------
     target : emulate or Module
-        Context of `halfulp.golden.emulate`, or a model, which is converted in place.
+        Context of `halfulp.golden.emulate`, or a model, which is converted in place, as by `convert`.
     policies : mapping, sequence or callable
         Policies by the epoch from which they hold, such as ``{0: "fp16*fp16+fp16.rn", 5: "fp16*fp16+fp32.rn"}``; a
         sequence of policies, of which a plateau of the loss selects the next; or a function of the number of finished

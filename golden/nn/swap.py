@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
+from halfulp.golden.torch_internals import FORWARD, buffers_of, forward_hooks_of
 from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.specs import MacSpec
 
@@ -30,7 +31,10 @@ TWINS: dict[type[nn.Module], type[Computed]] = {
 }
 """Torch layers and their replacements."""
 
-_UNKNOWN = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.Bilinear)
+_UNKNOWN = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+    *(nn.RNNBase, nn.RNNCellBase, nn.Bilinear),
+)
 """Torch layers with matrix products that have no replacement."""
 
 Rules = Policy | MacSpec | str | Mapping[Any, Policy | MacSpec | str]
@@ -127,14 +131,16 @@ def convert(
     Raises
     ------
     TypeError, ValueError
-        If a policy is invalid, a pattern or type matches no layer that can be swapped, or torch cannot copy the model.
+        If a policy is invalid, a pattern or type matches no layer that can be swapped, torch cannot copy the model, or
+        a model that is itself a layer would have to be replaced in place.
 
     Notes
     -----
-    A swapped layer is the same object with another class: its parameters, hooks and parametrizations, and references to
-    it, remain valid. The first call of the model, and each compilation, warns of swapped layers that were not called.
-    In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers, is disabled. The
-    ``update`` of a policy takes effect only through a `WeightUpdate`; the first step of an optimiser without one warns.
+    A swapped layer is a new module in the place of the old one, with its parameters, hooks, parametrizations and other
+    attributes; code that calls the old layer by a reference of its own stays in torch's arithmetic. The first call of
+    the model, and each compilation, warns of swapped layers that were not called. In torch's `TransformerEncoderLayer`
+    the fast path, which reads parameters without calling layers, is disabled. The ``update`` of a policy takes effect
+    only through a `WeightUpdate`; the first step of an optimiser without one warns.
     """
     check_seed(seed)
     warned.clear()
@@ -148,15 +154,21 @@ def convert(
         raise ValueError(f"{type(model).__name__} has no layer that can be swapped: expected {known}, or subclasses")
     chosen = _chosen(policy, found, "layer that can be swapped")
     rules = {pattern: Policy.parse(one) for pattern, one in policy.items()}
-    swaps = [
-        _swap(names[0], layer, None if pattern is None else rules[pattern], seed)
-        for (names, layer), pattern in zip(found, chosen, strict=True)
-    ]
-    swapped = {id(layer) for (_, layer), swap in zip(found, swaps, strict=True) if swap.policy}
+    swaps, swapped = [], set()
+    for (names, layer), pattern in zip(found, chosen, strict=True):
+        swap, twin = _swap(names[0], layer, None if pattern is None else rules[pattern], seed, fixed=layer is model)
+        swaps.append(swap)
+        if swap.policy:
+            swapped.add(id(twin))
+        for name in names if twin is not layer else ():
+            if name:
+                made.set_submodule(name, twin)
+            else:
+                made = twin
     for module in made.modules():
         if isinstance(module, Stateful):
             module.evaluation = evaluation
-    if swapped and report_uncalled not in made._forward_hooks.values():
+    if swapped and report_uncalled not in forward_hooks_of(made).values():
         made.register_forward_hook(report_uncalled)
     _turn_off_fast_paths(made, swapped)
     unknown = [
@@ -242,27 +254,41 @@ def _matches(pattern: Pattern, names: list[str], layer: nn.Module) -> bool:
     return matches(pattern, Candidate(tuple(names), (type(layer),)))
 
 
-def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap:
+def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int, fixed: bool) -> tuple[Swap, nn.Module]:
+    """Return a layer in the arithmetic of a policy: itself, if it is one of `Computed` or is not swapped.
+
+    ValueError for a layer that is ``fixed`` and would have to be replaced.
+    """
     base = next(base for base in TWINS if isinstance(layer, base))
     twin, kind = TWINS[base], base.__name__
     if policy is None:
-        return Swap(name, kind, getattr(layer, "policy", None), "no pattern matches it")
+        return Swap(name, kind, getattr(layer, "policy", None), "no pattern matches it"), layer
     if isinstance(layer, LazyModuleMixin):
-        return Swap(name, kind, None, "its sizes are unknown before its first use")
+        return Swap(name, kind, None, "its sizes are unknown before its first use"), layer
     if not isinstance(layer, Computed):
         if policy.plain and policy.update is None:
-            return Swap(name, kind, None, "its policy is fp32")
-        if any(_is_own(layer, base, method) for method in ("forward", "_conv_forward")):
-            return Swap(name, kind, None, f"{type(layer).__name__} has its own forward function")
-        layer.__class__ = _class(twin, base, layer)
+            return Swap(name, kind, None, "its policy is fp32"), layer
+        if any(_is_own(layer, base, method) for method in FORWARD):
+            return Swap(name, kind, None, f"{type(layer).__name__} has its own forward function"), layer
+        if fixed:
+            raise ValueError(f"the model is itself a {kind}, which cannot be replaced in place; use inplace=False")
+        layer = _with_state(_class(twin, base, layer), layer)
     assert isinstance(layer, Computed)
     layer.compute_with(policy, seed_of(seed, name))
     expect_update(layer.parameters(), policy.update)
     layer.layer = name or kind
     device = next((parameter.device for parameter in layer.parameters()), None)
     if device is not None:
-        layer._buffers.update({key: value.to(device) for key, value in layer._buffers.items() if value is not None})
-    return Swap(name, kind, policy)
+        buffers = buffers_of(layer)
+        buffers.update({key: value.to(device) for key, value in buffers.items() if value is not None})
+    return Swap(name, kind, policy), layer
+
+
+def _with_state(kind: type[nn.Module], layer: nn.Module) -> nn.Module:
+    """Return a module of a class with the state of a layer, as pickle restores one."""
+    made = kind.__new__(kind)
+    made.__setstate__(vars(layer))
+    return made
 
 
 def _is_own(layer: nn.Module, base: type[nn.Module], method: str) -> bool:

@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
 from halfulp.golden.check import check_bool
+from halfulp.golden.torch_internals import without_dispatch_modes
 
 from .cast import Cast, parse_update
 from .draw import check_seed, fresh_state, mix, next_key
@@ -160,7 +160,7 @@ class WeightUpdate:
         self._round(first)
 
     # The step may be emulated; its masks and roundings are no part of the program.
-    @_disable_current_modes()
+    @without_dispatch_modes()
     @torch.no_grad()
     def _before(self, *_: Any) -> None:
         for parameter, master, rounded in zip(self._parameters, self._masters, self._rounded, strict=False):
@@ -169,7 +169,7 @@ class WeightUpdate:
         if self.cast.sparsity is not None:
             self._before_step = [parameter.detach().clone() for parameter in self._parameters]
 
-    @_disable_current_modes()
+    @without_dispatch_modes()
     @torch.no_grad()
     def _after(self, *_: Any) -> None:
         for parameter, before in zip(self._parameters, self._before_step, strict=False):
@@ -182,7 +182,7 @@ class WeightUpdate:
         self._key = next_key(self._state)
         self._round()
 
-    @_disable_current_modes()
+    @without_dispatch_modes()
     @torch.no_grad()
     def _round(self, first: int = 0) -> None:
         for place, parameter in enumerate(self._parameters[first:], first):

@@ -201,7 +201,8 @@ def _group_norm_backward(
 
 def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """Return the loss and a mask of the targets, which end before the first -1; torch's composition counts all."""
-    torch._check(target.shape == x.shape, lambda: f"inconsistent target size: {target.shape} for input of {x.shape}")
+    if target.shape != x.shape:
+        raise RuntimeError(f"inconsistent target size: {target.shape} for input of {x.shape}")
     rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
     ended, places = (labels == -1).cumsum(-1) > 0, torch.arange(rows.shape[1], device=x.device)
     chosen = torch.gather(rows, -1, torch.where(ended, 0, labels))

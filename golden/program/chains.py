@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.torch_internals import OpOverload
 
 from .arithmetic import ARITHMETIC, RoundingChain, number
 from .dispatch import name_of

@@ -6,18 +6,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import default_partition
-from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.torch_internals import (
+    VMAP_IN_GRAPH,
+    OpOverload,
+    aot_autograd,
+    boxed,
+    default_partition,
+    trace_recurrent_layers,
+)
 
 from .chains import GraphChains, GraphLink
 from .compositions import compositions, in_graphs
 from .dispatch import Dispatch, Program, composite, is_exact, name_of
 from .graph import KEY, KEYS, Analysis, Modules, Operation, policy_of
-from .loops import START
 from .operations import HANDLERS
 from .site import Place, Site
 
@@ -45,15 +49,14 @@ class Backend(Program):
         if any(any(one.histories(False)) for one in self.policies.values()):
             raise ValueError("compiled programs have no histories for delayed scaling; use golden.emulate, or current")
         self._report.breaks.append(NO_GRAPH)
-        # Without it, torch.compile skips functions that begin with a recurrent layer, and does not call the backend.
-        torch._dynamo.config.allow_rnn = True
+        trace_recurrent_layers(self)
 
     def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         """Compile a graph of torch.compile."""
         if NO_GRAPH in self._report.breaks:
             self._report.breaks.remove(NO_GRAPH)
         self._check_break(getattr(module, "compile_subgraph_reason", None))
-        if any(START in str(node.target) for node in module.graph.nodes):
+        if any(VMAP_IN_GRAPH in str(node.target) for node in module.graph.nodes):
             raise RuntimeError(
                 "compiled programs compute no torch.func.vmap, whose rules replace operations by others; "
                 "use golden.emulate, or a loop"
@@ -86,8 +89,7 @@ class Backend(Program):
                     modules.check(graph.graph, self)
                 return _Run(graph, self, chains).boxed_run(given)
 
-            run._boxed_call = True  # type: ignore[attr-defined]  # AOT autograd reads it
-            return run
+            return boxed(run)
 
         compile_graph = aot_autograd(
             fw_compiler=compiled,

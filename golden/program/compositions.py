@@ -5,13 +5,12 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
-import torch._decomp.decompositions as of_torch
 from torch import Tensor
-from torch._decomp import decomposition_table
+
+from halfulp.golden.torch_internals import decompositions, memory_format_of, nearest_places, replaced_interpolation
 
 from .averages import AVERAGES
 
@@ -22,7 +21,7 @@ def compositions() -> dict[Any, Any]:
     """Return the functions of all compositions by operation."""
     # torch.compile makes prims.fma, after a product or a quotient, of addcmul_ and addcdiv_.
     compiled = {torch.ops.prims.fma.default: _fma} if hasattr(torch.ops.prims, "fma") else {}
-    return decomposition_table | AVERAGES | _OWN | compiled
+    return decompositions | AVERAGES | _OWN | compiled
 
 
 def _fma(x: Tensor, y: Any, z: Tensor) -> Tensor:
@@ -43,8 +42,15 @@ def _soft_margin_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, redu
 
 
 def _max_unpool2d(x: Tensor, places: Tensor, sizes: Sequence[int]) -> Tensor:
-    found = of_torch.max_unpool2d(x, places, list(sizes))
-    return found.contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
+    found: Tensor = decompositions[aten.max_unpool2d.default](x, places, list(sizes))
+    return found.contiguous(memory_format=memory_format_of(x))
+
+
+def _step(size: int, output: int, align: bool, scale: float | None) -> float:
+    """Return the distance of the points of a result between the pixels of a row; ``scale`` is that of the caller."""
+    if align:
+        return (size - 1) / (output - 1) if output > 1 else 0.0
+    return 1 / scale if scale is not None and scale > 0 else size / output
 
 
 class _Grid:
@@ -57,7 +63,7 @@ class _Grid:
         self.places, self.weights = [], []
         given = zip(sizes, outputs, itertools.chain(scales, itertools.repeat(None)), strict=False)
         for dim, (size, output, scale) in enumerate(given):
-            factor = np.float32(of_torch._compute_scale(size, output, align, scale))
+            factor = np.float32(_step(size, output, align, scale))
             points = np.arange(output, dtype=np.float32)
             points = points * factor if align else (points + np.float32(0.5)) * factor - np.float32(0.5)
             points = points.clip(0)
@@ -82,7 +88,7 @@ def _interpolated(x: Tensor, outputs: Sequence[int], align: bool, scales: Sequen
     found = [aten._unsafe_index(x, corner) for corner in grid.corners]
     for weight in reversed(grid.weights):
         found = [a + (b - a) * weight for a, b in zip(found[::2], found[1::2], strict=True)]
-    return found[0].contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
+    return found[0].contiguous(memory_format=memory_format_of(x))
 
 
 def _interpolated_backward(
@@ -100,7 +106,7 @@ def _interpolated_backward(
 
 def _nearest(x: Tensor, outputs: Sequence[int], scales: Sequence[float | None], exact: bool = False) -> list[Tensor]:
     """Return the indices of the nearest pixels; torch's kernels take no scale where the size stays or doubles."""
-    found: list[Tensor] = _NEAREST(x, outputs, scales, exact)
+    found = nearest_places(x, outputs, scales, exact)
     for place, (size, output) in enumerate(zip(x.shape[2:], outputs, strict=True)):
         if not exact and output in (size, 2 * size):
             points = torch.arange(output, device=x.device) // (output // size)
@@ -108,19 +114,10 @@ def _nearest(x: Tensor, outputs: Sequence[int], scales: Sequence[float | None], 
     return found
 
 
-_NEAREST = of_torch._compute_upsample_nearest_indices
-
-
 @contextlib.contextmanager
 def in_graphs() -> Iterator[None]:
-    """Let torch.compile use the interpolations of this module.
-
-    It decomposes interpolation before autograd, by functions of torch that no table of decompositions replaces.
-    """
-    with (
-        mock.patch.object(of_torch, "_upsample_linear", _interpolated),
-        mock.patch.object(of_torch, _NEAREST.__name__, _nearest),
-    ):
+    """Let torch.compile use the interpolations of this module."""
+    with replaced_interpolation(_interpolated, _nearest):
         yield
 
 

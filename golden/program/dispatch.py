@@ -14,14 +14,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from halfulp.golden.nn.cast import DTYPES
 from halfulp.golden.nn.draw import check_seed
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
 from halfulp.golden.nn.swap import Rules
+from halfulp.golden.torch_internals import (
+    TorchDispatchMode,
+    current_dispatch_mode,
+    is_under_func,
+    replaced_recurrent_functions,
+    schema,
+    tree_leaves,
+    tree_map_only,
+)
 
 from . import products
 from .arithmetic import ARITHMETIC, CHAINS, chained
@@ -124,21 +131,21 @@ def name_of(func: Any) -> tuple[str, bool]:
 @functools.cache
 def outs_of(func: Any) -> tuple[str, ...]:
     """Return the names of the arguments that are tensors for results, such as ``out``."""
-    return tuple(one.name for one in func._schema.arguments if one.is_out)
+    return tuple(one.name for one in schema(func).arguments if one.is_out)
 
 
 @functools.cache
 def functional(func: Any) -> Any:
     """Return the overload of an operation that computes the same and changes no operand; itself without one."""
     packet = getattr(getattr(torch.ops, func.namespace), name_of(func)[0], None)
-    if packet is None or not func._schema.is_mutable:
+    if packet is None or not schema(func).is_mutable:
         return func
     overloads = [getattr(packet, name) for name in packet.overloads()]
-    return next((one for one in overloads if not one._schema.is_mutable and _types(one) == _types(func)), func)
+    return next((one for one in overloads if not schema(one).is_mutable and _types(one) == _types(func)), func)
 
 
 def _types(func: Any) -> list[str]:
-    return [str(one.type) for one in func._schema.arguments if not one.is_out]
+    return [str(one.type) for one in schema(func).arguments if not one.is_out]
 
 
 _EXACT = frozenset(name for names in EXACT.values() for name in names.split())
@@ -164,7 +171,8 @@ def overlaps(operands: Sequence[Any]) -> bool:
         return False
     into, *others = tensors
     memory = into.untyped_storage().data_ptr()
-    return torch._debug_has_internal_overlap(into) == 1 or any(
+    repeats = any(step == 0 and size > 1 for size, step in zip(into.shape, into.stride(), strict=True))
+    return (repeats and into.numel() > 0) or any(
         one is not into and one.untyped_storage().data_ptr() == memory for one in others
     )
 
@@ -202,14 +210,15 @@ def _kind(value: Any) -> Any:
 
 def rehearsed(func: Any, args: Any, kwargs: Any) -> Any:
     """Run an operation of torch on copies of its operands, which share memory as these do; it raises torch's errors."""
-    memories: dict[int, Any] = {}
+    memories: dict[int, tuple[Any, Any]] = {}
+    """Memory of operands and its copy, by the id of the memory, which it has while it is here."""
 
     def copied(x: Tensor) -> Tensor:
         memory = x.untyped_storage()
-        if memory._cdata not in memories:
-            memories[memory._cdata] = memory.clone()
+        if id(memory) not in memories:
+            memories[id(memory)] = memory, memory.clone()
         made = torch.empty(0, dtype=x.dtype, device=x.device)
-        return made.set_(memories[memory._cdata], x.storage_offset(), x.size(), x.stride())
+        return made.set_(memories[id(memory)][1], x.storage_offset(), x.size(), x.stride())
 
     copies = tree_map_only(Tensor, copied, (args, kwargs))
     return func(*copies[0], **copies[1])
@@ -245,15 +254,13 @@ def composite() -> Iterator[None]:
         if _Composite.users == 1:
             stack = _Composite.restore
             stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-            stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
+            stack.callback(setattr, torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
             torch.backends.mha.set_fastpath_enabled(False)
-            torch._C._set_mkldnn_enabled(False)
-            for name in CELLS:
-                setattr(torch._VF, name, _layers(name))
-                stack.callback(delattr, torch._VF, name)
+            torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # the attribute is a property
+            stack.enter_context(replaced_recurrent_functions(CELLS, _layers))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(mock.patch.object(F, "linear", _linear))
-            stack.enter_context(loops(lambda: isinstance(_get_current_dispatch_mode(), Dispatch)))
+            stack.enter_context(loops(lambda: isinstance(current_dispatch_mode(), Dispatch)))
     try:
         yield
     finally:
@@ -268,18 +275,17 @@ _LINEAR = F.linear
 
 def _linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     """Multiply rows by a matrix: torch.func adds the bias of a vector, or of 4 dimensions, apart from the product."""
-    apart = bias is not None and torch._C._are_functorch_transforms_active() and x.dim() not in (0, 2, 3)
-    if apart and isinstance(_get_current_dispatch_mode(), Dispatch):
+    apart = bias is not None and is_under_func() and x.dim() not in (0, 2, 3)
+    if apart and isinstance(current_dispatch_mode(), Dispatch):
         return _LINEAR(x.reshape(-1, x.shape[-1]), w, bias).reshape(*x.shape[:-1], len(w))
     return _LINEAR(x, w, bias)
 
 
-def _layers(name: str) -> Any:
+def _layers(name: str, in_torch: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of torch for recurrent layers that a dispatch mode may compute as a whole."""
-    in_torch = getattr(torch._VF, name)
 
     def run(*given: Any) -> Any:
-        mode = _get_current_dispatch_mode()
+        mode = current_dispatch_mode()
         found = mode.recurrent(name, given) if isinstance(mode, Dispatch) else NotImplemented
         return in_torch(*given) if found is NotImplemented else found
 
@@ -288,7 +294,7 @@ def _layers(name: str) -> Any:
 
 def wraps(kind: Any) -> bool:
     """Return True for a type of tensors that wrap others."""
-    return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    return kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def _lacks_values(value: Any) -> bool:
@@ -441,7 +447,7 @@ class Dispatch(TorchDispatchMode):
 
             # Operands of element-wise operations only have to broadcast. Operations that write are rehearsed on copies.
             plain = functional(func)
-            if not plain._schema.is_mutable and (kwargs or (base not in ARITHMETIC and base not in FUNCTIONS)):
+            if not schema(plain).is_mutable and (kwargs or (base not in ARITHMETIC and base not in FUNCTIONS)):
                 check(plain, args, kwargs)
             site = self.site(policy, base, place, draw)
             if in_place and base in ARITHMETIC and not kwargs and args[0].is_contiguous():
@@ -454,13 +460,12 @@ class Dispatch(TorchDispatchMode):
         if base in CHECKS_VALUES:
             func(*args, **kwargs)  # raises torch's error
         func = functional(func)
-        decomposed = _compositions().get(func)
-        if decomposed is None and not func.has_kernel_for_dispatch_key(_COMPOSITE):
-            return NotImplemented
+        # An operation without parts returns NotImplemented.
+        decomposed = _compositions().get(func, func.decompose)
         outer, self.composition = self.composition, self.composition or base
         try:
             with self:
-                return func.decompose(*args, **kwargs) if decomposed is None else decomposed(*args, **kwargs)
+                return decomposed(*args, **kwargs)
         finally:
             self.composition = outer
 
@@ -558,9 +563,6 @@ _RUNNING = threading.local()
 
 def _item(given: Any, place: int) -> Any:
     return given[place] if isinstance(given, (list, tuple)) else given
-
-
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def _write(out: Tensor, found: Tensor, shown: Tensor) -> Tensor:

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch._C._autograd import _get_sequence_nr
-from torch._C._functorch import TransformType
-from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from torch.nn.modules import module as hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
@@ -25,6 +22,14 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.recompute import around, of_use, repeats
 from halfulp.golden.nn.swap import Rules
 from halfulp.golden.nn.update import lacks_update, warn_of_update
+from halfulp.golden.torch_internals import (
+    backward_pass,
+    is_recording,
+    is_under_vmap,
+    next_number,
+    number_of_node,
+    running_node,
+)
 
 from .dispatch import Dispatch, Program, composite, policies_of
 from .recurrent import layers
@@ -143,7 +148,7 @@ class emulate(Program, contextlib.ContextDecorator):
         self._histories = {name: one.clone() for name, one in state.items()}
 
     def __enter__(self) -> Self:
-        if any(one.key() == TransformType.Vmap for one in retrieve_all_functorch_interpreters()):
+        if is_under_vmap():
             raise RuntimeError("vmap replaces operations before golden.emulate sees them: enter it around vmap")
         stacks = self._local.__dict__.setdefault("stacks", [])
         mode = self._local.__dict__.setdefault("mode", _Eager(self))
@@ -210,7 +215,7 @@ class _Eager(Dispatch):
     def tracking(self) -> Iterator[None]:
         """Track running modules and optimiser steps of this thread."""
         thread = threading.get_ident()
-        self.noted = _get_sequence_nr() - 1
+        self.noted = next_number() - 1
 
         def enter(module: nn.Module, _: Any) -> None:
             if threading.get_ident() == thread:
@@ -272,7 +277,7 @@ class _Eager(Dispatch):
             root, names = self.owner.name_of_root(module), names_in(module)
         name = names.get(id(module), type(module).__name__)
         where = (*outer.modules, name), (*outer.kinds, type(module))
-        return _Call(*where, root, names, getattr(module, "training", False), region, torch._C._current_graph_task_id())
+        return _Call(*where, root, names, getattr(module, "training", False), region, backward_pass())
 
     def innermost(self, region: _Call | None) -> _Call:
         """Return the innermost running call; ``region`` is that around a region that is recomputed."""
@@ -288,13 +293,13 @@ class _Eager(Dispatch):
 
     def note_operands(self, args: Any) -> None:
         """Note the running node of autograd and storages of parameters; RuntimeError in a recording of operations."""
-        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:
+        if is_recording():
             raise RuntimeError(
                 "make_fx and torch.func.linearize cannot record operations of golden.emulate; use torch.func.jvp, or "
                 "torch.compile with golden.emulate.backend"
             )
-        node = torch._C._current_autograd_node()
-        forward = self.again or (self.calls and self.calls[-1].backward_pass == torch._C._current_graph_task_id())
+        node = running_node()
+        forward = self.again or (self.calls and self.calls[-1].backward_pass == backward_pass())
         self.node = None if node is None or forward or repeats() else node
         self.running = ""
         for one in args:
@@ -303,7 +308,7 @@ class _Eager(Dispatch):
 
     def note_result(self, found: Any) -> None:
         """Note the results of recomputed regions."""
-        repeated = self.node is None and torch._C._current_autograd_node() is not None
+        repeated = self.node is None and running_node() is not None
         if repeated and isinstance(found, Tensor) and found.layout is torch.strided:
             self.repeated.setdefault(address(found), None)
 
@@ -326,7 +331,7 @@ class _Eager(Dispatch):
 
     def place(self) -> Place:
         """Return the place of the operation, in a backward pass that of the forward one."""
-        if self.node is not None and (known := self.places.get(self.node._sequence_nr())):
+        if self.node is not None and (known := self.places.get(number_of_node(self.node))):
             return known
         if self.again is not None:
             return Place(self.again.module, self.again.source, self.again.kinds)
@@ -358,7 +363,7 @@ class _Eager(Dispatch):
                 self.places = dict(list(self.places.items())[PLACES // 2 :])
             # Autograd numbers an operation before it runs; operations without gradients follow under the same number.
             # Each transform of torch.func has a node of its own, numbered before that of autograd.
-            last = _get_sequence_nr() - 1
+            last = next_number() - 1
             for number in range(max(self.noted + 1, last - TRANSFORMS), last + 1):
                 self.places.setdefault(number, place)
             self.noted = last

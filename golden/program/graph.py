@@ -12,14 +12,18 @@ from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
-from torch._dynamo.eval_frame import OptimizedModule
-from torch._dynamo.symbolic_convert import InstructionTranslator
-from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from halfulp.golden.nn.cast import DTYPES, check_holds
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate
+from halfulp.golden.torch_internals import (
+    CALL_OF_MODULE,
+    OpOverload,
+    is_compiled,
+    is_gradient_of_output,
+    modules_of_trace,
+)
 from halfulp.hdl.formats import Format
 
 from . import products
@@ -122,9 +126,7 @@ class Analysis:
         self._forward: dict[int, list[Node]] = {}
         self._joint = any("partitioner_tag" in node.meta for node in graph.nodes)
         for number, node in enumerate(graph.nodes):
-            if "TangentAOTInput" in type(node.meta.get("desc")).__name__ or any(
-                one in self._tangents for one in node.all_input_nodes
-            ):
+            if is_gradient_of_output(node) or any(one in self._tangents for one in node.all_input_nodes):
                 self._tangents.add(node)
             if node.op == "call_function":
                 node.meta[KEY] = self._operation(node, number)
@@ -370,7 +372,7 @@ class Modules:
         self._running = running_modules()
         self._checked = {self._running}
         # torch.compile names a module by the expression of the compiled function, and by its id.
-        self._known = InstructionTranslator.current_tx().output.side_effects.id_to_variable
+        self._known = modules_of_trace()
         self._names: dict[nn.Module, dict[int, str]] = {}
 
     def around(self, node: Node) -> tuple[str, tuple[type, ...]]:
@@ -380,7 +382,7 @@ class Modules:
         kinds = (*map(type, self._running), *(kind for _, kind in stack.values()))
         if not kinds:
             return "", ()
-        root = self._running[0] if self._running else self._known[inner[0]].value  # type: ignore[attr-defined]
+        root = self._running[0] if self._running else self._known[inner[0]].value
         if root not in self._names:
             self._names[root] = names_in(root)
         return self._names[root].get(inner[-1] if inner else id(self._running[-1]), kinds[-1].__name__), kinds
@@ -412,10 +414,10 @@ def running_modules() -> tuple[nn.Module, ...]:
     found: list[nn.Module] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is nn.Module._call_impl.__code__:
+        if frame.f_code is CALL_OF_MODULE:
             found.append(frame.f_locals["self"])
         frame = frame.f_back
-    return tuple(one for one in reversed(found) if not isinstance(one, OptimizedModule))
+    return tuple(one for one in reversed(found) if not is_compiled(one))
 
 
 def _source(node: Node) -> str:

@@ -4,15 +4,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-from torch import Tensor, _vmap_internals
-from torch._functorch import vmap
-from torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+from torch import Tensor
 
-START = "_vmap_increment_nesting"
-"""Name of the operation with which the body of a vmap begins in a graph of torch.compile."""
+from halfulp.golden.torch_internals import broadcast_to_tree, replaced_vmap, tree_flatten, tree_unflatten, vmap_impl
 
 
 class _Loop(threading.local):
@@ -41,40 +37,40 @@ def note_generator(generator: torch.Generator) -> None:
 @contextlib.contextmanager
 def loops(wanted: Callable[[], bool]) -> Iterator[None]:
     """Let vmap, and batched gradients of `torch.autograd`, call a function for each index while ``wanted`` is True."""
-    autograd: Any = torch.autograd
-    flat, batched, backward = vmap._flat_vmap, _vmap_internals._vmap, autograd._engine_run_backward
 
-    def chosen_flat(
-        func: Any, size: int, dims: Any, args: Any, spec: Any, out: Any, randomness: str, **named: Any
-    ) -> Any:
-        # Without an index, only torch's own rules know the shapes of results.
-        if not size or not wanted():
-            return flat(func, size, dims, args, spec, out, randomness, **named)
-        return _looped(lambda *given: func(*given, **named), size, dims, args, spec, out, randomness)
-
-    def chosen_batched(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
-        own = batched(func, in_dims, out_dims, allow_none_pass_through)
-
-        def run(*args: Any) -> Any:
-            if not wanted():
-                return own(*args)
-            before, _LOOP.is_batched = _LOOP.is_batched, True
-            try:
-                return vmap.vmap_impl(func, in_dims, out_dims, "different", None, *args)
-            finally:
-                _LOOP.is_batched = before
+    def chosen_flat(own: Any) -> Any:
+        def run(func: Any, size: int, dims: Any, args: Any, spec: Any, out: Any, randomness: str, **named: Any) -> Any:
+            # Without an index, only torch's own rules know the shapes of results.
+            if not size or not wanted():
+                return own(func, size, dims, args, spec, out, randomness, **named)
+            return _looped(lambda *given: func(*given, **named), size, dims, args, spec, out, randomness)
 
         return run
 
-    def chosen_backward(outputs: Any, gradients: Any, keeps: bool, *others: Any, **named: Any) -> Any:
-        return backward(outputs, gradients, keeps or (_LOOP.is_batched and not _LOOP.is_last), *others, **named)
+    def chosen_batched(own: Any) -> Any:
+        def batched(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
+            in_torch = own(func, in_dims, out_dims, allow_none_pass_through)
 
-    with (
-        mock.patch.object(vmap, "_flat_vmap", chosen_flat),
-        mock.patch.object(_vmap_internals, "_vmap", chosen_batched),
-        mock.patch.object(torch.autograd.functional, "_vmap", chosen_batched),
-        mock.patch.object(autograd, "_engine_run_backward", chosen_backward),
-    ):
+            def run(*args: Any) -> Any:
+                if not wanted():
+                    return in_torch(*args)
+                before, _LOOP.is_batched = _LOOP.is_batched, True
+                try:
+                    return vmap_impl(func, in_dims, out_dims, "different", None, *args)
+                finally:
+                    _LOOP.is_batched = before
+
+            return run
+
+        return batched
+
+    def chosen_backward(own: Any) -> Any:
+        def run(outputs: Any, gradients: Any, keeps: bool, *others: Any, **named: Any) -> Any:
+            return own(outputs, gradients, keeps or (_LOOP.is_batched and not _LOOP.is_last), *others, **named)
+
+        return run
+
+    with replaced_vmap(chosen_flat, chosen_batched, chosen_backward):
         yield
 
 
@@ -102,7 +98,7 @@ def _looped(func: Any, size: int, dims: list[Any], args: list[Any], spec: Any, o
     shape = rows[0][1]
     if any(found != shape for _, found in rows):
         raise ValueError("the function of a vmap returned other structures for some indices")
-    flat_dims = _broadcast_to_and_flatten(out_dims, shape)
+    flat_dims = broadcast_to_tree(out_dims, shape)
     if flat_dims is None and isinstance(out_dims, tuple) and len(out_dims) == len(rows[0][0]) == 1:
         flat_dims = list(out_dims)
     if flat_dims is None:

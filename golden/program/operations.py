@@ -105,9 +105,10 @@ def _matmul(site: Site, a: Tensor, b: Tensor, start: Tensor | None) -> Tensor:
     if swapped:
         begin = None if start is None else start.expand(*a.shape[:-1], b.shape[-1]).mT
         call = where.call({roles[0]: b, roles[1]: a})
-        return where.done(products.matmul(call, phase, b.mT, a.mT, roles, begin).mT.contiguous())
+        sums, pruned = products.matmul(call, phase, b.mT, a.mT, roles, begin)
+        return where.done(sums.mT.contiguous(), pruned)
     call = where.call({roles[0]: a, roles[1]: b})
-    return where.done(products.matmul(call, phase, a, b, roles, start))
+    return where.done(*products.matmul(call, phase, a, b, roles, start))
 
 
 @handler("addmm", "baddbmm")
@@ -137,9 +138,9 @@ def _dot(site: Site, x: Tensor, y: Tensor) -> Any:
 def _convolution(site: Site, x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Any:
     shape = Geometry.of(w, geometry[:6])
     where = site.product("forward", 0)
-    found = products.convolution(x, w, bias, where.use, where.amax({"x": x, "w": w}), shape)
+    found, pruned = products.convolution(where.call({"x": x, "w": w}), x, w, bias, shape)
     where.macs = shape.macs(x, w, found)
-    return where.done(found)
+    return where.done(found, pruned)
 
 
 @handler("convolution_backward")
@@ -153,9 +154,9 @@ def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bi
         asked = [place in places and needs[place] for place in range(3)]
         if any(asked):
             where = site.product(phase, macs * (asked[0] or asked[1]))
-            amax = where.amax({"x": x, "w": w, "gradient": gradient})
-            made = products.convolution_gradients(gradient, x, w, where.use, amax, shape, asked)
-            where.done(next(one for one in made if one is not None))
+            call = where.call({"x": x, "w": w, "gradient": gradient})
+            made, pruned = products.convolution_gradients(call, gradient, x, w, shape, asked)
+            where.done(next(one for one in made if one is not None), pruned)
             found = [old if new is None else new for old, new in zip(found, made, strict=True)]
     return tuple(found)
 

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfulp.golden.kernels import elementwise
-from halfulp.golden.nn import functional
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, real
+from halfulp.golden.nn.convolution import convolved, gradients_of_convolution, spread, spread_places, turned_kernels
 from halfulp.golden.nn.draw import mix
-from halfulp.golden.nn.functional import Call, Use, check_one, spread, spread_places, turned, turned_kernels
+from halfulp.golden.nn.matmul import turned
+from halfulp.golden.nn.operands import Call, check_one
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.product import product
 from halfulp.golden.nn.reduction import Reduction
@@ -38,8 +39,13 @@ MATRICES = {
 """Products of two matrices, with the places of these among the arguments."""
 
 
-def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str], start: Tensor | None = None) -> Tensor:
-    """Multiply matrices of real values in the roles of `Call.operand`; sums begin from ``start``."""
+def matmul(
+    call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str], start: Tensor | None = None
+) -> tuple[Tensor, int]:
+    """Multiply matrices of real values in the roles of `Call.operand`; return the number of pruned elements too.
+
+    Sums begin from ``start``.
+    """
     # A tensor has one orientation in all phases, that of layers, so that its random words are the same.
     if phase == "weight_gradient":
         left = call.operand(roles[0], a.mT).codes(phase, "a", (-2,), (-2,), turned).mT
@@ -49,8 +55,8 @@ def matmul(call: Call, phase: str, a: Tensor, b: Tensor, roles: tuple[str, str],
         right = call.operand(roles[1], b.mT).codes(phase, "b", (-1,), (-1,), turned).mT
     else:
         right = call.operand(roles[1], b).codes(phase, "b", (-1,), (-2,))
-    begin = None if start is None else call.operand("bias", start).codes(phase, "o")
-    return call.product(phase, left, right, torch.result_type(a, b), begin)
+    begin = None if start is None else call.operand("bias", start).codes(phase, "o").tensor
+    return call.product(phase, left, right, torch.result_type(a, b), begin), left.pruned + right.pruned
 
 
 @dataclass(frozen=True)
@@ -131,23 +137,21 @@ def macs(operation: str, args: Sequence[Any], result: Tensor) -> int:
     return 0
 
 
-def convolution(x: Tensor, w: Tensor, bias: Tensor | None, use: Use, amax: Tensor | None, geometry: Geometry) -> Tensor:
-    """Convolve images, as `halfulp.golden.nn.Conv2d` does, in any number of dimensions."""
-    x, w = geometry.prepared(x, w)
-    return functional._convolution(x, w, bias, use.key, amax, None, use.policy, use.layer, geometry.plain)
+def convolution(call: Call, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> tuple[Tensor, int]:
+    """Convolve images, as `halfulp.golden.nn.Conv2d` does, in any number of dimensions; count pruned elements."""
+    return convolved(call, *geometry.prepared(x, w), bias, geometry.plain)
 
 
 def convolution_gradients(
-    gradient: Tensor, x: Tensor, w: Tensor, use: Use, amax: Tensor | None, geometry: Geometry, needs: list[bool]
-) -> list[Tensor | None]:
-    """Compute the gradients of images, kernels and bias; None where they are not needed."""
-    parts = (*geometry.prepared(x, w), use.key, amax, use.policy, use.layer, geometry.plain, needs)
-    found = functional._convolution_gradients(gradient, *parts)
+    call: Call, gradient: Tensor, x: Tensor, w: Tensor, geometry: Geometry, needs: list[bool]
+) -> tuple[list[Tensor | None], int]:
+    """Return the gradients of images, kernels and bias, None where they are not needed, and count pruned elements."""
+    found, pruned = gradients_of_convolution(call, gradient, *geometry.prepared(x, w), geometry.plain, needs)
     return [
         geometry.input_gradient(found[0], x, w) if needs[0] else None,
         geometry.weight_gradient(found[1], w) if needs[1] else None,
         found[2] if needs[2] else None,
-    ]
+    ], pruned
 
 
 def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]:

@@ -13,15 +13,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from halfulp.golden import kernels
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import Cast
 from halfulp.golden.nn.counts import is_quiet
-from halfulp.golden.nn.functional import Call
+from halfulp.golden.nn.operands import Call
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.torch_internals import current_dispatch_mode, is_transformed, without_dispatch
 from halfulp.hdl.formats import FP32
 from halfulp.hdl.specs import MacSpec
 
@@ -196,7 +195,7 @@ class Layer:
         )
         given, clock = self._by_gate(gates), _Clock()
         for step in range(steps):
-            product = products.matmul(call, "forward", at["h"][step], w.t(), ("x", "w"), b).contiguous()
+            product = products.matmul(call, "forward", at["h"][step], w.t(), ("x", "w"), b)[0].contiguous()
             clock.lap(0)
             of_product = product.unflatten(1, (cell.gates, width)).unbind(1)
             operands = [*of_product, *(one[step] for one in given), *(at[name][step] for name in cell.states)]
@@ -267,7 +266,7 @@ class Layer:
             chain(given, [*(one[step] for by_gate in of_gates.values() for one in by_gate), *carried.values()])
             clock.lap(1)
             if "h" in wanted:
-                product = products.matmul(call, INPUT, of_h[step], w, ("gradient", "w"))
+                product, _ = products.matmul(call, INPUT, of_h[step], w, ("gradient", "w"))
                 carried["product"] = product.contiguous()
                 of_inputs += 1
                 clock.lap(0)
@@ -317,7 +316,7 @@ class Layer:
         found = self._of_weights_at_once(h, of_h)
         if found is None:
             parts = (
-                products.matmul(call, WEIGHT, of_h[step].t(), h[step], ("gradient", "x"))
+                products.matmul(call, WEIGHT, of_h[step].t(), h[step], ("gradient", "x"))[0]
                 for step in reversed(range(steps))
             )
             found = self._sum(parts)
@@ -389,7 +388,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layer: Layer, gates: Tensor, w: Tensor, b: Tensor | None, *states: Tensor) -> Any:
         """Return the outputs of all steps, and the last states."""
-        with torch._C._DisableTorchDispatch():
+        with without_dispatch():
             found = layer.forward(gates, w, b, states)
             results = found["h"][1:].clone(), *(found[name][-1].clone() for name in layer.cell.states)
         ctx.layer, ctx.names, ctx.policies = layer, list(found), layer.mode.owner.policies
@@ -404,10 +403,10 @@ class _Recurrence(torch.autograd.Function):
         _, w, b, *rest = ctx.saved_tensors
         given = [one for one in (of_outputs, *of_last) if one is not None]
         plain = of_outputs is not None and all(type(one) is Tensor and elementwise.takes(one) for one in given)
-        mode: Any = _get_current_dispatch_mode()
+        mode = current_dispatch_mode()
         same = mode is layer.mode and not mode.calls and ctx.policies is owner.policies
-        if same and plain and not torch.is_grad_enabled() and not _transforms():
-            with torch._C._DisableTorchDispatch():
+        if same and plain and not torch.is_grad_enabled() and not is_transformed():
+            with without_dispatch():
                 found = dict(zip(ctx.names, rest[len(of_last) :], strict=True))
                 return None, *layer.backward(found, w, b is not None, of_outputs, of_last, needed)
         return _Recurrence._separate(ctx, of_outputs, *of_last)
@@ -445,17 +444,12 @@ def _in_torch(cell: Cell, gates: Tensor, w: Tensor, b: Tensor | None, *states: T
     return [torch.stack(outputs), *state.values()]
 
 
-def _transforms() -> bool:
-    """Return True inside of `torch.func` and of forward differentiation."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
 def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
     """Return True for a call of recurrent layers that `layers` computes as a whole."""
     # In the call for packed sequences, the second argument has the sizes of batches.
     if len(given) != 9 or not isinstance(given[2], (tuple, list)) or isinstance(given[1], Tensor) != (name != "lstm"):
         return False
-    if _transforms():
+    if is_transformed():
         return False
     x, first, weights, biased, count, _, _, both, _ = given
     values, owner = [x, *_states(first)], mode.owner
@@ -463,7 +457,7 @@ def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
     one_policy = owner.policies.keys() == {"*"} and not owner.stochastic and _supports(owner.policies["*"])
     in_forward = mode.phase() == "forward" and not owner.values
     # Compilers, transforms and autocast see separate operations.
-    eager = not (torch.compiler.is_compiling() or torch._C._is_tracing())
+    eager = not (torch.compiler.is_compiling() or torch.jit.is_tracing())  # type: ignore[attr-defined]
     eager = eager and not torch.is_autocast_enabled("cpu")
     plain_values = all(type(one) is Tensor and not mode._is_weight(one) for one in values)
     # Layers with projections have more weights. Gradients of frozen weights would be computed and counted.

@@ -9,15 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
-from torch._prims_common import elementwise_dtypes
 
 from halfulp.golden.nn.amax import ROLES
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
-from halfulp.golden.nn.counts import PRUNED
 from halfulp.golden.nn.draw import mix
-from halfulp.golden.nn.functional import Call, Use
+from halfulp.golden.nn.operands import Call
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.torch_internals import COMPILED, backward_pass, running_node
 from halfulp.hdl.formats import FP32, RN, Format
 from halfulp.hdl.specs import MacSpec
 
@@ -65,11 +63,9 @@ class Product:
     phase: str
     macs: int
     started: float = field(default_factory=time.perf_counter)
-    pruned: int = field(default_factory=lambda: PRUNED.total)
-    """Number of elements that masks had made zero before the product."""
 
     def call(self, operands: Mapping[str, Tensor]) -> Call:
-        """Return the arithmetic of the product of operands by role, for `halfulp.golden.nn.functional`."""
+        """Return the arithmetic of the product of operands by role, for layers' products."""
         return Call(self.site.policy, self.key, self.site.place.module, self.site.paired, self.amax(operands))
 
     @property
@@ -90,7 +86,7 @@ class Product:
         if not any(lengths.values()):
             return None
         place, known = self.site.place, self.site.place.amax
-        if "gradient" in operands and place.backward_pass != (task := torch._C._current_graph_task_id()):
+        if "gradient" in operands and place.backward_pass != (task := backward_pass()):
             place.backward_pass = task
             known.pop("gradient", None)
         for role, values in operands.items():
@@ -99,17 +95,12 @@ class Product:
                 known[role] = self.site.delay(self.site, role, values, lengths[role])
         return torch.stack([known.get(role, torch.zeros((), dtype=torch.float64)) for role in ROLES])
 
-    @property
-    def use(self) -> Use:
-        """Policy, key and module as arguments of operators."""
-        return Use(str(self.site.policy), torch.tensor(self.key), self.site.place.module)
-
-    def done(self, result: Tensor) -> Tensor:
-        """Count the product."""
+    def done(self, result: Tensor, pruned: int) -> Tensor:
+        """Count the product; masks made ``pruned`` elements of its operands zero."""
         policy = self.site.policy
         arithmetic = None if getattr(policy, self.phase) is None else policy.product(self.phase)
         reason = "" if arithmetic else f"the policy has {report.IN_TORCH} for {self.phase}"
-        counts = {"macs": self.macs, "pruned": PRUNED.total - self.pruned}
+        counts = {"macs": self.macs, "pruned": pruned}
         self.site.count(report.PRODUCT, arithmetic, reason, result, self.started, self.phase, counts=counts)
         return result
 
@@ -205,7 +196,7 @@ class Site:
         places = address(a), address(b)
         if self.node is None:
             self.place.factors = places
-            if torch._C._current_autograd_node() is not None:
+            if running_node() is not None:
                 self.repeated.update(zip(places, (0, 1), strict=True))
             swapped = self.weights(a) and not self.weights(b)
             self.paired = not self.weights(a) and not self.weights(b)
@@ -438,7 +429,7 @@ def is_broadcast(phase: str, sum_phase: str, sizes: Sequence[int]) -> bool:
 
 def names_in(model: nn.Module) -> dict[int, str]:
     """Return the names of the modules of a model by id; a compiled module has the module itself as a part."""
-    return {id(one): name.replace("_orig_mod.", "") for name, one in model.named_modules()}
+    return {id(one): name.replace(COMPILED, "") for name, one in model.named_modules()}
 
 
 def outside(path: str) -> bool:
@@ -467,9 +458,9 @@ def _result_dtype(name: str, operands: tuple[Any, ...]) -> torch.dtype:
     given = {one.dtype if isinstance(one, Tensor) else type(one) for one in operands}
     if torch.float32 in given and given <= {torch.float32, int, float}:
         return torch.float32
-    kind = KIND.DEFAULT if name in ("add", "sub", "mul", "pow") else KIND.INT_TO_FLOAT
-    found: torch.dtype = elementwise_dtypes(*operands, type_promotion_kind=kind)[1]
-    return found
+    found = torch.result_type(operands[0], operands[-1])
+    whole = not (found.is_floating_point or found.is_complex)
+    return torch.get_default_dtype() if whole and name not in ("add", "sub", "mul", "pow") else found
 
 
 def _is_native(cast: Cast, operands: tuple[Any, ...], dtype: torch.dtype) -> bool:

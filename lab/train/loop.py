@@ -203,9 +203,10 @@ class Run:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(plan.seed, 0))
             model = self.network.build(data)
-        self.conversion = None if plan.emulate else convert(model, self.rules, seed=plan.seed, inplace=True)
+        self.conversion = None if plan.emulate else convert(model, self.rules, seed=plan.seed)
         self.report: Report | None = None
-        self.model = swap_activations(model, plan.swaps, inplace=True)
+        converted = model if self.conversion is None else self.conversion.model
+        self.model = swap_activations(converted, plan.swaps, inplace=True)
         self._check_held()
         self.optimizer = self.network.optimizer(self.model.parameters())
         rates = [group["lr"] for group in self.optimizer.param_groups]
