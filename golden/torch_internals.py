@@ -25,8 +25,9 @@ TESTED = "2.13.0"
 """Newest version of torch with which the tests run."""
 
 if TYPE_CHECKING:
-    from torch._ops import OpOverload as OpOverload
-    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+    # An alias of the same name is an export.
+    from torch._ops import OpOverload as OpOverload  # noqa: PLC0414
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: PLC0414
 
 
 def _missing(name: str) -> ImportError:
