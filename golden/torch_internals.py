@@ -5,6 +5,7 @@ first used.
 """
 
 import contextlib
+import functools
 import importlib
 import operator
 import sys
@@ -24,8 +25,8 @@ TESTED = "2.13.0"
 """Newest version of torch with which the tests run."""
 
 if TYPE_CHECKING:
-    from torch._ops import OpOverload
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch._ops import OpOverload as OpOverload  # noqa: PLC0414  # exported
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: PLC0414  # exported
 
 
 def _missing(name: str) -> ImportError:
@@ -202,7 +203,7 @@ def replaced_recurrent_functions(
     """Replace the functions of recurrent layers, such as ``lstm``, by those that ``make`` returns for them."""
     with contextlib.ExitStack() as stack:
         for name in names:
-            stack.enter_context(_replaced(f"torch._VF:{name}", lambda own, name=name: make(name, own)))
+            stack.enter_context(_replaced(f"torch._VF:{name}", functools.partial(make, name)))
         yield
 
 
