@@ -25,9 +25,8 @@ TESTED = "2.13.0"
 """Newest version of torch with which the tests run."""
 
 if TYPE_CHECKING:
-    # An alias of the same name is an export.
-    from torch._ops import OpOverload as OpOverload  # noqa: PLC0414
-    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: PLC0414
+    from torch._ops import OpOverload as OpOverload  # noqa: PLC0414  # exported
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: PLC0414  # exported
 
 
 def _missing(name: str) -> ImportError:

@@ -90,7 +90,7 @@ def test_schedule_of_patterns_changes_named_layers():
 def test_resumed_schedule_gives_same_bits(policies):
     def start():
         torch.manual_seed(1)
-        model = tnn.Linear(8, 4)
+        model = tnn.Sequential(tnn.Linear(8, 4))
         return model, nn.Schedule(model, policies, patience=2, seed=7)
 
     def epochs(model, schedule, count):
@@ -117,7 +117,7 @@ def test_resumed_schedule_gives_same_bits(policies):
 
 
 def test_changed_models_have_new_random_words():
-    model = tnn.Linear(64, 8)
+    model = tnn.Sequential(tnn.Linear(64, 8))
     schedule = nn.Schedule(model, {0: NOISY, 1: FINE, 2: NOISY})
     x, found = torch.randn(4, 64), []
     for _ in range(3):

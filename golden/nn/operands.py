@@ -211,7 +211,7 @@ class Codes:
     @property
     def tensor(self) -> Tensor:
         """Elements as one tensor."""
-        return gathered(self.matrices)
+        return self.matrices if isinstance(self.matrices, Tensor) else gathered(self.matrices)
 
     @property
     def mT(self) -> "Codes":

@@ -457,8 +457,8 @@ def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
     one_policy = owner.policies.keys() == {"*"} and not owner.stochastic and _supports(owner.policies["*"])
     in_forward = mode.phase() == "forward" and not owner.values
     # Compilers, transforms and autocast see separate operations.
-    eager = not (torch.compiler.is_compiling() or torch.jit.is_tracing())  # type: ignore[attr-defined]
-    eager = eager and not torch.is_autocast_enabled("cpu")
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]  # torch has no type of it
+    eager = not (torch.compiler.is_compiling() or tracing or torch.is_autocast_enabled("cpu"))
     plain_values = all(type(one) is Tensor and not mode._is_weight(one) for one in values)
     # Layers with projections have more weights. Gradients of frozen weights would be computed and counted.
     plain_weights = len(weights) == count * (2 if both else 1) * (4 if biased else 2) and all(
