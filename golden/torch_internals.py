@@ -172,6 +172,20 @@ def is_under_vmap() -> bool:
     return any(one.key() == _VMAP for one in _interpreters())
 
 
+_set_mkldnn = named("torch._C:_set_mkldnn_enabled")
+
+
+@contextlib.contextmanager
+def without_mkldnn() -> Iterator[None]:
+    """Turn off the layers of oneDNN; the public setting refuses that if a program has frozen its flags."""
+    before = torch.backends.mkldnn.enabled
+    _set_mkldnn(False)
+    try:
+        yield
+    finally:
+        _set_mkldnn(before)
+
+
 vmap_impl: Callable[..., Any] = named("torch._functorch.vmap:vmap_impl")
 """Body of `torch.func.vmap`, which computes batched gradients as a loop."""
 

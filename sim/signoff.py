@@ -156,8 +156,7 @@ def _mixed_parts(cls: type[UnitSpec]) -> list[str]:
     """Return the parts of a unit that may have formats of several families."""
     if "o" in cls.BLOCKS:
         return []
-    taken = (*cls.OPERANDS, "acc", "o")
-    parts = [part for part in cls.form.parts if part in taken and part not in cls.INTEGERS]
+    parts = [part for part in cls.form.parts if part in ("a", "b", "c", "acc", "o") and part not in cls.INTEGERS]
     return [part for part in parts if part != "o" or "acc" not in parts]
 
 

@@ -15,6 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp import golden
 from halfulp.golden.entries import entries
+from halfulp.golden.products import tiles
 from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.sparse import SparseTensor
 from halfulp.hdl.formats import Fixed
@@ -436,7 +437,7 @@ def test_tiled_gemm_takes_one_word_per_step(text, tiling, monkeypatch):
     wanted = golden.gemm(a, b, text.partition("@")[0], start=start, **words)
     tiled = partial(golden.gemm, a, b, text, start=start, seed=seed, first_step=before, tiling=tiling)
     assert torch.equal(tiled(), wanted)
-    monkeypatch.setattr(sys.modules["halfulp.golden.gemm"], "WORDS", 1)
+    monkeypatch.setattr(tiles, "WORDS", 1)
     assert torch.equal(tiled(), wanted)
 
 

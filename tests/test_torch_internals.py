@@ -139,6 +139,14 @@ def _running_node():
     assert torch_internals.running_node() is None
 
 
+def _mkldnn():
+    """It works after `torch.backends.disable_global_flags`, too, and restores the setting."""
+    assert torch.backends.mkldnn.enabled
+    with torch_internals.without_mkldnn():
+        assert not torch.backends.mkldnn.enabled
+    assert torch.backends.mkldnn.enabled
+
+
 def _transforms():
     found = []
 
@@ -364,6 +372,7 @@ CHECKS = {
     "is_under_func": _transforms,
     "is_transformed": _transforms,
     "is_under_vmap": _transforms,
+    "without_mkldnn": _mkldnn,
     "vmap_impl": _vmap,
     "VMAP_IN_GRAPH": _vmap_in_graphs,
     "replaced_vmap": _vmap,

@@ -4,7 +4,7 @@ import itertools
 import math
 from fractions import Fraction
 
-from halfulp.hdl.formats import EXACT, RZ, Codebook, Format, Rounding
+from halfulp.hdl.formats import EXACT, RZ, Format, Rounding
 
 from .lane import Lane, Rounder, need
 
@@ -23,8 +23,8 @@ def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, la
     rounding to odd, whose even results are single numbers. Sums are exact, or rounded in the
     direction of ``rounding``, or to odd; so boundaries have one bit less than the lane.
     """
-    need(fmt.width <= WIDEST and not fmt.wraps, f"it has no table for {fmt}")
-    need(not rounding.bits and rounding.mode != "ro", f"it has no table for {rounding} to {fmt}")
+    need(fmt.width <= WIDEST and not fmt.wraps, f"it does not round to {fmt}")
+    need(not rounding.bits and rounding.mode != "ro", f"it does not round to {fmt} in the mode {rounding}")
     mode = RZ if rounding == EXACT else rounding
     sides = [_boundaries(fmt, negative, mode, saturate, lane) for negative in (False, True)]
     # Where all numbers above zero have another result than zero, the entries do not hold zero.
@@ -36,7 +36,7 @@ def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, la
     shift = min([lane.mantissa, *apart])
     places = [word >> shift for side in words for word in side] or [0]
     first, count = min(places), max(places) - min(places) + 1
-    need(count <= ENTRIES, f"the table of {fmt} has more than {ENTRIES} entries")
+    need(count <= ENTRIES, f"it does not round to {fmt}, whose table has more than {ENTRIES} entries")
 
     boundaries, values = [], []
     for side in sides:
@@ -66,7 +66,7 @@ def _boundaries(fmt: Format, negative: bool, rounding: Rounding, saturate: bool,
     """Return the words of magnitudes from which on the code of the result is another one, with these codes."""
     values = [value for value in map(fmt.decode, range(1 << fmt.width)) if isinstance(value, Fraction)]
     numbers = sorted({abs(value) for value in values if value and (value < 0) == negative})
-    if isinstance(fmt, Codebook) and fmt.threshold is not None:
+    if fmt.threshold is not None:
         numbers.append(fmt.threshold)
     found = [(0, fmt.encode_magnitude(Fraction(0), negative, rounding, saturate=saturate))]
     for low, high in itertools.pairwise([Fraction(0), *numbers]):

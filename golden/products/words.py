@@ -15,7 +15,7 @@ from halfulp.hdl.specs import MacSpec, RunningSumSpec
 
 
 class Drawing(NamedTuple):
-    """How a product draws its random words; see the parameters of `golden.gemm`."""
+    """Parameters of `golden.gemm` that decide the random words of a product."""
 
     seed: Seeds | None = None
     random: Tensor | None = None

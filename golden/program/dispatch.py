@@ -28,6 +28,7 @@ from halfulp.golden.torch_internals import (
     schema,
     tree_leaves,
     tree_map_only,
+    without_mkldnn,
 )
 
 from . import products
@@ -254,9 +255,8 @@ def composite() -> Iterator[None]:
         if _Composite.users == 1:
             stack = _Composite.restore
             stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-            stack.callback(setattr, torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
             torch.backends.mha.set_fastpath_enabled(False)
-            torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # the attribute is a property
+            stack.enter_context(without_mkldnn())
             stack.enter_context(replaced_recurrent_functions(CELLS, _layers))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(mock.patch.object(F, "linear", _linear))

@@ -88,6 +88,8 @@ class Format(Family, ShapeCastable):
         True if subnormal codes read as zero, and subnormal results become zero.
     floor_exponent : int or None
         Exponent below which numbers share the last place of those at this exponent; None if there is none.
+    threshold : Fraction or None
+        Magnitude after the largest one, to which results that overflow round; None without such a number.
     has_flags : bool
         True if operations on the format have exception flags.
     nan_is_ordered : bool
@@ -117,6 +119,7 @@ class Format(Family, ShapeCastable):
     wraps: bool = False
     flushes: bool = False
     floor_exponent: int | None = None
+    threshold: Fraction | None = None
     has_flags: bool = False
     nan_is_ordered: bool = False
     has_zero: bool = True
