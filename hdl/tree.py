@@ -102,7 +102,7 @@ def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange, first: Va
     ``first`` is that of `of_product`.
     """
     if not isinstance(x, FixedRaw):
-        return _of_raw(m, vars(x), x.last - quantum, quantum, numbers, first)
+        return _of_raw(m, vars(x) | {"invalid": x.flags.invalid}, x.last - quantum, quantum, numbers, first)
     placed = quire.place(m, x, quantum, "fixed")
     parts = {"integer": placed.integer, "negative": NEVER, "sign": placed.sign, "nan": placed.nan, "inf": placed.inf}
     if first is None:

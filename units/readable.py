@@ -329,16 +329,14 @@ def _restored(instance: Instance, module: _Module, parent: _Module, members: Map
             continue
         value = sets[own]
         if is_input:
-            if not all(one in ports and module.kinds[one] == "input" for one in value.names()):
+            if not _are_inputs(value, ports, module):
                 continue
             ports[name] = replaced(value, lambda node: sliced(ports[node.args[0]], node.args[1], node.width), 0)
             module.statements.remove(Set(own, value))
         else:
             ports[name] = _new_wire(parent, f"{stem_of(instance.head.split()[-1])}__{name}", own.width)
         _add_port(module, name, is_input)
-        for source, bit in zip(_bits(value), _bits(own if is_input else ports[name]), strict=True):
-            if source[0]:
-                covered.setdefault(source, Node("bits", bit, 1))
+        covered = _by_source(value, own if is_input else ports[name]) | covered
     for name in [name for name in ports if name not in members]:
         is_input, own = module.kinds[name] == "input", _whole(module, name)
         sources = list(_bits(own if is_input else sets.get(own, own)))
@@ -347,10 +345,29 @@ def _restored(instance: Instance, module: _Module, parent: _Module, members: Map
             user.statements.append(Set(target, joined([covered[source] for source in sources])))
             _remove_port(module, name)
             del ports[name]
-        elif "$" in name:
-            module.names[name] = _unused("port", {*module.sizes, *ports}, first=1)
-            ports[module.names[name]] = ports.pop(name)
-    return Instance(instance.head, ports)
+    return Instance(instance.head, _with_plain_names(ports, module))
+
+
+def _by_source(value: Node, port: Node) -> dict[tuple[str, int], Node]:
+    """Return the bit of a port that holds each bit of the signals of its value."""
+    found: dict[tuple[str, int], Node] = {}
+    for source, bit in zip(_bits(value), _bits(port), strict=True):
+        if source[0]:
+            found.setdefault(source, Node("bits", bit, 1))
+    return found
+
+
+def _are_inputs(node: Node, ports: Collection[str], module: _Module) -> bool:
+    """Return True if an expression reads only inputs of a module that are ports."""
+    return all(name in ports and module.kinds[name] == "input" for name in node.names())
+
+
+def _with_plain_names(ports: dict[str, Node], module: _Module) -> dict[str, Node]:
+    """Give ports with generated names others, after all other ports."""
+    for name in [name for name in ports if "$" in name]:
+        module.names[name] = _unused("port", {*module.sizes, *ports}, first=1)
+        ports[module.names[name]] = ports.pop(name)
+    return ports
 
 
 def _add_port(module: _Module, name: str, is_input: bool) -> None:
