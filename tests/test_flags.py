@@ -13,6 +13,7 @@ from halfulp.hdl.formats import Float, Rounding, parse
 from halfulp.hdl.specs import UNITS, Build, UnitSpec
 from halfulp.sim.bench import run
 from halfulp.sim.compare import compare
+from halfulp.sim.model import CompiledModel
 from halfulp.sim.reference import reference
 from halfulp.units import Add, Mul
 from halfulp.units.catalogue import component
@@ -219,6 +220,24 @@ def test_flags_of_known_steps(case):
     found = getattr(golden, name)(*map(torch.tensor, codes), **spec.parameters)
     assert (int(found.o), int(found.flags)) == (code, flags)
     assert getattr(exact, name)(*codes, **spec.parameters) == (code, flags)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dot2 fp16*fp16+fp16.rn flags",
+        "dot2 fp16*fp16+fp16.rn order=sequential flags",
+        "dot2 fp16*fp16+fp16.rn order=aligned11.trunc flags",
+        "sparsemac fp16*fp16+fp16.rn flags",
+        "accumulate fp16+fp16.rn flags",
+    ],
+)
+def test_signalling_start_value_of_a_sum_is_invalid_in_rtl(text):
+    made = unit(text).component()
+    with CompiledModel.of_unit(made) as model:
+        codes = {name: np.array([0x7C01 if name == "c" else name == "load"], np.uint64) for name in made.inputs}
+        found = model.run(codes, 1)
+    assert (int(found["o"][0]), int(found["flags"][0])) == (0x7E00, NV)
 
 
 def test_infinities_of_a_dot_product_are_invalid_in_any_order():

@@ -31,12 +31,12 @@ class Lane:
         """Exponent bias."""
         return 1 - self.emin
 
-    def holds(self, value: Fraction, bits: int | None = None) -> bool:
-        """Return True if a number, which is not negative, has at most ``bits`` bits (default: all) in the lane."""
+    def holds(self, value: Fraction, bits: int) -> bool:
+        """Return True if a number, which is not negative, has at most ``bits`` bits in the lane."""
         if not value:
             return True
         exponent = floor_log2(value)
-        place = max(exponent + 1 - (self.precision if bits is None else bits), self.quantum)
+        place = max(exponent + 1 - bits, self.quantum)
         return exponent < self.top and (value / Fraction(2) ** place).denominator == 1
 
     def word(self, value: Fraction) -> int:

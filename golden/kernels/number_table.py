@@ -7,6 +7,7 @@ from fractions import Fraction
 from halfulp.hdl.formats import EXACT, RZ, Format, Rounding
 
 from .lane import Lane, Rounder, need
+from .text import boolean
 
 WIDEST = 12
 """Largest width of a format with a table."""
@@ -58,7 +59,7 @@ def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, la
         f"{name}_values": values,
         f"{name}_specials": [_word(fmt, code, lane) for code in ends],
     }
-    text = f"TableRounder<{lane.bits}, {shift}, {first}, {count}, {str(zero).lower()}, {', '.join(tables)}>"
+    text = f"TableRounder<{lane.bits}, {shift}, {first}, {count}, {boolean(zero)}, {', '.join(tables)}>"
     return Rounder(0, lane.precision, False, text, tables)
 
 

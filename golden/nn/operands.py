@@ -22,7 +22,7 @@ from .counts import counting, is_quiet, note
 from .draw import mix
 from .operator import differentiable, gradients
 from .policy import Policy, Product
-from .product import PRODUCTS, product, product_of_blocks
+from .product import PRODUCTS, product
 from .scaling import divided, multiplied
 
 _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
@@ -146,7 +146,7 @@ class Call:
         x, y = a.in_blocks(-1), ones_in_blocks(mac.b, b.tensor) if role == "bias_gradient" else b.in_blocks(-2)
         if start is not None and start.is_floating_point():
             start = encode(start, mac.o)
-        return product_of_blocks(x, y, mac, key=self.key_of(role), start=start, device=self.policy.device)
+        return product(x, y, mac, key=self.key_of(role), start=start, device=self.policy.device)
 
     def mac(self, phase: str) -> Product | None:
         """Return the multiply-accumulate of a phase."""

@@ -1,14 +1,14 @@
 """Matrix products of layers, in the golden model or on a device."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from halfulp.golden.entries import Operand
-from halfulp.golden.kernels import Job, Matrices, Patches, Words, gathered
-from halfulp.golden.parts import by_parts
-from halfulp.golden.products import compute
+from halfulp.golden.kernels import Job, Patches, Words, gathered
+from halfulp.golden.products import KINDS, compute
 from halfulp.golden.products.words import split_states
 from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
@@ -30,9 +30,9 @@ def register(name: str, device: Device) -> None:
 
 
 def product(
-    a: Matrices,
-    b: Matrices,
-    mac: MacSpec,
+    a: Any,
+    b: Any,
+    mac: MacSpec | BlockMacSpec,
     *,
     key: int,
     start: Tensor | None = None,
@@ -40,7 +40,7 @@ def product(
     out: Patches | None = None,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Multiply matrices of codes in the golden model or on a device.
+    """Multiply matrices of codes, or of blocks, in the golden model or on a device.
 
     With ``out``, the result is its tensor, with the product as its elements. Matrices in float32 are real numbers, and
     with ``dtype`` float32 the result is; devices take codes only. ``key`` decides all random words. If ``mac`` has a
@@ -51,27 +51,17 @@ def product(
     ValueError
         If the device is unknown or cannot compute the product.
     """
-    mac, a, b = by_parts(mac, a, b)
+    mac, a, b = KINDS[type(mac)].in_steps(mac, a, b)
     if device is not None:
         found = _device(device)(gathered(a), gathered(b), mac, start, key)
         if out is None:
             return found
         out.scatter(found)
         return out.data
-    shape = _shape(a, b)
+    x, y = (one.elements if isinstance(one, BlockTensor) else one for one in (a, b))
+    shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
     given = None if start is None else start.expand(shape)
-    return compute(Job(mac, a, b, given, shape, _words(mac, shape, key, a.device), out, dtype))
-
-
-def product_of_blocks(
-    a: BlockTensor, b: BlockTensor, mac: BlockMacSpec, *, key: int, start: Tensor | None, device: str | None = None
-) -> Tensor:
-    """Multiply matrices of blocks as `product`; elements, scales and results are int64 codes."""
-    if device is not None:
-        return _device(device)(a, b, mac, start, key)
-    shape = _shape(a.elements, b.elements)
-    given = None if start is None else start.expand(shape)
-    return compute(Job(mac, a, b, given, shape, _words(mac, shape, key, a.elements.device)))
+    return compute(Job(mac, a, b, given, shape, _words(mac, shape, key, x.device), out, dtype))
 
 
 def _device(name: str) -> Device:
@@ -79,10 +69,6 @@ def _device(name: str) -> Device:
     if name not in _DEVICES:
         raise ValueError(f"unknown device {name}; import halfulp.fpga.kernel.layers first")
     return _DEVICES[name]
-
-
-def _shape(a: Matrices, b: Matrices) -> tuple[int, ...]:
-    return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
 
 def _words(mac: RunningSumSpec, shape: tuple[int, ...], key: int, device: torch.device) -> Words:

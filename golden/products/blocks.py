@@ -17,7 +17,7 @@ from halfulp.hdl.formats import RN, Block, Rounding
 from halfulp.hdl.formats.catalogue import is_block_text
 from halfulp.hdl.specs import BlockMacSpec
 
-from .steps import Terms, numbers_of, zeros
+from .steps import Kind, Terms, numbers_of, zeros
 
 
 def is_block_mac(mac: object) -> bool:
@@ -27,14 +27,11 @@ def is_block_mac(mac: object) -> bool:
     return isinstance(mac, BlockMacSpec)
 
 
-class Blocks:
+class Blocks(Kind):
     """Products of blocks; see `Kind`."""
 
     def checked(self, spec: BlockMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
         return _checked("a", a, spec.a, -1, rounding, saturate), _checked("b", b, spec.b, -2, rounding, saturate)
-
-    def in_steps(self, spec: BlockMacSpec, a: Any, b: Any) -> tuple[BlockMacSpec, Any, Any]:
-        return spec, a, b
 
     def terms(self, job: Job) -> Terms:
         x, x_scales = _steps_of(job.spec, job.a.elements, job.a.scale, job.spec.a, -1)

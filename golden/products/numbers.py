@@ -6,7 +6,7 @@ from torch import Tensor
 
 from halfulp.golden.check import codes_of
 from halfulp.golden.codec import unpack
-from halfulp.golden.kernels import Job, Matrices, gathered
+from halfulp.golden.kernels import Job, gathered
 from halfulp.golden.mac import term_of
 from halfulp.golden.parts import by_parts
 from halfulp.golden.quantize import BlockTensor
@@ -16,7 +16,7 @@ from halfulp.golden.values import encode
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import MacSpec
 
-from .steps import Terms, zeros
+from .steps import Kind, Terms, zeros
 
 OTHER_OPERANDS: dict[type, str] = {
     BlockTensor: "a product of blocks is mxfp4*mxfp4+fp32",
@@ -25,7 +25,7 @@ OTHER_OPERANDS: dict[type, str] = {
 """Types of operands that products of numbers do not take, with the end of the error."""
 
 
-class Numbers:
+class Numbers(Kind):
     """Products of numbers, of one part or of several; see `Kind`."""
 
     def checked(self, spec: MacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Tensor, Tensor]:
@@ -46,12 +46,6 @@ class Numbers:
             return term_of(job.spec, x.at(step), y.at(step), word)
 
         return term
-
-    def sides(self, job: Job) -> tuple[None, None]:
-        return None, None
-
-    def finished(self, codes: Matrices, job: Job) -> Matrices:
-        return codes
 
     def example(self, spec: MacSpec, n: int, k: int, m: int, device: str) -> tuple[Tensor, Tensor]:
         return zeros(n, k, device), zeros(k, m, device)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import codes_of
-from halfulp.golden.kernels import Job, Matrices, fold
+from halfulp.golden.kernels import Job, fold
 from halfulp.golden.raw import Raw
 from halfulp.golden.sparse import SparseTensor, activations_by_step, check_weights, weights_by_step
 from halfulp.golden.sparsedot import places_of
@@ -15,19 +15,16 @@ from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.specs import SparseMacSpec
 
 from .numbers import encoded
-from .steps import Terms, numbers_of, zeros
+from .steps import Kind, Terms, numbers_of, zeros
 
 
-class Sparse:
+class Sparse(Kind):
     """Products of a dense matrix with weights of which some are stored; see `Kind`."""
 
     def checked(self, spec: SparseMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
         (a,) = encoded([a], [spec.a], rounding, saturate)
         a = codes_of("a", a, spec.a.width)
         return a, check_weights(b, spec, a.shape[-1] if a.dim() else 0)
-
-    def in_steps(self, spec: SparseMacSpec, a: Any, b: Any) -> tuple[SparseMacSpec, Any, Any]:
-        return spec, a, b
 
     def terms(self, job: Job) -> Terms:
         xs = activations_by_step(job.spec, job.a)
@@ -48,9 +45,6 @@ class Sparse:
         x = activations_by_step(spec, job.a.reshape(-1, *job.a.shape[-2:]))
         y, index = weights_by_step(spec, SparseTensor(*(part.reshape(-1, *part.shape[-2:]) for part in job.b)))
         return _side(spec, spec.a, x), _side(spec, spec.b, y, places_of(spec, index))
-
-    def finished(self, codes: Matrices, job: Job) -> Matrices:
-        return codes
 
     def example(self, spec: SparseMacSpec, n: int, k: int, m: int, device: str) -> tuple[Any, Any]:
         stored = zeros(-(-k // spec.group[1]) * spec.group[0], m, device)

@@ -1,8 +1,9 @@
 """Steps of sums: the kinds of operands that descriptions have, and how a multiply-accumulate takes them."""
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +21,10 @@ Terms = Callable[[int, Tensor | None], Raw]
 """Function from a step, and the random word of its product, to the terms that all sums add in it."""
 
 
-class Kind(Protocol):
+class Kind(ABC):
     """Operands of the products of one class of descriptions: numbers, blocks, or weights with structured sparsity."""
 
+    @abstractmethod
     def checked(self, spec: Any, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
         """Return the operands with codes in int64; real numbers are rounded to their formats.
 
@@ -30,20 +32,25 @@ class Kind(Protocol):
         ``saturate`` has no effect.
         """
 
-    def in_steps(self, spec: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
-        """Return an equal product in which each step takes its own columns of ``a`` and rows of ``b``."""
-
+    @abstractmethod
     def terms(self, job: Job) -> Terms:
         """Return the terms of the sums by step."""
 
+    @abstractmethod
+    def example(self, spec: Any, n: int, k: int, m: int, device: str) -> tuple[Any, Any]:
+        """Return operands of these sizes, without memory."""
+
+    def in_steps(self, spec: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+        """Return an equal product in which each step takes its own columns of ``a`` and rows of ``b``."""
+        return spec, a, b
+
     def sides(self, job: Job) -> tuple[fold.Side | None, fold.Side | None]:
         """Decode the operands for dot products in lanes; None if these do not compute with one."""
+        return None, None
 
     def finished(self, codes: Matrices, job: Job) -> Matrices:
         """Return the results from finished sums."""
-
-    def example(self, spec: Any, n: int, k: int, m: int, device: str) -> tuple[Any, Any]:
-        """Return operands of these sizes, without memory."""
+        return codes
 
 
 def zeros(rows: int, columns: int, device: str) -> Tensor:
