@@ -252,13 +252,30 @@ def test_tables_of_lanes_round_as_formats(mode, fmt, saturate):
         assert repr(found) == repr(expected) or math.isnan(found) == math.isnan(expected) is True, (word, negative)
 
 
+ROUNDED_BY_TABLES = [f"{fmt}*{fmt}+{fmt}.{mode}" for mode in TABULATED for fmt in (CUBES, OVERFLOWING)]
+ROUNDED_BY_TABLES += [
+    f"e4m3*e4m3={OVERFLOWING}.rd+fp32.rn",
+    f"e5m2*e5m2+{OVERFLOWING}.rn.sat",
+    "nf4*nf4=nf4.rn+fp32.rn",
+]
+
+
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("fmt", [CUBES, OVERFLOWING], ids=str)
-@pytest.mark.parametrize("mode", TABULATED)
-def test_lanes_round_to_tables(fmt, mode):
-    text = f"{fmt}*{fmt}+{fmt}.{mode}"
-    assert sources_of(MacSpec.parse(text)), plan.lane(MacSpec.parse(text), None, build.has_fma(), "Float", 64).refusal
+@pytest.mark.parametrize("text", ROUNDED_BY_TABLES)
+def test_lanes_round_to_tables(text):
+    spec = MacSpec.parse(text)
+    assert sources_of(spec), plan.lane(spec, None, build.has_fma(), "Float", 64).refusal
     assert compare(text, 10**4)[0] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [f"mxfp4*mxfp4+{OVERFLOWING}.rn", f"nvfp4*nvfp4+{OVERFLOWING}.ru"])
+def test_lanes_of_blocks_round_to_tables(text, monkeypatch):
+    a, b = torch.randn(33, 70, generator=torch.Generator().manual_seed(0)), torch.linspace(-3, 3, 630).reshape(70, 9)
+    assert "lanes of floats" in golden.explain(text, 33, 70, 9).engine
+    found = golden.gemm(a, b, text)
+    monkeypatch.setenv("HALFULP_KERNEL", "torch")
+    assert torch.equal(found, golden.gemm(a, b, text))
 
 
 @pytest.mark.sampled(6)
