@@ -9,33 +9,22 @@ INPUT, WEIGHT = "input_gradient", "weight_gradient"
 """Phases of operations in a backward pass."""
 
 
-class Counted(NamedTuple):
-    """Phase and place under which the report counts an operation."""
-
-    phase: str = "forward"
-    at_backward: bool = False
-    """True for the place of the backward pass in the program, False for that of the layer."""
-
-
-AT_LAYER = Counted(INPUT)
-
-
 class CellLink(NamedTuple):
     """Element-wise operation: names of its result, of the operation with its marks, and of its operands.
 
-    An operation with the mark ``_`` is in place: the report has its gradients at the place of the backward pass. The
-    mark ``+`` stands for a part of the operation before it, and ``-add`` for the addition of a negated gradient.
+    The mark ``+`` stands for a part of the operation before it, and ``-add`` for the addition of a negated gradient.
+    The report counts an operation in its ``phase``.
     """
 
     result: str
     operation: str
     operands: tuple[str, ...]
-    counted: Counted = Counted()
+    phase: str = "forward"
 
     @property
     def name(self) -> str:
         """Name in torch, without marks."""
-        return self.operation.strip("+-_")
+        return self.operation.strip("+-")
 
     @property
     def computed(self) -> str:
@@ -83,11 +72,11 @@ CELLS = {
         r = sigmoid a
         b = add h1 x1
         z = sigmoid b
-        m = mul_ h2 r
+        m = mul h2 r
         d = add x2 m
         n = tanh d
         e = sub h n
-        s = mul_ e z
+        s = mul e z
         h' = add s n
         """,
     ),
@@ -121,8 +110,8 @@ class Gradients(NamedTuple):
     names: dict[str, str]
 
 
-Begin = tuple[str, tuple[tuple[str, Counted], ...]]
-"""Result of a cell, and the gradients whose sum is its gradient, each with the count of its addition."""
+Begin = tuple[str, tuple[tuple[str, str], ...]]
+"""Result of a cell, and the gradients whose sum is its gradient, each with the phase of its addition."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -141,44 +130,43 @@ def gradients(cell: Cell, begins: tuple[Begin, ...], wanted: frozenset[str]) -> 
     known: dict[str, tuple[str, bool]] = {}
     """Gradients by the name of their value; True for those that are still to be negated."""
 
-    def add(operation: str, operands: tuple[str, ...], counted: Counted) -> str:
-        links.append(CellLink(f"d{len(links)}", operation, operands, counted))
+    def add(operation: str, operands: tuple[str, ...], phase: str = INPUT) -> str:
+        links.append(CellLink(f"d{len(links)}", operation, operands, phase))
         return links[-1].result
 
-    def give(name: str, gradient: str, counted: Counted = AT_LAYER, negated: bool = False) -> None:
+    def give(name: str, gradient: str, phase: str = INPUT, negated: bool = False) -> None:
         if name in cell.states and name not in wanted:
             return
         if name in known:
-            gradient, negated = add("-add" if negated else "add", (known[name][0], gradient), counted), False
+            gradient, negated = add("-add" if negated else "add", (known[name][0], gradient), phase), False
         known[name] = gradient, negated
 
     for name, parts in begins:
-        for gradient, counted in parts:
-            give(name, gradient, counted)
+        for gradient, phase in parts:
+            give(name, gradient, phase)
     for link in reversed(cell.links):
         gradient, negated = known.pop(link.result)
         # Autograd negates the gradient of a subtracted operand; here it is subtracted from an earlier gradient.
         assert not negated
-        counted, name = Counted(INPUT, link.operation.endswith("_")), link.name
-        x, y = link.operands[0], link.operands[-1]
+        name, x, y = link.name, link.operands[0], link.operands[-1]
         if name in ("add", "sub"):
             give(x, gradient)
             give(y, gradient, negated=name == "sub")
         elif name == "mul":
             for one, other in ((x, y), (y, x)):
                 if one not in cell.states or one in wanted:
-                    give(one, add("mul", (gradient, other), counted))
+                    give(one, add("mul", (gradient, other)))
         else:
             found: dict[Any, str] = {"gradient": gradient, "y": link.result, "1": "1"}
             for place, (operation, *operands) in enumerate(CHAINS[f"{name}_backward"]):
-                found[place] = add(operation, tuple(found[one] for one in operands), counted)
+                found[place] = add(operation, tuple(found[one] for one in operands))
             give(x, found[place])
     return Gradients(tuple(links), {name: gradient for name, (gradient, _) in known.items()})
 
 
 def saved_names(cell: Cell) -> list[str]:
     """Return the names of the values, other than states, that the backward pass reads from a forward step."""
-    begins = tuple((f"{name}'", (("", AT_LAYER),)) for name in cell.states)
+    begins = tuple((f"{name}'", (("", INPUT),)) for name in cell.states)
     made = {link.result for link in cell.links} | {f"h{gate}" for gate in range(cell.gates)}
     return sorted(
         made & {one for link in gradients(cell, begins, frozenset(cell.states)).links for one in link.operands}
@@ -187,5 +175,5 @@ def saved_names(cell: Cell) -> list[str]:
 
 def shares_gradients(cell: Cell) -> bool:
     """Return True if the parts of both products in a gate have the same gradient."""
-    names = gradients(cell, (("h'", (("", AT_LAYER),)),), frozenset(cell.states)).names
+    names = gradients(cell, (("h'", (("", INPUT),)),), frozenset(cell.states)).names
     return all(names[f"h{gate}"] == names[f"x{gate}"] for gate in range(cell.gates))

@@ -27,14 +27,12 @@ from halfulp.hdl.specs import MacSpec
 from . import products, report
 from .arithmetic import ARITHMETIC, RoundingChain, compute, number
 from .cells import (
-    AT_LAYER,
     CELLS,
     INPUT,
     WEIGHT,
     Begin,
     Cell,
     CellLink,
-    Counted,
     gradients,
     saved_names,
     shares_gradients,
@@ -137,33 +135,32 @@ class Layer:
         return Call(self.policy, 0, self.place.module, False)
 
     def record(
-        self, counted: Counted, operation: str, kind: str, arithmetic: str, calls: int, seconds: float, **counts: int
+        self, phase: str, operation: str, kind: str, arithmetic: str, calls: int, seconds: float, **counts: int
     ) -> None:
         """Add calls to the report; time and counts are those of all calls together."""
-        place = self.mode.here() if counted.at_backward else self.place
-        where = {"module": place.module, "source": place.source, "phase": counted.phase, "operation": operation}
+        where = {"module": self.place.module, "source": self.place.source, "phase": phase, "operation": operation}
         where |= {"kind": kind, "arithmetic": arithmetic}
         self.mode.owner.record(where, counts, None, seconds, calls)
 
     def count(self, links: Counter[CellLink], elements: int, seconds: float) -> None:
         """Count element-wise operations, as often as ``links`` counts them, on tensors of ``elements`` elements."""
-        calls: Counter[tuple[Counted, str]] = Counter()
-        tensors: Counter[tuple[Counted, str]] = Counter()
+        calls: Counter[tuple[str, str]] = Counter()
+        tensors: Counter[tuple[str, str]] = Counter()
         for link, times in links.items():
-            calls[link.counted, link.name] += times * (not link.is_part)
-            tensors[link.counted, link.name] += times
+            calls[link.phase, link.name] += times * (not link.is_part)
+            tensors[link.phase, link.name] += times
         share = seconds / max(tensors.total(), 1)
-        for (counted, name), times in (+tensors).items():
+        for (phase, name), times in (+tensors).items():
             kind = report.ELEMENTWISE if name in ARITHMETIC else report.FUNCTION
-            arithmetic, own = str(_cast_of(self.policy, name)), calls[counted, name]
-            self.record(counted, name, kind, arithmetic, own, share * times, elements=elements * times)
+            arithmetic, own = str(_cast_of(self.policy, name)), calls[phase, name]
+            self.record(phase, name, kind, arithmetic, own, share * times, elements=elements * times)
 
     def count_products(self, phase: str, operation: str, calls: int, elements: int, steps: int, seconds: float) -> None:
         """Count products, each of ``elements`` results that are sums of ``steps`` products of numbers."""
         if calls:
             counts = {"elements": calls * elements, "macs": calls * elements * steps, "pruned": 0}
             arithmetic = self.policy.product(phase)
-            self.record(Counted(phase), operation, report.PRODUCT, arithmetic, calls, seconds, **counts)
+            self.record(phase, operation, report.PRODUCT, arithmetic, calls, seconds, **counts)
 
     def forward(self, gates: Tensor, w: Tensor, b: Tensor | None, states: Sequence[Tensor]) -> dict[str, Tensor]:
         """Compute all steps.
@@ -282,19 +279,19 @@ class Layer:
         return [of_x, self._of_weights(call, found["h"][:-1], of_h), self._of_bias(of_h, biased), *first]
 
     @staticmethod
-    def _of_product(biased: bool) -> Counted:
-        """Return the row that counts the addition of the gradient by the product to the other one of ``h``."""
-        return Counted(WEIGHT if biased else INPUT)
+    def _of_product(biased: bool) -> str:
+        """Return the phase of the addition of the gradient by the product to the other one of ``h``."""
+        return WEIGHT if biased else INPUT
 
     def _begins(self, carried: Collection[str], is_last: bool, biased: bool) -> tuple[Begin, ...]:
         """Return the gradients of the results of a step, in the order in which autograd adds them."""
-        of_h = [("out", AT_LAYER), ("h>", AT_LAYER), ("product", self._of_product(biased))]
+        of_h = [("out", INPUT), ("h>", INPUT), ("product", self._of_product(biased))]
         if is_last:
-            of_h = [("h>", AT_LAYER), ("out", AT_LAYER)]
+            of_h = [("h>", INPUT), ("out", INPUT)]
         others = (name for name in self.cell.states[1:] if f"{name}>" in carried)
         return (
             ("h'", tuple(one for one in of_h if one[0] in {*carried, "out"})),
-            *((f"{name}'", ((f"{name}>", AT_LAYER),)) for name in others),
+            *((f"{name}'", ((f"{name}>", INPUT),)) for name in others),
         )
 
     def _chain_of_gradients(
@@ -322,7 +319,7 @@ class Layer:
             found = self._sum(parts)
         seconds = time.perf_counter() - started
         self.count_products(WEIGHT, "mm", steps, wide * width, rows, seconds)
-        self.count(Counter({CellLink("", "add", (), AT_LAYER): steps - 1}), wide * width, 0.0)
+        self.count(Counter({CellLink("", "add", (), INPUT): steps - 1}), wide * width, 0.0)
         return found
 
     def _of_weights_at_once(self, h: Tensor, of_h: Tensor) -> Tensor | None:
@@ -358,7 +355,7 @@ class Layer:
 
         site = Site(self.policy, "sum", WEIGHT, self.place, None, lambda: 0, record, lambda _: False, {})
         found = self._sum(reversed(site.sum(of_h, 1, False).unbind()))
-        links = Counter({CellLink("", "add", (), Counted(WEIGHT)): steps - 1})
+        links = Counter({CellLink("", "add", (), WEIGHT): steps - 1})
         self.count(links, of_h.shape[2], time.perf_counter() - started)
         return found
 
