@@ -275,14 +275,14 @@ def stats() -> None:
     "texts",
     metavar="SOURCE",
     multiple=True,
-    help="lfsrN, naiveN, plateauN or lfsrN.srM; repeatable",
+    help="lfsrN, naiveN, plateauN, plateauN-rep, or lfsrN.srM; repeatable",
 )
 @click.option("--rounds", metavar="N", type=click.IntRange(1), help="roundings per fraction; default: period or 2^17")
 @written
 def stats_sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
     """Measure the frequency of rounding up, per random source.
 
-    The table compares it with the exact and the ideal frequency. A naiveN is an lfsrN; lfsrN.srM takes M bits of N.
+    The table compares it with the exact and the ideal frequency. lfsrN.srM takes M bits of N.
     Tables are printed as Markdown, and written with a plot as Markdown, CSV, LaTeX, PNG and SVG.
     """
     from .report.stats import SOURCES, Rounder, measure

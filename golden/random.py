@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats.source import Lfsr, Plateau, Source, Stream, parse_source
+from halfulp.hdl.formats.source import Lfsr, Source, Stream, parse_source
 
 from .check import check_int, codes_of
 from .kernels import elements
@@ -31,7 +31,7 @@ def words(
 
     Parameters
     ----------
-    source : Lfsr, Plateau or str
+    source : Source or str
         Source of each unit, such as ``lfsr16`` or ``plateau3``.
     steps : int
         Number of words for each unit.
@@ -57,7 +57,8 @@ def words(
     wanted = source.width if bits is None else bits
     check_int("steps", steps, 0)
     check_int(f"number of bits of {source}", wanted, 1, source.width)
-    return _words(source, states_of(source, seeds, device), steps, 0, range(wanted))
+    lowest = source.register - source.width
+    return _words(source, states_of(source, seeds, device), steps, 0, range(lowest, lowest + wanted))
 
 
 def of_stream(stream: Stream, steps: int, bits: int, states: Tensor | None = None) -> Tensor:
@@ -93,10 +94,10 @@ def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
     """Advance states by a number of steps, as ``source.jump`` does."""
     source = parse_source(source)
     states = states_of(source, states)
-    if isinstance(source, Plateau):
+    if source.inverting:
         return _jump_on_orbit(source, states, steps)
     # Steps are linear over GF(2): the image of a state is the sum of the images of its ones.
-    columns = [int64(source.jump(1 << place, steps)) for place in range(source.width)]
+    columns = [int64(source.jump(1 << place, steps)) for place in range(source.register)]
     result = elements.jump(states, columns)
     if result is None:
         result = torch.zeros_like(states)
@@ -110,7 +111,7 @@ def states_of(source: Source, seeds: Seeds, device: torch.device | str | None = 
     if not isinstance(seeds, Tensor):
         return torch.tensor(_nested(source, seeds), dtype=torch.int64, device=device)
     states = codes_of("seeds", seeds, source.state_bits)
-    stuck = states[states & mask(source.width) == 0]
+    stuck = states[states & mask(source.register) == 0]
     if len(stuck):
         source.check_seed(int(stuck[0]))
     return states.to(device)
@@ -125,8 +126,8 @@ def _nested(source: Source, seeds: object) -> Any:
 def _words(
     source: Source, states: Tensor, steps: int, zeros: int, places: Sequence[int], *, complemented: bool = False
 ) -> Tensor:
-    """Return words with ``zeros`` zeros as lowest bits, and above them the given bits of the source's words."""
-    width = source.width
+    """Return words with ``zeros`` zeros as lowest bits, and above them the given bits of the register."""
+    width = source.register
     flat = states.reshape(-1, 1)
     history = flat >> torch.arange(width - 1, -1, -1, device=flat.device) & 1 != 0
     stream = _stream(history, source, width + steps)
@@ -136,19 +137,19 @@ def _words(
         begin = width - 1 - place
         result |= stream[:, begin : begin + steps].to(torch.int64) << index
     ones = mask(len(places)) << zeros
-    if isinstance(source, Plateau):
+    if source.inverting:
         result ^= _inversions(stream, flat >> width, source, steps).to(torch.int64) * ones
     if complemented:
         result ^= ones
     return result.reshape(*states.shape, steps)
 
 
-def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
+def _stream(known: Tensor, source: Source, length: int) -> Tensor:
     """Extend the bits of the seeds (oldest first) by the bits that are shifted in."""
     scale = 1
     while known.shape[1] < length:
         # The largest distance of the recurrence that the known bits allow.
-        while 2 * scale * source.width <= known.shape[1]:
+        while 2 * scale * source.register <= known.shape[1]:
             scale *= 2
         count = min(scale * min(source.taps), length - known.shape[1])
         end = known.shape[1]
@@ -160,9 +161,9 @@ def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
     return known[:, :length]
 
 
-def _inversions(stream: Tensor, begins: Tensor, source: Plateau, steps: int) -> Tensor:
+def _inversions(stream: Tensor, begins: Tensor, source: Source, steps: int) -> Tensor:
     """Return flags of complemented words; they toggle with every step to the state 1 of the LFSR."""
-    width = source.width
+    width = source.register
     is_one = stream[:, width - 1 : width - 1 + steps].clone()
     for place in range(1, width):
         is_one &= ~stream[:, width - 1 - place : width - 1 - place + steps]
@@ -171,9 +172,9 @@ def _inversions(stream: Tensor, begins: Tensor, source: Plateau, steps: int) -> 
     return ((is_one.cumsum(1) + begins) & 1) != 0
 
 
-def _jump_on_orbit(source: Plateau, states: Tensor, steps: int) -> Tensor:
+def _jump_on_orbit(source: Source, states: Tensor, steps: int) -> Tensor:
     """Advance states of a plateau source with a table of the period of its LFSR; words flip after each period."""
-    width, half = source.width, source.period // 2
+    width, half = source.register, source.period // 2
     orbit = words(Lfsr(width), half, device=states.device)
     places = torch.zeros(half + 1, dtype=torch.int64, device=states.device)
     places[orbit] = torch.arange(half, device=states.device)

@@ -28,6 +28,8 @@ ROUNDED = [
     "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat",
     "e5m2*e5m2+e6m5.sr10@lfsr16",
     "e5m2*e5m2+e6m5.sr10@plateau3",
+    "e5m2*e5m2+e6m5.sr10@plateau3-rep",
+    "fxp4.4*fxp4.4+fxp8.4.sr4@naive3",
     "e4m3*e4m3=e5m2.sr3+e6m5.rn@lfsr16",
     "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16",
     "fxp4.4*fxp4.4+fxp8.4.sr3@plateau3",
@@ -246,6 +248,8 @@ ON_ARRAYS = [
     "e5m2*e5m2+e6m5.sr10@plateau10",
     "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16",
     "fxp4.4*fxp4.4+fxp12.4.sr3@plateau3",
+    "e5m2*e5m2+e6m5.sr10@plateau3-rep",
+    "fxp4.4*fxp4.4+fxp12.4.sr4@naive3",
 ]
 
 

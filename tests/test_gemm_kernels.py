@@ -45,6 +45,8 @@ LISTED = [
     "e5m2*e5m2+e6m5.ro",
     "e5m2*e5m2+e6m5.sr10",
     "e5m2*e5m2+e6m5.sr10@lfsr16",
+    "e5m2*e5m2+e6m5.sr10@plateau4-rep",
+    "fxp4.4*fxp4.4+fxp8.4.sr4@naive3",
     "e4m3fn*e4m3fn+fp16.rn",
     "bf16*bf16+fp32.rn",
     "bf16*bf16+bf16.rn",
@@ -83,7 +85,7 @@ def sample(count, seed):
         text += f"+{'exact=' if chosen.random() < 0.1 else ''}{acc}.{chosen.choice(MODES)}"
         text += ".sat" if chosen.random() < 0.25 else ""
         if "sr" in text and chosen.random() < 0.5:
-            text += chosen.choice(["@lfsr24", "@lfsr33", "@plateau3"])
+            text += chosen.choice(["@lfsr24", "@lfsr33", "@plateau3", "@plateau2-rep", "@naive3"])
         try:
             spec = MacSpec.parse(text)
         except ValueError:

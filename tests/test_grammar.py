@@ -81,9 +81,9 @@ def test_text_of_every_unit_format_and_rounding_round_trips(unit):
         ("convert e6m5>e4m3fn.sr8 .sat", "convert e6m5>e4m3fn.sr8.sat", "convert_e6m5_e4m3fn_sr8_sat"),
         ("compare e5m2,e6m5", "compare e5m2,e6m5.rn", "compare_e5m2_e6m5_e5m2_rn"),
         (
-            "sru fxp8.8 > fxp4.4 . sr3 @ plateau3 : 5  lanes = 64",
-            "sru fxp8.8>fxp4.4.sr3@plateau3:5 lanes=64",
-            "sru_fxp8_8_fxp4_4_sr3_plateau3_5_lanes_64",
+            "sru fxp8.8 > fxp4.4 . sr4 @ plateau3-rep : 5  lanes = 64",
+            "sru fxp8.8>fxp4.4.sr4@plateau3-rep:5 lanes=64",
+            "sru_fxp8_8_fxp4_4_sr4_plateau3_rep_5_lanes_64",
         ),
         (
             "pwl tanh(fxp4.12)>fxp1.15",

@@ -8,7 +8,7 @@ from sympy import factorint
 
 from halfulp import golden
 from halfulp.golden.random import of_stream, words
-from halfulp.hdl.formats.source import TAPS, Lfsr, Plateau, Stream, parse_source
+from halfulp.hdl.formats.source import TAPS, Lfsr, Naive, Plateau, RepeatedPlateau, Stream, parse_source
 from halfulp.hdl.formats.source import lanes as make_lanes
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, UnitSpec
@@ -17,6 +17,7 @@ from halfulp.units import Mac, Sru, Unit
 
 LFSRS = [Lfsr(width) for width in range(2, 65)]
 PLATEAUS = [Plateau(width) for width in range(2, 17)]
+NAIVES = [Naive(width) for width in range(2, 17)]
 
 
 class Sources(Unit):
@@ -30,7 +31,7 @@ class Sources(Unit):
             UnitSpec(),
             inputs={"idle": unsigned(1)},
             words={},
-            outputs={str(source): unsigned(source.width) for source in sources},
+            outputs={str(source): unsigned(source.register) for source in sources},
             name=f"sources_{sources[0]}_{sources[-1]}",
         )
 
@@ -58,13 +59,14 @@ def twin(source, steps):
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("sources", [LFSRS, PLATEAUS], ids=["lfsr", "plateau"])
+@pytest.mark.parametrize("sources", [LFSRS, PLATEAUS, NAIVES], ids=["lfsr", "plateau", "naive"])
 def test_source_rtl_matches_twin(sources):
     steps = 20_000
     found = run(sources, np.zeros(steps))
     for source in sources:
         low = np.uint64((1 << min(source.width, 62)) - 1)
-        assert np.array_equal(found[str(source)] & low, twin(source, steps + 1)[1:].view(np.uint64)), source
+        word = found[str(source)] >> np.uint64(source.register - source.width) & low
+        assert np.array_equal(word, twin(source, steps + 1)[1:].view(np.uint64)), source
 
 
 def test_source_holds_word_until_taken():
@@ -121,7 +123,7 @@ def remainder(value, modulus):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("source", [*LFSRS, *PLATEAUS], ids=str)
+@pytest.mark.parametrize("source", [*LFSRS, *PLATEAUS, *NAIVES[::4], RepeatedPlateau(3)], ids=str)
 def test_seeds_of_array_are_distinct_and_far_apart(source):
     count = min(64, source.period)
     seeds = source.seeds(count)
@@ -132,8 +134,8 @@ def test_seeds_of_array_are_distinct_and_far_apart(source):
     bits = min(source.width, 62)
     low = (1 << bits) - 1
     after = source.jump(seeds[-1], 100)
-    shown = after ^ -(after >> source.width) if isinstance(source, Plateau) else after
-    assert int(words(source, 101, seeds[-1], bits=bits)[100]) == shown & low
+    shown = after ^ -(after >> source.register) if source.inverting else after
+    assert int(words(source, 101, seeds[-1], bits=bits)[100]) == shown >> source.register - source.width & low
     assert source.jump(seeds[0], source.period) == seeds[0]
 
 
@@ -147,7 +149,7 @@ def test_twin_of_many_units_matches_one_by_one():
     assert words("plateau3", 0, 1).tolist() == []
 
 
-@pytest.mark.parametrize("source", [*LFSRS[::6], LFSRS[-1], *PLATEAUS[::7]], ids=str)
+@pytest.mark.parametrize("source", [*LFSRS[::6], LFSRS[-1], *PLATEAUS[::7], NAIVES[1]], ids=str)
 def test_seeds_on_tensors_match_source(source):
     first = source.seeds(3)[2]
     for count in (1, 2, 60):
@@ -166,7 +168,7 @@ def unsigned_of(states):
 
 
 def test_random_words_match_after_jump():
-    for source in (Lfsr(16), Plateau(3), Plateau(10), Lfsr(64)):
+    for source in (Lfsr(16), Plateau(3), Plateau(10), RepeatedPlateau(3), Naive(10), Lfsr(64)):
         seeds = golden.random.seeds(source, 12, 3).reshape(3, 4)
         whole = words(source, 100, seeds)
         assert whole.shape == (3, 4, 100)
@@ -249,12 +251,12 @@ def test_plateau_rounds_up_with_expected_frequency(sharing):
 
 
 def test_shared_source_gives_lanes_different_words():
-    for source, lanes in ((Plateau(3), 6), (Lfsr(16), 16)):
+    for source, lanes in ((Plateau(3), 6), (RepeatedPlateau(3), 6), (Naive(3), 4), (Lfsr(16), 16)):
         streams = make_lanes(source, lanes, 1, "rotated")
-        columns = torch.stack([of_stream(stream, source.period, min(source.width, 8)) for stream in streams])
+        columns = torch.stack([of_stream(stream, source.period, min(source.full_bits, 8)) for stream in streams])
         assert len({tuple(row.tolist()) for row in columns}) == lanes
         # Each word has the same frequency as in the source.
-        counts = [torch.bincount(row, minlength=1 << min(source.width, 8)).tolist() for row in columns]
+        counts = [torch.bincount(row, minlength=1 << min(source.full_bits, 8)).tolist() for row in columns]
         assert all(count == counts[0] for count in counts)
 
 
@@ -265,6 +267,8 @@ def test_shared_source_gives_lanes_different_words():
     [
         ("sr10", "lfsr16", "lazy"),
         ("sr3", "plateau3", "lazy"),
+        ("sr10", "plateau3-rep", "lazy"),
+        ("sr10", "naive4", "lazy"),
         ("sr10", "plateau10", "lazy"),
         ("sr10", "lfsr16", "eager"),
     ],

@@ -1,6 +1,7 @@
 """Table of stochastic rounding units: its claims are measured, and it is complete."""
 
 import io
+import math
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pandas.testing import assert_frame_equal
 from halfulp import cli
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Cost, measure_modules
+from halfulp.hdl.formats.source import parse_source
 from halfulp.lab.papers import sru
 from halfulp.lab.papers.sru import CROPPED, LANES, ROWS, UNITS, tables
 from halfulp.units.verilog import verilog_ports
@@ -43,7 +45,7 @@ def cost(lut, ff=0, carry=0):
 @pytest.fixture
 def found():
     """Return a study with chosen figures instead of measured ones."""
-    every = list(enumerate((*ROWS, *CROPPED)))
+    every = list(enumerate(dict.fromkeys((*ROWS, *CROPPED))))
     units = {(row, "decision"): cost(10 + n, n, 2) for n, row in every}
     whole = {(row, "whole"): cost(20 + n, n, 3) for n, row in every}
     banks = {(row, "bank"): cost(64 * n + 65, n + 1) for n, row in enumerate(ROWS)}
@@ -89,8 +91,8 @@ def test_sru_units_have_named_ports():
             "a0": 8 + a_row.discarded,
             "o0": 8,
         }
-        word = re.search("[0-9]+", a_row.source)[0]
-        assert re.search(rf"reg \[{int(word) - 1}:0\] random0_lfsr ", module.verilog)
+        width = parse_source(a_row.source).register
+        assert re.search(rf"reg \[{width - 1}:0\] random0_lfsr ", module.verilog)
 
 
 # Tables ------------------------------------------------------------------------------------------------------------
@@ -99,14 +101,36 @@ def test_sru_units_have_named_ports():
 def test_sru_tables_have_every_published_row(found):
     own, many, cropped = (table.frame for table in tables(found).values())
     assert list(own["source"]) == list(many["source"]) == list(published())
-    assert set(cropped["source"]) == {"32-bit LFSR", "24-bit LFSR", "16-bit LFSR"}
-    for frame, columns in ((own, slice(2, 4)), (many, slice(0, 2)), (cropped, slice(2, 4))):
+    assert list(cropped["source"])[: len(own)] == list(published())
+    for frame, columns in ((own, slice(2, 4)), (many, slice(0, 2)), (cropped[: len(own)], slice(2, 4))):
         for _, line in frame.iterrows():
             assert [line["published LUT"], line["published FF"]] == published()[line["source"]][columns]
     assert list(own["discarded"]) == [32, 24, 16, 8, 8, 8]
     assert set(cropped["discarded"]) == {8}
-    for frame in (own, many, cropped):
+    # Levels that reach 1 are published as a table, with LUT only; other rows are not published.
+    assert list(cropped["published LUT"])[len(own) :] == [15, 15, *[pytest.approx(math.nan, nan_ok=True)] * 2]
+    for frame in (own, many, cropped.drop(columns=["published LUT", "published FF"])):
         assert not frame.isna().any().any()
+
+
+def test_sru_table_has_published_shares(found):
+    """Of 678,716 LUT of DarkFPGA, as printed in Table IV; the LUT of the VU9P are those of its data sheet."""
+    frame = tables(found)["sru-4096"].frame
+    assert [round(share, 1) for share in frame["published % of DarkFPGA"]] == [32.0, 23.5, 16.3, 9.1, 9.1, 2.4]
+    assert list(frame["published % of VU9P"]) == [100 * lut / 1_182_240 for lut in frame["published LUT"]]
+    assert list(frame["% of DarkFPGA"]) == [100 * lut / 678_716 for lut in frame["LUT"]]
+
+
+def test_sru_errors_are_those_of_all_parts(found):
+    """Repeated words have no mean error; words of 3 bits above zeros lose half of an eighth, less half a 256th."""
+    frame = tables(found)["sru-cropped"].frame.set_index("source")
+    assert frame["mean error"]["3-bit plateau"] == -(1 / 8 - 1 / 256) / 2
+    assert frame["mean error"]["3-bit plateau, repeated to 8"] == 0
+    assert frame["mean error"]["3-bit plateau, repeated to 6"] == -(1 / 64 - 1 / 256) / 2
+    # An LFSR without zero rounds up 1/7 in place of 1/8 up to 7/7 in place of 7/8.
+    assert frame["largest error"]["3-bit LFSR"] == 1 / 8
+    # A naive word is at most 7/8: of 255/256, 14 of 15 words round up.
+    assert frame["largest error"]["3 bits, naive"] == min(2 * k / 15 - (32 * k + 31) / 256 for k in range(8))
 
 
 def test_sru_tables_have_measured_figures(found):
@@ -115,8 +139,8 @@ def test_sru_tables_have_measured_figures(found):
     assert list(own["LUT +1"]) == [20, 21, 22, 23, 24, 25]
     assert list(own["bank LUT"]) == [n + 65 / 64 for n in range(6)]
     assert list(own["bank FF"]) == [(n + 1) / 64 for n in range(6)]
-    assert list(cropped["LUT"]) == [16, 17, 18]
-    assert list(cropped["CARRY8 +1"]) == [3, 3, 3]
+    assert list(cropped["LUT"]) == [16, 17, 18, 13, 14, 15, 19, 20, 21, 22]
+    assert set(cropped["CARRY8 +1"]) == {3}
     for name in ("LUT", "FF", "LUT +1"):
         assert list(many[name]) == [UNITS * figure for figure in own[name]]
     assert list(many["bank LUT"]) == [UNITS * figure for figure in own["bank LUT"]]
@@ -140,7 +164,8 @@ def test_sru_notes_have_all_ratios(found):
 def test_sru_markdown_groups_digits(found):
     text = tables(found)["sru-4096"].markdown()
     cells = [cell.strip() for cell in text.splitlines()[4].strip("|").split("|")]
-    assert cells == ["32-bit LFSR", "32", "217,088", "270,336", "40,960", "0", "81,920", "4,160", "64"]
+    shares = ["18.4", "32.0", "3.5", "6.0"]
+    assert cells == ["32-bit LFSR", "32", "217,088", "270,336", "40,960", "0", "81,920", "4,160", "64", *shares]
 
 
 def test_sru_csv_round_trips(found):

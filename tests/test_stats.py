@@ -22,31 +22,72 @@ from halfulp.fpga.report.stats import (
     sources_table,
 )
 from halfulp.golden.random import of_stream
-from halfulp.hdl.formats.source import Lfsr, Plateau, Stream
+from halfulp.hdl.formats.source import Lfsr, Naive, Plateau, RepeatedPlateau, Stream
 from halfulp.tools.plots import plot_chances, write
 
 # Probability ---------------------------------------------------------------------------------------------------------
 
 STREAMS = [
     *((Lfsr(width), bits) for width in range(2, 11) for bits in range(1, width + 1)),
-    *((Plateau(width), bits) for width in range(2, 7) for bits in (width, width + 1, width + 4)),
+    *(
+        (kind(width), bits)
+        for kind in (Plateau, Naive)
+        for width in range(2, 7)
+        for bits in (width, width + 1, width + 4)
+    ),
+    *((RepeatedPlateau(width), bits) for width in range(2, 6) for bits in range(width + 1, 3 * width)),
 ]
 
 
 @pytest.mark.parametrize(("source", "bits"), STREAMS, ids=str)
 def test_probability_matches_full_period(source, bits):
     """Every fraction that ends one bit below the bits that the rounder uses."""
-    for stream in (Stream(source, 1), Stream(source, 1, 1), Stream(source, 1, source.width - 1, complemented=True)):
+    last = source.register - 1
+    for stream in (Stream(source, 1), Stream(source, 1, 1), Stream(source, 1, last, complemented=True)):
         words = of_stream(stream, source.period, bits)
         codes = torch.arange(1 << (bits + 1))
         ups = ((codes >> 1).unsqueeze(1) + words >= 1 << bits).sum(1).tolist()
         chances = [stream.chance_of_up(Fraction(code, len(codes)), bits) for code in codes.tolist()]
         assert chances == [Fraction(up, source.period) for up in ups]
         assert stream.mean_chance_of_up(bits) == sum(chances) / len(chances)
-        # The number of steps is the number of distinct probabilities. For complements as wide as the LFSR no word is
-        # large enough for the first step, which therefore equals zero.
+        # The number of steps is the number of distinct probabilities, and for repeated words that of fractions. For
+        # complements as wide as the LFSR no word is large enough for the first step, which therefore equals zero.
         alike = isinstance(source, Lfsr) and stream.complemented and bits == source.width
-        assert len(set(chances)) == stream.steps(bits) - alike
+        distinct = 1 << source.width if isinstance(source, RepeatedPlateau) else stream.steps(bits) - alike
+        assert len(set(chances)) == distinct
+
+
+@pytest.mark.parametrize("width", range(2, 9))
+def test_repeated_words_stand_for_levels_that_reach_one(width):
+    """Word i is i / (2^M - 1) of all ones, rounded down; for up to 3 bits, as published, that is the nearest."""
+    for bits in range(width + 1, 3 * width):
+        part = RepeatedPlateau(width).part(bits)
+        levels = [Fraction(word << bits, (1 << width) - 1) for word in range(1 << width)]
+        words = [part.word(word, bits) for word in range(1 << width)]
+        assert words == [*map(math.floor, levels[:-1]), (1 << bits) - 1]
+        table = [round(Fraction(word * ((1 << bits) - 1), (1 << width) - 1)) for word in range(1 << width)]
+        assert words == table or width > 3
+        # The golden model takes the same words from the register.
+        orbit = of_stream(Stream(RepeatedPlateau(width), 1), RepeatedPlateau(width).period, bits)
+        assert sorted(set(orbit.tolist())) == words
+
+
+@pytest.mark.parametrize(("source", "bits"), [(Plateau(3), 8), (RepeatedPlateau(3), 8), (RepeatedPlateau(4), 10)])
+def test_mean_error_of_all_fractions(source, bits):
+    """Repetition leaves no mean error over all fractions of the random word; without it half of a level is lost."""
+    words = of_stream(Stream(source, 1), source.period, bits)
+    total = sum(int((words + fraction >> bits).sum()) for fraction in range(1 << bits))
+    mean = Fraction(total, source.period << bits) - Fraction((1 << bits) - 1, 2 << bits)
+    lost = 0 if isinstance(source, RepeatedPlateau) else Fraction((1 << bits - source.width) - 1, 2 << bits)
+    assert mean == -lost
+    # Numbers without a discarded part stay as they are.
+    assert not bool((words >> bits).any())
+
+
+def test_naive_words_are_those_of_a_number_rounded_to_nearest():
+    """Of the multiples of 1/8, 0 has half the chance of the others, and 1 is not reached (Chang et al., equation 4)."""
+    words = of_stream(Stream(Naive(3), 1), Naive(3).period, 3)
+    assert torch.bincount(words).tolist() == [1, 2, 2, 2, 2, 2, 2, 2]
 
 
 def test_probability_matches_closed_form():
@@ -86,6 +127,8 @@ def test_stats_reject_wrong_types(ask, keyword):
         (lambda: Stream(Lfsr(8), 1).chance_of_up(0.5, 9), "lfsr8"),
         (lambda: Stream(Lfsr(8), 1).mean_chance_of_up(0), "random"),
         (lambda: Stream(Plateau(8), 1).steps(7), "plateau8"),
+        (lambda: Stream(RepeatedPlateau(8), 1).steps(8), "use plateau8, or a rounding such as sr16"),
+        (lambda: Stream(Naive(8), 1).steps(7), "naive8"),
         (lambda: Rounder.parse("lfsr8.rn"), "lfsr8"),
         (lambda: Rounder.parse("lfsr8."), "rounding"),
         (lambda: Rounder.parse("lfsr8.sr9"), "lfsr8"),
@@ -99,7 +142,10 @@ def test_stats_reject_bad_values(ask, keyword):
 
 def test_rounder_text_round_trips():
     for text, source, bits in (
-        ("naive3", Lfsr(3), 3),
+        ("lfsr3", Lfsr(3), 3),
+        ("naive3", Naive(3), 3),
+        ("plateau3-rep", RepeatedPlateau(3), 6),
+        ("plateau3-rep.sr8", RepeatedPlateau(3), 8),
         ("plateau3", Plateau(3), 3),
         ("plateau3.sr8", Plateau(3), 8),
         ("lfsr24.sr8", Lfsr(24), 8),
@@ -113,7 +159,9 @@ def test_rounder_text_round_trips():
 # Counts ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["naive3", "plateau3", "plateau3.sr6", "lfsr7", "lfsr7.sr4"])
+@pytest.mark.parametrize(
+    "text", ["lfsr3", "naive3", "plateau3", "plateau3.sr6", "plateau3-rep.sr4", "lfsr7", "lfsr7.sr4"]
+)
 def test_count_ups_matches_plain_loop(text):
     rounder = Rounder.parse(text)
     period, bits = rounder.stream.source.period, rounder.rounding.bits
@@ -147,7 +195,7 @@ def test_count_ups_uses_each_word_once(monkeypatch):
 
 
 def test_mean_bias_matches_probability():
-    for text in ("plateau3", "naive3", "lfsr24.sr4"):
+    for text in ("plateau3", "plateau3-rep.sr8", "naive3", "lfsr3", "lfsr24.sr4"):
         rounder = Rounder.parse(text)
         bias, error = mean_bias(rounder)
         assert 1e-4 < error < 1e-3
@@ -164,11 +212,11 @@ def test_chi_square_matches_hand_calculation():
     # Six off where 30 and 110 are expected, and where 110 and 30 are expected.
     assert total == pytest.approx(2 * (36 / 30 + 36 / 110))
     assert freedom == 3
-    # With two degrees of freedom the tail is exp(-x / 2). naive3 at quarters has three; at 0 and 1/2 it has one.
-    one = count_of("naive3", 70, [0, 46])
+    # With two degrees of freedom the tail is exp(-x / 2). lfsr3 at quarters has three; at 0 and 1/2 it has one.
+    one = count_of("lfsr3", 70, [0, 46])
     assert one.chi_square() == (pytest.approx(36 / 40 + 36 / 30), 1)
     assert one.p_value() == pytest.approx(math.erfc(math.sqrt(2.1 / 2)))
-    three = count_of("naive3", 70, [0, 26, 40, 60])
+    three = count_of("lfsr3", 70, [0, 26, 40, 60])
     x = three.chi_square()[0]
     tail = math.erfc(math.sqrt(x / 2)) + math.sqrt(2 * x / math.pi) * math.exp(-x / 2)
     assert three.p_value() == pytest.approx(tail)
@@ -176,13 +224,13 @@ def test_chi_square_matches_hand_calculation():
 
 def test_chi_square_of_impossible_counts_is_infinite():
     possible = [0, 1, 2, 3, 4, 5, 6, 7]
-    assert count_of("naive3", 7, possible).chi_square() == (0, 6)
+    assert count_of("lfsr3", 7, possible).chi_square() == (0, 6)
     for index, up in ((0, 1), (7, 6)):
-        count = count_of("naive3", 7, [*possible[:index], up, *possible[index + 1 :]])
+        count = count_of("lfsr3", 7, [*possible[:index], up, *possible[index + 1 :]])
         assert count.chi_square() == (math.inf, 6)
         assert count.p_value() == 0
     # Probabilities of 0 and 1 with correct counts.
-    assert (count_of("naive3", 7, [0]).chi_square(), count_of("naive3", 7, [0]).p_value()) == ((0, 0), 1)
+    assert (count_of("lfsr3", 7, [0]).chi_square(), count_of("lfsr3", 7, [0]).p_value()) == ((0, 0), 1)
 
 
 @pytest.mark.parametrize("text", ["lfsr16", "lfsr24"])
@@ -233,7 +281,7 @@ def test_stats_tables_have_counts(measurements):
 
 
 def test_stats_tables_print_infinity():
-    measurement = replace(count_of("naive3", 7, [1, 1, 2, 3, 4, 5, 6, 7]), bias=0.0, bias_error=0.1)
+    measurement = replace(count_of("lfsr3", 7, [1, 1, 2, 3, 4, 5, 6, 7]), bias=0.0, bias_error=0.1)
     assert " inf " in sources_table([measurement]).markdown()
     assert ",inf," in sources_table([measurement]).csv()
 

@@ -21,6 +21,7 @@ CASES = {
     "fp32*tf32+fp16-ftz.rd": None,
     "e5m2*e5m2=e5m2.sr3+e6m5.sr20": (1 << 63 | 5, 6),
     "posit8*posit8=posit8.ro+fp32.sr5@plateau3": None,
+    "posit8*posit8=posit8.ro+fp32.sr5@plateau3-rep": None,
     "fxp4.4*ufxp4.4+fxp6.2-wrap.sr4": None,
     "fp16*int8+fxp8.8.ra": None,
     "nf4*takum8+takum12.rh": None,

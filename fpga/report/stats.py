@@ -23,8 +23,8 @@ from halfulp.tools.threads import threads
 if TYPE_CHECKING:
     from torch import Tensor
 
-SOURCES = ("naive3", "plateau3", "lfsr8", "lfsr16", "lfsr24")
-"""Default sources; the first is a plain LFSR of the width of the plateau source."""
+SOURCES = ("lfsr3", "naive3", "plateau3", "plateau3-rep", "lfsr8", "lfsr16", "lfsr24")
+"""Default sources."""
 
 FRACTION_BITS = 8
 """Width of the rounded fractions."""
@@ -70,12 +70,11 @@ class Rounder:
     def parse(cls, text: str) -> "Rounder":
         """Parse a text such as ``plateau3`` or ``lfsr24.sr8``.
 
-        By default the rounding uses all bits of the source, up to its maximum. ``naive3`` is the name of ``lfsr3`` in
-        papers on plateau sources.
+        By default the rounding uses all bits of the source, up to its maximum.
         """
         name, dot, rounding = text.partition(".")
-        source = parse_source(f"lfsr{name[5:]}" if name.startswith("naive") else name)
-        widest = stochastic(min(source.width, MAX_RANDOM_BITS))
+        source = parse_source(name)
+        widest = stochastic(min(source.full_bits, MAX_RANDOM_BITS))
         return cls(name, Stream(source, seed=1), Rounding.parse(rounding) if dot else widest)
 
     def probability(self, fraction: Fraction) -> Fraction:

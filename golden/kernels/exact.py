@@ -5,14 +5,13 @@ import functools
 
 from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.rounding import ALL_MODES
-from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
 
 from . import build
 from .launch import I64, POINTER
 from .text import PHILOX, TYPES
 
-KINDS = ("none", "given", "lfsr", "plateau", PHILOX)
+KINDS = ("none", "given", "register", "inverting", PHILOX)
 """Sources of random words, in the order of words.h."""
 
 
@@ -31,7 +30,10 @@ class Rounded(ctypes.Structure):
 class Source(ctypes.Structure):
     """Struct ``Source`` of words.h: a source of random words."""
 
-    _fields_ = (*((name, I64) for name in ("kind", "sum", "bits", "width")), ("taps", ctypes.c_uint64))
+    _fields_ = (
+        *((name, I64) for name in ("kind", "sum", "bits", "width", "dropped", "taken", "repeated")),
+        ("taps", ctypes.c_uint64),
+    )
 
 
 class Conversion(ctypes.Structure):
@@ -102,5 +104,6 @@ def _source(spec: MacSpec, source: str | None, name: str) -> Source:
         return Source()
     if source == PHILOX or register is None:
         return Source(KINDS.index(source or "given"), of_sum, bits)
-    kind = "plateau" if isinstance(register, Plateau) else "lfsr"
-    return Source(KINDS.index(kind), of_sum, bits, register.width, sum(1 << (tap - 1) for tap in register.taps))
+    kind, part = "inverting" if register.inverting else "register", register.part(bits)
+    taps = sum(1 << (tap - 1) for tap in register.taps)
+    return Source(KINDS.index(kind), of_sum, bits, register.register, part.dropped, part.taken, part.repeated, taps)

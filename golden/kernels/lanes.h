@@ -196,8 +196,8 @@ inline U next_bits(U state) {
         return bits ^ next_bits<TAPS & (TAPS - 1), GROUP>(state);
 }
 
-template <bool PLATEAU, bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
-struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
+template <bool INVERTING, bool SUM, int WIDTH, u64 TAPS, int DROPPED, int TAKEN, bool REPEATED, int WORD, int BITS>
+struct LaneWords<RegisterWords<INVERTING, SUM, WIDTH, TAPS, DROPPED, TAKEN, REPEATED, WORD>, BITS> {
     static_assert(WIDTH <= BITS, "a state must fit into a lane");
     static constexpr int count = Lanes<BITS>::count;
     // Steps that one operation on a state makes: none depends on a bit that another one of them shifts in.
@@ -206,18 +206,19 @@ struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
     U state, inverted;
+    static U word(U state) { return placed(state, T(ones(TAKEN)), DROPPED, TAKEN, REPEATED, WORD); }
     void begin(const Call& call, i64 batch, i64 i, i64 j, int there) {
         const i64* states = (SUM ? call.sum_states : call.product_states) + call.element(batch, i, j);
         for (int lane = 0; lane < count; ++lane) {
             const u64 given = u64(states[lane < there ? lane * call.across : 0]);
             state[lane] = T(given & ones(WIDTH));
-            if constexpr (PLATEAU) inverted[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
+            if constexpr (INVERTING) inverted[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
         }
     }
     void fill(U* words, int steps, int stride) {
-        if constexpr (PLATEAU) {
+        if constexpr (INVERTING) {
             for (int step = 0; step < steps; ++step, words += stride) {
-                *words = (state ^ inverted) << (WORD - WIDTH);
+                *words = word(state ^ inverted);
                 state = (state + state + (next_bits<TAPS, 1>(state) & 1)) & T(ones(WIDTH));
                 inverted ^= (U)(state == 1) & T(ones(WIDTH));
             }
@@ -228,9 +229,9 @@ struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
                 const U all_steps = state << GROUP | (next_bits<TAPS, GROUP>(state) & T(ones(GROUP)));
                 if (made == GROUP)
 #pragma GCC unroll 4
-                    for (int at = 0; at < GROUP; ++at, words += stride) *words = all_steps >> (GROUP - at) & T(ones(WORD));
+                    for (int at = 0; at < GROUP; ++at, words += stride) *words = word(all_steps >> (GROUP - at));
                 else
-                    for (int at = 0; at < made; ++at, words += stride) *words = all_steps >> (GROUP - at) & T(ones(WORD));
+                    for (int at = 0; at < made; ++at, words += stride) *words = word(all_steps >> (GROUP - at));
                 state = all_steps >> (GROUP - made);
             }
         }

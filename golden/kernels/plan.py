@@ -4,7 +4,6 @@ import functools
 import re
 from dataclasses import dataclass
 
-from halfulp.hdl.formats.source import Lfsr
 from halfulp.hdl.specs import MacSpec, RunningSumSpec, ValueRange
 from halfulp.hdl.specs.ranges import window_of
 
@@ -78,7 +77,7 @@ def file_name(spec: RunningSumSpec) -> str:
 
 def _in_lanes(spec: MacSpec, source: str | None, family: str, bits: int, body: str) -> str:
     """Return the source of a kernel with ``Fixed`` or ``Float`` steps; raise `Refused` if source states are wider."""
-    narrow = source is not None or not isinstance(spec.random, Lfsr) or spec.random.width <= bits
+    narrow = source is not None or spec.random is None or spec.random.register <= bits
     need(narrow, f"states of {spec.random} have more bits than it")
     return f"""#include "{"fixed.h" if family == "Fixed" else "floats.h"}"
 {definitions(spec.a, spec.b, spec.product, spec.o)}

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Scale, Takum
-from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec, RunningSumSpec
 
 from . import codebook
@@ -80,9 +79,10 @@ def words_text(spec: RunningSumSpec, source: str | None, name: str) -> str:
         return f"PhiloxWords<{of_sum}, {bits}>"
     if spec.random is None:
         return f"GivenWords<{of_sum}>"
-    plateau = boolean(isinstance(spec.random, Plateau))
+    part = spec.random.part(bits)
     taps = sum(1 << (tap - 1) for tap in spec.random.taps)
-    return f"RegisterWords<{plateau}, {of_sum}, {spec.random.width}, {taps}ull, {bits}>"
+    register = f"{boolean(spec.random.inverting)}, {of_sum}, {spec.random.register}, {taps}ull"
+    return f"RegisterWords<{register}, {part.dropped}, {part.taken}, {boolean(part.repeated)}, {bits}>"
 
 
 def spec_text(spec: MacSpec, source: str | None) -> str:

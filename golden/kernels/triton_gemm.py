@@ -15,7 +15,6 @@ from torch import Tensor
 from halfulp.golden.codec import unpack as unpack_operands
 from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec, ValueRange
 from halfulp.hdl.specs.ranges import window_of
 
@@ -59,6 +58,9 @@ class Source(NamedTuple):
     bits: int = 0
     width: int = 0
     taps: tuple[int, ...] = ()
+    dropped: int = 0
+    taken: int = 0
+    repeated: bool = False
     per_block: int = 8
 
 
@@ -167,8 +169,8 @@ def _source(spec: MacSpec, counted: bool, name: str, stream: int) -> Source:
         return Source(PHILOX, stream, bits, per_block=8 if bits <= 16 else 4)
     if register is None:
         return Source("given", stream, bits)
-    kind = "plateau" if isinstance(register, Plateau) else "lfsr"
-    return Source(kind, stream, bits, register.width, register.taps)
+    kind, part = "inverting" if register.inverting else "register", register.part(bits)
+    return Source(kind, stream, bits, register.register, register.taps, part.dropped, part.taken, part.repeated)
 
 
 @triton.jit
@@ -182,7 +184,7 @@ def _operand(pointer, mask):
 @triton.jit
 def _states(pointer, element, there, S: tl.constexpr):
     """Load the states of register sources."""
-    if S.kind == "lfsr" or S.kind == "plateau":
+    if S.kind == "register" or S.kind == "inverting":
         state = tl.load(pointer + element, mask=there, other=1)
         return state.to(tl.int32) if S.width < 31 else state
     else:
@@ -216,20 +218,25 @@ def _word(pointer, there, state, block, step, S: tl.constexpr, INT: tl.constexpr
         b0, b1, b2, b3 = block
         word = tl.where(place < 2, tl.where(place == 0, b0, b1), tl.where(place == 2, b2, b3))
         word = (word >> half).to(tl.int64) & ((1 << S.bits) - 1)
-    elif S.kind == "lfsr" or S.kind == "plateau":
+    elif S.kind == "register" or S.kind == "inverting":
         ONES: tl.constexpr = (1 << S.width) - 1 if S.width < 64 else -1
         low = state & ONES
         parity = low >> (S.taps[0] - 1)
         for index in tl.static_range(1, len(S.taps)):
             parity = parity ^ (low >> (S.taps[index] - 1))
         state_after = ((low << 1) | (parity & 1)) & ONES
-        if S.kind == "plateau":
+        if S.kind == "inverting":
             inverted = (state >> S.width) & 1
-            word = (low ^ (-inverted & ONES)) << (S.bits - S.width)
+            low = low ^ (-inverted & ONES)
             state = state_after | ((inverted ^ (state_after == 1).to(state.dtype)) << S.width)
         else:
-            word = low & ((1 << S.bits) - 1)
             state = state_after
+        taken = (low >> S.dropped) & ((1 << S.taken) - 1)
+        word = taken << (S.bits - S.taken)
+        if S.repeated:
+            for copy in tl.static_range(2, S.bits // S.taken + 1):
+                word = word | (taken << (S.bits - copy * S.taken))
+            word = word | (taken >> (S.taken - S.bits % S.taken))
     return word.to(INT), state
 
 

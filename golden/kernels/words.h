@@ -1,4 +1,4 @@
-// Sources of random words of a rounder: given words, LFSR and plateau sources, and Philox. lanes.h has them for vectors.
+// Sources of random words of a rounder: given words, LFSRs, and Philox. lanes.h has them for vectors.
 #pragma once
 #include "call.h"
 
@@ -23,10 +23,21 @@ struct GivenWords {
     }
 };
 
-// Fibonacci LFSR: the state shifts left, and the parity of the bits in TAPS becomes its lowest bit. A plateau source gives
-// the states of an LFSR for one period, then their complements for one, aligned to the first discarded bits.
-template <bool PLATEAU, bool SUM, int WIDTH, u64 TAPS, int BITS>
+// Fibonacci LFSR: the state shifts left, and the parity of the bits in TAPS becomes its lowest bit. An INVERTING source
+// gives the states of an LFSR for one period, then their complements for one. A word is a `placed` part of the state.
+template <bool INVERTING, bool SUM, int WIDTH, u64 TAPS, int DROPPED, int TAKEN, bool REPEATED, int BITS>
 struct RegisterWords {};
+
+// The word of a state: its TAKEN bits above the DROPPED lowest become the upper bits of the word; below them are zeros, or
+// the same bits again. MASK has TAKEN ones.
+template <class U, class T>
+inline U placed(U state, T mask, int dropped, int taken, bool repeated, int bits) {
+    const U low = state >> dropped & mask;
+    U word = low << (bits - taken);
+    if (repeated)
+        for (int up = bits - 2 * taken; up > -taken; up -= taken) word |= up < 0 ? low >> -up : low << up;
+    return word;
+}
 
 // Words of a Philox block: 8 of up to 16 bits (the low half of each 32 bits first), or 4 wider ones.
 constexpr int words_per_block(i64 bits) { return bits <= 16 ? 8 : 4; }
@@ -47,11 +58,11 @@ inline void philox(const u32 counter[4], u64 key, u32 out[4]) {
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-enum SourceKind { NONE, GIVEN, LFSR, PLATEAU, PHILOX };
+enum SourceKind { NONE, GIVEN, REGISTER, INVERTING, PHILOX };
 
-// A source as run-time parameter. Words have `bits` bits, states `width`.
+// A source as run-time parameter. Words have `bits` bits, states `width`; see `placed` for the others.
 struct Source {
-    i64 kind, sum, bits, width;
+    i64 kind, sum, bits, width, dropped, taken, repeated;
     u64 taps;
 };
 
@@ -73,7 +84,7 @@ struct Words {
             refill();
         } else if (source.kind != NONE) {
             state = u64((source.sum ? call.sum_states : call.product_states)[call.element(batch, i, j)]);
-            inverted = source.kind == PLATEAU ? state >> source.width & 1 : 0;
+            inverted = source.kind == INVERTING ? state >> source.width & 1 : 0;
             state &= ones(int(source.width));
         }
     }
@@ -90,9 +101,9 @@ struct Words {
         }
         const u64 all = ones(int(source.width)), word = inverted ? ~state & all : state;
         state = ((state << 1) | u64(__builtin_parityll(state & source.taps))) & all;
-        if (source.kind == LFSR) return word & ones(int(source.bits));
-        inverted ^= state == 1;
-        return word << (source.bits - source.width);
+        inverted ^= source.kind == INVERTING && state == 1;
+        const int taken = int(source.taken);
+        return placed(word, ones(taken), int(source.dropped), taken, source.repeated != 0, int(source.bits));
     }
 
 private:

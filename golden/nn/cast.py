@@ -26,9 +26,7 @@ DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.b
 
 _BLANKS = re.compile(r"\s*([.:@=>])\s*")
 
-_ROUNDED = re.compile(
-    rf"(?:(?P<fmt>.+)\.)?(?P<rounding>{'|'.join(MODES)}|exact|sr[0-9]+)(?:@(?P<source>[a-z]+[0-9]+))?"
-)
+_ROUNDED = re.compile(rf"(?:(?P<fmt>.+)\.)?(?P<rounding>{'|'.join(MODES)}|exact|sr[0-9]+)(?:@(?P<source>[\w-]+))?")
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Cast:
         Rounding to ``fmt``, or without it to the operand or accumulator format.
     saturate : bool
         Overflow gives the largest finite number.
-    source : Lfsr or Plateau, optional
+    source : Source, optional
         Hardware source of the random words: one rounding unit processes the elements of each tensor in row-major order,
         from a random state of the source. Default: independent words.
     sparsity : Sparsity, optional

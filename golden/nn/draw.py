@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import check_int
-from halfulp.hdl.formats.source import Plateau, Source
+from halfulp.hdl.formats.source import Source
 
 _MASK = (1 << 64) - 1
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
@@ -69,7 +69,7 @@ def states(key: int, source: Source, shape: tuple[int, ...], device: torch.devic
     """Return random states of the sources of an array."""
     generator = torch.Generator().manual_seed(key)
     # Any state but zero; of a 64-bit source, only the lower half of the states.
-    found = torch.randint(1, (1 << min(source.width, 63)) - 1, shape, generator=generator)
-    if isinstance(source, Plateau):
-        found |= torch.randint(2, shape, generator=generator) << source.width
+    found = torch.randint(1, (1 << min(source.register, 63)) - 1, shape, generator=generator)
+    if source.inverting:
+        found |= torch.randint(2, shape, generator=generator) << source.register
     return found.to(device)

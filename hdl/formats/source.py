@@ -4,7 +4,7 @@ import functools
 import re
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -28,13 +28,40 @@ is a primitive polynomial, so that the period is maximal.
 
 
 @dataclass(frozen=True)
-class _Source:
-    """Base class of random sources, which contain a maximal-length LFSR.
+class Part:
+    """Bits of a register that make a random word.
+
+    Parameters
+    ----------
+    dropped : int
+        Number of lowest bits that are left out.
+    taken : int
+        Number of bits above them, which become the upper bits of the word.
+    repeated : bool
+        True if the same bits fill the word below, from its upper bits down; otherwise zeros do.
+    """
+
+    dropped: int
+    taken: int
+    repeated: bool = False
+
+    def word(self, taken: int, bits: int) -> int:
+        """Return the word of ``bits`` bits with the value ``taken`` of the taken bits."""
+        copies = -(-bits // self.taken) if self.repeated else 1
+        many = taken * sum(1 << (self.taken * copy) for copy in range(copies))
+        return many << bits >> copies * self.taken
+
+
+@dataclass(frozen=True)
+class Source:
+    """Base class of random sources, which contain a maximal-length Fibonacci LFSR.
+
+    Each step shifts the register up by one bit and shifts in the parity of its taps.
 
     Parameters
     ----------
     width : int
-        Width of the LFSR and of a random word.
+        Width of a random word of the source.
 
     Raises
     ------
@@ -45,43 +72,71 @@ class _Source:
     width: int
 
     KIND: ClassVar[str]
+    SUFFIX: ClassVar[str] = ""
     WIDTHS: ClassVar[range]
+
+    inverting: ClassVar[bool] = False
+    """True if the words are complemented in every second period of the LFSR."""
 
     def __post_init__(self) -> None:
         check_int("width", self.width, f"{self.KIND} source", self.WIDTHS[0], self.WIDTHS[-1])
 
     def __str__(self) -> str:
-        return f"{self.KIND}{self.width}"
+        return f"{self.KIND}{self.width}{self.SUFFIX}"
+
+    @property
+    def register(self) -> int:
+        """Width of the LFSR."""
+        return self.width
+
+    @property
+    def full_bits(self) -> int:
+        """Width of the random words that use all that the source gives."""
+        return self.width
 
     @property
     def taps(self) -> tuple[int, ...]:
         """Feedback taps of the LFSR, counted from 1."""
-        return TAPS[self.width]
+        return TAPS[self.register]
 
     @property
     def state_bits(self) -> int:
-        """Width of the state."""
-        return self.width
+        """Width of the state: the LFSR and, as the next higher bit, the complement flag if there is one.
+
+        The flag toggles in the step that sets the LFSR to 1.
+        """
+        return self.register + self.inverting
 
     @property
-    @abstractmethod
     def period(self) -> int:
         """Number of steps after which the words repeat."""
+        return ((1 << self.register) - 1) << self.inverting
+
+    @abstractmethod
+    def part(self, bits: int) -> Part:
+        """Return the bits that make a random word of ``bits`` bits; ValueError if the source cannot provide it."""
 
     def check_seed(self, seed: int) -> int:
         """Return ``seed`` if it is a valid state, with at least one bit of the LFSR set; else raise an error."""
         check_int("seed", seed, str(self))
         if not 0 <= seed < 1 << self.state_bits:
             raise ValueError(f"seed {seed:#x} does not fit the {self.state_bits} bits of a state of {self}")
-        if seed & ((1 << self.width) - 1) == 0:
+        if seed & ((1 << self.register) - 1) == 0:
             raise ValueError(
-                f"seed {seed:#x} would hold {self} at zero; the lower {self.width} bits must not all be zero"
+                f"seed {seed:#x} would hold {self} at zero; the lower {self.register} bits must not all be zero"
             )
         return seed
 
-    @abstractmethod
     def jump(self, seed: int, steps: int) -> int:
         """Return the state after ``steps`` steps."""
+        self.check_seed(seed)
+        if not self.inverting:
+            return _jump(self.register, seed, steps % self.period)
+        words, places = _orbit(self.register)
+        half = len(words)
+        place = places[seed & half] + (half if seed >> self.register else 0)
+        inverted, place = divmod((place + steps) % self.period, half)
+        return words[place] | (inverted << self.register)
 
     def spacing(self, count: int) -> int:
         """Return the maximum number of steps between the seeds of neighbouring units in an array."""
@@ -98,56 +153,78 @@ class _Source:
         return [self.jump(first, unit * apart) for unit in range(count)]
 
 
-class Lfsr(_Source):
-    """Maximal-length Fibonacci LFSR of 2 to 64 bits.
+class Lfsr(Source):
+    """LFSR of 2 to 64 bits, whose low bits are the random word.
 
-    Each step shifts the word up by one bit and shifts in the parity of its taps. Every nonzero word appears once in a
-    period of 2^width - 1 steps.
+    Every nonzero state appears once in a period of 2^width - 1 steps.
     """
 
     KIND, WIDTHS = "lfsr", range(2, 65)
 
+    def part(self, bits: int) -> Part:
+        if self.width < bits:
+            raise ValueError(f"{self} gives words of {self.width} bits, but the rounding needs {bits}")
+        return Part(0, bits)
+
+
+class _Upper(Source):
+    """Base class of sources that give the upper bits of a random word."""
+
+    def part(self, bits: int) -> Part:
+        if self.width > bits:
+            raise ValueError(f"{self} gives words of {self.width} bits, but the rounding uses only {bits}")
+        return Part(self.register - self.width, self.width)
+
+
+class Naive(_Upper):
+    """Upper 2 to 16 bits of an LFSR that is one bit wider (Chang et al., DATE 2023, equation 4).
+
+    The words are those of a uniform number that is rounded to a multiple of 2^-width and is not rounded up to 1: in a
+    period of 2^(width + 1) - 1 steps 0 appears once, and each other word twice.
+    """
+
+    KIND, WIDTHS = "naive", range(2, 17)
+
     @property
-    def period(self) -> int:
-        return (1 << self.width) - 1
-
-    def jump(self, seed: int, steps: int) -> int:
-        self.check_seed(seed)
-        return _jump(self.width, seed, steps % self.period)
+    def register(self) -> int:
+        return self.width + 1
 
 
-class Plateau(_Source):
+class Plateau(_Upper):
     """LFSR of 2 to 16 bits whose words are complemented in every second period (Chang et al., DATE 2023).
 
-    In a period of 2 (2^width - 1) steps the words 1 to 2^width - 2 appear twice, 0 and 2^width - 1 once.
-
-    Notes
-    -----
-    The state is the LFSR and, as the next higher bit, the complement flag. The flag toggles in the step that sets the
-    LFSR to 1.
+    In a period of 2 (2^width - 1) steps the words 1 to 2^width - 2 appear twice, 0 and 2^width - 1 once. They are the
+    upper bits of a random word, above zeros, so that word i stands for i / 2^width.
     """
 
     KIND, WIDTHS = "plateau", range(2, 17)
+    inverting = True
+
+
+class RepeatedPlateau(Plateau):
+    """`Plateau` whose words are repeated to fill a random word, such as 101 to 10110110.
+
+    Word i stands for i / (2^width - 1), rounded down to the last place of the random word, and the largest word for 1
+    less one such place. The levels of equation 5 of Chang et al. (DATE 2023), which are published as a table, are so
+    made by wires, and numbers without a discarded part stay as they are.
+    """
+
+    SUFFIX = "-rep"
 
     @property
-    def state_bits(self) -> int:
-        return self.width + 1
+    def full_bits(self) -> int:
+        return 2 * self.width
 
-    @property
-    def period(self) -> int:
-        return 2 * ((1 << self.width) - 1)
-
-    def jump(self, seed: int, steps: int) -> int:
-        self.check_seed(seed)
-        words, places = _orbit(self.width)
-        half = len(words)
-        place = places[seed & ((1 << self.width) - 1)] + (half if seed >> self.width else 0)
-        inverted, place = divmod((place + steps) % self.period, half)
-        return words[place] | (inverted << self.width)
+    def part(self, bits: int) -> Part:
+        if self.width == bits:
+            raise ValueError(
+                f"{self} fills words of more than {bits} bits, but the rounding uses {bits}; use plateau{bits}, or a "
+                f"rounding such as sr{self.full_bits}"
+            )
+        return replace(super().part(bits), repeated=True)
 
 
-Source = Lfsr | Plateau
-SOURCES = (Lfsr, Plateau)
+SOURCES: tuple[type[Source], ...] = (Lfsr, Plateau, RepeatedPlateau, Naive)
 
 
 @dataclass(frozen=True)
@@ -156,7 +233,7 @@ class Stream:
 
     Parameters
     ----------
-    source : Lfsr or Plateau
+    source : Source
     seed : int
         State of the source at the first word.
     rotation : int
@@ -177,15 +254,17 @@ class Stream:
     others: tuple[int, ...] = ()
 
     def bits_of(self, bits: int) -> tuple[int, list[int]]:
-        """Return the parts of a word of ``bits`` bits: the number of zeros below, and positions in the source's word.
+        """Return the parts of a word of ``bits`` bits: the number of zeros below, and positions in the register.
 
-        An LFSR provides its low bits. A plateau source provides all bits, aligned to the first discarded bits.
+        An LFSR provides its low bits. The other sources provide all bits of their words, aligned to the first discarded
+        bits, and repeated ones fill the bits below.
         """
-        width = self.source.width
-        places = [(place - self.rotation) % width for place in range(width)]
-        if isinstance(self.source, Plateau):
-            return bits - width, places
-        return 0, places[:bits]
+        part, register = self.source.part(bits), self.source.register
+        places = [(part.dropped + place - self.rotation) % register for place in range(part.taken)]
+        below = bits - part.taken
+        if part.repeated:
+            return 0, [places[(place - below) % part.taken] for place in range(bits)]
+        return below, places
 
     def steps(self, bits: int) -> int:
         """Return the number n of discarded fractions that words of ``bits`` bits resolve: 0, 1/n, 2/n, ...
@@ -206,7 +285,7 @@ class Stream:
         ----------
         fraction : Fraction or float
             Discarded part, in units of the last place of the result: 0 or more and less than 1. Only its first ``bits``
-            bits count, and with a narrower plateau source its first ``width`` bits.
+            bits count, and with words above zeros only the bits at those.
         bits : int
             Width of the random word.
 
@@ -215,34 +294,43 @@ class Stream:
         Fraction
             Share of the period's words R with t + R >= 2^bits, where t = floor(fraction * 2^bits). For an LFSR of M
             bits it is t * 2^(M - bits) / (2^M - 1), because the missing word, zero, never rounds up. For a plateau
-            source it is (2 u - 1) / (2 (2^M - 1)) with u = floor(fraction * 2^M), because the largest word appears once
-            and the others twice, and 0 if u is 0.
+            source it is (2 u - 1) / (2 (2^M - 1)) with the number u of words that round up, because the largest word
+            appears once and the others twice, and 0 if u is 0; without repetition u is floor(fraction * 2^M). For a
+            naive source it is 2 u / (2^(M + 1) - 1) with the same u.
 
         Raises
         ------
         TypeError, ValueError
             If the fraction is out of range, or the source cannot provide words of this width.
         """
-        steps = self.steps(bits)
+        self.steps(bits)
         if not isinstance(fraction, (Fraction, float, int)) or isinstance(fraction, bool):
             raise TypeError(f"a discarded fraction must be a Fraction or a float, not {type(fraction).__name__}")
         if not 0 <= fraction < 1:
             raise ValueError(f"a discarded fraction must be at least 0 and less than 1, not {fraction}")
-        # The largest words round up; their number is the fraction of all values of the used bits.
-        largest = int(Fraction(fraction) * steps)
-        if largest == 0:
+        part, source = self.source.part(bits), self.source
+        # Words grow with their taken bits, so the largest ones round up, from the first that reaches `least` on.
+        least = (1 << bits) - int(Fraction(fraction) * (1 << bits))
+        first = least >> (bits - part.taken)
+        if first >> part.taken:
             return Fraction(0)
-        if isinstance(self.source, Plateau):
-            return Fraction(2 * largest - 1, self.source.period)
-        # One word appears less often than the others: zero, or with complements the largest.
-        return Fraction((largest << (self.source.width - bits)) - int(self.complemented), self.source.period)
+        ups = (1 << part.taken) - first - (part.word(first, bits) < least)
+        each = 1 << (source.register - part.taken + source.inverting)
+        # The state zero is missing: the word zero, or with complements the largest word, appears once less.
+        missing = ups > 0 and (source.inverting or self.complemented)
+        return Fraction(ups * each - missing, source.period)
 
     def mean_chance_of_up(self, bits: int) -> Fraction:
-        """Return the mean of `chance_of_up` over all fractions; it is one half without bias."""
-        steps = self.steps(bits)
-        # The probability is 0 in the first step and grows linearly from the second to the last.
-        ends = self.chance_of_up(Fraction(1, steps), bits) + self.chance_of_up(Fraction(steps - 1, steps), bits)
-        return Fraction(steps - 1, steps) * ends / 2
+        """Return the mean of `chance_of_up` over all fractions; it is one half without bias.
+
+        It is the mean of R / 2^bits. A bit of R is 1 in half of the states and the missing one, which is zero.
+        """
+        self.steps(bits)
+        zeros, _ = self.bits_of(bits)
+        period = self.source.period
+        ones = (period + 1) // 2
+        share = Fraction(period - ones if self.complemented else ones, period)
+        return share * ((1 << bits) - (1 << zeros)) / (1 << bits)
 
 
 def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
@@ -250,35 +338,37 @@ def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
 
     Parameters
     ----------
-    source : Lfsr or Plateau
+    source : Source
     count : int
     seed : int
         Seed of the first lane.
     sharing : str
         ``own``: one source per lane, evenly spaced over the period. ``rotated``: one source for all; lane i rotates
-        its words by i places, and every second full rotation of a plateau source also complements them.
+        its register by i places, and every second full rotation of a plateau source also complements the words.
     """
     check_one_of("sharing", sharing, SHARINGS)
     if sharing == "own":
         return [Stream(source, first) for first in source.seeds(count, seed)]
     source.check_seed(seed)
     return [
-        Stream(source, seed, lane % source.width, isinstance(source, Plateau) and lane // source.width % 2 == 1)
+        Stream(source, seed, lane % source.register, source.inverting and lane // source.register % 2 == 1)
         for lane in range(count)
     ]
 
 
 def parse_source(text: str | Source) -> Source:
-    """Parse the name of a source, such as ``lfsr16`` or ``plateau3``."""
-    if isinstance(text, (Lfsr, Plateau)):
+    """Parse the name of a source, such as ``lfsr16``, ``plateau3``, ``plateau3-rep`` or ``naive3``."""
+    if isinstance(text, Source):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"a source must be an Lfsr, a Plateau or a string such as 'lfsr16', not {type(text).__name__}")
+        raise TypeError(f"a source must be a Source or a string such as 'lfsr16', not {type(text).__name__}")
     for kind in SOURCES:
-        if match := re.fullmatch(rf"{kind.KIND}([0-9]+)", text):
+        if match := re.fullmatch(rf"{kind.KIND}([0-9]+){kind.SUFFIX}", text):
             return kind(int(match[1]))
-    known = " and ".join(f"{kind.KIND}{kind.WIDTHS[0]} to {kind.KIND}{kind.WIDTHS[-1]}" for kind in SOURCES)
-    raise ValueError(f"unknown source {text!r}; the sources are {known}")
+    spans = [
+        f"{kind.KIND}{kind.WIDTHS[0]}{kind.SUFFIX} to {kind.KIND}{kind.WIDTHS[-1]}{kind.SUFFIX}" for kind in SOURCES
+    ]
+    raise ValueError(f"unknown source {text!r}; the sources are {', '.join(spans[:-1])} and {spans[-1]}")
 
 
 def check_source(source: Source, words: Iterable[int]) -> Source:
@@ -287,18 +377,15 @@ def check_source(source: Source, words: Iterable[int]) -> Source:
     Raises
     ------
     TypeError, ValueError
-        If ``source`` is not a source, no rounding is stochastic, or words are too narrow (LFSR) or too wide (plateau).
+        If ``source`` is not a source, no rounding is stochastic, or a width does not suit the source.
     """
-    if not isinstance(source, (Lfsr, Plateau)):
-        raise TypeError(f"a source must be an Lfsr or a Plateau, not {type(source).__name__}")
+    if not isinstance(source, Source):
+        raise TypeError(f"a source must be a Source, such as Lfsr(16), not {type(source).__name__}")
     widths = list(words)
     if not widths:
         raise ValueError(f"random source {source} does nothing without stochastic rounding, such as sr8")
     for bits in widths:
-        if isinstance(source, Lfsr) and source.width < bits:
-            raise ValueError(f"{source} gives words of {source.width} bits, but the rounding needs {bits}")
-        if isinstance(source, Plateau) and source.width > bits:
-            raise ValueError(f"{source} gives words of {source.width} bits, but the rounding uses only {bits}")
+        source.part(bits)
     return source
 
 

@@ -30,7 +30,7 @@ _FORMAT = re.compile(r"(?:\([^()]*\)|[\w:-]|\.(?=[-0-9]))+")
 _NAME = re.compile(r"[\w:./-]+")
 _SUFFIX = re.compile(r"\.\s*([A-Za-z]\w*)")
 _SATURATE = re.compile(r"\.\s*(sat)\b")
-_SOURCE = re.compile(r"@\s*(\w+)")
+_SOURCE = re.compile(r"@\s*([\w-]+)")
 _STATE = re.compile(r":\s*(\w+)")
 _WORD = re.compile(r"([a-z_]+)(?:\s*=\s*([^\s=]+))?")
 _HEAD = re.compile(r"([A-Za-z_]+)([0-9]*)(?=\s|$)")
@@ -302,8 +302,8 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
         "  has its own rounding: `mac fp16*fp16=fp16.rz+fp32.rn`.",
         "- `.port` reads the mode of each operation from an input; `.port_ro_sr8` also allows `ro` and `sr8`.",
         "- `.sat` returns the largest finite number on overflow.",
-        "- `@lfsr16` or `@plateau3` is an internal source of random words, `:5` its state after reset (default: 1).",
-        "  Without a source, random words are an input.",
+        "- `@lfsr16` or `@plateau3-rep` is an internal source of random words, `:5` its state after reset (default:",
+        "  1). Without a source, random words are an input.",
         "- `flags` adds exception flags, with tiny results detected after rounding; `flags=before`: before it.",
         "- `acc` is a format or `exact`.",
         "- `function` is the name of a function, or of a saved segment table, which ends with a digest.",

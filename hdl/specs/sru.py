@@ -29,8 +29,8 @@ class SruSpec(UnitSpec, form="sru a>o", summary="stochastic rounding of fixed po
     lanes : int
         Numbers per cycle, 1 to 4096.
     sharing : str
-        ``own``: one random source per lane. ``rotated``: one source for all lanes; lane i rotates its words by i
-        places, and every second full rotation of a plateau source also complements them. Each word stays equally
+        ``own``: one random source per lane. ``rotated``: one source for all lanes; lane i rotates the bits by
+        i places, and every second full rotation of a plateau source also complements them. Each word stays equally
         frequent.
     increment : bool
         If true, the unit adds the carry of the rounding decision. If false, ``o`` is the floor, which wraps, and the

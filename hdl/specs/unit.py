@@ -58,7 +58,7 @@ class UnitSpec:
         Rounding of the result; default: ``rn``. ``sr`` modes need random words, and ``port`` the code of a mode.
     saturate : bool
         Return the largest finite number on overflow; an infinite operand stays infinite. Default: false.
-    random : Lfsr or Plateau, optional
+    random : Source, optional
         Internal source of random words, such as ``lfsr16``; without it they are an input.
     seed : int
         State of the source after reset; default: 1.

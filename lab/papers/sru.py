@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,7 @@ import pandas as pd
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import Fixed, stochastic
-from halfulp.hdl.formats.source import Plateau, parse_source
+from halfulp.hdl.formats.source import Plateau, Stream, parse_source
 from halfulp.implementation import short
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -20,6 +21,9 @@ TARGET = TARGETS["vu9p"]
 
 UNITS, LANES = 4096, 64
 """Units of the published design, and lanes of a bank that share one source."""
+
+WHOLES = {"VU9P": TARGET.lut, "DarkFPGA": 678_716}
+"""LUT of the device, and of the published accelerator that holds the 4096 units."""
 
 RESULT_BITS = 8
 """Width of a result."""
@@ -36,15 +40,23 @@ class Row:
     source : str
     discarded : int
         Number of discarded bits.
-    published_lut, published_ff : int
+    published_lut, published_ff : int, optional
         Figures of 4096 units.
+    bits : int, optional
+        Width of the random word; default: all that the source gives, at most ``discarded``.
     """
 
     label: str
     source: str
     discarded: int
-    published_lut: int
-    published_ff: int
+    published_lut: int | None = None
+    published_ff: int | None = None
+    bits: int | None = None
+
+    @property
+    def word(self) -> int:
+        """Width of the random word."""
+        return self.bits or min(parse_source(self.source).full_bits, self.discarded)
 
     def unit(self, *, increment: bool, lanes: int = 1, saturate: bool = False) -> Module:
         """Return the Verilog of a unit, or of several lanes that share a source."""
@@ -53,7 +65,7 @@ class Row:
             "sru",
             str(Fixed(width, 0)),
             to=str(Fixed(width, -self.discarded, overflow="saturate" if saturate else "wrap")),
-            rounding=str(stochastic(min(parse_source(self.source).width, self.discarded))),
+            rounding=str(stochastic(self.word)),
             random=self.source,
             lanes=lanes,
             sharing="own" if lanes == 1 else "rotated",
@@ -73,8 +85,14 @@ ROWS = (
 )
 """Published table; a random word of more than 8 bits has the same number of discarded bits."""
 
-CROPPED = tuple(replace(row, discarded=8) for row in ROWS if row.discarded > 8)
-"""Rows with random words of more than 8 bits that round 16 bits to 8."""
+CROPPED = (
+    *(replace(row, discarded=8) for row in ROWS),
+    Row("3-bit plateau, repeated to 6", "plateau3-rep", 8, 15 * UNITS),
+    Row("3-bit plateau, repeated to 8", "plateau3-rep", 8, 15 * UNITS, bits=8),
+    Row("3 bits, naive", "naive3", 8),
+    Row("3-bit LFSR", "lfsr3", 8),
+)
+"""Rows that round 16 bits to 8; the levels of repeated words are published as a table, of which only LUT are known."""
 
 
 def row_of(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
@@ -97,7 +115,8 @@ Costs = dict[tuple[Row, str], Cost]
 
 def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
     """Measure all units of the tables."""
-    keys = [*itertools.product((*ROWS, *CROPPED), ("decision", "whole")), *((row, "bank") for row in ROWS)]
+    every = dict.fromkeys((*ROWS, *CROPPED))
+    keys = [*itertools.product(every, ("decision", "whole")), *((row, "bank") for row in ROWS)]
     keys += [(row_of("plateau3"), kind) for kind in ("whole bank", "saturating")]
     progress.total("synthesis", len(keys))
     costs = measure_modules((row.unit(**KINDS[kind]) for row, kind in keys), TARGET, progress, pool=pool)
@@ -110,7 +129,7 @@ def tables(found: Costs) -> dict[str, Table]:
     own = pd.DataFrame(
         [_unit(found, row) | {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES} for row, bank in banks.items()]
     )
-    cropped = pd.DataFrame([_unit(found, row) for row in CROPPED])
+    cropped = pd.DataFrame([_unit(found, row) | _errors(row) for row in CROPPED])
     many = [_array(found, row) for row in ROWS]
     return {
         "sru": Table(
@@ -122,10 +141,15 @@ def tables(found: Costs) -> dict[str, Table]:
         "sru-4096": Table(
             f"{UNITS} stochastic rounding units",
             pd.DataFrame(many),
-            {name: ",d" for name in many[0] if "LUT" in name or "FF" in name},
-            _shares(found),
+            {name: ".1f" if "%" in name else ",d" for name in many[0] if "source" not in name},
+            _shares(),
         ),
-        "sru-cropped": Table("Stochastic rounding units with words longer than the discarded bits", cropped),
+        "sru-cropped": Table(
+            "Stochastic rounding units of 16 bits to 8",
+            cropped,
+            {"published LUT": ".0f", "published FF": ".0f", "mean error": "+.4f", "largest error": "+.4f"},
+            [_LEVELS],
+        ),
     }
 
 
@@ -133,8 +157,8 @@ def _head(row: Row, units: int) -> dict[str, Any]:
     return {
         "source": row.label,
         "discarded": row.discarded,
-        "published LUT": row.published_lut * units // UNITS,
-        "published FF": row.published_ff * units // UNITS,
+        "published LUT": None if row.published_lut is None else row.published_lut * units // UNITS,
+        "published FF": None if row.published_ff is None else row.published_ff * units // UNITS,
     }
 
 
@@ -149,6 +173,24 @@ def _unit(found: Costs, row: Row) -> dict[str, Any]:
     }
 
 
+def _errors(row: Row) -> dict[str, Any]:
+    """Return the mean and the largest error of the chance of rounding up, over all discarded parts of a row."""
+    stream = Stream(parse_source(row.source), 1)
+    parts = [Fraction(part, 1 << row.discarded) for part in range(1 << row.discarded)]
+    errors = [stream.chance_of_up(part, row.word) - part for part in parts]
+    return {
+        "mean error": float(sum(errors) / len(errors)),
+        "largest error": float(max(errors, key=abs)),
+    }
+
+
+_LEVELS = (
+    "Errors: chance of rounding up minus the discarded part, in units of the last place, over all 256 parts of 8 bits; "
+    "their mean is the drift of a sum of many rounded numbers. Words of 3 bits stand for i / 8; a plateau source whose "
+    "words are repeated gives i / 7, as published with a table, of which only LUT are known."
+)
+
+
 def _array(found: Costs, row: Row) -> dict[str, Any]:
     decision, bank = found[row, "decision"], found[row, "bank"]
     return _head(row, UNITS) | {
@@ -157,6 +199,8 @@ def _array(found: Costs, row: Row) -> dict[str, Any]:
         "LUT +1": found[row, "whole"].lut * UNITS,
         "bank LUT": bank.lut * (UNITS // LANES),
         "bank FF": bank.ff * (UNITS // LANES),
+        **{f"published % of {name}": 100 * (row.published_lut or 0) / lut for name, lut in WHOLES.items()},
+        **{f"% of {name}": 100 * decision.lut * UNITS / lut for name, lut in WHOLES.items()},
     }
 
 
@@ -205,20 +249,13 @@ def _ratios(found: Costs) -> list[str]:
     ]
 
 
-def _shares(found: Costs) -> list[str]:
-    """Return notes on the figures of 4096 units and their share of the device."""
-    long, plateau = row_of("lfsr24"), row_of("plateau3")
-
-    def share(lut: int) -> str:
-        return f"{100 * lut / TARGET.lut:.2g} %"
-
+def _shares() -> list[str]:
+    """Return notes on the figures of 4096 units and their shares."""
     return [
         f"LUT, FF and LUT +1: {UNITS} times those of one unit. Bank: {UNITS // LANES} times those of a bank "
         f"of {LANES}. The table of one unit explains the counts.",
-        f"Of the {TARGET.lut:,} LUT of the {TARGET.name.upper()} ({TARGET.part}; {TARGET.source}), 24-bit LFSR units "
-        f"take {share(found[long, 'decision'].lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "
-        f"units in banks {share(found[plateau, 'bank'].lut * (UNITS // LANES))}, published "
-        f"{share(plateau.published_lut)}.",
+        f"Shares: LUT over the {TARGET.lut:,} of the {TARGET.name.upper()} ({TARGET.part}; {TARGET.source}), and over "
+        f"the {WHOLES['DarkFPGA']:,} of DarkFPGA, the published accelerator.",
     ]
 
 

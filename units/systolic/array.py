@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.delay import MODELS
 from halfulp.hdl.formats.checks import check_int
-from halfulp.hdl.formats.source import Plateau, Source
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, RunningSumSpec, Tiling, UnitSpec, parse_cell
 from halfulp.hdl.wire import modulo_counter
@@ -150,17 +150,17 @@ class Words(wiring.Component):
         The same state; its value is constant.
     step : In(1)
         Advance to the next word in the next cycle.
-    word : Out(source.width)
+    word : Out(source.register)
     """
 
     def __init__(self, source: Source, seed: int) -> None:
         self.source, self.start = source, seed
         self.name = f"words_{source}"
         # The register of an LFSR is the port.
-        self.initial = {"random_lfsr" if isinstance(source, Plateau) else "word": f"seed[{source.width - 1}:0]"}
-        if isinstance(source, Plateau):
-            self.initial["random_inverted"] = f"seed[{source.width}]"
-        super().__init__({"seed": In(source.state_bits), "step": In(1), "word": Out(source.width)})
+        self.initial = {"random_lfsr" if source.inverting else "word": f"seed[{source.register - 1}:0]"}
+        if source.inverting:
+            self.initial["random_inverted"] = f"seed[{source.register}]"
+        super().__init__({"seed": In(source.state_bits), "step": In(1), "word": Out(source.register)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
