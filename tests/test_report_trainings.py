@@ -200,10 +200,13 @@ def test_mean_errors_of_low_bit_sources():
     tiny = {given: {name: errors[:2] for name, errors in found[given].items()} for given in found}
     # Every number is rounded with whole periods of words, so that means are exact.
     for given in ("FP32", "16 bits"):
-        assert beyond[given][esru.NAIVE] == [0, 0]
+        assert beyond[given][esru.SHORT] == [0, 0]
         assert beyond[given][esru.PLATEAU] == [-1 / 16] * 2
-    assert beyond["11 bits"][esru.NAIVE] == [1 / 16] * 2
-    assert beyond["11 bits"][esru.PLATEAU] == [0, 0]
+        assert beyond[given][esru.NAIVE] == pytest.approx([7 / 15 - 1 / 2] * 2, rel=1e-12)
+    assert beyond["11 bits"][esru.SHORT] == [1 / 16] * 2
+    assert beyond["11 bits"][esru.PLATEAU] == beyond["11 bits"][esru.REPEATED] == [0, 0]
+    # All eight bits of the discarded part count.
+    assert beyond["16 bits"][esru.REPEATED] == [0, 0]
     # The mean of the tiny numbers is 2^-10, and all of them become zero in fixed point.
     assert tiny["16 bits"][esru.PLATEAU] == [-(2**-10), 2**-10]
     # One of 14 plateau words is zero, which does not carry numbers just below zero up to zero; a
