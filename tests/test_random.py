@@ -1,5 +1,7 @@
 """Random sources: periods, plateaus and seeds, in hardware and in the software twin."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.sim.model import CompiledModel
 from halfulp.units import Mac, Sru, Unit
+from halfulp.units.catalogue import component
 
 LFSRS = [Lfsr(width) for width in range(2, 65)]
 PLATEAUS = [Plateau(width) for width in range(2, 17)]
@@ -86,6 +89,16 @@ def test_plateau_words_occur_twice_except_ends():
             counts = np.bincount(column.astype(np.int64), minlength=1 << source.width)
             assert counts[0] == counts[-1] == 1
             assert (counts[1:-1] == 2).all()
+
+
+def test_naive_words_occur_twice_except_zero():
+    """In one period of hardware and twin, for every width."""
+    found = run(NAIVES, np.zeros(NAIVES[-1].period))
+    for source in NAIVES:
+        for column in (found[str(source)][: source.period] >> np.uint64(1), twin(source, source.period)):
+            counts = np.bincount(column.astype(np.int64), minlength=1 << source.width)
+            assert counts[0] == 1
+            assert (counts[1:] == 2).all()
 
 
 @pytest.mark.parametrize(
@@ -248,6 +261,22 @@ def test_plateau_rounds_up_with_expected_frequency(sharing):
                 ups = (found[f"o{lane}"] == ((integer + 1) & 0xF)).sum()
                 downs = (found[f"o{lane}"] == (integer & 0xF)).sum()
                 assert (ups, downs) == (2 * max(2 * eighths - 1, 0), 2 * (period - max(2 * eighths - 1, 0)))
+
+
+@pytest.mark.parametrize("text", ["sr8@plateau3-rep", "sr6@plateau3-rep", "sr4@naive3", "sr3@plateau3"])
+def test_units_round_up_with_known_chance_for_all_fractions(text):
+    """In hardware, each of 256 discarded parts is rounded with a whole period of words."""
+    unit = component(f"sru fxp2.8>fxp2.0-wrap.{text} increment=no")
+    source, bits = unit.spec.random, unit.spec.rounding.bits
+    codes = np.repeat(np.arange(256), source.period)
+    ups = rounded(unit, {"a0": codes | 0x100}, len(codes))["up0"].reshape(256, source.period).sum(1)
+    stream = Stream(source, 1)
+    chances = [stream.chance_of_up(Fraction(part, 256), bits) for part in range(256)]
+    assert ups.tolist() == [chance * source.period for chance in chances]
+    # The mean of a part is 255/512. Words above zeros lose the parts below their last place, less those below 1/256.
+    lost = {"sr8@plateau3-rep": 0, "sr6@plateau3-rep": 3, "sr3@plateau3": 31}
+    mean = Fraction(255 - lost[text], 512) if text in lost else Fraction(7, 15)
+    assert sum(chances) / 256 == mean
 
 
 def test_shared_source_gives_lanes_different_words():
