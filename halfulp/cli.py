@@ -43,6 +43,7 @@ GROUPS = {
         "faults": "halfulp.sim.mutation.cli",
     },
     "Study networks": {
+        "emulate": "halfulp.golden.program.cli",
         "train": "halfulp.lab.train.cli",
         "match": "halfulp.fpga.match.cli",
     },

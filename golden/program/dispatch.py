@@ -260,6 +260,8 @@ def composite() -> Iterator[None]:
             stack.enter_context(replaced_recurrent_functions(CELLS, _layers))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(mock.patch.object(F, "linear", _linear))
+            for name in ("numpy", "__dlpack__"):
+                stack.enter_context(mock.patch.object(Tensor, name, _leaving(getattr(Tensor, name))))
             stack.enter_context(loops(lambda: isinstance(current_dispatch_mode(), Dispatch)))
     try:
         yield
@@ -279,6 +281,19 @@ def _linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     if apart and isinstance(current_dispatch_mode(), Dispatch):
         return _LINEAR(x.reshape(-1, x.shape[-1]), w, bias).reshape(*x.shape[:-1], len(w))
     return _LINEAR(x, w, bias)
+
+
+def _leaving(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a conversion of tensors to arrays of another library that reports where numbers leave torch."""
+
+    @functools.wraps(convert)
+    def run(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        mode = current_dispatch_mode()
+        if isinstance(mode, Dispatch) and is_real(x):
+            mode.owner.report().add_array(mode.place().source)
+        return convert(x, *args, **kwargs)
+
+    return run
 
 
 def _layers(name: str, in_torch: Callable[..., Any]) -> Callable[..., Any]:

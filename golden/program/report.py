@@ -106,6 +106,9 @@ class Report:
         Numbers of the program that a format replaced by 0, 1, an infinity or NaN, such as the ``eps`` of an optimiser.
     breaks : list of str
         Places at which `torch.compile` broke the graph, with the reason; code between graphs is not emulated.
+    arrays : dict of str to int
+        Places at which real numbers left torch as arrays of numpy or of another library, and the number of arrays;
+        arithmetic on these is not emulated.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -114,6 +117,7 @@ class Report:
     chains: int = 0
     constants: list[Constant] = field(default_factory=list)
     breaks: list[str] = field(default_factory=list)
+    arrays: dict[str, int] = field(default_factory=dict)
     _constants: dict[tuple[str, ...], Constant] = field(default_factory=dict, repr=False, compare=False)
     _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
 
@@ -144,6 +148,10 @@ class Report:
             self.constants.append(self._constants[key])
         self._constants[key].calls += 1
 
+    def add_array(self, source: str) -> None:
+        """Count an array of another library that was made from a tensor."""
+        self.arrays[source] = self.arrays.get(source, 0) + 1
+
     @property
     def in_torch(self) -> list[Row]:
         """Operations in torch's own arithmetic."""
@@ -168,7 +176,7 @@ class Report:
             "chains": self.chains,
         }
         totals |= {"constants": [{**asdict(one), "became": str(one.became)} for one in self.constants]}
-        totals |= {"breaks": self.breaks}
+        totals |= {"breaks": self.breaks, "arrays": self.arrays}
         return json.dumps(totals | {"rows": [asdict(row) for row in self.sorted()]}, indent=1)
 
     def write(self, path: Path | str) -> None:
@@ -206,7 +214,11 @@ class Report:
 
     def __str__(self) -> str:
         table = tabulate([list(_cells(row)) for row in self.sorted()], COLUMNS, disable_numparse=True)
-        return "\n".join([table, *map(str, self.constants), self.summary])
+        left = [
+            f"{source}: {count} array{'s' * (count > 1)} left torch; arithmetic on arrays is not emulated"
+            for source, count in self.arrays.items()
+        ]
+        return "\n".join([table, *map(str, self.constants), *left, self.summary])
 
 
 def _cells(row: Row) -> Iterator[str]:

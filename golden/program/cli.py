@@ -1,0 +1,95 @@
+"""The command `halfulp emulate`."""
+
+import importlib.util
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+import click
+
+from halfulp.tools.commands import Refused, requests
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--mac", metavar="MAC", help="MAC or policy of all operations")
+@click.option(
+    "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by module, operation and phase"
+)
+@click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m")
+@click.option("--strict", is_flag=True, help="stop at an operation that would run in torch's own arithmetic")
+@click.option("--values", is_flag=True, help="count zeros, infinities and NaN among the results")
+@click.option("--seed", default=0, type=click.IntRange(0, (1 << 63) - 1), metavar="N", help="random seed; default: 0")
+@click.option("-o", "--output", metavar="FILE.json", type=_FILE, help="file for the report")
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def emulate(
+    mac: str | None,
+    file: Path | None,
+    is_module: bool,
+    strict: bool,
+    values: bool,
+    seed: int,
+    output: Path | None,
+    program: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run an unmodified torch program in the arithmetic of a policy, and report its operations.
+
+    PROGRAM is a Python file, or a module with -m; ARGUMENTS are its own. The report lists every operation with its
+    place and arithmetic, those that torch computed itself with the reason, and where numbers left torch as arrays of
+    numpy. It is printed to standard error when the program ends, also if it fails or is interrupted. The exit code is
+    that of the program.
+
+    Example: halfulp emulate --mac "bf16*bf16+fp32.rn, elementwise=bf16.rn" train.py --epochs 2
+    """
+    with requests():
+        if (mac is None) == (file is None):
+            raise ValueError("give the arithmetic by --mac MAC or by --policy FILE")
+        _check_program(program, is_module)
+        from halfulp.golden.nn.policy_file import rules
+        from halfulp.golden.program import emulate as context
+
+        run = context(mac or rules(file), strict=strict, seed=seed, values=values)  # type: ignore[arg-type]  # one is given
+    sys.argv = [program, *arguments]
+    sys.path.insert(0, str(Path.cwd()) if is_module else str(Path(program).resolve().parent))
+    try:
+        with run:
+            if is_module:
+                runpy.run_module(program, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(program, run_name="__main__")
+    except Exception as error:  # any error of the program
+        traceback.print_exception(type(error), error, _of_program(error.__traceback__))
+        raise click.exceptions.Exit(1) from None
+    finally:
+        report = run.report()
+        click.echo(str(report), err=True)
+        if output is not None:
+            report.write(output)
+            click.echo(f"halfulp: wrote {output}", err=True)
+
+
+def _check_program(program: str, is_module: bool) -> None:
+    """Raise `Refused` for a program that is not there."""
+    if not is_module:
+        if not Path(program).is_file():
+            raise Refused(f"there is no file {program}; with -m a module is run")
+        return
+    try:
+        found = importlib.util.find_spec(program)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        raise Refused(f"there is no module {program}; without -m a file is run")
+
+
+def _of_program(trace: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback that begins in the program."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
+        trace = trace.tb_next
+    return trace

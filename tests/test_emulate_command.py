@@ -1,0 +1,131 @@
+"""The command `halfulp emulate`: unmodified programs in the arithmetic of a policy."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden
+
+PRODUCTS = "e5m2*e5m2+e6m5.rn"
+MAC = f"{PRODUCTS}, elementwise=e6m5.rn"
+
+PROGRAM = """
+import sys
+import numpy as np
+import torch
+
+torch.manual_seed(int(sys.argv[1]))
+model = torch.nn.Linear(8, 4)
+out = torch.relu(model(torch.ones(2, 8))) * 3
+np.save(sys.argv[2], out.detach().numpy())
+print("sum", np.asarray(out.detach()).sum() > 0)
+if len(sys.argv) > 3:
+    sys.exit(int(sys.argv[3]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a program to a file."""
+
+    def write(text=PROGRAM, name="program.py"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def run(*words, cwd=None):
+    """Return exit code, output and errors of the command in a process of its own."""
+    command = [sys.executable, "-m", "halfulp", "emulate", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("way", ["file", "module"])
+def test_program_has_the_bits_of_the_context(script, tmp_path, way):
+    path, array, report = script(), tmp_path / "out.npy", tmp_path / "report.json"
+    program = [path] if way == "file" else ["-m", "program"]
+    code, out, err = run("--mac", MAC, "-o", report, *program, 7, array, cwd=tmp_path)
+    assert (code, out) == (0, "sum True\n"), err
+    torch.manual_seed(7)
+    model = torch.nn.Linear(8, 4)
+    with golden.emulate(MAC):
+        wanted = (torch.relu(model(torch.ones(2, 8))) * 3).detach()
+    found = torch.from_numpy(np.load(array))
+    assert torch.equal(found, wanted)
+    # The report names operations, and where numbers left torch.
+    assert "program.py:9: 1 array left torch; arithmetic on arrays is not emulated" in err
+    assert "program.py:10: 1 array left torch" in err
+    assert "100.0% of the multiply-accumulates are in the arithmetic of the policy" in err
+    record = json.loads(report.read_text())
+    assert record["arrays"] == {"program.py:9": 1, "program.py:10": 1}
+    assert {row["operation"] for row in record["rows"]} == {"addmm", "mul"}
+
+
+def test_policies_come_from_a_file(script, tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'mac = "fp32"\n[layers."aten.addmm"]\nmac = "{PRODUCTS}"\n')
+    code, _, err = run("--policy", policy, script(), 7, tmp_path / "out.npy")
+    assert code == 0
+    assert "e5m2*e5m2+e6m5.rn" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "sentence"),
+    [
+        ("import sys; sys.exit(3)", 3, ""),
+        ("import sys; sys.exit()", 0, ""),
+        ("import sys; sys.exit('no data')", 1, "no data"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", 130, "stopped"),
+        ("def f():\n    1 / 0\nf()", 1, "ZeroDivisionError"),
+    ],
+)
+def test_exit_code_is_that_of_the_program(script, text, code, sentence):
+    found, out, err = run("--mac", MAC, script(text))
+    assert (found, out) == (code, ""), err
+    assert sentence in err
+    assert "of 0 operations are in torch's own" in err
+
+
+def test_traceback_begins_in_the_program(script):
+    _, _, err = run("--mac", MAC, script("def f():\n    1 / 0\nf()"))
+    first = err.splitlines()[1]
+    assert "program.py" in first
+    assert "halfulp" not in first
+    assert "line 3" in first
+
+
+def test_strict_stops_at_an_operation_of_torch(script):
+    code, _, err = run("--mac", MAC, "--strict", script("import torch\ntorch.linalg.inv(torch.eye(3))"))
+    assert code == 1
+    assert "at program.py:2 would be computed in torch's own arithmetic" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["program.py"], "give the arithmetic by --mac MAC or by --policy FILE"),
+        (
+            ["--mac", MAC, "--policy", "policy.toml", "program.py"],
+            "give the arithmetic by --mac MAC or by --policy FILE",
+        ),
+        (["--mac", MAC, "missing.py"], "there is no file missing.py; with -m a module is run"),
+        (["--mac", MAC, "-m", "missing.module"], "there is no module missing.module; without -m a file is run"),
+        (["--mac", "e5m2*e5m2", "program.py"], "expected"),
+        (["--policy", "missing.toml", "program.py"], "missing.toml"),
+        (["--mac", MAC], "Missing argument 'PROGRAM'"),
+    ],
+)
+def test_bad_requests_are_refused_in_a_sentence(halfulp, script, tmp_path, monkeypatch, words, sentence):
+    script()
+    monkeypatch.chdir(tmp_path)
+    code, out, err = halfulp("emulate", *words)
+    assert (code, out) == (2, ""), err
+    assert sentence in err
+    assert "Traceback" not in err
