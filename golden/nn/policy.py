@@ -2,10 +2,12 @@
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from torch import nn
 
 from halfulp.golden.check import check_bool
 from halfulp.golden.products.blocks import is_block_mac
@@ -40,8 +42,23 @@ _OPERANDS = {
 }
 """Roundings of the operands of each product."""
 
-PROGRAM = ("elementwise", "functions", "reductions", "optimizer")
+PROGRAM = ("elementwise", "functions", "reductions", "normalisation", "optimizer")
 """Parts for operations outside layers, which `halfulp.golden.emulate` computes."""
+
+_KINDS = """
+    batch_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training
+    _native_batch_norm_legit_functional _batch_norm_with_update _batch_norm_with_update_functional _batch_norm_no_update
+    native_layer_norm native_group_norm _fused_rms_norm
+"""
+
+NORMALISATIONS = frozenset(f"aten.{name}{end}" for name in _KINDS.split() for end in ("", "_backward"))
+"""Compositions of torch that normalise: over the batch, a layer or groups of channels."""
+
+LAYERS: tuple[type[nn.Module], ...] = (
+    *(nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.SyncBatchNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+)
+"""Layers of torch that normalise, of which some run as separate operations."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,10 @@ class Policy:
         The same for functions such as the exponential; default: ``elementwise``.
     reductions : Reduction or str, optional
         Sums over elements; default: sequential, in the accumulator of the products.
+    normalisation : Cast or str, optional
+        Format and rounding of all operations of batch, layer, group, instance and root-mean-square normalisation, as
+        functions and layers of torch, sums and functions included;
+        default: ``elementwise``, ``functions`` and ``reductions``.
     optimizer : Cast or str, optional
         Arithmetic of all operations in the step of an optimiser; default: torch's own.
 
@@ -123,6 +144,7 @@ class Policy:
     elementwise: Cast | None = None
     functions: Cast | None = None
     reductions: Reduction | None = None
+    normalisation: Cast | None = None
     optimizer: Cast | None = None
 
     def __post_init__(self) -> None:
@@ -134,6 +156,7 @@ class Policy:
             "elementwise": parse_element,
             "functions": parse_element,
             "reductions": Reduction.parse,
+            "normalisation": parse_element,
             "optimizer": parse_element,
         }
         readers |= {name: read for name, read in optional.items() if getattr(self, name) is not None}
@@ -257,6 +280,18 @@ class Policy:
     def casts(self) -> tuple[Cast, Cast, Cast, Cast]:
         """Roundings of weights, activations, gradients and bias."""
         return self.weights, self.activations, self.gradients, self.bias
+
+    def of_operation(self, names: Iterable[str], kinds: Sequence[type] = ()) -> "Policy":
+        """Return the policy of an operation, by its own name, that of the composition around it, and its modules."""
+        if self.normalisation is None:
+            return self
+        in_layer = bool(kinds) and issubclass(kinds[-1], LAYERS)
+        return self._normalising if in_layer or not NORMALISATIONS.isdisjoint(names) else self
+
+    @functools.cached_property
+    def _normalising(self) -> "Policy":
+        cast, order = self.normalisation, "sequential" if self.reductions is None else self.reductions.order
+        return replace(self, elementwise=cast, functions=None, reductions=Reduction(cast, order), normalisation=None)
 
     def histories(self, paired: bool) -> tuple[int, int, int]:
         """Return the lengths of the histories of activations, weights and gradients; 0 without delayed scaling.

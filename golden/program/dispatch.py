@@ -70,7 +70,7 @@ class Program:
             # Functions may give another answer at each call.
             found = _matches if isinstance(pattern, (str, type)) else matches
             if found(pattern, candidate):  # type: ignore[arg-type]  # patterns are keys of a dict
-                return policy
+                return policy.of_operation(candidate.operations, candidate.kinds)
         return None
 
     def record(
@@ -101,7 +101,7 @@ class Program:
 @functools.lru_cache(maxsize=256)
 def _is_stochastic(policy: Policy) -> bool:
     sums = None if policy.reductions is None else policy.reductions.accumulator
-    program = (policy.elementwise, policy.functions, sums, policy.optimizer)
+    program = (policy.elementwise, policy.functions, sums, policy.normalisation, policy.optimizer)
     return policy.stochastic or any(cast.rounding.bits for cast in program if cast is not None)
 
 

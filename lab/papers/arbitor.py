@@ -51,8 +51,10 @@ def everything(fmt: str) -> str:
 
 
 def with_reductions(fmt: str) -> str:
-    """Return the policy that computes products and sums in FP32, of operands in a format."""
-    return f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn, reductions=fp32.rn, optimizer={fmt}.rn"
+    """Return the policy that computes products, sums and normalisations in FP32, of operands in a format."""
+    return (
+        f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn, reductions=fp32.rn, normalisation=fp32.rn, optimizer={fmt}.rn"
+    )
 
 
 WAYS = {"all": everything, "reductions in FP32": with_reductions}
@@ -132,8 +134,8 @@ def _floats(figures: Figures) -> Table:
     losses = [-gain for one, other in pairs if (gain := figures.gain(one, other)) is not None]
     notes = [
         "Residual network; m: mantissa bits. All: every operation, parameters and gradients are in the format, and "
-        "products are rounded too; reductions in FP32: products, convolutions and sums are in FP32, of operands in the "
-        f"format. FP32: {figures.mean(Case('resnet')):.2f}.",
+        "products are rounded too; reductions in FP32: products, convolutions, sums and whole normalisations are in "
+        f"FP32, of operands in the format. FP32: {figures.mean(Case('resnet')):.2f}.",
         f"Without subnormals, formats with 6 exponent bits and at least {MANTISSAS[2]} mantissa bits lose at most "
         f"{max([0.0, *losses]):.2f} points here; published: 1.46 points (ResNet-18).",
         *figures.notes,
