@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
+from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from halfulp import __version__
@@ -130,6 +131,27 @@ def test_emit_replaces_numbers_by_names(made: Callable[[], Any], monkeypatch: py
         found = ([found.strip("\\ ") for found in name.findall(text)] for text in (before, after))
         pairs = set(zip(*found, strict=True))
         assert len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs})
+
+
+class Elements(wiring.Component):
+    """Component with an array whose register has the name of the port, and elements of their own."""
+
+    x: In(ArrayLayout(8, 4))
+    o: Out(8)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        held = Signal(ArrayLayout(8, 4), name="x")
+        m.d.sync += held.eq(self.x)
+        m.d.comb += self.o.eq(held[2] ^ self.x[2])
+        return m
+
+
+def test_elements_of_arrays_and_further_signals_of_one_name_are_apart() -> None:
+    text = emit(Elements(), "elements", netlist=True)
+    declared = re.findall(r"^  (?:wire|reg) (?:\[[^]]*\] )?(\w+)", text, flags=re.M)
+    assert "x_2" in declared
+    assert len(declared) == len(set(declared))
 
 
 def test_unit_names_and_texts_use_common_format_names() -> None:

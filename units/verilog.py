@@ -445,7 +445,8 @@ def _named(module: re.Match[str]) -> str:
             continue
         stem, first = (f"{stem}_part", 1) if _UNNAMED.fullmatch(name) else (f"{stem}_", 2)
         places = numbers.setdefault(stem, count(first))
-        renamed[name] = next(new for place in places if (new := f"{stem}{place}") not in taken)
+        new = renamed[name] = next(new for place in places if (new := f"{stem}{place}") not in taken)
+        taken.add(new)
     return _NUMBERED.sub(lambda name: renamed.get(name[1], name[0]), module[0])
 
 
