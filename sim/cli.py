@@ -87,12 +87,12 @@ def sweep(
     from halfulp.tools.progress import Bar
 
     from .report import summary
-    from .sweep import Interrupted, job
+    from .sweep import Interrupted, vectors_of
     from .sweep import sweep as run
 
     with requests():
         built = implementation(unit, fmt, **options).component()
-        job(built, seed=seed, limit=vectors)
+        vectors_of(built, seed=seed, limit=vectors)
     try:
         with pool, Bar(built.name) as bar:
             result = run(built, seed=seed, limit=vectors, restart=restart, progress=bar, pool=pool)

@@ -90,7 +90,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Row:
+class MacFigures:
     """Figures of a multiply-accumulate; variants and Pareto flags are by device name."""
 
     mac: str
@@ -127,7 +127,7 @@ class Record:
         Settings of the dot products, as in `Dots`.
     strangers : int
         Number of training runs of other multiply-accumulates.
-    rows : list of Row
+    rows : list of MacFigures
     """
 
     title: str
@@ -142,7 +142,7 @@ class Record:
     scale: float
     against: str
     strangers: int
-    rows: list[Row]
+    rows: list[MacFigures]
 
     @property
     def networks(self) -> list[str]:
@@ -154,7 +154,7 @@ class Record:
         """Command and versions, in one line."""
         return provenance(self.command, self.tools)
 
-    def at_clock(self, row: Row, device: str) -> Variant | None:
+    def at_clock(self, row: MacFigures, device: str) -> Variant | None:
         """Return the smallest variant that reaches the requested clock; None if there is none."""
         reached = [
             variant
@@ -204,7 +204,7 @@ def load(path: Path) -> Record:
 
 def _hash(content: object) -> str:
     # Another release may have other fields; the digest depends on their names.
-    fields = [sorted(kind.__dataclass_fields__) for kind in (Record, Row, Variant, CellCost, Error, Accuracy)]
+    fields = [sorted(kind.__dataclass_fields__) for kind in (Record, MacFigures, Variant, CellCost, Error, Accuracy)]
     return digest(json.dumps(content, sort_keys=True), fields)
 
 
@@ -230,7 +230,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     found = errors(study.macs, study.dots, progress, pool)
     variants = {name: _variants(study, name, progress, pool) for name in study.targets}
     rows = [
-        Row(
+        MacFigures(
             mac=mac.expression,
             variants={name: variants[name][index] for name in study.targets},
             errors=found[index],
@@ -314,7 +314,7 @@ def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
     return [Accuracy.of(network, values) for network, values in found.items()]
 
 
-def _flags(rows: Sequence[Row], device: str) -> list[bool]:
+def _flags(rows: Sequence[MacFigures], device: str) -> list[bool]:
     """Return the Pareto flags of rows by size, error and accuracy."""
     networks = list(dict.fromkeys(found.network for row in rows for found in row.accuracy))
     points = []

@@ -11,7 +11,7 @@ from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
 from . import asic
-from .coreport import Record, Row
+from .coreport import MacFigures, Record
 
 
 def report(record: Record, stem: str) -> Report:
@@ -50,7 +50,7 @@ def _device(record: Record, device: str) -> Table:
     )
 
 
-def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
+def _row(record: Record, row: MacFigures, device: str) -> dict[str, Any]:
     plain, error = row.variants[device][0], row.errors[0]
     cells: dict[str, Any] = {
         "MAC": row.mac,

@@ -151,7 +151,7 @@ def measure_cells(
 
 
 def job_of(library: Library) -> dict[str, Any]:
-    """Return the fields of `halfulp.fpga.synth.cells.Job` that depend on the library."""
+    """Return the fields of `halfulp.fpga.synth.cells.CellSynthesis` that depend on the library."""
     assert library.inverter is not None
     (load,) = library.inverter.capacitances.values()
     return {

@@ -1,7 +1,7 @@
 """Synthesis for standard cells in a separate process: ``python -m halfulp.fpga.synth.cells``.
 
-The program reads ``design.v``, ``cells.lib`` and ``job.json`` (fields of a `Job`) in the working folder. It writes the
-results to ``costs.json``: a list with one for each delay target, or one in all.
+The program reads ``design.v``, ``cells.lib`` and ``job.json`` (fields of `CellSynthesis`) in the working folder. It
+writes the results to ``costs.json``: a list with one for each delay target, or one in all.
 """
 
 import json
@@ -27,7 +27,7 @@ PERIOD = 1000
 
 
 @dataclass(frozen=True)
-class Job:
+class CellSynthesis:
     """Recipe of a synthesis.
 
     Parameters
@@ -167,7 +167,7 @@ def _script(script: str, target: float) -> str:
 def main() -> None:
     """Run the job of the working folder."""
     given = json.loads(Path("job.json").read_text())
-    Job(**{one.name: given[one.name] for one in fields(Job) if one.name in given}).run()
+    CellSynthesis(**{one.name: given[one.name] for one in fields(CellSynthesis) if one.name in given}).run()
 
 
 if __name__ == "__main__":

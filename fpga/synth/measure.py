@@ -133,7 +133,7 @@ class Module:
     dsp : bool
         Multipliers may become DSP blocks.
     keep : tuple of str
-        Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.Job`.
+        Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.FpgaSynthesis`.
     mhz : float, optional
         Target clock of place and route.
     seeds : int
@@ -177,7 +177,7 @@ class Module:
 
     @property
     def ties(self) -> list[str]:
-        """Constant inputs in the form of `halfulp.fpga.synth.yosys.Job`."""
+        """Constant inputs in the form of `halfulp.fpga.synth.yosys.FpgaSynthesis`."""
         return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
 
 

@@ -139,7 +139,7 @@ def call(  # noqa: PLR0913 - arguments of a kernel
         The kernel computes the transposed product: it is that of the description with exchanged operand formats.
     out : Tensor or Patches, optional
         Elements to which the result is written; default: those of a new tensor.
-    step : Step, optional
+    step : MacStep, optional
         Parameters of the general kernel.
     function : str
         Function of the kernel.

@@ -9,7 +9,7 @@ from torch import Tensor
 from halfulp.golden.block import step_term
 from halfulp.golden.check import codes_of
 from halfulp.golden.codec import round_and_pack, unpack
-from halfulp.golden.kernels import Job, Matrices, fold, gathered
+from halfulp.golden.kernels import Matrices, MatrixProduct, fold, gathered
 from halfulp.golden.quantize import BlockTensor, check_blocks, in_blocks, quantize_blocks, raw_of
 from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.values import decoded
@@ -33,7 +33,7 @@ class Blocks(Kind):
     def checked(self, spec: BlockMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
         return _checked("a", a, spec.a, -1, rounding, saturate), _checked("b", b, spec.b, -2, rounding, saturate)
 
-    def terms(self, job: Job) -> Terms:
+    def terms(self, job: MatrixProduct) -> Terms:
         x, x_scales = _steps_of(job.spec, job.a.elements, job.a.scale, job.spec.a, -1)
         y, y_scales = _steps_of(job.spec, job.b.elements, job.b.scale, job.spec.b, -2)
 
@@ -44,10 +44,10 @@ class Blocks(Kind):
 
         return term
 
-    def sides(self, job: Job) -> tuple[fold.Side | None, fold.Side | None]:
+    def sides(self, job: MatrixProduct) -> tuple[fold.Side | None, fold.Side | None]:
         return _side(job.spec, job.a, job.spec.a, -1), _side(job.spec, job.b, job.spec.b, -2)
 
-    def finished(self, codes: Matrices, job: Job) -> Matrices:
+    def finished(self, codes: Matrices, job: MatrixProduct) -> Matrices:
         # The scales of both tensors multiply finished sums, which are rounded once more, to nearest, ties to even.
         scales = [raw_of(one.tensor) for one in (job.a, job.b) if one.tensor is not None]
         if not scales:

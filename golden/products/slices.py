@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden import kernels
-from halfulp.golden.kernels import Job
+from halfulp.golden.kernels import MatrixProduct
 from halfulp.golden.kernels.engines import CODES_ONLY, CPU_ONLY
 from halfulp.golden.random import jump
 from halfulp.golden.values import decoded
@@ -31,7 +31,7 @@ class Slices:
 
     name = "slices of binary64"
 
-    def refuses(self, job: Job) -> str | None:
+    def refuses(self, job: MatrixProduct) -> str | None:
         """See `Engine`."""
         spec = job.spec
         if not isinstance(spec, MacSpec) or spec.quire is None or spec.product is not None:
@@ -46,7 +46,7 @@ class Slices:
             return "binary64 does not hold all numbers of the formats"
         return None
 
-    def run(self, job: Job) -> kernels.Matrices:
+    def run(self, job: MatrixProduct) -> kernels.Matrices:
         """See `Engine`; operands need a small range, and neither infinities nor NaN."""
         spec, k = job.spec, job.steps
         operands = (job.a, spec.a), (job.b, spec.b)

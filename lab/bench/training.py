@@ -80,7 +80,7 @@ def resnet18() -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """Training step whose speed is measured: a network, its size, the shape of its input, its classes and policies.
 
     ``layers`` are policies of converted layers, ``policies`` those of emulated programs, and ``compiled`` those of
@@ -98,7 +98,7 @@ class Step:
 
 
 STEPS = (
-    Step(
+    TrainingStep(
         "GPT",
         "4 layers, 256 wide",
         lambda: Transformer(64, 128, 256, 4),
@@ -108,14 +108,16 @@ STEPS = (
         IN_LAYERS,
         EVERYTHING,
     ),
-    Step("ResNet-20", "batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
-    Step("ResNet-18", "batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
-    Step("LSTM", "2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
-    Step("Transformer", "6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
+    TrainingStep("ResNet-20", "batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
+    TrainingStep("ResNet-18", "batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
+    TrainingStep("LSTM", "2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
+    TrainingStep("Transformer", "6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
 )
 
 
-def steps(speeds: list[Speed], measured: tuple[Step, ...] = STEPS, progress: Progress = silent) -> Iterator[str]:
+def steps(
+    speeds: list[Speed], measured: tuple[TrainingStep, ...] = STEPS, progress: Progress = silent
+) -> Iterator[str]:
     """Yield the lines of the table of training steps, and append their speeds."""
     yield f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}"
     yield f"{'':34}{'s':>10}{'s':>12}"
@@ -140,19 +142,19 @@ def steps(speeds: list[Speed], measured: tuple[Step, ...] = STEPS, progress: Pro
 Run = Callable[[], None]
 
 
-def _converted(step: Step, policy: str) -> tuple[Run, Run]:
+def _converted(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return a step with converted layers, and one in FP32."""
     model = step.build()
     return _training_step(step, convert(model, policy).model), _training_step(step, model)
 
 
-def _emulated(step: Step, policy: str) -> tuple[Run, Run]:
+def _emulated(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return an emulated step, and one in FP32."""
     plain = _training_step(step, step.build())
     return golden.emulate(policy)(plain), plain
 
 
-def _compiled(step: Step, policy: str) -> tuple[Run, Run]:
+def _compiled(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return a step emulated by torch.compile, with its optimiser in a context, and one in FP32."""
     model = step.build()
 
@@ -164,7 +166,7 @@ def _compiled(step: Step, policy: str) -> tuple[Run, Run]:
 
 
 def _training_step(
-    step: Step,
+    step: TrainingStep,
     model: nn.Module,
     changed: Callable[[Callable[[], Tensor]], Callable[[], Tensor]] = lambda loss: loss,
     update: AbstractContextManager[Any] | None = None,

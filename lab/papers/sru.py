@@ -30,7 +30,7 @@ RESULT_BITS = 8
 
 
 @dataclass(frozen=True)
-class Row:
+class SruSource:
     """Row of the published table: a random source and the width of the operands.
 
     Parameters
@@ -76,26 +76,26 @@ class Row:
 
 
 ROWS = (
-    Row("32-bit LFSR", "lfsr32", 32, 217_088, 270_336),
-    Row("24-bit LFSR", "lfsr24", 24, 159_744, 204_800),
-    Row("16-bit LFSR", "lfsr16", 16, 110_592, 139_264),
-    Row("8-bit LFSR", "lfsr8", 8, 61_440, 73_728),
-    Row("8-bit plateau", "plateau8", 8, 61_440, 73_728),
-    Row("3-bit plateau", "plateau3", 8, 16_384, 32_768),
+    SruSource("32-bit LFSR", "lfsr32", 32, 217_088, 270_336),
+    SruSource("24-bit LFSR", "lfsr24", 24, 159_744, 204_800),
+    SruSource("16-bit LFSR", "lfsr16", 16, 110_592, 139_264),
+    SruSource("8-bit LFSR", "lfsr8", 8, 61_440, 73_728),
+    SruSource("8-bit plateau", "plateau8", 8, 61_440, 73_728),
+    SruSource("3-bit plateau", "plateau3", 8, 16_384, 32_768),
 )
 """Published table; a random word of more than 8 bits has the same number of discarded bits."""
 
 CROPPED = (
     *(replace(row, discarded=8) for row in ROWS),
-    Row("3-bit plateau, repeated to 6", "plateau3-rep", 8, 15 * UNITS),
-    Row("3-bit plateau, repeated to 8", "plateau3-rep", 8, 15 * UNITS, bits=8),
-    Row("3 bits, naive", "naive3", 8),
-    Row("3-bit LFSR", "lfsr3", 8),
+    SruSource("3-bit plateau, repeated to 6", "plateau3-rep", 8, 15 * UNITS),
+    SruSource("3-bit plateau, repeated to 8", "plateau3-rep", 8, 15 * UNITS, bits=8),
+    SruSource("3 bits, naive", "naive3", 8),
+    SruSource("3-bit LFSR", "lfsr3", 8),
 )
 """Rows that round 16 bits to 8; the levels of repeated words are published as a table, of which only LUT are known."""
 
 
-def row_of(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
+def row_of(source: str, rows: tuple[SruSource, ...] = ROWS) -> SruSource:
     """Return the row of a source."""
     return next(row for row in rows if row.source == source)
 
@@ -109,7 +109,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """Measured units per row: source and carry decision, the same with increment, banks of both, and saturation."""
 
-Costs = dict[tuple[Row, str], Cost]
+Costs = dict[tuple[SruSource, str], Cost]
 """Measured costs by row and kind."""
 
 
@@ -153,7 +153,7 @@ def tables(found: Costs) -> dict[str, Table]:
     }
 
 
-def _head(row: Row, units: int) -> dict[str, Any]:
+def _head(row: SruSource, units: int) -> dict[str, Any]:
     return {
         "source": row.label,
         "discarded": row.discarded,
@@ -162,7 +162,7 @@ def _head(row: Row, units: int) -> dict[str, Any]:
     }
 
 
-def _unit(found: Costs, row: Row) -> dict[str, Any]:
+def _unit(found: Costs, row: SruSource) -> dict[str, Any]:
     decision, whole = found[row, "decision"], found[row, "whole"]
     return _head(row, 1) | {
         "LUT": decision.lut,
@@ -173,7 +173,7 @@ def _unit(found: Costs, row: Row) -> dict[str, Any]:
     }
 
 
-def _errors(row: Row) -> dict[str, Any]:
+def _errors(row: SruSource) -> dict[str, Any]:
     """Return the mean and the largest error of the chance of rounding up, over all discarded parts of a row."""
     stream = Stream(parse_source(row.source), 1)
     parts = [Fraction(part, 1 << row.discarded) for part in range(1 << row.discarded)]
@@ -191,7 +191,7 @@ _LEVELS = (
 )
 
 
-def _array(found: Costs, row: Row) -> dict[str, Any]:
+def _array(found: Costs, row: SruSource) -> dict[str, Any]:
     decision, bank = found[row, "decision"], found[row, "bank"]
     return _head(row, UNITS) | {
         "LUT": decision.lut * UNITS,

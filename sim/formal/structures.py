@@ -18,12 +18,12 @@ from halfulp.sim.ports import Ports
 from halfulp.units.stream import Streamed
 
 from .miters import Clocked, Codes, Cycle, Miter, differ, ports_of, stream_ports_of, widths
-from .prove import step_of
+from .prove import transition_of
 
 
 def clocked(unit: Any) -> Clocked:
     """Return a unit with registers, enabled and not reset by default."""
-    return Clocked(step_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
+    return Clocked(transition_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
 
 
 def _with_effect(registers: Codes) -> Codes:
@@ -167,7 +167,7 @@ def _zero_after_reset(component: Clocked, latency: int, outputs: Iterable[str]) 
 
 def _stream(asked: Implementation) -> Clocked:
     """Return the stream wrapper of a unit."""
-    return Clocked(step_of(Streamed(asked.component())), *stream_ports_of(asked.component()), {"rst": 0})
+    return Clocked(transition_of(Streamed(asked.component())), *stream_ports_of(asked.component()), {"rst": 0})
 
 
 def stream_waits(asked: Implementation) -> Miter:
