@@ -49,10 +49,10 @@ class Compiled(ABC):
         library = build.library(*self.kernel(job), self.seconds(job))
         if library is None:
             raise Refused("it does not compile")
-        found = self.called(library, job)
-        if found is None:
+        result = self.called(library, job)
+        if result is None:
             raise Refused("it is not exact for these operands")
-        return found
+        return result
 
     @abstractmethod
     def misfit(self, job: MatrixProduct) -> str | None:
@@ -140,10 +140,10 @@ class Triton:
         from . import triton_gemm
 
         operands = gathered(job.a), gathered(job.b)
-        found = triton_gemm.gemm(job.spec, *operands, job.start, job.shape, job.words)
-        if found is None:
+        result = triton_gemm.gemm(job.spec, *operands, job.start, job.shape, job.words)
+        if result is None:
             raise Refused("integers of 64 bits do not hold its sums")
-        return found
+        return result
 
 
 def _is_transposed(job: MatrixProduct) -> bool:

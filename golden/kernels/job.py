@@ -72,7 +72,7 @@ class MatrixProduct:
     @property
     def is_real(self) -> bool:
         """True if operands, start values or the result are real numbers."""
-        given = (one.dtype for one in (self.a, self.b, self.start) if isinstance(one, Tensor | Patches))
+        given = (matrix.dtype for matrix in (self.a, self.b, self.start) if isinstance(matrix, Tensor | Patches))
         return torch.float32 in (self.dtype, *given)
 
 

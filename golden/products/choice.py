@@ -24,17 +24,17 @@ ENGINES: tuple[Engine, ...] = (Slices(), *KERNELS, Folds(), InTorch())
 
 def compute(job: MatrixProduct) -> Tensor:
     """Return the result of a product as codes in int64, or real numbers in float32, or the tensor of ``out``."""
-    found = first(KERNELS, job) if job.is_real else None
-    if found is None:
-        found = first(ENGINES, _in_codes(job) if job.is_real else job)
-        assert found is not None
+    result = first(KERNELS, job) if job.is_real else None
+    if result is None:
+        result = first(ENGINES, _in_codes(job) if job.is_real else job)
+        assert result is not None
         if job.dtype != torch.int64:
-            found = decoded(gathered(found), job.spec.o, job.dtype)
-    found = KINDS[type(job.spec)].finished(found, job)
+            result = decoded(gathered(result), job.spec.o, job.dtype)
+    result = KINDS[type(job.spec)].finished(result, job)
     if job.out is None:
-        return gathered(found)
-    if found is not job.out:
-        job.out.scatter(gathered(found))
+        return gathered(result)
+    if result is not job.out:
+        job.out.scatter(gathered(result))
     return job.out.data
 
 

@@ -69,16 +69,16 @@ def _tile_words(
     apart = (count - begin).clamp(max=tiling.depth)
     places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k) * apart.unsqueeze(1)
     places = places * tiling.rows + torch.arange(tiling.rows).reshape(-1, 1, 1)
-    found: list[Tensor | None] = []
+    drawn: list[Tensor | None] = []
     for name, state in zip(("random", "random_product"), states, strict=True):
         if state is None:
-            found.append(None)
+            drawn.append(None)
             continue
         words = of_stream(Stream(spec.random, 1), tiling.steps(rows, k, columns), spec.words[name], state)
         # Before permute: element, lane, row of the element, vector, step of k.
         blocks = words.reshape(tiling.n, tiling.m, -1)[:, :, places.to(state.device)].permute(0, 2, 3, 1, 4)
-        found.append(blocks.reshape(tiling.height, count * tiling.m, k)[:rows, :columns])
-    return found
+        drawn.append(blocks.reshape(tiling.height, count * tiling.m, k)[:rows, :columns])
+    return drawn
 
 
 def _checked(spec: RunningSumSpec, tiling: object, drawing: Drawing) -> tuple[Tiling, int]:

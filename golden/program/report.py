@@ -59,7 +59,7 @@ class OperationCounts:
     nans: int = 0
 
 
-COLUMNS = tuple(one.name for one in fields(OperationCounts))
+COLUMNS = tuple(column.name for column in fields(OperationCounts))
 _KEY = COLUMNS[: COLUMNS.index("calls")]
 
 
@@ -175,7 +175,7 @@ class Report:
             "redundant": self.redundant,
             "chains": self.chains,
         }
-        totals |= {"constants": [{**asdict(one), "became": str(one.became)} for one in self.constants]}
+        totals |= {"constants": [{**asdict(constant), "became": str(constant.became)} for constant in self.constants]}
         totals |= {"breaks": self.breaks, "arrays": self.arrays}
         return json.dumps(totals | {"rows": [asdict(row) for row in self.sorted()]}, indent=1)
 
