@@ -87,11 +87,11 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> TruncatedCod
     x = _placed(m, x, o, o.quantum - places)
     magnitude = wire(m, fixed.magnitude_of(x), "magnitude")
 
-    found = [
+    indices = [
         search(m, magnitude, [entry.units << places for entry in table[1:]], name)
         for table, name in zip(o.rounding_tables, ("positive_rung", "negative_rung"), strict=True)
     ]
-    index = wire(m, Mux(x.sign, found[1], found[0])[: max(1, *map(len, found))], "rung")
+    index = wire(m, Mux(x.sign, indices[1], indices[0])[: max(1, *map(len, indices))], "rung")
 
     def chosen(values: list[list[int]], name: str) -> Value:
         return wire(m, _of_side(Cat(index, x.sign), values), name)

@@ -195,10 +195,10 @@ def normalises(o: Format) -> bool:
 
 
 def _stages(fmt: Format) -> Stages:
-    found = STAGES.get(type(fmt))
-    if found is None:
+    stages = STAGES.get(type(fmt))
+    if stages is None:
         raise TypeError(f"{fmt} has no RTL: add its family to STAGES of halfulp.hdl.number")
-    return found
+    return stages
 
 
 def _of_raw(stage: Callable[[Module, Raw, Any, Rounding], Any]) -> Callable[[Module, Number, Any, Rounding], Any]:
