@@ -29,14 +29,14 @@ class Placed:
 
     Attributes
     ----------
-    found : tree.Sum
+    total : tree.Sum
         Sum in units of ``2^quantum``, which divides all numbers of the accumulator.
     signs : list of Value
         Signs of its terms.
     quantum : int
     """
 
-    found: tree.Sum
+    total: tree.Sum
     signs: list[Value]
     quantum: int
 
@@ -73,7 +73,7 @@ def add_term(
     if not isinstance(term, Placed):
         aligned = align(m, term, base, spec.o, rounding, fast=unit.fast, loops=True)
         return add(m, aligned, spec.o, rounding, random, unit.stochastic, fast=unit.fast)
-    term_sum = term.found
+    term_sum = term.total
     flags = {"sign": term_sum.inf_sign, "nan": term_sum.nan, "inf": term_sum.inf, "invalid": term_sum.invalid}
     start = tree.Term(**tree.of_number(m, base, term.quantum, ValueRange.of(spec.o)))
     total = tree.total(m, [start, tree.Term(term_sum.integer, term_sum.negative, **flags)])
