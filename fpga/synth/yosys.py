@@ -80,7 +80,9 @@ class FpgaSynthesis:
 def main() -> None:
     """Run the job of the working folder."""
     given = json.loads(Path("job.json").read_text())
-    FpgaSynthesis(**{one.name: given[one.name] for one in fields(FpgaSynthesis) if one.name in given}).run()
+    FpgaSynthesis(
+        **{parameter.name: given[parameter.name] for parameter in fields(FpgaSynthesis) if parameter.name in given}
+    ).run()
 
 
 if __name__ == "__main__":
