@@ -121,18 +121,20 @@ def steps(
     """Yield the lines of the table of training steps, and append their speeds."""
     yield f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}"
     yield f"{'':34}{'s':>10}{'s':>12}"
-    progress.total("training steps", sum(len(one.layers) + len(one.policies) + len(one.compiled) for one in measured))
+    progress.total(
+        "training steps", sum(len(step.layers) + len(step.policies) + len(step.compiled) for step in measured)
+    )
     with threads(THREADS):
-        for one in measured:
-            yield f"{one.name}, {one.size}"
+        for step in measured:
+            yield f"{step.name}, {step.size}"
             for make, title, kind, subject, policies in (
-                (_converted, "layers in ", "layers", one.name, one.layers),
-                (_emulated, "", "program", one.name, one.policies),
-                (_compiled, "compiled, ", "program", f"{one.name}, compiled", one.compiled),
+                (_converted, "layers in ", "layers", step.name, step.layers),
+                (_emulated, "", "program", step.name, step.policies),
+                (_compiled, "compiled, ", "program", f"{step.name}, compiled", step.compiled),
             ):
                 for policy in policies:
                     torch.manual_seed(0)
-                    ours, plain = in_turns(*make(one, policy), repeats=REPEATS)
+                    ours, plain = in_turns(*make(step, policy), repeats=REPEATS)
                     speeds.append(Speed(kind, subject, policy, ours, plain))
                     yield f"  {title}{policy}"
                     yield f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x"

@@ -123,20 +123,20 @@ def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
     return dict(zip(keys, costs, strict=True))
 
 
-def tables(found: Costs) -> dict[str, Table]:
+def tables(costs: Costs) -> dict[str, Table]:
     """Return the tables of one unit, of 4096 units and of long words on 16 bits, by file names."""
-    banks = {row: found[row, "bank"] for row in ROWS}
+    banks = {row: costs[row, "bank"] for row in ROWS}
     own = pd.DataFrame(
-        [_unit(found, row) | {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES} for row, bank in banks.items()]
+        [_unit(costs, row) | {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES} for row, bank in banks.items()]
     )
-    cropped = pd.DataFrame([_unit(found, row) | _errors(row) for row in CROPPED])
-    many = [_array(found, row) for row in ROWS]
+    cropped = pd.DataFrame([_unit(costs, row) | _errors(row) for row in CROPPED])
+    many = [_array(costs, row) for row in ROWS]
     return {
         "sru": Table(
             "Stochastic rounding units",
             own,
             {"bank LUT": ".2f", "bank FF": ".4f"},
-            [*_counted(found), *_ratios(found)],
+            [*_counted(costs), *_ratios(costs)],
         ),
         "sru-4096": Table(
             f"{UNITS} stochastic rounding units",
@@ -162,8 +162,8 @@ def _head(row: SruSource, units: int) -> dict[str, Any]:
     }
 
 
-def _unit(found: Costs, row: SruSource) -> dict[str, Any]:
-    decision, whole = found[row, "decision"], found[row, "whole"]
+def _unit(costs: Costs, row: SruSource) -> dict[str, Any]:
+    decision, whole = costs[row, "decision"], costs[row, "whole"]
     return _head(row, 1) | {
         "LUT": decision.lut,
         "FF": decision.ff,
@@ -191,12 +191,12 @@ _LEVELS = (
 )
 
 
-def _array(found: Costs, row: SruSource) -> dict[str, Any]:
-    decision, bank = found[row, "decision"], found[row, "bank"]
+def _array(costs: Costs, row: SruSource) -> dict[str, Any]:
+    decision, bank = costs[row, "decision"], costs[row, "bank"]
     return _head(row, UNITS) | {
         "LUT": decision.lut * UNITS,
         "FF": decision.ff * UNITS,
-        "LUT +1": found[row, "whole"].lut * UNITS,
+        "LUT +1": costs[row, "whole"].lut * UNITS,
         "bank LUT": bank.lut * (UNITS // LANES),
         "bank FF": bank.ff * (UNITS // LANES),
         **{f"published % of {name}": 100 * (row.published_lut or 0) / lut for name, lut in WHOLES.items()},
@@ -204,9 +204,9 @@ def _array(found: Costs, row: SruSource) -> dict[str, Any]:
     }
 
 
-def _counted(found: Costs) -> list[str]:
+def _counted(costs: Costs) -> list[str]:
     """Return notes on the figures of one unit."""
-    plateau, saturating = Plateau(3), found[row_of("plateau3"), "saturating"]
+    plateau, saturating = Plateau(3), costs[row_of("plateau3"), "saturating"]
     return [
         "Published: Chang et al., DATE 2023, Table IV, figures of 4096 units divided by 4096, on a VU9P; 16 bits "
         "cropped to 8, after place and route by Vitis 2020.1.",
@@ -228,14 +228,14 @@ def _counted(found: Costs) -> list[str]:
     ]
 
 
-def _ratios(found: Costs) -> list[str]:
+def _ratios(costs: Costs) -> list[str]:
     """Return notes with the LUT ratios of a 24-bit LFSR unit to a 3-bit plateau unit, one per way of counting."""
     row, plateau = row_of("lfsr24"), row_of("plateau3")
     long, short, unit = (
-        {kind: found[one, kind].lut for kind in ("decision", "whole")}
-        for one in (row, row_of("lfsr24", CROPPED), plateau)
+        {kind: costs[source, kind].lut for kind in ("decision", "whole")}
+        for source in (row, row_of("lfsr24", CROPPED), plateau)
     )
-    bank, whole_bank = found[plateau, "bank"].lut / LANES, found[plateau, "whole bank"].lut / LANES
+    bank, whole_bank = costs[plateau, "bank"].lut / LANES, costs[plateau, "whole bank"].lut / LANES
     return [
         "LUT of a 24-bit LFSR unit over those of a 3-bit plateau unit: published "
         f"{_over(row.published_lut // UNITS, plateau.published_lut // UNITS)}; own, over a unit of the bank "
