@@ -171,11 +171,11 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
 
     with requests():
         built = implementation(unit, fmt, **options).buildable.component()
-        found = checking.check(built, results)
-    publish(checking.report(found), output and report_folder(output))
-    for line in checking.examples(found):
+        result = checking.check(built, results)
+    publish(checking.report(result), output and report_folder(output))
+    for line in checking.examples(result):
         click.echo(line)
-    sys.exit(1 if found.wrong else 0)
+    sys.exit(1 if result.wrong else 0)
 
 
 @click.command()

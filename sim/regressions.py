@@ -179,5 +179,5 @@ def _results(columns: Columns, count: int) -> tuple[StepCodes, ...]:
 def _wrong(unit: Any, row: Regression, got: tuple[StepCodes, ...]) -> Failure:
     if row.chained:
         return Failure("mismatch", f"{row.text(unit)}\nthe steps from reset gave {got}")
-    found = mismatch(unit, row.steps[0], row.results[0], got[0])
-    return replace(found, text=f"{row.why}\n{found.text}")
+    failure = mismatch(unit, row.steps[0], row.results[0], got[0])
+    return replace(failure, text=f"{row.why}\n{failure.text}")

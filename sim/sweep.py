@@ -216,8 +216,8 @@ def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> li
     with threads(1), CompiledModel.of_unit(unit) as loop:
         for chunk in chunks:
             check_halt()
-            failed, found = run_and_compare(unit, loop, vectors.codes(chunk), SHOWN)
-            rows.append((chunk, failed, [failure.text for failure in found]))
+            failed, failures = run_and_compare(unit, loop, vectors.codes(chunk), SHOWN)
+            rows.append((chunk, failed, [failure.text for failure in failures]))
     return rows
 
 

@@ -140,10 +140,10 @@ class Clocked:
 
     def run(self, m: Module, i: Miter, held: Codes, cycles: Iterable[int], **given: Value) -> list[Cycle]:
         """Add consecutive clock cycles."""
-        found: list[Cycle] = []
+        trace: list[Cycle] = []
         for number in cycles:
-            found.append(self.advance(m, i, found[-1].next if found else held, number, **given))
-        return found
+            trace.append(self.advance(m, i, trace[-1].next if trace else held, number, **given))
+        return trace
 
 
 def differ(x: Codes, y: Codes) -> Value:

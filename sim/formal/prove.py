@@ -110,10 +110,10 @@ class Question:
 
     def known(self, limit: float) -> Verdict | None:
         """Return the cached verdict, unless it is unfinished and had less time."""
-        found = self.entry.value()
-        if found is None:
+        record = self.entry.value()
+        if record is None:
             return None
-        verdict = Verdict(**found)
+        verdict = Verdict(**record)
         return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
 
     def answer(self, limit: float) -> Verdict:
@@ -202,7 +202,7 @@ def _witness(folder: Path) -> dict[str, int]:
     """Assemble the input bits of ABC's counterexample into codes of ports."""
     bits = dict(re.findall(r"^pi(\d+)@0=([01])$", (folder / "witness.txt").read_text(), re.M))
     values = {int(index): int(bit) for index, bit in bits.items()}
-    found: dict[str, int] = {}
+    inputs: dict[str, int] = {}
     for index, place, name in re.findall(r"^input (\d+) (\d+) (\S+)$", (folder / "design.map").read_text(), re.M):
-        found[name] = found.get(name, 0) | values.get(int(index), 0) << int(place)
-    return found
+        inputs[name] = inputs.get(name, 0) | values.get(int(index), 0) << int(place)
+    return inputs

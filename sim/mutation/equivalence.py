@@ -81,8 +81,8 @@ class EquivalenceChecker:
             return EquivalenceResult(True, [])
         if verdict.witness is None:
             return EquivalenceResult(None, [])
-        found = verdict.witness
-        rows = [{name: fixed.get(name, found.get(f"{name}@{cycle}", 0)) for name in self.inputs} for cycle in cycles]
+        witness = verdict.witness
+        rows = [{name: fixed.get(name, witness.get(f"{name}@{cycle}", 0)) for name in self.inputs} for cycle in cycles]
         return EquivalenceResult(False, rows)
 
     def _sides(

@@ -143,12 +143,12 @@ def run_changes(
     """
     progress.total("running", len(todo))
     jobs = [Job(component, function, (*arguments, todo[at : at + batch])) for at in range(0, len(todo), batch)]
-    found: dict[Job, list[Any]] = {}
+    results_of: dict[Job, list[Any]] = {}
     with threads(1), contextlib.closing(pool.run(jobs, versions=_versions)) as running:
         for job, results in running:
-            found[job] = results
+            results_of[job] = results
             progress.advance(len(results))
-    return [result for job in jobs for result in found[job]]
+    return [result for job in jobs for result in results_of[job]]
 
 
 def _versions() -> dict[str, str]:
