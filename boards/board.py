@@ -170,7 +170,7 @@ class Board:
 
 def fields_of(part: str) -> tuple[str, str, str]:
     """Split the name of an UltraScale+ part into device, package and speed grade; ValueError for other parts."""
-    found = re.fullmatch(r"(xc[a-z]*\d+[a-z]?)-([a-z]+\d+)-(\d[A-Z]?-[a-z])", part)
-    if found is None:
+    match = re.fullmatch(r"(xc[a-z]*\d+[a-z]?)-([a-z]+\d+)-(\d[A-Z]?-[a-z])", part)
+    if match is None:
         raise ValueError(f"invalid UltraScale+ part {part}: expected a name such as xcvu9p-flga2104-2L-e")
-    return found[1], found[2], found[3]
+    return match[1], match[2], match[3]

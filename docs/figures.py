@@ -64,8 +64,8 @@ class Records(dict[str, Any]):
         self.rows: dict[tuple[str, str], dict[str, Any]] = {}
         for name, frame in list(self.items()):
             if {"unit", "target", "LUT", "path"} <= set(frame) and name != "peers":
-                for one in frame.to_dict("records"):
-                    self._add(name, {column: value for column, value in one.items() if not pd.isna(value)})
+                for row in frame.to_dict("records"):
+                    self._add(name, {column: value for column, value in row.items() if not pd.isna(value)})
         functions = (
             self.text,
             self.row,
@@ -81,12 +81,12 @@ class Records(dict[str, Any]):
         )
         self |= {function.__name__: function for function in functions}
 
-    def _add(self, name: str, found: dict[str, Any]) -> None:
+    def _add(self, name: str, row: dict[str, Any]) -> None:
         """Join the rows of one unit on one device in several files; ValueError if they differ."""
-        kept = self.rows.setdefault((found["unit"], found["target"]), {})
-        for column, value in found.items():
+        kept = self.rows.setdefault((row["unit"], row["target"]), {})
+        for column, value in row.items():
             if kept.setdefault(column, value) != value:
-                raise ValueError(f"{name}.csv has another {column} of {found['unit']} than the files before it")
+                raise ValueError(f"{name}.csv has another {column} of {row['unit']} than the files before it")
 
     def row(self, unit: str, target: str = "vu9p") -> dict[str, Any]:
         """Return the record of a unit, written as on the command line, or of an array by its name."""
@@ -101,8 +101,8 @@ class Records(dict[str, Any]):
 
     def cost(self, unit: str, target: str = "vu9p") -> tuple[float, float]:
         """Return LUT and cells on the longest path."""
-        found = self.row(unit, target)
-        return found["LUT"], found["path"]
+        row = self.row(unit, target)
+        return row["LUT"], row["path"]
 
     def mhz(self, unit: str) -> float:
         """Return the clock on ECP5."""
@@ -122,42 +122,42 @@ class Records(dict[str, Any]):
         """Return LUT and path of a peer, if they were measured, or its clock on ECP5 for a number of stages."""
         if stages is None:
             peers = self["peers"]
-            found = peers[(peers["unit"] == unit) & (peers["design"] == design) & (peers["target"] == "vu9p")]
-            return tuple(int(one) for column in ("LUT", "path") for one in found[column])
+            rows = peers[(peers["unit"] == unit) & (peers["design"] == design) & (peers["target"] == "vu9p")]
+            return tuple(int(number) for column in ("LUT", "path") for number in rows[column])
         return self.one("peers", unit=unit, design=design, target="ecp5-85k", stages=stages)["MHz"]
 
     def gain(self, network: str, arithmetic: str) -> float:
         """Return the accuracy of a training in blocks minus that in FP32, in points."""
-        found = Figures.load(self.folder / "blocks.json").gain(blocks.case(network, arithmetic), Case(network))
-        if found is None:
+        gain = Figures.load(self.folder / "blocks.json").gain(blocks.case(network, arithmetic), Case(network))
+        if gain is None:
             raise ValueError(f"blocks.json has no training of {network} in {arithmetic}")
-        return found
+        return gain
 
     def dsp(self, column: str) -> dict[tuple[str, int], float]:
         """Return the figures of dot products of blocks on ECP5 with DSP blocks, relative to those without them."""
-        found = {}
+        ratios = {}
         for (unit, target), row in self.rows.items():
             dot = re.fullmatch(r"'(blockdot(\d+) (\w+)\*.*)' --dsp", unit)
             if dot and target == "ecp5-85k":
-                found[dot[3], int(dot[2])] = row[column] / self.rows[dot[1], target][column]
-        return found
+                ratios[dot[3], int(dot[2])] = row[column] / self.rows[dot[1], target][column]
+        return ratios
 
     def spread(self, network: str, arithmetic: str) -> float:
         """Return the largest difference between the accuracies of seeds, in points."""
-        found = Figures.load(self.folder / "blocks.json").values[blocks.case(network, arithmetic)]
-        return max(found) - min(found)
+        accuracies = Figures.load(self.folder / "blocks.json").values[blocks.case(network, arithmetic)]
+        return max(accuracies) - min(accuracies)
 
     def tile(self, size: str, kind: str) -> float:
         """Return LUT for each multiply-accumulate of an array, its kernel, or the published one of a size ``n x m``."""
         n, m = map(int, size.split(" x "))
         if kind == "published":
-            (found,) = (one for one in TABLE_III if (one.n, one.m) == (n, m))
-            return float(found.lut / 100 * PUBLISHED_LUT / (n * m * found.cores))
+            (array,) = (row for row in TABLE_III if (row.n, row.m) == (n, m))
+            return float(array.lut / 100 * PUBLISHED_LUT / (n * m * array.cores))
         name = f"{kind}_{n}x{m}_e5m2_e5m2_e6m5_sr10_lfsr16_d32"
         if (name, "vu9p") not in self.rows:
             return float(Fraction(self.estimate(n, m), n * m))
-        found = self.rows[name, "vu9p"]
-        return float((found["LUT"] + 8 * found["memory"]) / (n * m))
+        array = self.rows[name, "vu9p"]
+        return float((array["LUT"] + 8 * array["memory"]) / (n * m))
 
     def estimate(self, n: int, m: int) -> int:
         """Return LUT of a kernel by the cost model, whose small kernels are recorded."""
@@ -192,8 +192,8 @@ def renewed(page: str, records: Records, report: Callable[[int, str], None]) -> 
                 table = commented[0]
         elif line.startswith("|"):
             if not open_fence and not before.startswith("|"):
-                found = re.fullmatch(COMMENT, before)
-                table = found[0] if found else ""
+                match = re.fullmatch(COMMENT, before)
+                table = match[0] if match else ""
             header = header if before.startswith("|") else line
             if not open_fence or table:
                 lines[number] = _row(line, header, table, records, lambda text, at=number: report(at + 1, text))
@@ -221,7 +221,7 @@ def _values(expression: str, records: Records, **names: Any) -> Any:
 
 
 def _flat(values: Any) -> list[float]:
-    return [one for value in values for one in _flat(value)] if isinstance(values, (tuple, list)) else [values]
+    return [number for value in values for number in _flat(value)] if isinstance(values, (tuple, list)) else [values]
 
 
 def _written(value: float, like: str) -> str:
@@ -237,14 +237,14 @@ def _replaced(text: str, values: list[float], report: Callable[[str], None]) -> 
     rest = iter(values)
     left = len(values)
 
-    def number(found: re.Match[str]) -> str:
+    def number(match: re.Match[str]) -> str:
         nonlocal left
-        if found[0].startswith(("`", "<")) or not left:
-            return found[0]
+        if match[0].startswith(("`", "<")) or not left:
+            return match[0]
         left -= 1
-        now = _written(next(rest), found[0])
-        if now != found[0]:
-            report(f"{found[0]} on the page, {now} in the record")
+        now = _written(next(rest), match[0])
+        if now != match[0]:
+            report(f"{match[0]} on the page, {now} in the record")
         return now
 
     changed = re.sub(rf"`[^`]*`|<!--.*?-->|{NUMBER}", number, text, flags=re.DOTALL)
@@ -261,14 +261,14 @@ def _row(line: str, header: str, comment: str, records: Records, report: Callabl
     figures = [bool(re.fullmatch(rf"[ ~*]*{NUMBER}(?:[ ,(*]+{NUMBER}[)*]*)* *", cell)) for cell in cells]
     if not any(figures[1:]):
         return line
-    found = re.fullmatch(COMMENT, comment)
-    if not found:
+    match = re.fullmatch(COMMENT, comment)
+    if not match:
         report(f"the table with {texts[0]!r} names no source of its figures")
         return line
-    if found[1] == ":":
+    if match[1] == ":":
         return line
     try:
-        values = _values(found[2], records, c=texts, p=texts[0].split(", "), h=_texts(header))
+        values = _values(match[2], records, c=texts, p=texts[0].split(", "), h=_texts(header))
     except ValueError as error:
         report(str(error))
         return line
@@ -314,29 +314,29 @@ def _sentences(text: str, records: Records, report: Callable[[int, str], None]) 
 
 def _unmarked(text: str, at: int, report: Callable[[int, str], None], marked: int = 0) -> None:
     """Report figures with a unit, beside the first numbers, which are marked."""
-    for place, found in enumerate(_numbers(text)):
-        unit = re.match(rf"[- \n]{UNIT}(?!\w)|\s?%", text[found.end() :])
+    for place, match in enumerate(_numbers(text)):
+        unit = re.match(rf"[- \n]{UNIT}(?!\w)|\s?%", text[match.end() :])
         if place >= marked and unit:
-            line = at + text[: found.start()].count("\n")
-            report(line, f"{found[0]} {unit[0].strip()} names no record; see docs/figures.py")
+            line = at + text[: match.start()].count("\n")
+            report(line, f"{match[0]} {unit[0].strip()} names no record; see docs/figures.py")
 
 
 def _numbers(text: str) -> Iterator[re.Match[str]]:
     """Yield the numbers beside code and comments."""
-    found = re.finditer(rf"`[^`]*`|\$[^$]*\$|\]\([^)]*\)|{NUMBER}", text)
-    return (one for one in found if one[0][0] not in "`$]")
+    matches = re.finditer(rf"`[^`]*`|\$[^$]*\$|\]\([^)]*\)|{NUMBER}", text)
+    return (match for match in matches if match[0][0] not in "`$]")
 
 
 def problems(renew: bool = False, root: Path = ROOT, records: Records | None = None) -> list[str]:
     """Return a line for each figure on the pages that differs from its record or names none; write renewed pages."""
-    found: list[str] = []
+    lines: list[str] = []
     records = Records() if records is None else records
     for name in PAGES:
         page = (root / name).read_text()
-        now = renewed(page, records, lambda line, text, name=name: found.append(f"{name}:{line}: {text}"))
+        now = renewed(page, records, lambda line, text, name=name: lines.append(f"{name}:{line}: {text}"))
         if renew and now != page:
             (root / name).write_text(now)
-    return found
+    return lines
 
 
 if __name__ == "__main__":

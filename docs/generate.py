@@ -16,7 +16,7 @@ from halfulp.lab.papers import paper_tables
 from halfulp.sim import signoff, signoff_page
 from halfulp.tools.paths import write_whole
 from halfulp.units.base import Unit
-from halfulp.units.catalogue import CATALOGUE, Row, component
+from halfulp.units.catalogue import CATALOGUE, CatalogueRow, component
 
 RESULTS = Path(__file__).resolve().parent.parent / "fpga" / "results"
 
@@ -62,11 +62,11 @@ def units_table() -> list[str]:
     return lines
 
 
-def _example(row: Row) -> Unit:
+def _example(row: CatalogueRow) -> Unit:
     return component(EXAMPLES.get(row.name) or row.spec.filled(a=parse("e5m2")))
 
 
-def _unit(row: Row, state: Mapping[signoff.Key, str] | None = None) -> Iterator[str]:
+def _unit(row: CatalogueRow, state: Mapping[signoff.Key, str] | None = None) -> Iterator[str]:
     unit = _example(row)
     document = cleandoc(row.unit.__doc__ or "")
     yield from (f"# {row.unit.__name__}", "", document.splitlines()[0], "")

@@ -123,12 +123,12 @@ class Totals(uvm_scoreboard):
         steps |= {name: np.zeros_like(codes["x"]) for name in ("c", "load")}
         results = reference(Mac(a=E4M3FN, b=E4M3FN, acc=E6M5), steps, chained=True)["o"]
         wanted = results[codes["last"] == 1].tolist()
-        found = [total["total"].code for total in self.totals]
-        wrong = [number for number, (want, got) in enumerate(zip(wanted, found, strict=False)) if want != got]
+        received = [total["total"].code for total in self.totals]
+        wrong = [number for number, (want, got) in enumerate(zip(wanted, received, strict=False)) if want != got]
         failures = [Failure("mismatch", f"total {number}: {self.totals[number]}") for number in wrong[:8]]
-        if len(found) != len(wanted):
-            failures.append(Failure("count", f"{len(wanted)} totals expected, {len(found)} received"))
-        self.check = Check("pyuvm", "totals", len(found), len(wrong) + (len(found) != len(wanted)), failures)
+        if len(received) != len(wanted):
+            failures.append(Failure("count", f"{len(wanted)} totals expected, {len(received)} received"))
+        self.check = Check("pyuvm", "totals", len(received), len(wrong) + (len(received) != len(wanted)), failures)
 
 
 class DotProductEnv(uvm_env):

@@ -103,8 +103,8 @@ def synth(
             raise ValueError(
                 "--explore compares the numbers of stages of one unit; omit --pipeline and --clock, and name one unit"
             )
-        for one in asked:
-            one.component()
+        for implementation in asked:
+            implementation.component()
         if vivado:
             from .vendor.vivado import check
 
@@ -116,8 +116,8 @@ def synth(
 
         with pool, Bar("synth") as bar:
             words = asked[0].command("synth", "--target", target.name, "--explore", f"{explore[0]}..{explore[-1]}")
-            found = explored(asked[0], explore, target, words, bar, pool)
-        publish(found, folder)
+            report = explored(asked[0], explore, target, words, bar, pool)
+        publish(report, folder)
         return
     # pandas takes long to load.
     from .report.resources import check_clock, implement_units, measure_units, table
@@ -157,17 +157,17 @@ def _cells(
         library = Library.read(liberty)
         if delays and len(units) > 1:
             raise ValueError("--delays compares the delay targets of one unit; name one unit")
-        for one in units:
-            one.component()
+        for unit in units:
+            unit.component()
     folder = output and report_folder(output)
     with requests(), pool, Bar("synth") as bar:
         bar.total("synthesis", len(units))
         costs = measure_cells(units, library, bar, pool, targets=delays, power=power)
     if delays:
-        found = sweep(units[0], delays, costs[0], library)
+        report = sweep(units[0], delays, costs[0], library)
     else:
-        found = Report({"synth": table(units, [first for first, *_ in costs], library)})
-    publish(found, folder)
+        report = Report({"synth": table(units, [first for first, *_ in costs], library)})
+    publish(report, folder)
 
 
 def _counts(text: str) -> list[int]:
@@ -215,11 +215,11 @@ def pwl(
         wanted = cases(functions or ("tanh", "sigmoid"), fmt, pieces, to=to, slopes=slopes)
     folder = report_folder(output)
     with requests(), pool, Bar("report pwl") as bar:
-        found = study(wanted, target, bar, pool)
+        measured = study(wanted, target, bar, pool)
     words = [*dict.fromkeys(case.fn for case in wanted), "--fmt", fmt, "--pieces", ",".join(map(str, pieces))]
     words += ["--to", to] if to else []
     words += ["--slopes", slopes, "--target", target.name]
-    publish(report_of(found, target, shlex.join(["halfulp", "report", "pwl", *words])), folder)
+    publish(report_of(measured, target, shlex.join(["halfulp", "report", "pwl", *words])), folder)
 
 
 @click.command()
@@ -237,16 +237,16 @@ def study(file: Path, pool: JobPool, output: Path | None) -> None:
 
     if file.suffix == ".json":
         with requests():
-            found = load(file)
+            record = load(file)
         folder = output or file.parent
     else:
         folder = report_folder(output)
-        found = _measured(file, folder / f"{file.stem}.json", pool)
+        record = _measured(file, folder / f"{file.stem}.json", pool)
     # matplotlib takes long to load.
     from .report.coreport_tables import report as report_of
 
-    publish(report_of(found, file.stem), folder)
-    found.check_clock()
+    publish(report_of(record, file.stem), folder)
+    record.check_clock()
 
 
 def _measured(file: Path, record: Path, pool: JobPool) -> "Record":
@@ -258,8 +258,8 @@ def _measured(file: Path, record: Path, pool: JobPool) -> "Record":
         study = read(file)
         if record.is_file():
             with contextlib.suppress(ValueError):
-                if (found := load(record)).key == key_of(study):
-                    return found
+                if (recorded := load(record)).key == key_of(study):
+                    return recorded
         with pool, Bar(f"report {file.name}") as bar:
             return measure(study, shlex.join(["halfulp", "report", file.name]), bar, pool)
 

@@ -244,7 +244,7 @@ def scale_of(largest: Raw, block: Block, factor: Raw | None) -> Tensor:
         if factor is not None:
             largest = normalised(divide(largest, factor, element.precision + 1))
         width = largest.significand.width
-        one = Wide.of(torch.ones_like(largest.exponent), 1)
+        unit = Wide.of(torch.ones_like(largest.exponent), 1)
         exponent = largest.exponent - block.emax
         if block.rule == "even" and width > element.precision:
             # Rounding carries into the next power of two if all bits of the precision and the next bit are ones.
@@ -252,12 +252,12 @@ def scale_of(largest: Raw, block: Block, factor: Raw | None) -> Tensor:
             exponent = exponent + (leading == (1 << (element.precision + 1)) - 1)
         elif block.rule == "ceil":
             bits = max(width, element.precision)
-            found = largest.significand.pad(bits - width)
-            above = top.significand.pad(bits - top.significand.width) < found
+            significand = largest.significand.pad(bits - width)
+            above = top.significand.pad(bits - top.significand.width) < significand
             if largest.sticky is not None:
-                above = above | (largest.sticky & ~(found < top.significand.pad(bits - top.significand.width)))
+                above = above | (largest.sticky & ~(significand < top.significand.pad(bits - top.significand.width)))
             exponent = exponent + above
-        wanted = replace(largest, exponent=exponent, significand=one, sticky=None)
+        wanted = replace(largest, exponent=exponent, significand=unit, sticky=None)
     codes = round_and_pack(wanted, block.scale, RN, True, None)
     if block.scale.has_zero:
         codes = torch.where(codes == 0, block.scale.encode(block.scale.smallest), codes)

@@ -31,11 +31,11 @@ def mode_of(mode: Tensor | None, rounding: Rounding) -> Tensor | None:
 
 def evaluate(rounding: Rounding, mode: Tensor, function: Callable[[Rounding], Any]) -> Any:
     """Return the results of a function of the rounding, each for the mode of its element; tuples element by element."""
-    found: Any = None
+    results: Any = None
     for code in torch.unique(mode).tolist() or [0]:
         result = function(rounding.choices[code])
-        found = _where(mode == code, result, result if found is None else found)
-    return found
+        results = _where(mode == code, result, result if results is None else results)
+    return results
 
 
 def _where(condition: Tensor, x: Any, y: Any) -> Any:

@@ -81,31 +81,31 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
     magnitudes, gaps, parities, last = _tables(o, width, units.low.device)
     length = len(parities) // 2
     side = x.sign.to(torch.int64) * length
-    found = torch.zeros_like(side)
+    index = torch.zeros_like(side)
     end = last[x.sign.to(torch.int64)]
     padding = torch.full_like(side, places)
     for level in reversed(range(length.bit_length())):
-        after = found + (1 << level)
+        after = index + (1 << level)
         against = _at(magnitudes, side + after.clamp(max=length - 1), width).shift_left(padding)
-        found = torch.where((after <= end) & ~(units < against), after, found)
+        index = torch.where((after <= end) & ~(units < against), after, index)
 
     # Long division by the gap: each step gives one bit of the fraction.
-    rest = units.minus(_at(magnitudes, side + found, width).shift_left(padding), torch.zeros_like(side))
-    gap, seen = _at(gaps, side + found, width), torch.zeros_like(side)
+    rest = units.minus(_at(magnitudes, side + index, width).shift_left(padding), torch.zeros_like(side))
+    gap, seen = _at(gaps, side + index, width), torch.zeros_like(side)
     for place in reversed(range(places)):
         step = gap.shift_left(torch.full_like(side, place))
-        reached = ~(rest < step) & (found < end)
+        reached = ~(rest < step) & (index < end)
         less = rest.minus(step, torch.zeros_like(side)) if bool(reached.any()) else rest
         rest = Wide(tuple(torch.where(reached, p, q) for p, q in zip(less.limbs, rest.limbs, strict=True)), width)
         seen = 2 * seen + reached.to(torch.int64)
     sticky = lost | ~rest.is_zero() if x.sticky is None else lost | ~rest.is_zero() | x.sticky
     largest = end - int(o.threshold is not None)
     return Truncated(
-        code=found,
-        last=parities[side + found],
+        code=index,
+        last=parities[side + index],
         seen=seen,
         sticky=sticky,
-        beyond=(found > largest) | ((found == largest) & (sticky | (seen != 0))),
+        beyond=(index > largest) | ((index == largest) & (sticky | (seen != 0))),
         places=places,
     )
 
@@ -134,6 +134,6 @@ def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor
             for entry in o.rounding_tables[sign]
         ]
         codes += side + side[-1:] * (length - len(side))
-    found = torch.tensor(codes, device=place.device)[negative * length + torch.where(x.zero, 0, place)]
-    found = torch.where(x.inf, torch.where(x.sign, o.infinity(True), o.infinity(False)), found)
-    return torch.where(x.nan, o.nan_code, found)
+    code = torch.tensor(codes, device=place.device)[negative * length + torch.where(x.zero, 0, place)]
+    code = torch.where(x.inf, torch.where(x.sign, o.infinity(True), o.infinity(False)), code)
+    return torch.where(x.nan, o.nan_code, code)

@@ -38,10 +38,10 @@ STAGES: dict[type[Format], Stages] = {
 
 def stages_of(fmt: Format) -> Stages:
     """Return the stages of a format's family; TypeError if it has none."""
-    found = STAGES.get(type(fmt))
-    if found is None:
+    stages = STAGES.get(type(fmt))
+    if stages is None:
         raise TypeError(f"{fmt} has no golden model")
-    return found
+    return stages
 
 
 def unpack(codes: Tensor, fmt: Format) -> Raw:
@@ -110,11 +110,17 @@ def _flags(spec: UnitSpec, x: Raw, random: Tensor | None, rounding: Rounding, o:
     function = stages_of(o).flags
     assert function is not None
     assert isinstance(spec.flags, str)
-    found = function(x, o, rounding, random, spec.flags)
-    invalid, by_zero = found.lost_nan, torch.zeros_like(x.nan) if x.by_zero is None else x.by_zero
+    rounding_flags = function(x, o, rounding, random, spec.flags)
+    invalid, by_zero = rounding_flags.lost_nan, torch.zeros_like(x.nan) if x.by_zero is None else x.by_zero
     if x.invalid is not None:
         invalid = invalid | x.invalid
-    flags = (found.inexact, found.underflow, found.overflow, by_zero, invalid | (found.lost_inf & ~by_zero))
+    flags = (
+        rounding_flags.inexact,
+        rounding_flags.underflow,
+        rounding_flags.overflow,
+        by_zero,
+        invalid | (rounding_flags.lost_inf & ~by_zero),
+    )
     # A number that is rounded already, to an integer beyond the range of the result, is invalid and not inexact.
     total = torch.zeros_like(x.exponent) if x.raised is None else torch.where(flags[-1], 0, x.raised)
     for bit, flag in enumerate(flags):

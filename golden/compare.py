@@ -66,7 +66,7 @@ def compare(  # noqa: PLR0913 - tensors, and the fields of a description by name
         round_and_pack(number, spec.o, spec.rounding, spec.saturate, random) for number in (first, second)
     )
     nan = int64(spec.o.nan_code)
-    found = Comparison(
+    comparison = Comparison(
         less=less.to(torch.int64),
         equal=equal.to(torch.int64),
         unordered=(unordered & (not nan_is_ordered)).to(torch.int64),
@@ -74,9 +74,9 @@ def compare(  # noqa: PLR0913 - tensors, and the fields of a description by name
         maximum=torch.where(unordered, nan, torch.where(first_is_minimum, second_rounded, first_rounded)),
     )
     if not spec.flags:
-        return found
+        return comparison
     assert first.invalid is not None
     assert second.invalid is not None
     invalid = (first.invalid | second.invalid | (not spec.o.has_nan)).to(torch.int64) << FLAGS.index("invalid")
     raised = flags_of(spec, first, random) | flags_of(spec, second, random)
-    return FlaggedComparison(*found, torch.where(unordered, invalid, raised))
+    return FlaggedComparison(*comparison, torch.where(unordered, invalid, raised))

@@ -47,9 +47,9 @@ def converted(x: Tensor, spec: ConvertSpec, random: Tensor | None) -> Tensor:
     """Convert as `convert`, without its checks: codes and random words are int64 and in range."""
     if random is None and spec.a.width <= TABLE_WIDTH and x.numel() > 1 << spec.a.width:
         return _table(spec, x.device)[x]
-    found = elements.convert(x, spec.a, spec.o, spec.rounding, spec.saturate, random)
-    if found is not None:
-        return found
+    codes = elements.convert(x, spec.a, spec.o, spec.rounding, spec.saturate, random)
+    if codes is not None:
+        return codes
     return round_and_pack(unpack(x, spec.a), spec.o, spec.rounding, spec.saturate, random)
 
 

@@ -117,10 +117,10 @@ def inverse_square_root(x: Raw, window: int) -> Raw:
     # The number is in [1, 4), with 2 bits before its point, and the root in (1/2, 1].
     number = x.significand.resized(width + 1).shift_left(x.exponent & 1)
     root = Wide.constant(0, count, number.low)
-    one = Wide.constant(1 << (width - 1 + 2 * (count - 1)), 2 * count + width + 1, number.low)
+    dividend = Wide.constant(1 << (width - 1 + 2 * (count - 1)), 2 * count + width + 1, number.low)
     for place in reversed(range(count)):
         trial = Wide(tuple(r | t for r, t in zip(root.limbs, _bit(place, root).limbs, strict=True)), count)
-        too_large = one < trial * trial * number
+        too_large = dividend < trial * trial * number
         root = Wide(tuple(torch.where(too_large, r, t) for r, t in zip(root.limbs, trial.limbs, strict=True)), count)
     small = (root.bit_length() < count).to(torch.int64)
     regular = ~(zero | inf)
@@ -131,7 +131,7 @@ def inverse_square_root(x: Raw, window: int) -> Raw:
         nan=x.nan | (x.sign & ~x.zero),
         inf=inf,
         zero=zero,
-        sticky=regular & ~(root * root * number).equals(one),
+        sticky=regular & ~(root * root * number).equals(dividend),
         invalid=invalid_of(x, x, lambda: x.sign & ~x.zero),
         by_zero=x.zero & ~x.nan,
     )

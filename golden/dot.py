@@ -96,10 +96,10 @@ def _exact(spec: DotSpec, products: Raw, base: Raw | None) -> Raw:
 def _aligned(spec: DotSpec, first: Raw, second: Raw, addends: list[Raw]) -> Raw:
     """Add products that are truncated on the scale of the largest exponent."""
     assert spec.alignment is not None
-    one, other, *rest = map(scaled, (first, second, *addends), spec.operands.values())
+    left, right, *rest = map(scaled, (first, second, *addends), spec.operands.values())
     # A start value is a group of one term.
     starts = [start.at(None) for start in rest]
-    return register.aligned([scaled_product(one, other), *starts], spec.alignment, spec.aligned_sums.width)
+    return register.aligned([scaled_product(left, right), *starts], spec.alignment, spec.aligned_sums.width)
 
 
 def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor | None) -> Any:

@@ -94,5 +94,5 @@ def entries(operand: Any, spec: RunningSumSpec, name: str) -> Tensor:
         )
     elements = torch.nn.functional.pad(elements, (0, count * block.length - k), value=block.element.encode(0))
     steps = elements.reshape(rows, count * (block.length // spec.k), spec.k)
-    found = torch.cat([steps, scale.repeat_interleave(block.length // spec.k, 1).unsqueeze(-1)], -1)
-    return found if name == "a" else found.transpose(0, 1)
+    vectors = torch.cat([steps, scale.repeat_interleave(block.length // spec.k, 1).unsqueeze(-1)], -1)
+    return vectors if name == "a" else vectors.transpose(0, 1)

@@ -192,7 +192,7 @@ def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
 
 def _total(terms: Sequence[Number], rounding: Rounding) -> Number:
     """Return the sum of numbers; infinities of both signs are invalid in any order, and only without a NaN."""
-    total = functools.reduce(lambda one, other: _sum(one, other, rounding), terms)
+    total = functools.reduce(lambda subtotal, other: _sum(subtotal, other, rounding), terms)
     invalid = any(term.invalid for term in terms)
     opposite = len({term.negative for term in terms if term.is_inf}) > 1
     return replace(total, invalid=invalid or (opposite and not any(term.is_nan for term in terms)))
@@ -326,14 +326,14 @@ def _codes_of(spec: Any, operands: Sequence[Any]) -> dict[str, int]:
 
 def _by_port(arguments: Mapping[str, str | list[str]], given: Mapping[str, Any]) -> dict[str, int]:
     """Return the codes of ports from those of arguments, which are zero if they are not given."""
-    found: dict[str, int] = {}
+    by_port: dict[str, int] = {}
     for name, ports in arguments.items():
         codes = given.get(name, 0)
         if isinstance(ports, str):
-            found[ports] = codes
+            by_port[ports] = codes
         else:
-            found |= zip(ports, codes or [0] * len(ports), strict=True)
-    return found
+            by_port |= zip(ports, codes or [0] * len(ports), strict=True)
+    return by_port
 
 
 @dataclass(frozen=True)
@@ -445,10 +445,10 @@ def rint(x: int, /, *, a: Format, **result: Unpack[Result]) -> Any:
         integer = abs(rounding.round_signed(Fraction(number.value), word))
     else:
         integer = rounding.round(number.magnitude, number.negative, word)
-    found = _encode(Number(Fraction(integer), number.negative), **result)
-    if not result.get("flags") or integer == number.magnitude or found.flags & _flag_bits(invalid=True):
-        return found
-    return Flagged(found.o, found.flags | _flag_bits(inexact=True))
+    rounded = _encode(Number(Fraction(integer), number.negative), **result)
+    if not result.get("flags") or integer == number.magnitude or rounded.flags & _flag_bits(invalid=True):
+        return rounded
+    return Flagged(rounded.o, rounded.flags | _flag_bits(inexact=True))
 
 
 def classify(x: int, /, *, a: Format) -> int:
@@ -480,8 +480,8 @@ def sru(
 ) -> list[int] | Carried:
     """Return the codes of all x in ``o``, each rounded with its own random word; or floors and increments."""
     if increment:
-        found: list[int] = _of_unit("sru")(x, a=a, o=o, random=random, **result)
-        return found
+        results: list[int] = _of_unit("sru")(x, a=a, o=o, random=random, **result)
+        return results
     floors, ups = [], []
     for code, word in zip(x, random, strict=True):
         places = Fraction(a.decode(code)) / o.smallest
@@ -525,14 +525,14 @@ def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]
             # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
             less, equal = first.is_nan and not second.is_nan, first.is_nan and second.is_nan
             return Comparison(int(less), int(equal), 0, nan.o, nan.o)
-        found = Comparison(0, 0, 1, nan.o, nan.o)
-        return FlaggedComparison(*found, nan.flags) if flags else found
+        unordered = Comparison(0, 0, 1, nan.o, nan.o)
+        return FlaggedComparison(*unordered, nan.flags) if flags else unordered
     less, equal = first.value < second.value, first.value == second.value
     ordered = (first, second) if less or (equal and first.negative) else (second, first)
-    one, other = (_encode(number, **result) for number in ordered)
+    minimum, maximum = (_encode(number, **result) for number in ordered)
     if not flags:
-        return Comparison(int(less), int(equal), 0, one, other)
-    return FlaggedComparison(int(less), int(equal), 0, one.o, other.o, one.flags | other.flags)
+        return Comparison(int(less), int(equal), 0, minimum, maximum)
+    return FlaggedComparison(int(less), int(equal), 0, minimum.o, maximum.o, minimum.flags | maximum.flags)
 
 
 def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:

@@ -11,7 +11,7 @@ from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, Unit
 
 from .check import broadcast, check_devices, check_int, codes_of
 from .entries import Operand, elements_of
-from .kernels import Job, Words
+from .kernels import MatrixProduct, Words
 from .products import KINDS, compute, compute_tiled
 from .products.words import Drawing, words_of
 from .random import Seeds
@@ -128,7 +128,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     shape = _shape(codes, columns, stored=isinstance(y, SparseTensor))
     begin = None if start is None else broadcast("start", codes_of("start", start, spec.o.width), shape)
     spec, x, y = kind.in_steps(spec, x, y)
-    job = Job(spec, x, y, begin, shape, Words())
+    job = MatrixProduct(spec, x, y, begin, shape, Words())
     drawing = Drawing(seed, random, random_product, source, first_step)
     if tiling is not None:
         return compute_tiled(job, tiling, drawing)

@@ -31,10 +31,10 @@ def term_of(spec: MacSpec, x: Raw, y: Raw, word: Tensor | None) -> Raw:
     term = multiply(x, y)
     if spec.product is None:
         return term
-    found = rounded(spec, term, word, spec.product_rounding, spec.product)
-    if not isinstance(found, Flagged):
-        return unpack(found, spec.product)
-    return replace(unpack_operand(spec, found.o, spec.product), raised=found.flags)
+    product = rounded(spec, term, word, spec.product_rounding, spec.product)
+    if not isinstance(product, Flagged):
+        return unpack(product, spec.product)
+    return replace(unpack_operand(spec, product.o, spec.product), raised=product.flags)
 
 
 mac, mac_sequence = accumulator(MacSpec, "x", "y", "start")(_term)

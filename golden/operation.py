@@ -33,7 +33,7 @@ def operation(cls: type[UnitSpec]) -> Callable[[Callable[..., Raw]], Callable[..
 
     def made_of(function: Callable[..., Raw]) -> Callable[..., Any]:
         taken = inspect.signature(function).parameters.values()
-        further = [one.name for one in taken if one.kind is Parameter.KEYWORD_ONLY]
+        further = [parameter.name for parameter in taken if parameter.kind is Parameter.KEYWORD_ONLY]
         names = POSITIONS[: sum(name in cls.__dataclass_fields__ for name in cls.OPERANDS)]
         accepted = (*names, *cls.CONTROLS)
 
@@ -88,7 +88,7 @@ def rounded_sum(cls: type[UnitSpec]) -> Callable[..., Any]:
     parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in cls.CONTROLS]
     exact.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     position = dict(zip(cls.OPERANDS, POSITIONS, strict=True))
-    sums = re.sub(r"\b[a-z]\b", lambda found: position[found[0]], cls.SUMMARY.removesuffix(", rounded once"))
+    sums = re.sub(r"\b[a-z]\b", lambda match: position[match[0]], cls.SUMMARY.removesuffix(", rounded once"))
     exact.__doc__ = f"Return {sums}, rounded once; see `halfulp.golden` for parameters and errors of all operations."
     return operation(cls)(exact)
 

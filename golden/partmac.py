@@ -24,14 +24,14 @@ def _term(spec: PartMacSpec, x: Tensor, y: Tensor, step: Tensor | int, *, random
     x, y, steps = torch.broadcast_tensors(x, y, steps)
     places = torch.tensor(spec.pairs, device=x.device)
     pair = places[steps.clamp(max=len(places) - 1)]
-    one, other = (
+    left, right = (
         unpack(torch.take_along_dim(parts_of(codes, fmt), place, -1).squeeze(-1), part)
         for codes, fmt, part, place in (
             (x, spec.a, spec.of_parts.a, pair[..., :1]),
             (y, spec.b, spec.of_parts.b, pair[..., 1:]),
         )
     )
-    return term_of(spec, one, other, word)
+    return term_of(spec, left, right, word)
 
 
 partmac, partmac_sequence = accumulator(PartMacSpec, "x", "y", "step", "start")(_term)

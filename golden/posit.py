@@ -53,10 +53,10 @@ def truncate(x: Raw, o: Posit, places: int) -> Truncated:
     if x.sticky is not None:
         sticky, inexact_above = sticky | x.sticky, inexact_above | (too_large & x.sticky)
 
-    one = torch.ones_like(k)
+    unit = torch.ones_like(k)
     # A run of ones from the top, or a single one after a run of zeros; modulo 2^64.
-    ones = (one << (o.width - 1)) - (one << (o.width - 2 - k.clamp(min=0)))
-    regime = torch.where(k >= 0, ones, one << (o.width - 2 + k.clamp(max=0)))
+    ones = (unit << (o.width - 1)) - (unit << (o.width - 2 - k.clamp(min=0)))
+    regime = torch.where(k >= 0, ones, unit << (o.width - 2 + k.clamp(max=0)))
     code = regime + tail.bits(below, tail_width)
     code = torch.where(too_large, o.max_code, torch.where(too_small, 0, code))
     return Truncated(

@@ -109,10 +109,10 @@ def quantize_blocks(
         turned = {x.dim() - 1: x.dim() - 2, x.dim() - 2: x.dim() - 1}.get(dim, dim)
         return quantize_blocks(x.mT, block, rounding, dim=turned, tensor=factor).mT
     x = x.contiguous()
-    found = quantize.quantize(x, dim, block, rounding, words, 1.0 if factor is None else float(factor))
-    if found is None:
-        found = _in_torch(x, dim, block, rounding, words, factor)
-    return BlockTensor(*found, factor)
+    blocks = quantize.quantize(x, dim, block, rounding, words, 1.0 if factor is None else float(factor))
+    if blocks is None:
+        blocks = _in_torch(x, dim, block, rounding, words, factor)
+    return BlockTensor(*blocks, factor)
 
 
 def _in_torch(
@@ -219,9 +219,9 @@ def tensor_scale(tensor: float | Tensor | str, x: Tensor, block: Block) -> Tenso
             raise ValueError(f"unknown tensor scale {tensor!r}: expected a positive number or {MAX}")
         least, most = torch.aminmax(x) if x.numel() else (x.new_zeros(()), x.new_zeros(()))
         largest = torch.maximum(-least, most).to(torch.float64)
-        found = (largest / float(block.element.largest * block.scale.largest)).to(torch.float32)
-        found = found.clamp(torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max)
-        return torch.where((largest > 0) & largest.isfinite(), found, 1.0)
+        scale = (largest / float(block.element.largest * block.scale.largest)).to(torch.float32)
+        scale = scale.clamp(torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max)
+        return torch.where((largest > 0) & largest.isfinite(), scale, 1.0)
     made = torch.as_tensor(tensor, dtype=torch.float64, device=x.device)
     if made.dim():
         raise ValueError(f"tensor has shape {tuple(made.shape)}; it is one number for all of x")

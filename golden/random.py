@@ -84,10 +84,10 @@ def seeds(source: Source | str, count: int, first: Seeds = 1, *, device: torch.d
     """
     source = parse_source(source)
     spacing = source.spacing(count)
-    found = states_of(source, first, device).unsqueeze(-1)
-    while (known := found.shape[-1]) < count:
-        found = torch.cat([found, jump(source, found[..., : count - known], known * spacing)], -1)
-    return found
+    states = states_of(source, first, device).unsqueeze(-1)
+    while (known := states.shape[-1]) < count:
+        states = torch.cat([states, jump(source, states[..., : count - known], known * spacing)], -1)
+    return states
 
 
 def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:

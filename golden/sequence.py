@@ -49,10 +49,10 @@ class Accumulation:
             assert self.quire is not None
             return register.step(held, term, self.quire), None
         aligned = align(term, unpack_operand(self.spec, held, self.spec.o), self.window)
-        found = self._rounded(lambda rounding: add(aligned, rounding), random, mode)
-        if not isinstance(found, Flagged):
-            return found, None
-        return found.o, found.flags if term.raised is None else found.flags | term.raised
+        rounded = self._rounded(lambda rounding: add(aligned, rounding), random, mode)
+        if not isinstance(rounded, Flagged):
+            return rounded, None
+        return rounded.o, rounded.flags if term.raised is None else rounded.flags | term.raised
 
     def read(self, held: Contents, random: Tensor | None, mode: Tensor | None = None) -> Tensor:
         """Return the codes of the contents; ``random`` and ``mode`` are those of the last step."""
@@ -191,10 +191,10 @@ def accumulator(cls: type[RunningSumSpec], *positions: str) -> Callable[[Term], 
 
         def described(parameters: dict[str, Any], *more: str) -> tuple[Any, dict[str, Any]]:
             """Return the description, of fields of a step and more, and the words and modes of a call."""
-            words = {one: parameters.pop(one, None) for one in ("mode", "random", *further)}
+            words = {name: parameters.pop(name, None) for name in ("mode", "random", *further)}
             if "chosen" in taken:
                 words["chosen"] = words["mode"]
-            known = cls.operation_parameters() | {one: cls.keywords()[one] for one in more}
+            known = cls.operation_parameters() | {name: cls.keywords()[name] for name in more}
             return cls.of_keywords(parameters, known), words
 
         def one_step(*operands: Any, **parameters: Any) -> Any:
@@ -224,8 +224,8 @@ def accumulator(cls: type[RunningSumSpec], *positions: str) -> Callable[[Term], 
             function.__name__ = function.__qualname__ = own
             function.__module__, function.__doc__ = term.__module__, doc
         words = ["mode"] * cls.PORT + ["random", *further]
-        inputs = [Parameter(one, Parameter.POSITIONAL_ONLY, annotation=Tensor) for one in positions]
-        keywords = [Parameter(one, Parameter.KEYWORD_ONLY, default=None, annotation=Tensor | None) for one in words]
+        inputs = [Parameter(name, Parameter.POSITIONAL_ONLY, annotation=Tensor) for name in positions]
+        keywords = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Tensor | None) for name in words]
         keywords = [*cls.operation_parameters().values(), *keywords]
         one_step.__signature__ = Signature([*inputs, *keywords])  # type: ignore[attr-defined]
         return one_step, sequence

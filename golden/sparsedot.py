@@ -51,9 +51,9 @@ def sparsedot(
 
 def check_tensors(**given: object) -> None:
     """Check that operands are tensors on one device; TypeError or ValueError otherwise."""
-    for name, one in given.items():
-        if not isinstance(one, Tensor):
-            raise TypeError(f"{name} must be a tensor, not {type(one).__name__}")
+    for name, operand in given.items():
+        if not isinstance(operand, Tensor):
+            raise TypeError(f"{name} must be a tensor, not {type(operand).__name__}")
     check_devices(**given)
 
 

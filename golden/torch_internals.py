@@ -169,7 +169,7 @@ _VMAP = named("torch._C._functorch:TransformType.Vmap")
 
 def is_under_vmap() -> bool:
     """Return True in a vmap, which replaces operations before a dispatch mode sees them."""
-    return any(one.key() == _VMAP for one in _interpreters())
+    return any(interpreter.key() == _VMAP for interpreter in _interpreters())
 
 
 _set_mkldnn = named("torch._C:_set_mkldnn_enabled")
@@ -235,14 +235,14 @@ COMPILED = "_orig_mod."
 
 def buffers_of(module: nn.Module) -> dict[str, Any]:
     """Return the buffers of a module by name; a layer adds and removes those of its state."""
-    found: dict[str, Any] = attribute(module, "_buffers")
-    return found
+    buffers: dict[str, Any] = attribute(module, "_buffers")
+    return buffers
 
 
 def forward_hooks_of(module: nn.Module) -> dict[int, Any]:
     """Return the forward hooks of a module by key; a hook removes itself, also in a copy of the module."""
-    found: dict[int, Any] = attribute(module, "_forward_hooks")
-    return found
+    hooks: dict[int, Any] = attribute(module, "_forward_hooks")
+    return hooks
 
 
 def padding_of(layer: nn.Conv2d) -> Any:
@@ -337,8 +337,8 @@ def is_compiled(module: nn.Module) -> bool:
 def modules_of_trace() -> dict[int, Any]:
     """Return the variables of the graph that torch.compile makes now, by id, which is its name for a module."""
     translator = named("torch._dynamo.symbolic_convert:InstructionTranslator").current_tx()
-    found: dict[int, Any] = attribute(attribute(translator, "output"), "side_effects").id_to_variable
-    return found
+    variables: dict[int, Any] = attribute(attribute(translator, "output"), "side_effects").id_to_variable
+    return variables
 
 
 def is_gradient_of_output(node: Any) -> bool:

@@ -81,9 +81,9 @@ def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | No
     # Kernels take float32 and float64; float32 holds all narrower dtypes.
     values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
     source = FP32 if values.dtype == torch.float32 else FP64
-    found = elements.convert(values, source, fmt, rounding, saturate, random)
-    if found is not None:
-        return found
+    codes = elements.convert(values, source, fmt, rounding, saturate, random)
+    if codes is not None:
+        return codes
     spec = ConvertSpec(a=FP64, o=fmt, rounding=rounding, saturate=saturate)
     return converted(values.to(torch.float64).view(torch.int64), spec, random)
 

@@ -185,14 +185,17 @@ class Implementation:
             if not isinstance(operand, torch.Tensor):
                 raise TypeError(f"operands must be tensors of codes, not {type(operand).__name__}")
         arguments = zip(operands, self.spec.arguments(*VALUES), strict=False)
-        shapes = [one.shape[:-1] if name in self.spec.vectors and one.dim() else one.shape for one, name in arguments]
+        shapes = [
+            operand.shape[:-1] if name in self.spec.vectors and operand.dim() else operand.shape
+            for operand, name in arguments
+        ]
         shape = torch.broadcast_shapes(*shapes)
-        found = {
+        words = {
             name: of_stream(stream, shape.numel(), self.spec.words[name]).reshape(shape)
             for name, stream in self.spec.streams.items()
         }
         return {
-            name: found[ports] if isinstance(ports, str) else torch.stack([found[port] for port in ports], -1)
+            name: words[ports] if isinstance(ports, str) else torch.stack([words[port] for port in ports], -1)
             for name, ports in self.spec.arguments(Role.RANDOM).items()
         }
 
@@ -211,16 +214,16 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
     for option in given:
         if option not in taken:
             raise ValueError(f"{unit} has no {_typed(option)}; it takes {', '.join(map(_typed, taken))}")
-    found = {FIELDS[option]: value for option, value in given.items()}
-    if "product" in found:
+    values = {FIELDS[option]: value for option, value in given.items()}
+    if "product" in values:
         # A product format without a rounding mode rounds to nearest.
-        text, dot, rounding = found["product"].rpartition(".")
+        text, dot, rounding = values["product"].rpartition(".")
         is_format = not dot or rounding[:1].isdigit()
-        found |= {"product": found["product"] if is_format else text}
-        found["product_rounding"] = "rn" if is_format else rounding
-    if str(found.get("function", "")).endswith(".segments"):
-        found |= _saved(found, fmt)
-    return Implementation(cls.filled(cls.read_part("a", fmt), **found), build)
+        values |= {"product": values["product"] if is_format else text}
+        values["product_rounding"] = "rn" if is_format else rounding
+    if str(values.get("function", "")).endswith(".segments"):
+        values |= _saved(values, fmt)
+    return Implementation(cls.filled(cls.read_part("a", fmt), **values), build)
 
 
 def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:
@@ -267,7 +270,7 @@ def _names(cls: type[UnitSpec]) -> list[str]:
 
 def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
     rounding = options.get("rounding")
-    found = []
+    built = []
     for unit, cls in UNITS.items():
         if not cls.takes(parse_operand(fmt), None if rounding is None else Rounding.parse(rounding)):
             continue
@@ -277,8 +280,8 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
         if "o" in (*cls.COMPOUND, *cls.BLOCKS):
             # One format for the results of all units is neither a compound one nor a block.
             own |= {"to": None}
-        found.append(_built(unit, fmt, own, {name: options.get(name) for name in BUILD}))
-    return found
+        built.append(_built(unit, fmt, own, {name: options.get(name) for name in BUILD}))
+    return built
 
 
 def _built(unit: str, fmt: str, own: dict[str, Any], build: dict[str, Any]) -> Implementation:

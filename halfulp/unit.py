@@ -23,8 +23,8 @@ def unit(text: "str | UnitSpec | Implementation") -> "Implementation":
 
     if isinstance(text, Implementation):
         return text
-    found = Implementation(UnitSpec.parse(text))
-    if isinstance(found.spec, PwlSpec) and is_table_name(found.spec.function):
+    implementation = Implementation(UnitSpec.parse(text))
+    if isinstance(implementation.spec, PwlSpec) and is_table_name(implementation.spec.function):
         # A table that is not stored is an error here.
-        assert found.table is not None
-    return found
+        assert implementation.table is not None
+    return implementation

@@ -251,7 +251,7 @@ def summed(
 ) -> Raw:
     """Add placed terms. A negative sum is the two's complement of its magnitude."""
     terms = [term for group in groups for term in group]
-    found = tree.total(
+    total = tree.total(
         m,
         [
             tree.Term(integer, NEVER if alignment.floor else term.sign, term.sign, term.nan, term.inf, term.invalid)
@@ -261,7 +261,7 @@ def summed(
     )
     # The magnitude of a floor can be one more than that of the largest number of its width.
     largest_term = (1 << (alignment.fraction + alignment.INTEGER)) - (not alignment.floor)
-    number = tree.as_raw(m, found, -alignment.fraction, (len(terms) * largest_term).bit_length(), NEVER, fast=fast)
+    number = tree.as_raw(m, total, -alignment.fraction, (len(terms) * largest_term).bit_length(), NEVER, fast=fast)
     return replace(
         number,
         exponent=top,

@@ -22,22 +22,22 @@ from .wire import NEVER, wire
 
 def factor(m: Module, x: Value, y: Value, a: Block, b: Block) -> Raw:
     """Return the product of the scales of two blocks, from their codes. It may have any number of leading zeros."""
-    one, other = (
+    first, second = (
         as_raw(m, unpack(m, code, block.scale, f"{name}_scale"), name)
         for code, block, name in ((x, a, "a"), (y, b, "b"))
     )
-    values = tree.multiply(m, one, other, dsp=False)
-    if len(one.significand) == len(other.significand) == 1:
+    values = tree.multiply(m, first, second, dsp=False)
+    if len(first.significand) == len(second.significand) == 1:
         values["significand"] = Const(1, 1)
-    last = one.last + other.last
+    last = first.last + second.last
     base = last + len(values["significand"]) - 1
     return Raw(
         **values,
-        zero=wire(m, one.zero | other.zero, "scale_zero"),
+        zero=wire(m, first.zero | second.zero, "scale_zero"),
         base=base,
         promises=Promises(
-            emin=base + sum(number.promises.emin - number.base for number in (one, other)),
-            emax=base + sum(number.promises.emax - number.base for number in (one, other)),
+            emin=base + sum(number.promises.emin - number.base for number in (first, second)),
+            emax=base + sum(number.promises.emax - number.base for number in (first, second)),
             leading=LeadingZeros.ANY,
         ),
     )
@@ -51,12 +51,12 @@ def product(
     An infinite scale makes each product infinite or NaN before the sum, because infinities may cancel.
     """
     elements = unpack(m, a, x.element, "a"), unpack(m, b, y.element, "b")
-    found = tree.of_product(m, *elements, quantum_of(x, y), products_of(x, y), dsp=dsp)
+    parts = tree.of_product(m, *elements, quantum_of(x, y), products_of(x, y), dsp=dsp)
     if infinite is not None:
-        zero = wire(m, ~found["integer"].any() & ~found["inf"], "product_zero_integer")
-        found["nan"] = wire(m, found["nan"] | (infinite & zero), "scaled_nan")
-        found["inf"] = wire(m, found["inf"] | infinite, "scaled_inf")
-    return found
+        zero = wire(m, ~parts["integer"].any() & ~parts["inf"], "product_zero_integer")
+        parts["nan"] = wire(m, parts["nan"] | (infinite & zero), "scaled_nan")
+        parts["inf"] = wire(m, parts["inf"] | infinite, "scaled_inf")
+    return parts
 
 
 def quantum_of(x: Block, y: Block) -> int:
@@ -80,21 +80,21 @@ def scaled_sum(
     fast: bool,
 ) -> Raw:
     """Return the exact sum of products of elements, and of +0 if ``from_zero``, times the product of the scales."""
-    found, quantum = tree.total(m, terms), quantum_of(*blocks)
+    exact_sum, quantum = tree.total(m, terms), quantum_of(*blocks)
     bits = tree.bits_of(products_of(*blocks).times(len(terms)), quantum)
-    integer = found.integer
+    integer = exact_sum.integer
     if not isinstance(scale.significand, Const):
         integer = wire(m, multiply_integers(m, integer, scale.significand, "scaled", dsp=False), "scaled_total")
         bits += len(scale.significand)
-    found = replace(
-        found,
+    exact_sum = replace(
+        exact_sum,
         integer=integer,
-        negative=found.negative ^ scale.sign,
-        nan=wire(m, found.nan | scale.nan | (found.inf & scale.zero), "scaled_nan"),
-        inf_sign=found.inf_sign ^ scale.sign,
+        negative=exact_sum.negative ^ scale.sign,
+        nan=wire(m, exact_sum.nan | scale.nan | (exact_sum.inf & scale.zero), "scaled_nan"),
+        inf_sign=exact_sum.inf_sign ^ scale.sign,
     )
     zero_sign = tree.sign_of_zero([term.sign ^ scale.sign for term in terms], rounding, from_zero=from_zero)
-    total = tree.as_raw(m, found, quantum, bits, zero_sign, fast=fast)
+    total = tree.as_raw(m, exact_sum, quantum, bits, zero_sign, fast=fast)
     # The integer counts units of the last place of the scales. The exponent of the total is 0.
     places = len(scale.significand) - 1
     return replace(

@@ -63,7 +63,7 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
 
 
 @dataclass(frozen=True)
-class Truncated:
+class TruncatedCodebook:
     """Magnitude between two entries of a rounding table.
 
     ``index`` is the index of the lower entry, ``discarded`` the distance from it as a binary fraction of the gap. A
@@ -80,18 +80,18 @@ class Truncated:
     inf: Value
 
 
-def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
+def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> TruncatedCodebook:
     """Find the entry at or below the magnitude, and the distance to it as a fraction of the gap."""
     _check(o)
     places = rounding.places
     x = _placed(m, x, o, o.quantum - places)
     magnitude = wire(m, fixed.magnitude_of(x), "magnitude")
 
-    found = [
+    indices = [
         search(m, magnitude, [entry.units << places for entry in table[1:]], name)
         for table, name in zip(o.rounding_tables, ("positive_rung", "negative_rung"), strict=True)
     ]
-    index = wire(m, Mux(x.sign, found[1], found[0])[: max(1, *map(len, found))], "rung")
+    index = wire(m, Mux(x.sign, indices[1], indices[0])[: max(1, *map(len, indices))], "rung")
 
     def chosen(values: list[list[int]], name: str) -> Value:
         return wire(m, _of_side(Cat(index, x.sign), values), name)
@@ -109,7 +109,7 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
         reached = wire(m, rest >= step, f"way_{place}")
         rest = wire(m, Mux(reached, rest - step, rest)[: len(magnitude)], f"rest_{place}")
         quotient.append(reached)
-    return Truncated(
+    return TruncatedCodebook(
         sign=x.sign,
         index=index,
         last=chosen(parities, "last"),
@@ -131,7 +131,9 @@ def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
     return replace(placed, integer=shifted_up(placed.integer, placed.quantum - quantum), quantum=quantum)
 
 
-def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(
+    m: Module, x: TruncatedCodebook, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None
+) -> Value:
     """Round a number once to a code."""
     bits = RoundingBits(x.sign, x.last, x.discarded, x.sticky)
     outward = round_outward(rounding, bits, random, floors=o.rounds == "floor")

@@ -373,16 +373,16 @@ class Dataflow:
         columns = list(zip(*rows, strict=True))
         local = [_unique(column) for column in columns]
         added = self._logic(local, rows, build)
-        found = []
-        for (one, other), bit in zip(columns, added.node.bits, strict=True):
-            if other == same:
-                bit = one
-            elif one == same:
-                bit = other
-            elif word != "^" and {ZERO: ONE, ONE: ZERO}[same] in (one, other):
+        bits = []
+        for (left, right), bit in zip(columns, added.node.bits, strict=True):
+            if right == same:
+                bit = left
+            elif left == same:
+                bit = right
+            elif word != "^" and {ZERO: ONE, ONE: ZERO}[same] in (left, right):
                 bit = {ZERO: ONE, ONE: ZERO}[same]
-            found.append(bit)
-        return found
+            bits.append(bit)
+        return bits
 
     def _sum(self, x: list[Bit], y: list[Bit], subtracts: bool, build: Any, carry: Sequence[Bit] = ()) -> list[Bit]:
         """Add an adder, in pieces if it is long."""
@@ -435,14 +435,14 @@ class Dataflow:
         covers: list[list[frozenset[Bit]]] = [[]] * self.bits
         for operation, slot in zip(self.operations, slots, strict=True):
             node, start = operation.node, slot * FAR
-            found = [0] * node.width
+            arrivals = [0] * node.width
             if node.kind == CHAIN:
                 inputs = [max([CONSTANT, *(max(time[bit] - start, 0) for bit in bits)]) for bits in node.local]
                 here = [time[bit] >= start for bit in node.common]
                 carry = chain_entry(node, [max(time[bit] - start, 0) for bit in node.common], here)
-                found = chain_arrivals(node, inputs, carry)
+                arrivals = chain_arrivals(node, inputs, carry)
             elif node.kind == LOGIC:
-                node.leaves, node.delays, node.ends, found = [], [], [], []
+                node.leaves, node.delays, node.ends, arrivals = [], [], [], []
                 for bit, column, own in zip(node.bits, node.local, operation.wide, strict=True):
                     if own is None:
                         inside = [covers[other] if time[other] >= start else [] for other in column]
@@ -453,8 +453,8 @@ class Dataflow:
                     node.leaves.append(leaves)
                     node.delays.append(delay)
                     node.ends.append(self.model.end(len(leaves)))
-                    found.append(max([0, *(time[leaf] - start for leaf in leaves)]) + delay)
-            time[node.first : node.first + node.width] = [start + arrival for arrival in found]
+                    arrivals.append(max([0, *(time[leaf] - start for leaf in leaves)]) + delay)
+            time[node.first : node.first + node.width] = [start + arrival for arrival in arrivals]
 
     # Schedule ----------------------------------------------------------------------------------------------------
 
@@ -500,7 +500,7 @@ class Dataflow:
         """Return the fastest schedule that is tried, and its delay without that of registers."""
         nodes = [operation.node for operation in self.operations]
         # Tables depend on stages and stages on tables: the delay of a schedule is that with its own tables.
-        found: dict[tuple[int, ...], int] = {}
+        delays: dict[tuple[int, ...], int] = {}
         tried: set[tuple[tuple[tuple[Bit, ...], ...], ...]] = set()
 
         def graph(slots: Sequence[int], level: float = 1, wide: float = 1) -> Graph:
@@ -514,10 +514,10 @@ class Dataflow:
                     break
                 tried.add(tables)
                 slots, _ = start.schedule()
-                if tuple(slots) in found:
+                if tuple(slots) in delays:
                     break
                 start = graph(slots)
-                found[tuple(slots)] = start.delay(slots)
+                delays[tuple(slots)] = start.delay(slots)
 
         none = [0] * len(nodes)
         for level, wide in STARTS if latency > 1 else STARTS[:1]:
@@ -527,14 +527,14 @@ class Dataflow:
             fewer, _ = Graph(nodes, latency - 1, self.model.net).schedule()
             follow(graph(fewer))
             # Tables of schedules with the earliest and the latest slots often lead to a faster one.
-            for fast in sorted(found, key=lambda slots: found[slots])[:2]:
+            for fast in sorted(delays, key=lambda slots: delays[slots])[:2]:
                 best = graph(fast)
                 early, delay = best.smallest_delay(best.least())
                 late = best.latest(delay, [latency] * len(nodes))
                 for start in (early, late):
                     follow(graph(start))
-        fastest = min(found, key=lambda slots: found[slots])
-        return list(fastest), found[fastest]
+        fastest = min(delays, key=lambda slots: delays[slots])
+        return list(fastest), delays[fastest]
 
     def earliest_result(self, limit: int) -> tuple[int | None, int]:
         """Return the latency of the results for a delay between registers, and a delay that is possible.
@@ -557,13 +557,13 @@ class Dataflow:
 
     def slots_of_registers(self, slots: Sequence[int]) -> dict[str, int]:
         """Return the slot in which each register of the module is read, or else written, by its name."""
-        found: dict[str, int] = {}
+        slot_of: dict[str, int] = {}
         for kind in (NEXT, STATE):
             for operation, slot in zip(self.operations, slots, strict=True):
                 if operation.node.kind == kind:
                     signals = self.steps[operation.node.group][1] if kind == NEXT else [operation]
-                    found |= dict.fromkeys((signal.name for signal in signals), slot)
-        return found
+                    slot_of |= dict.fromkeys((signal.name for signal in signals), slot)
+        return slot_of
 
 
 def _fragments(fragment: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -599,15 +599,15 @@ def _covers(
     def rank(cover: frozenset[Bit]) -> tuple[int, int, list[Bit]]:
         return max(max(map(at, cover), default=0), start) + logic(len(cover)), len(cover), sorted(cover)
 
-    found, plain = {frozenset[Bit]()}, frozenset[Bit]()
+    kept, plain = {frozenset[Bit]()}, frozenset[Bit]()
     for bit, covers in zip(inputs, inside, strict=True):
         plain |= {bit}
         options = [frozenset((bit,)), *covers]
-        merged = {cover | option for cover in found for option in options}
-        found = {cover for cover in merged if len(cover) <= model.widest}
-        if len(found) > 4 * COVERS:
-            found = {plain, *sorted(found, key=rank)[: 4 * COVERS]}
-    return sorted(found, key=rank)[:COVERS]
+        merged = {cover | option for cover in kept for option in options}
+        kept = {cover for cover in merged if len(cover) <= model.widest}
+        if len(kept) > 4 * COVERS:
+            kept = {plain, *sorted(kept, key=rank)[: 4 * COVERS]}
+    return sorted(kept, key=rank)[:COVERS]
 
 
 def _case_of(code: str, switch: SwitchValue) -> Value:

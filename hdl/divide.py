@@ -189,7 +189,7 @@ def inverse_square_root(m: Module, x: Raw, rows: Rows) -> Raw:
     x, exponent, even_base = _with_even_exponent(m, x)
     width = len(x.significand)
     # The significand has two bits before its point. A root that is zero has no ones.
-    one = Cat(Const(0, width - 2), ~x.inf, NEVER, NEVER)
+    dividend = Cat(Const(0, width - 2), ~x.inf, NEVER, NEVER)
     divisor = Cat(rows.held(m, x.significand, "divisor"), NEVER)
 
     def row(m: Module, state: InverseRoot, place: int) -> InverseRoot:
@@ -199,7 +199,7 @@ def inverse_square_root(m: Module, x: Raw, rows: Rows) -> Raw:
         first = _divided(m, Cat(NEVER, second), divisor, f"first_{place}")
         return InverseRoot(Cat(NEVER, first), ~first[-1], remainder, _appended(state.root, ~remainder[-1]))
 
-    end = rows.run(m, InverseRoot(one, NEVER, Const(0, 1), Const(0, 0)), row)
+    end = rows.run(m, InverseRoot(dividend, NEVER, Const(0, 1), Const(0, 0)), row)
     root = wire(m, end.root, "root")
     zero = rows.held(m, x.inf, "root_zero")
     return Raw(

@@ -195,7 +195,7 @@ def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
 
 
 @dataclass(frozen=True)
-class Truncated:
+class TruncatedFixed:
     """Number truncated at the last place of a fixed-point format; ``floor`` has the format's scale.
 
     With ``plus_half``, all is that of the number plus half a unit in the last place.
@@ -210,11 +210,11 @@ class Truncated:
     plus_half: bool = False
 
 
-def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
+def truncate(m: Module, x: FixedRaw, o: Fixed) -> TruncatedFixed:
     """Truncate a number at the last place of the result format."""
     places_down = o.quantum - x.quantum
     floor = shifted_up(x.integer, -places_down) if places_down <= 0 else _shifted_down(x.integer, places_down)
-    return Truncated(
+    return TruncatedFixed(
         floor=wire(m, floor, "floor"),
         discarded=extended(x.integer, places_down)[: max(places_down, 0)],
         sticky=x.sticky,
@@ -225,7 +225,7 @@ def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
     )
 
 
-def rounded(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> tuple[Value, Value]:
+def rounded(m: Module, x: TruncatedFixed, rounding: Rounding, random: Value | None) -> tuple[Value, Value]:
     """Return the rounded integer, and True if it is not the exact number.
 
     Half a unit that has been added makes the floor that of rounding to nearest, but for a tie at an odd floor: its
@@ -244,7 +244,7 @@ def rounded(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -
     return wire(m, integer, "rounded"), ~is_exact(Cat(x.discarded[:-1], ~x.discarded[-1:]), x.sticky)
 
 
-def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> Value:
+def goes_up(m: Module, x: TruncatedFixed, rounding: Rounding, random: Value | None) -> Value:
     """Return the rounding decision: 1 adds one to the floor."""
     negative = x.floor[-1] if x.floor.shape().signed else NEVER
     bits = RoundingBits(negative, x.floor[0], x.discarded, x.sticky, twos_complement=True)
@@ -257,13 +257,13 @@ def wrapped(integer: Value, o: Fixed) -> Value:
     return code
 
 
-def pack(m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: TruncatedFixed, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code."""
     return pack_with_flags(m, x, o, rounding, saturating, random)[0]
 
 
 def pack_with_flags(
-    m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None
+    m: Module, x: TruncatedFixed, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None
 ) -> tuple[Value, Flags]:
     """Round a number once to a code, and return its flags; a number beyond the range is invalid and not an overflow."""
     integer, inexact = rounded(m, x, rounding, random)

@@ -71,7 +71,7 @@ def _is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
 
 
 @dataclass(frozen=True)
-class Truncated:
+class TruncatedFloat:
     """Number truncated at the last place of a floating-point format.
 
     The code of its truncated magnitude is ``(field << man) + kept``. The hidden bit of ``kept`` adds the difference of
@@ -132,7 +132,7 @@ class Truncated:
         return carry & (self.field == code - 1)
 
 
-def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
+def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> TruncatedFloat:
     """Normalise a number, or shift it to the last place of subnormals, and truncate it.
 
     Without subnormals every number is normalised: rounding assumes an unbounded exponent, and tiny results are flushed.
@@ -158,7 +158,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
     if complement is not None:
         kept = kept ^ complement.replicate(len(kept))
     kept = wire(m, kept, "kept")
-    return Truncated.of(
+    return TruncatedFloat.of(
         x,
         field=field,
         kept=kept,
@@ -221,7 +221,7 @@ def _shift_up(m: Module, x: Raw, up: Value, width: int) -> tuple[Value, Value]:
     return shifted, x.sticky | below
 
 
-def _truncate_from_second_bit(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
+def _truncate_from_second_bit(m: Module, x: Raw, o: Float, rounding: Rounding) -> TruncatedFloat:
     """Truncate a number with a possible leading zero that can be subnormal: it is only shifted down.
 
     Normal numbers whose first bit is one have two hidden bits before they are shifted by one place.
@@ -247,7 +247,7 @@ def _truncate_from_second_bit(m: Module, x: Raw, o: Float, rounding: Rounding) -
         is_below = is_below | x.zero
     normal_field = wire(m, Cat((room[:-1] + first)[: len(room) - 1], is_below), "normal_field")
     kept = wire(m, kept, "kept")
-    return Truncated.of(
+    return TruncatedFloat.of(
         x,
         field=field,
         kept=kept,
@@ -259,7 +259,7 @@ def _truncate_from_second_bit(m: Module, x: Raw, o: Float, rounding: Rounding) -
     )
 
 
-def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
+def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> TruncatedFloat:
     """Truncate a number with anticipated leading zeros: one shifter normalises it or shifts it to the last place.
 
     The shift may be one place short; then the first bit is zero, and the second one takes its place. The first bit
@@ -291,7 +291,7 @@ def _truncate_anticipated(m: Module, x: Raw, o: Float, rounding: Rounding) -> Tr
     correct = wire(m, ~shifted[-1] & more, "shift_up_by_one")
     corrected = wire(m, Mux(correct, Cat(Const(0, 1), shifted[:-1]), shifted), "corrected")
     discarded = keep - o.precision
-    return Truncated.of(
+    return TruncatedFloat.of(
         x,
         field=wire(m, field, "field"),
         kept=wire(m, Cat(corrected[discarded:-1], shifted[-1]), "kept"),
@@ -358,13 +358,13 @@ def _places_down(room: Value, most: int, width: int) -> Value:
     return places & room[-1].replicate(bits)
 
 
-def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code."""
     return pack_with_flags(m, x, o, rounding, saturating, random)[0]
 
 
 def pack_with_flags(
-    m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, random: Value | None
+    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: bool, random: Value | None
 ) -> tuple[Value, Flags]:
     """Round a number once to a code, and return its flags; with the rounding's guard bit, tiny after rounding.
 
@@ -430,7 +430,9 @@ class RangeEnd(NamedTuple):
     becomes_nan: Value
 
 
-def _range_end(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, up: Value | None) -> RangeEnd:
+def _range_end(
+    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: bool, up: Value | None
+) -> RangeEnd:
     """Return the conditions at the upper end of the range; ``up`` is the rounding decision."""
     if x.highest < o.emax:
         return RangeEnd(NEVER, NEVER, x.inf, NEVER, NEVER, NEVER)
@@ -456,7 +458,7 @@ def _range_end(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating
     return RangeEnd(over, at_largest, x.inf | (over & ~stays_finite), over & stays_finite, stays, becomes_nan)
 
 
-def _flushed(x: Truncated, o: Float, up: Value | None) -> Value:
+def _flushed(x: TruncatedFloat, o: Float, up: Value | None) -> Value:
     """Return True if the result is zero although its truncated number may not be."""
     if o.subnormals:
         return NEVER if x.zero_has_code else x.zero
@@ -476,7 +478,7 @@ def _given_code(o: Float, nan: Value, infinite: Value, largest: Value) -> Value:
     return code
 
 
-def _rounded(m: Module, x: Truncated, o: Float, field: Value, kept: Value, carry: Value) -> Value:
+def _rounded(m: Module, x: TruncatedFloat, o: Float, field: Value, kept: Value, carry: Value) -> Value:
     """Return a rounded magnitude from its exponent field and significand, in the place of those of ``x``."""
     if not x.selects_carry:
         return Cat(Const(0, o.man), field) + kept + carry
@@ -484,7 +486,9 @@ def _rounded(m: Module, x: Truncated, o: Float, field: Value, kept: Value, carry
     return incremented(m, Cat(kept[: o.man], upper), carry, "rounded")
 
 
-def _rounded_by_random(m: Module, x: Truncated, o: Float, rounding: Rounding, random: Value) -> tuple[Value, Value]:
+def _rounded_by_random(
+    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, random: Value
+) -> tuple[Value, Value]:
     """Return the rounding decision and the rounded magnitude, by one carry chain that adds the random word."""
     seen = min(rounding.bits, len(x.discarded))
     number = Cat(x.discarded[len(x.discarded) - seen :], x.kept[: o.man], x.field[: o.exp])
@@ -493,7 +497,7 @@ def _rounded_by_random(m: Module, x: Truncated, o: Float, rounding: Rounding, ra
     return total[seen] ^ x.kept[0], total[seen:]
 
 
-def _is_one_chain(x: Truncated, o: Float, rounding: Rounding) -> bool:
+def _is_one_chain(x: TruncatedFloat, o: Float, rounding: Rounding) -> bool:
     """Return True if one carry chain adds the random word and rounds, because nothing else depends on the decision."""
     if rounding.mode != "sr" or isinstance(rounding, ChosenRounding) or x.up is not None or x.complement is not None:
         return False
@@ -502,7 +506,7 @@ def _is_one_chain(x: Truncated, o: Float, rounding: Rounding) -> bool:
 
 
 def _flags(
-    x: Truncated, o: Float, rounding: Rounding, random: Value | None, exceeds: Value, flushed: Value, up: Value
+    x: TruncatedFloat, o: Float, rounding: Rounding, random: Value | None, exceeds: Value, flushed: Value, up: Value
 ) -> Flags:
     """Return the flags of a rounded number.
 
@@ -530,7 +534,7 @@ def _flags(
     )
 
 
-def _is_below(x: Truncated) -> Value:
+def _is_below(x: TruncatedFloat) -> Value:
     """Return True if a truncated number is below the smallest normal one, in a format without subnormals."""
     if x.anticipated:
         return ~x.exponent_reaches(1)
@@ -538,7 +542,7 @@ def _is_below(x: Truncated) -> Value:
     return x.field < 0 if x.field.shape().signed else NEVER
 
 
-def _reaches(x: Truncated, o: Float, code: int) -> Value:
+def _reaches(x: TruncatedFloat, o: Float, code: int) -> Value:
     """Return True if the code of the truncated number is at least ``code``.
 
     The exponent field of the code is ``x.field`` plus the first bit of ``x.kept``, or one more than ``x.normal_field``.

@@ -86,18 +86,18 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str, *, fast:
     bits = len(thresholds).bit_length()
     never = 1 << len(key)
     padded = [*thresholds, *[never] * ((1 << bits) - 1 - len(thresholds))]
-    found: Value = Const(0, 0)
+    index: Value = Const(0, 0)
     for level in range(bits):
         half = 1 << (bits - level - 1)
         against = [padded[(2 * prefix + 1) * half - 1] for prefix in range(1 << level)]
         if fast and 0 < level == bits - 1:
-            both = [_reaches(key, found[1:], against[bit::2]) for bit in (0, 1)]
+            both = [_reaches(key, index[1:], against[bit::2]) for bit in (0, 1)]
             if_0, if_1 = (wire(m, reached, f"{name}_{level}_if_{bit}") for bit, reached in enumerate(both))
-            reached = Mux(found[0], if_1, if_0)
+            reached = Mux(index[0], if_1, if_0)
         else:
-            reached = _reaches(key, found, against)
-        found = Cat(wire(m, reached, f"{name}_{level}"), found)
-    return wire(m, Cat(found, highest), name)
+            reached = _reaches(key, index, against)
+        index = Cat(wire(m, reached, f"{name}_{level}"), index)
+    return wire(m, Cat(index, highest), name)
 
 
 def _reaches(key: Value, index: Value, thresholds: Sequence[int]) -> Value:

@@ -260,15 +260,15 @@ def _small(m: Module, x: Magnitude, y: Magnitude, zeros: tuple[Value, Value] | N
     With the conditions ``zeros`` that x and y are zero, the product has no leading zeros, and that of a zero is zero.
     """
     a, b = x.significand, y.significand
-    one: Value = Const(1, 1)
+    hidden_bit: Value = Const(1, 1)
     if zeros is not None:
         a, b = a & (~zeros[1]).replicate(len(a)), b & (~zeros[0]).replicate(len(b))
-        one = ~(zeros[0] | zeros[1])
+        hidden_bit = ~(zeros[0] | zeros[1])
     # With fractions a and b, the product (1 + a)(1 + b) is the sum of a(1 + b), which is a table, and 1 + b.
     codes = [(code % (1 << len(a)), code >> len(a)) for code in range(1 << (len(a) + len(b)))]
     multiple = lookup(Cat(a, b), [of_a * ((1 << len(b)) + of_b) for of_a, of_b in codes])
     upper = wire(m, multiple[len(a) :], "partial_product")
-    significand = wire(m, Cat(multiple[: len(a)], (upper + Cat(b, one))[: len(b) + 2]), "whole_product")
+    significand = wire(m, Cat(multiple[: len(a)], (upper + Cat(b, hidden_bit))[: len(b) + 2]), "whole_product")
     exponent, leading, grows = x.exponent + y.exponent, LeadingZeros.AT_MOST_ONE, True
     if zeros is not None:
         carry = significand[-1]

@@ -195,10 +195,10 @@ def normalises(o: Format) -> bool:
 
 
 def _stages(fmt: Format) -> Stages:
-    found = STAGES.get(type(fmt))
-    if found is None:
+    stages = STAGES.get(type(fmt))
+    if stages is None:
         raise TypeError(f"{fmt} has no RTL: add its family to STAGES of halfulp.hdl.number")
-    return found
+    return stages
 
 
 def _of_raw(stage: Callable[[Module, Raw, Any, Rounding], Any]) -> Callable[[Module, Number, Any, Rounding], Any]:
@@ -211,14 +211,16 @@ def _unpack_posit(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     return posit_as_fixed.unpack(m, bits, fmt, number, name) if posit_as_fixed.has_fixed_view(fmt) else number
 
 
-def _truncate_posit(m: Module, x: Number, o: Posit, rounding: Rounding) -> posit.Truncated | posit_as_fixed.Truncated:
+def _truncate_posit(
+    m: Module, x: Number, o: Posit, rounding: Rounding
+) -> posit.TruncatedPosit | posit_as_fixed.TruncatedSum:
     if isinstance(x, posit_as_fixed.Sum):
         return posit_as_fixed.truncate(m, x, o)
     return posit.truncate(m, as_raw(m, x, "result"), o, rounding)
 
 
 def _pack_posit(m: Module, x: Any, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    if isinstance(x, posit_as_fixed.Truncated):
+    if isinstance(x, posit_as_fixed.TruncatedSum):
         return posit_as_fixed.pack(m, x, o, rounding, saturating, random)
     return posit.pack(m, x, o, rounding, saturating, random)
 
@@ -228,7 +230,7 @@ def as_raw(m: Module, x: Number, name: str) -> Raw:
     return fixed.to_raw(m, x, name) if isinstance(x, FixedRaw) else x
 
 
-def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.Truncated:
+def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.TruncatedFixed:
     if not isinstance(x, FixedRaw):
         limit = None if o.overflow == "wrap" else o.quantum + o.width
         x = fixed.of_raw(m, x, max(x.quantum, fixed.last_discarded_place(rounding, o)), limit, "result")

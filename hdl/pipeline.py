@@ -193,8 +193,8 @@ class _Reset:
 
     def value(self, value: Value) -> int:
         """Return the bits of an expression after a reset."""
-        found: int = eval_value(self, value)
-        return found & (1 << len(value)) - 1
+        bits: int = eval_value(self, value)
+        return bits & (1 << len(value)) - 1
 
 
 class _Delayed(ValueTransformer):

@@ -87,7 +87,7 @@ def as_raw(  # noqa: PLR0913 - parts of a code
 
 
 @dataclass(frozen=True)
-class Truncated:
+class TruncatedPosit:
     """Code of a posit before rounding, truncated to its width.
 
     If ``beyond`` is true, the number lies beyond the first or last code, and only bit 0 of ``kept`` is defined. With
@@ -140,7 +140,7 @@ def _within_range(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Raw:
     )
 
 
-def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
+def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> TruncatedPosit:
     """Write a number as an unbounded code string and truncate it to the code's width."""
     complement, leading = x.anticipated.complement, x.promises.leading
     if leading is LeadingZeros.ANY and complement is not None and not len(x.exponent):
@@ -174,7 +174,7 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     kept = shifted[discarded:]
     if complement is not None:
         kept = kept ^ complement.replicate(len(kept))
-    return Truncated(
+    return TruncatedPosit(
         sign=x.sign,
         kept=wire(m, kept, "kept"),
         discarded=wire(m, shifted[:discarded], "discarded"),
@@ -187,7 +187,7 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     )
 
 
-def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: TruncatedPosit, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code. No number rounds to zero or NaR, and posits always saturate."""
     last = x.kept[0] | x.beyond
     up = round_up(rounding, RoundingBits(x.sign, last, x.discarded, x.sticky, complement=x.complement), random)

@@ -96,7 +96,7 @@ def add(m: Module, z: Pair, rounding: Rounding) -> Sum:
 
 
 @dataclass(frozen=True)
-class Truncated:
+class TruncatedSum:
     """Code of a posit in two's complement before rounding, truncated to its width; ``kept`` is the floor.
 
     If ``beyond`` is true, the number lies beyond the last code, and ``kept`` is that code.
@@ -110,7 +110,7 @@ class Truncated:
     nan: Value
 
 
-def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
+def truncate(m: Module, x: Sum, o: Posit) -> TruncatedSum:
     """Write a sum as a code string and truncate it to the code's width."""
     total = x.integer
     sign = total[-1]
@@ -128,7 +128,7 @@ def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
     string = wire(m, string, "string")
     beyond = wire(m, unlike[largest:].any(), "beyond")
     end = Cat(Const(1, 1), (~sign).replicate(o.width - 2))
-    return Truncated(
+    return TruncatedSum(
         sign=sign,
         kept=wire(m, Mux(beyond, end, string[2:]), "kept"),
         first_discarded=string[1],
@@ -138,7 +138,7 @@ def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
     )
 
 
-def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: TruncatedSum, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code. A nonzero sum is at least minpos, and posits always saturate."""
     up = round_up(rounding, RoundingBits(x.sign, x.kept[0], x.first_discarded, x.sticky, twos_complement=True), random)
     body = wire(m, (x.kept + wire(m, up & ~x.beyond, "round_up"))[: o.width - 1], "rounded")

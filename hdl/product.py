@@ -77,7 +77,7 @@ def _single_bits(y: Value) -> int:
 
 def _from_table(m: Module, x: Value, y: Value, name: str) -> Value:
     """Return the product of two unsigned factors: a table for two bits of ``y``, a row for each bit above them."""
-    multiples = [one * other for other in range(4) for one in range(1 << len(x))]
+    multiples = [multiplicand * other for other in range(4) for multiplicand in range(1 << len(x))]
     lowest = wire(m, lookup(Cat(x, y[:2]), multiples), f"{name}_of_two_bits")
     final, rest = [lowest[:2]], lowest[2:]
     for place in range(2, len(y)):
@@ -121,11 +121,11 @@ def _rows(  # noqa: PLR0913 - two factors, and the place of the rows in their pr
             # The last bit of every row has the place of the addend's last bit.
             width = max(len(addend) - place, 0)
             times_one, times_two, rest = times_one[:width], times_two[:width], rest[:width]
-        one = y[place]
+        bit = y[place]
         is_last = place == len(y) - 1
         two = Const(0, 1) if is_last else y[place + 1]
-        once = times_one & (one ^ below).replicate(width)
-        twice = times_two & Mux(two, ~(one | below), one & below).replicate(width)
+        once = times_one & (bit ^ below).replicate(width)
+        twice = times_two & Mux(two, ~(bit | below), bit & below).replicate(width)
         multiple = (once | twice) ^ two.replicate(width)
         if is_last:
             total = rest + multiple

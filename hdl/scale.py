@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Const, Module, Mux, Value
 
-from .floating import Truncated
+from .floating import TruncatedFloat
 from .formats import Rounding, Scale
 from .raw import LeadingZeros, Promises, Raw
 from .round import RoundingBits, round_up, to_largest
@@ -22,7 +22,7 @@ def unpack(m: Module, bits: Value, fmt: Scale, name: str) -> Raw:
     )
 
 
-def pack(m: Module, x: Truncated, o: Scale, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: TruncatedFloat, o: Scale, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Round a number once to a code; `floating.truncate` truncates it at its first bit."""
     up = round_up(rounding, RoundingBits(x.sign, x.last, x.discarded, x.sticky), random)
     rounded = wire(m, x.field + wire(m, up, "round_up"), "rounded")

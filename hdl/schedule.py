@@ -166,23 +166,23 @@ class Graph:
         for place, node in enumerate(self.nodes):
             if node.kind in (STATE, AFTER):
                 slot = max(low[place], steps[node.group] + (node.kind == AFTER) - node.slack)
-                found = [0] * node.width
+                arrivals = [0] * node.width
             elif node.kind == INPUT:
-                slot, found = node.slot, [0] * node.width
+                slot, arrivals = node.slot, [0] * node.width
             else:
                 slot = max([low[place], *map(slots.__getitem__, self.operands[place])])
                 if node.kind == NEXT:
                     slot = max(slot, steps[node.group])
-                found = self._arrivals(place, slot, time)
-                if self._end(place, found) > limit:
+                arrivals = self._arrivals(place, slot, time)
+                if self._end(place, arrivals) > limit:
                     slot += 1
-                    found = self._arrivals(place, slot, time)
-                    if self._end(place, found) > limit:
+                    arrivals = self._arrivals(place, slot, time)
+                    if self._end(place, arrivals) > limit:
                         return None
             if slot > self.latency:
                 return None
             slots[place] = slot
-            self._arrive(place, slot, found, time)
+            self._arrive(place, slot, arrivals, time)
         return slots
 
     def _arrivals(self, place: int, slot: int, time: Sequence[int]) -> list[int]:
@@ -201,11 +201,11 @@ class Graph:
             return chain_arrivals(node, inputs[:-1], carry)
         return [max(inputs[-1], 0) + sum(node.ends)]
 
-    def _arrive(self, place: int, slot: int, found: Sequence[int], time: list[int]) -> None:
+    def _arrive(self, place: int, slot: int, arrivals: Sequence[int], time: list[int]) -> None:
         """Write the times of the output bits of a node."""
         node = self.nodes[place]
         start = slot * FAR
-        bits = zip(found, self._nets[place], strict=False)
+        bits = zip(arrivals, self._nets[place], strict=False)
         time[node.first : node.first + node.width] = [start + arrival + net for arrival, net in bits]
 
     def _end(self, place: int, arrivals: Sequence[int]) -> int:
@@ -252,14 +252,14 @@ class Graph:
             after, start = self._after[place], slot * FAR
             bits = tail[node.first : node.first + node.width]
             own = [max(time + start, end) for time, end in zip(bits, after, strict=True)]
-            found = self._tails(node, own)
-            if self._longest(place, found) > limit:
+            tails = self._tails(node, own)
+            if self._longest(place, tails) > limit:
                 slots[place] = slot = slot - 1
-                found, start = self._tails(node, after), slot * FAR
+                tails, start = self._tails(node, after), slot * FAR
             for operand in self.operands[place]:
                 least[operand] = min(least[operand], slot)
             inputs = node.leaves if node.kind == LOGIC else [*node.local, node.common]
-            for bits, time in zip(inputs, found, strict=True):
+            for bits, time in zip(inputs, tails, strict=True):
                 for bit in bits:
                     whole = time + self.net[bit] - start
                     if whole > tail[bit]:
@@ -289,21 +289,21 @@ class Graph:
         sums = own if node.width >= count else [0] * count
         # Time from the carry into a place to the end of the slot.
         after = max(own[-1] + leave, 0) if node.width != count else 0
-        found = []
+        tails = []
         for place in reversed(range(count)):
-            found.append(max(sums[place] + entry, after + entry - leave + carry))
+            tails.append(max(sums[place] + entry, after + entry - leave + carry))
             after = max(sums[place] + leave, after + carry)
-        return [*reversed(found), after - leave]
+        return [*reversed(tails), after - leave]
 
     def delay(self, slots: Sequence[int]) -> int:
         """Return the largest delay between registers of a schedule."""
         time, most = [*repeat(0, self.bits), CONSTANT], 0
         for place, (node, slot) in enumerate(zip(self.nodes, slots, strict=True)):
-            found = [0] * node.width
+            arrivals = [0] * node.width
             if node.kind not in (INPUT, STATE, AFTER):
-                found = self._arrivals(place, slot, time)
-                most = max(most, self._end(place, found))
-            self._arrive(place, slot, found, time)
+                arrivals = self._arrivals(place, slot, time)
+                most = max(most, self._end(place, arrivals))
+            self._arrive(place, slot, arrivals, time)
         return most
 
     def schedule(self) -> tuple[list[int], int]:
@@ -314,17 +314,17 @@ class Graph:
     def smallest_delay(self, least: Sequence[int]) -> tuple[list[int], int]:
         """Return the earliest slots for the smallest delay between registers, and that delay."""
         low, high = 0, STEP
-        while (found := self.earliest(high, least)) is None:
+        while (schedule := self.earliest(high, least)) is None:
             low, high = high, 2 * high
-        high = min(high, self.delay(found))
+        high = min(high, self.delay(schedule))
         while high - low > STEP:
             middle = (low + high) // 2
             slots = self.earliest(middle, least)
             if slots is None:
                 low = middle
             else:
-                high, found = middle, slots
-        return found, high
+                high, schedule = middle, slots
+        return schedule, high
 
     def least(self) -> list[int]:
         """Return the lower bounds of all slots; results are in the last one."""
@@ -340,13 +340,13 @@ class Graph:
         # A cut knows no distance between a register and its next value, so the slots of next values are given.
         early, late = self.earliest(limit, low), self.latest(limit, high)
         assert early is not None
-        found = []
+        candidates = []
         for more in range(max(late[place] - early[place] for place in steps) + 1):
             low, high = self.least(), [self.latency] * len(self.nodes)
             for place in steps:
                 low[place] = high[place] = min(early[place] + more, late[place])
-            found.append(self._cuts(limit, low, high))
-        return min(found, key=self.register_bits)
+            candidates.append(self._cuts(limit, low, high))
+        return min(candidates, key=self.register_bits)
 
     def register_bits(self, slots: Sequence[int]) -> int:
         """Return the number of register bits of a schedule."""
@@ -422,13 +422,13 @@ def chain_arrivals(node: Node, inputs: Sequence[int], chain: int) -> list[int]:
     """Return the arrival time of each output bit of a carry chain, given those of each place and the carry into it."""
     carry, entry = node.delays
     leave = entry // 2
-    found = []
+    arrivals = []
     for time in inputs:
         own = time + entry
-        found.append(max(own, chain + leave, 0))
+        arrivals.append(max(own, chain + leave, 0))
         chain = max(chain, own - leave) + carry
-    found.append(max(chain + leave, 0))
-    return found[: node.width] if node.width >= len(node.local) else found[-node.width :]
+    arrivals.append(max(chain + leave, 0))
+    return arrivals[: node.width] if node.width >= len(node.local) else arrivals[-node.width :]
 
 
 CONSTANT = -(1 << 40)

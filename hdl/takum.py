@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Rounding
 from .formats.takum import HEAD, MAX_REGIME, Takum
-from .posit import Truncated, as_raw, magnitude_of, normal
+from .posit import TruncatedPosit, as_raw, magnitude_of, normal
 from .raw import Raw
 from .wire import extended, leading_zeros, shift_left, wire
 
@@ -33,7 +33,7 @@ def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
     return as_raw(m, bits[-1], body, none, Cat(characteristic, ~down), fraction, BASE, fmt, name)
 
 
-def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
+def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> TruncatedPosit:
     """Write a number as an unbounded code string and truncate it to the code's width."""
     count, significand, smallest = normal(m, x)
     width = max(x.promises.emax, -smallest, -BASE).bit_length() + 1
@@ -51,7 +51,7 @@ def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
     kept = string[len(string) - (o.width - 1) :]
     kept = wire(m, Mux(over, (~down).replicate(o.width - 1), kept), "kept")
     discarded = len(string) - (o.width - 1)
-    return Truncated(
+    return TruncatedPosit(
         sign=x.sign,
         kept=kept,
         discarded=wire(m, string[discarded - rounding.places : discarded], "discarded"),

@@ -92,8 +92,8 @@ def of_product(  # noqa: PLR0913 - two factors, the scale and range of products,
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return of_number(m, fixed.multiply(m, x, y, dsp=dsp), quantum, products)
     x, y = number_as_raw(m, x, "a"), number_as_raw(m, y, "b")
-    found = multiply(m, x, y, dsp=dsp, any_zero=True, flags=flags)
-    return _of_raw(m, found, x.last + y.last - quantum, quantum, products, first)
+    raw = multiply(m, x, y, dsp=dsp, any_zero=True, flags=flags)
+    return _of_raw(m, raw, x.last + y.last - quantum, quantum, products, first)
 
 
 def of_number(m: Module, x: Number, quantum: int, numbers: ValueRange, first: Value | None = None) -> dict[str, Value]:
@@ -262,35 +262,35 @@ def _tree(m: Module, terms: Sequence[Term], name: str, chained: bool) -> tuple[V
     return wire(m, added[1 : width + 1].as_signed(), name), x_negative
 
 
-def as_fixed(m: Module, found: Sum, quantum: int, zero_sign: Value) -> FixedRaw:
+def as_fixed(m: Module, exact_sum: Sum, quantum: int, zero_sign: Value) -> FixedRaw:
     """Return a sum that is not negated as a fixed-point number."""
-    integer = found.integer
+    integer = exact_sum.integer
     negative = integer[-1] if integer.shape().signed else NEVER
-    sign = Mux(found.inf, found.inf_sign, Mux(integer.any(), negative, zero_sign))
-    return FixedRaw(integer, wire(m, sign, "total_sign"), quantum, nan=found.nan, inf=found.inf)
+    sign = Mux(exact_sum.inf, exact_sum.inf_sign, Mux(integer.any(), negative, zero_sign))
+    return FixedRaw(integer, wire(m, sign, "total_sign"), quantum, nan=exact_sum.nan, inf=exact_sum.inf)
 
 
-def as_raw(m: Module, found: Sum, last: int, bits: int, zero_sign: Value, *, fast: bool) -> Raw:
+def as_raw(m: Module, exact_sum: Sum, last: int, bits: int, zero_sign: Value, *, fast: bool) -> Raw:
     """Return a sum in units of ``2^last`` as a raw number with exponent 0; its magnitude has at most ``bits`` bits.
 
     A negative integer is the two's complement of the magnitude.
     """
-    integer = extended(found.integer, bits + 1)[: bits + 1]
+    integer = extended(exact_sum.integer, bits + 1)[: bits + 1]
     negative = integer[-1]
     zero = wire(m, ~integer.any(), "total_zero")
-    sign = Mux(found.inf, found.inf_sign, Mux(zero, zero_sign, negative ^ found.negative))
+    sign = Mux(exact_sum.inf, exact_sum.inf_sign, Mux(zero, zero_sign, negative ^ exact_sum.negative))
     first = last + bits - 1
     return Raw(
         sign=wire(m, sign, "total_sign"),
         exponent=Const(0, 0),
         significand=wire(m, integer[:-1], "total_significand"),
-        nan=found.nan,
-        inf=found.inf,
+        nan=exact_sum.nan,
+        inf=exact_sum.inf,
         zero=zero,
         base=first,
         promises=Promises(emin=first, emax=first, leading=LeadingZeros.ANY, zero_at_floor=True),
         anticipated=Anticipated(complement=negative, selects_carry=fast),
-        flags=OperationFlags(invalid=found.invalid),
+        flags=OperationFlags(invalid=exact_sum.invalid),
     )
 
 

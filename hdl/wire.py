@@ -121,9 +121,9 @@ def added_in_tables(x: Value, y: Value) -> tuple[Value, Value]:
     """Return the sum of two short values of one width, and its carry, without a carry chain."""
     bits: list[Value] = []
     carry: Value = NEVER
-    for one, other in zip(x, y, strict=True):
-        bits.append(one ^ other ^ carry)
-        carry = (one & other) | ((one | other) & carry)
+    for x_bit, y_bit in zip(x, y, strict=True):
+        bits.append(x_bit ^ y_bit ^ carry)
+        carry = (x_bit & y_bit) | ((x_bit | y_bit) & carry)
     return Cat(*bits), carry
 
 

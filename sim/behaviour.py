@@ -68,8 +68,8 @@ def current(
     rows = [(asked, dict(row)) for asked, row in known.items() if asked not in same]
     progress.total("comparing behaviour", len(rows))
     jobs = (Job("behaviour", _same, (rows[start : start + BATCH],)) for start in range(0, len(rows), BATCH))
-    for job, found in pool.run(jobs, here="process" if len(rows) > BATCH else "call"):
-        same |= found
+    for job, confirmed in pool.run(jobs, here="process" if len(rows) > BATCH else "call"):
+        same |= confirmed
         progress.advance(len(job.arguments[0]))
     return same
 

@@ -89,7 +89,7 @@ def causes(unit: Any, codes: Columns, want: Columns, got: Columns) -> list[Cause
         unit = Implementation(unit.spec.without_source).component()
     if unit.spec.flags:
         unit = Implementation(replace(unit.spec, flags=False)).component()
-    found: list[Cause] = []
+    explanations: list[Cause] = []
     numbers = len(Ports.of(unit.outputs))
     for port in outputs:
         wrong = want[port.name] != got[port.name]
@@ -107,8 +107,8 @@ def causes(unit: Any, codes: Columns, want: Columns, got: Columns) -> list[Cause
             described = _described(port.fmt, want[port.name], got[port.name], rest)
             own = [*guilty, *described]
         prefix = f"{port.name}: " if len(outputs) > 1 else ""
-        found += [replace(cause, fault=prefix + cause.fault) for cause in own]
-    return sorted(found, key=lambda cause: -len(cause.at))
+        explanations += [replace(cause, fault=prefix + cause.fault) for cause in own]
+    return sorted(explanations, key=lambda cause: -len(cause.at))
 
 
 def _guilty(unit: Any, codes: Columns, want: Codes, got: Codes) -> Iterator[Cause]:
@@ -126,10 +126,10 @@ def _guilty(unit: Any, codes: Columns, want: Codes, got: Codes) -> Iterator[Caus
             known.append((suspect, suspect.results(codes)))
     while known and rest.any():
         scores = [
-            int(((one == got) & rest).sum()) - int(((one != want) & right).sum())
-            if ((one == got) & rest & other).any()
+            int(((predicted == got) & rest).sum()) - int(((predicted != want) & right).sum())
+            if ((predicted == got) & rest & other).any()
             else 0
-            for _, one in known
+            for _, predicted in known
         ]
         best = int(np.argmax(scores))
         if scores[best] <= 0:
@@ -442,21 +442,21 @@ def _flags(want: Codes, got: Codes) -> Iterator[Cause]:
 def _described(fmt: Format, want: Codes, got: Codes, rest: Mask) -> Iterator[Cause]:
     """Yield descriptions of wrong results of one format, each for the vectors that no earlier one has."""
     grid = Grid.of(fmt)
-    right, found = grid.parts(want), grid.parts(got)
-    (right_sign, right_rank), (found_sign, found_rank) = grid.unsigned(want), grid.unsigned(got)
-    apart = np.where(found_rank > right_rank, found_rank - right_rank, right_rank - found_rank)
-    near = (right_sign == found_sign) & ~found.infinite & ~right.infinite
+    right, got_parts = grid.parts(want), grid.parts(got)
+    (right_sign, right_rank), (got_sign, got_rank) = grid.unsigned(want), grid.unsigned(got)
+    apart = np.where(got_rank > right_rank, got_rank - right_rank, right_rank - got_rank)
+    near = (right_sign == got_sign) & ~got_parts.infinite & ~right.infinite
     descriptions = [
-        ("it gives another code of NaN", right.nan & found.nan),
+        ("it gives another code of NaN", right.nan & got_parts.nan),
         ("it gives a number for NaN", right.nan),
-        ("it gives NaN for a number", found.nan),
+        ("it gives NaN for a number", got_parts.nan),
         ("it gives a zero with the wrong sign", _wrong_zeros(fmt, want, got)),
-        ("it gives the largest number for infinity", right.infinite & (found_rank == grid.max_code)),
+        ("it gives the largest number for infinity", right.infinite & (got_rank == grid.max_code)),
         ("it gives another number for infinity", right.infinite),
-        ("it gives infinity for a number", found.infinite),
+        ("it gives infinity for a number", got_parts.infinite),
         ("its subnormal results are off by one ulp", near & (apart == 1) & _subnormal(fmt, want)),
         ("its results are off by one ulp", near & (apart == 1)),
-        ("its results have the wrong sign", (right_rank == found_rank) & (right_sign != found_sign)),
+        ("its results have the wrong sign", (right_rank == got_rank) & (right_sign != got_sign)),
         ("its results are off by more than one ulp", np.ones(len(want), dtype=np.bool_)),
     ]
     rest = rest.copy()

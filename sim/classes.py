@@ -53,17 +53,17 @@ class Classes:
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         fmt = self.fmt
-        found = {"zero", "smallest", "power of two", "other", "largest"}
+        possible = {"zero", "smallest", "power of two", "other", "largest"}
         if fmt.spacing == "relative":
             # Other numbers than powers of two need mantissa bits.
             subnormals = self.grid.man if fmt.floor_exponent is not None else 0
-            found = {"zero", "smallest normal", "power of two", "largest"}
-            found |= {kind for kind in ("other",) if self.grid.man >= 1}
-            found |= {kind for kind in ("smallest subnormal",) if subnormals >= 1}
-            found |= {kind for kind in ("subnormal", "largest subnormal") if subnormals >= 2}
-        found -= set() if fmt.has_zero else {"zero"}
+            possible = {"zero", "smallest normal", "power of two", "largest"}
+            possible |= {kind for kind in ("other",) if self.grid.man >= 1}
+            possible |= {kind for kind in ("smallest subnormal",) if subnormals >= 1}
+            possible |= {kind for kind in ("subnormal", "largest subnormal") if subnormals >= 2}
+        possible -= set() if fmt.has_zero else {"zero"}
         specials = {"infinite": fmt.has_inf, "NaN": fmt.has_nan}
-        return tuple(kind for kind in KINDS if kind in found or specials.get(kind))
+        return tuple(kind for kind in KINDS if kind in possible or specials.get(kind))
 
     @cached_property
     def signed(self) -> tuple[str, ...]:
@@ -85,8 +85,8 @@ class Classes:
         """Return codes of each class with sign: all codes of a narrow format, some of a wide one."""
         codes = some_codes(self.fmt)
         place = self.signed_places(codes)
-        found = [codes[place == own] for own in range(len(self.signed))]
-        return [kind for kind in found if len(kind)]
+        by_kind = [codes[place == own] for own in range(len(self.signed))]
+        return [kind for kind in by_kind if len(kind)]
 
     @cached_property
     def _own(self) -> Places:

@@ -87,12 +87,12 @@ def sweep(
     from halfulp.tools.progress import Bar
 
     from .report import summary
-    from .sweep import Interrupted, job
+    from .sweep import Interrupted, vectors_of
     from .sweep import sweep as run
 
     with requests():
         built = implementation(unit, fmt, **options).component()
-        job(built, seed=seed, limit=vectors)
+        vectors_of(built, seed=seed, limit=vectors)
     try:
         with pool, Bar(built.name) as bar:
             result = run(built, seed=seed, limit=vectors, restart=restart, progress=bar, pool=pool)
@@ -171,11 +171,11 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
 
     with requests():
         built = implementation(unit, fmt, **options).buildable.component()
-        found = checking.check(built, results)
-    publish(checking.report(found), output and report_folder(output))
-    for line in checking.examples(found):
+        result = checking.check(built, results)
+    publish(checking.report(result), output and report_folder(output))
+    for line in checking.examples(result):
         click.echo(line)
-    sys.exit(1 if found.wrong else 0)
+    sys.exit(1 if result.wrong else 0)
 
 
 @click.command()

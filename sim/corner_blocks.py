@@ -48,7 +48,7 @@ def pairs_of_blocks(a: Format, b: Format, k: int) -> dict[str, Codes]:
     pairs += [(special[0], special[1]), (largest[0], largest[1]), (smallest[0], smallest[1]), (largest[0], zeros[1])]
     positive = [[np.full(COUNT, grid.fmt.max_code, dtype=np.uint64)] * k for grid in grids]
     pairs.append((positive[0], positive[1]))
-    return _ports("a", [one for one, _ in pairs]) | _ports("b", [other for _, other in pairs])
+    return _ports("a", [left for left, _ in pairs]) | _ports("b", [right for _, right in pairs])
 
 
 def _ports(name: str, kinds: list[Lanes]) -> dict[str, Codes]:

@@ -55,8 +55,8 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
 @lru_cache(maxsize=16)
 def _of_function(name: str, spec: UnitSpec) -> dict[str, Codes]:
     """Return the operands of a function, and as many whose results are next to ties only, if it has such ones."""
-    found = OPERANDS[name](spec)
-    return {port: np.concatenate([found[port], codes]) for port, codes in middles(spec, COUNT).items()} or found
+    operands = OPERANDS[name](spec)
+    return {port: np.concatenate([operands[port], codes]) for port, codes in middles(spec, COUNT).items()} or operands
 
 
 @lru_cache(maxsize=16)

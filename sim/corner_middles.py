@@ -162,9 +162,9 @@ MIDDLES: dict[str, Callable[..., dict[str, Codes]]] = {
 
 def middles(spec: Any, n: int, seed: int = 0) -> dict[str, Codes]:
     """Return n operands of a division or root, by port; other units have none."""
-    found: dict[str, Codes] = {}
+    operands: dict[str, Codes] = {}
     for call in spec.formula.calls:
         if call.function in MIDDLES:
             grids = [Grid.of(fmt) for fmt in (*(spec.operands[name] for name in call.operands), spec.o)]
-            found = MIDDLES[call.function](*grids, n, seed)
-    return found
+            operands = MIDDLES[call.function](*grids, n, seed)
+    return operands

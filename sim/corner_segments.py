@@ -26,8 +26,8 @@ def corner_arguments_of(table: Segments) -> Codes:
     """Return argument codes at and next to each breakpoint, in both signs."""
     fmt = table.fmt
     numbers = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest}
-    found = {fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}
-    codes = np.array(sorted(found), dtype=np.uint64)
+    corners = {fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}
+    codes = np.array(sorted(corners), dtype=np.uint64)
     grid = Grid.of(fmt)
     codes = np.unique(np.concatenate([codes, grid.negated(codes)])) if grid.negatives else codes
     steps = np.arange(-REACH, REACH + 1)
@@ -74,6 +74,6 @@ def _powers(table: Segments) -> list[int]:
         ends = [floor_log2(out.smallest) - 1, floor_log2(out.largest)]
         spread = np.linspace(ends[0] - 1, ends[1] + 1, POWERS)
         return sorted({round(power) for power in spread} | {end + step for end in ends for step in (-1, 0, 1)})
-    found = {round(power) for power in np.linspace(fmt.quantum, floor_log2(fmt.largest), POWERS)} | {-1, 0, 1}
+    powers = {round(power) for power in np.linspace(fmt.quantum, floor_log2(fmt.largest), POWERS)} | {-1, 0, 1}
     # The reduction of the inverse square root removes even powers.
-    return sorted({power & ~1 for power in found}) if table.reduction == "rsqrt" else sorted(found)
+    return sorted({power & ~1 for power in powers}) if table.reduction == "rsqrt" else sorted(powers)

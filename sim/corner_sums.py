@@ -45,7 +45,7 @@ def of_formula(formula: Formula, operands: tuple[tuple[str, Format], ...], n: in
             # The result follows from an operand that keeps the sum.
             free = [index for index, name in enumerate(grids) if all(name not in term.names for term in step.terms)]
             solved = np.where(kind == 0, rng.choice(free or [len(grids)], n), solved)
-    goals = [Fraction(0) if one == 1 else goal for one, goal in zip(kind.tolist(), goals, strict=True)]
+    goals = [Fraction(0) if drawn_kind == 1 else goal for drawn_kind, goal in zip(kind.tolist(), goals, strict=True)]
     for index, name in enumerate(grids):
         _solve(rows, grids, sums, name, np.flatnonzero(solved == index), goals, rng)
     return rows
@@ -62,14 +62,14 @@ def _solve(
 ) -> None:
     """Choose an operand of some vectors so that the last sum is its goal, or as near as the format allows."""
     columns = {other: values(grid, rows[other][at]) for other, grid in grids.items()}
-    found = []
+    solutions = []
     for place, index in enumerate(at.tolist()):
         given = {other: column[place] for other, column in columns.items()}
         low, high = (_value(sums, given | {name: Fraction(x)}) for x in (0, 1))
         exact = (goals[index] - low) / (high - low) if high != low else given[name]
-        found.append(exact if grids[name].negatives else abs(exact))
+        solutions.append(exact if grids[name].negatives else abs(exact))
     moved = rng.choice(np.array([0, 0, 1, 1, -1, 2]), len(at))
-    rows[name][at] = grids[name].neighbour(truncated(grids[name], found), moved)
+    rows[name][at] = grids[name].neighbour(truncated(grids[name], solutions), moved)
 
 
 def _value(sums: Sequence[Sum], given: Mapping[str, Fraction]) -> Fraction:

@@ -83,25 +83,25 @@ class Directed:
 
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
         """Return pairs of a weight and a strategy, which makes a given number of vectors."""
-        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
+        weighted: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
         if len(self.grids) > 1:
-            found.append((2, self.classes))
+            weighted.append((2, self.classes))
         if self.corners:
-            found.append((4, self.cornered))
+            weighted.append((4, self.cornered))
         for terms in sums_of(list(self.grids), self.pairs):
-            found += [
+            weighted += [
                 (4, self._with_random_order(terms, self.lone)),
                 (3, self._with_random_order(terms, self.backwards, 1)),
             ]
             if len(terms[0]) == 2:
-                found.append((3, self._with_random_order(terms, self.tied)))
+                weighted.append((3, self._with_random_order(terms, self.tied)))
             if len(terms) >= 2:
-                found.append((5, self._with_random_order(terms, self.aligned)))
-                found.append((3, self._with_random_order(terms, self.cancelling, 1 if len(terms) == 2 else CHUNKS)))
-                found.append((4, self._with_random_order(terms, self.halves)))
+                weighted.append((5, self._with_random_order(terms, self.aligned)))
+                weighted.append((3, self._with_random_order(terms, self.cancelling, 1 if len(terms) == 2 else CHUNKS)))
+                weighted.append((4, self._with_random_order(terms, self.halves)))
             if len(terms) >= 3:
-                found.append((3, self.middling))
-        return found
+                weighted.append((3, self.middling))
+        return weighted
 
     # Without interaction ---------------------------------------------------------------------------------------
 
@@ -150,11 +150,11 @@ class Directed:
         """Choose codes of all combinations of classes, repeated."""
         kinds = {name: Classes(self.grids[name].fmt).examples() for name in names}
         # A random subset if there are more combinations than vectors.
-        index, rows = self.rng.permutation(max(n, math.prod(len(found) for found in kinds.values())))[:n], {}
-        for name, found in kinds.items():
-            codes, lengths = np.concatenate(found), np.array([len(kind) for kind in found])
-            own = index % len(found)
-            index = index // len(found)
+        index, rows = self.rng.permutation(max(n, math.prod(len(examples) for examples in kinds.values())))[:n], {}
+        for name, examples in kinds.items():
+            codes, lengths = np.concatenate(examples), np.array([len(kind) for kind in examples])
+            own = index % len(examples)
+            index = index // len(examples)
             rows[name] = codes[(np.cumsum(lengths) - lengths)[own] + self.rng.integers(0, lengths[own])]
         return rows
 
@@ -216,27 +216,27 @@ class Directed:
 
     def cancelling(self, n: int, terms: list[Term]) -> Rows:
         """Subtract nearly equal terms: the second is the first one truncated to its format, or a neighbour of it."""
-        one, other = sorted(terms[:2], key=len, reverse=True)
-        few = n if len(one) == len(other) else min(n, self._exact_rows())
-        exponent = self._exponent(few, self.results[0], other)
-        rows = self._term(one, exponent)
-        if len(one) == len(other):
-            for name, twin in zip(one, other, strict=True):
+        larger, smaller = sorted(terms[:2], key=len, reverse=True)
+        few = n if len(larger) == len(smaller) else min(n, self._exact_rows())
+        exponent = self._exponent(few, self.results[0], smaller)
+        rows = self._term(larger, exponent)
+        if len(larger) == len(smaller):
+            for name, twin in zip(larger, smaller, strict=True):
                 rows[twin] = self._converted(rows[name], self.grids[name], self.grids[twin])
             minus = self._sign(few) == 1
-            rows[other[0]] = np.where(minus, rows[other[0]], self.grids[other[0]].negated(rows[other[0]]))
+            rows[smaller[0]] = np.where(minus, rows[smaller[0]], self.grids[smaller[0]].negated(rows[smaller[0]]))
         else:
-            factors = [corner_operands.values(self.grids[name], rows[name]) for name in one]
+            factors = [corner_operands.values(self.grids[name], rows[name]) for name in larger]
             product = [-x * y for x, y in zip(*factors, strict=True)]
-            rows[other[0]] = corner_operands.truncated(self.grids[other[0]], product)
+            rows[smaller[0]] = corner_operands.truncated(self.grids[smaller[0]], product)
             # Repeated rows need a different addend to be useful.
             rows = {name: np.resize(codes, n) for name, codes in rows.items()}
         moved = self._few(n)
         moved[few:] = self.rng.integers(-8, 9, n - few)
-        rows[other[0]] = self.grids[other[0]].neighbour(rows[other[0]], moved)
+        rows[smaller[0]] = self.grids[smaller[0]].neighbour(rows[smaller[0]], moved)
         exponent = np.resize(exponent, n)
         for term in terms[2:]:
-            rows |= self._term(term, exponent - self.rng.integers(1, 2 * self._span(one, term), n))
+            rows |= self._term(term, exponent - self.rng.integers(1, 2 * self._span(larger, term), n))
         return self._sparse(rows, terms[2:], n)
 
     def halves(self, n: int, terms: list[Term]) -> Rows:
@@ -349,10 +349,10 @@ class Directed:
         """Choose a format to which the term is rounded: the result format, or that of a rounded product."""
         return self.results[int(self.rng.integers(len(self.results)))] if len(term) == 2 else self.results[0]
 
-    def _span(self, one: Term, other: Term) -> int:
+    def _span(self, first: Term, second: Term) -> int:
         """Return the maximum distance between the first bit of a term and the last bit of another or of the result."""
-        lengths = (sum(self.grids[name].precision for name in term) for term in (one, other))
-        return max(*lengths, self.results[0].precision) + self.results[0].precision * (len(one) != len(other))
+        lengths = (sum(self.grids[name].precision for name in term) for term in (first, second))
+        return max(*lengths, self.results[0].precision) + self.results[0].precision * (len(first) != len(second))
 
     def _distance(self, n: int, span: int) -> Ints:
         """Choose exponent differences: mostly with overlapping significands, often 0 or at the edges of the window."""

@@ -85,8 +85,12 @@ def _expression(step: Sum, codes: dict[str, int], texts: Mapping[str, str]) -> s
     if len(signed) == len(signed[0][1].factors) == 1:
         return ""
     minus, plus = (
-        [" * ".join(texts.get(str(name), str(name)) for name in term.factors) for sign, term in signed if sign == one]
-        for one in (True, False)
+        [
+            " * ".join(texts.get(str(name), str(name)) for name in term.factors)
+            for sign, term in signed
+            if sign == negative
+        ]
+        for negative in (True, False)
     )
     return " - ".join([" + ".join(plus), *minus])
 

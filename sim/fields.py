@@ -78,10 +78,13 @@ class Grid:
         self.emax = floor_log2(fmt.largest) if fmt.largest > 0 else fmt.quantum
         self.first_normal = floor_log2(fmt.smallest) if fmt.floor_exponent is None else fmt.floor_exponent
         self.emin = self.emax if uniform else self.first_normal
-        one = min(max(0, fmt.quantum if uniform else self.emin), self.emax)
+        exponent_of_one = min(max(0, fmt.quantum if uniform else self.emin), self.emax)
         # Wider fixed-point formats can hold sums of more products.
         above = max(self.man // 4, 1) if uniform else 4
-        self.calm = max(one - 4, fmt.quantum if uniform else self.emin), min(one + above, self.emax)
+        self.calm = (
+            max(exponent_of_one - 4, fmt.quantum if uniform else self.emin),
+            min(exponent_of_one + above, self.emax),
+        )
         tabulated = fmt.width <= TABULATED_BITS or fmt.code_order == "table"
         self.order = Tabulated(fmt) if tabulated else Staged(fmt)
         self.top = self.order.top
@@ -190,8 +193,8 @@ class Grid:
             named = [named[0], (normal - 1, below), (normal, "the smallest normal")]
             named[1:1] = [(1, "the smallest")] * (not fmt.flushes)
         if fmt.spacing == "tapered" and fmt.lowest <= 1 <= fmt.largest:
-            one = self.code_of(Fraction(1))
-            named += [(one - 1, "just below one"), (one, "one")]
+            code_of_one = self.code_of(Fraction(1))
+            named += [(code_of_one - 1, "just below one"), (code_of_one, "one")]
         named += [(last - 1, "the second largest"), (last, "the largest")]
         # Some codes coincide in tiny formats; the first name is used.
         return {code: next(text for other, text in named if other == code) for code, _ in sorted(named) if code >= 0}
@@ -257,11 +260,11 @@ class Grid:
         n = len(exponent)
         dropped = np.clip(place - exponent + self.man, 0, self.man).astype(np.uint64)
         last = np.clip(self.last_place(exponent) - exponent + self.man, 0, self.man).astype(np.uint64)
-        unit, one, zero = np.uint64(1) << dropped, np.uint64(1) << last, np.zeros(n, dtype=np.uint64)
+        unit, ulp, zero = np.uint64(1) << dropped, np.uint64(1) << last, np.zeros(n, dtype=np.uint64)
         half = unit >> np.uint64(1)
         low = np.choose(
             rng.integers(0, 8, n),
-            [zero, one, half, half + one, half - one, unit - one, half | (half >> np.uint64(1)), words(rng, n)],
+            [zero, ulp, half, half + ulp, half - ulp, unit - ulp, half | (half >> np.uint64(1)), words(rng, n)],
         )
         high = np.choose(rng.integers(0, 4, n), [words(rng, n), words(rng, n), zero, ~zero])
         below = unit - np.uint64(1)
@@ -329,12 +332,12 @@ class Tabulated:
 
     def compose(self, sign: Ints, exponent: Ints, mantissa: Codes) -> Codes:
         keys = self._keys(np.maximum(exponent, self.first), mantissa)
-        found = [np.searchsorted(row, keys, side="right") - 1 for row in self._sorted]
+        indices = [np.searchsorted(row, keys, side="right") - 1 for row in self._sorted]
         # Take the first of several zeros; with rounding on the code string, a nonzero magnitude never becomes zero.
-        found = [
-            np.where(index < zeros, int(self.string), index) for index, zeros in zip(found, self._zeros, strict=True)
+        indices = [
+            np.where(index < zeros, int(self.string), index) for index, zeros in zip(indices, self._zeros, strict=True)
         ]
-        return self.signed(sign, np.where(sign == 1, found[1], found[0]).astype(np.uint64))
+        return self.signed(sign, np.where(sign == 1, indices[1], indices[0]).astype(np.uint64))
 
     def parts(self, codes: Codes) -> Parts:
         return Parts._make(column[codes] for column in self._parts)

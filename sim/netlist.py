@@ -25,8 +25,8 @@ def netlist(rtlil: str) -> str:
             return Graph.parse((folder / "design.aag").read_text()).digest
 
     parts = rtlil, version("pyosys"), code(__name__, "halfulp.sim.formal.netlist", imports=False)
-    found: str = cached_value("netlists", parts, make)
-    return found
+    text: str = cached_value("netlists", parts, make)
+    return text
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class Graph:
 
     def hashes(self, colours: dict[int, str]) -> dict[int, bytes]:
         """Return hashes of all nodes, by their even literals, from the colours of registers."""
-        found = {0: _hash(b"0")}
-        found |= {own: _hash(b"input", name.encode()) for name, own in self.inputs.items()}
-        found |= {own: _hash(b"register", colour.encode()) for own, colour in colours.items()}
+        hashes = {0: _hash(b"0")}
+        hashes |= {own: _hash(b"input", name.encode()) for name, own in self.inputs.items()}
+        hashes |= {own: _hash(b"register", colour.encode()) for own, colour in colours.items()}
         for own, left, right in self.gates:
-            found[own] = _hash(*sorted((_literal(found, left), _literal(found, right))))
-        return found
+            hashes[own] = _hash(*sorted((_literal(hashes, left), _literal(hashes, right))))
+        return hashes
 
     def _simplified(self) -> "Graph":
         """Return the graph without constant operands, repeated gates, and nodes that no output depends on."""

@@ -85,17 +85,17 @@ class Ports(Layout):
             arguments.setdefault(port.argument or port.name, []).append(port)
         first, second = [*arguments.values(), [], []][:2]
         pairs = zip(first, second, strict=False)
-        return [(one.name, other.name) for one, other in pairs if bool(one.argument) == bool(other.argument)]
+        return [(left.name, right.name) for left, right in pairs if bool(left.argument) == bool(right.argument)]
 
     def select(self, codes: Columns) -> dict[str, Codes]:
         """Return the codes of the operands in the formula, from those of the ports."""
-        found = {}
+        picked = {}
         for port in self.ports:
             if (pick := port.pick) is not None:
                 places = np.minimum(codes[port.name], np.uint64(len(pick.choices) - 1)).astype(np.int64)
                 columns = np.broadcast_arrays(places, *(codes[name] for name in pick.choices))
-                found[pick.operand] = np.take_along_axis(np.stack(columns[1:]), columns[0][np.newaxis], 0)[0]
-        return {name: found[name] if name in found else codes[name] for name in self.operands}
+                picked[pick.operand] = np.take_along_axis(np.stack(columns[1:]), columns[0][np.newaxis], 0)[0]
+        return {name: picked[name] if name in picked else codes[name] for name in self.operands}
 
     def place(self, operands: Columns, rng: np.random.Generator) -> dict[str, Codes]:
         """Return codes of the ports, indices and scales included, that select these operands: the reverse of `select`.
@@ -110,7 +110,7 @@ class Ports(Layout):
         for pick in self.picks:
             groups.setdefault(pick.choices, []).append(pick)
         widths = {port.name: port.width for port in self.ports}
-        found: dict[str, Codes] = {}
+        placed: dict[str, Codes] = {}
         for choices, members in groups.items():
             slots = rng.integers(0, 1 << widths[members[0].index], (count, len(members)), dtype=np.uint64)
             order = rng.random((count, len(choices))).argsort(1)[:, : len(members)].astype(np.uint64)
@@ -123,9 +123,9 @@ class Ports(Layout):
                 codes[np.arange(count), np.minimum(slot, np.uint64(len(choices) - 1)).astype(np.int64)] = given.pop(
                     member.operand
                 )
-                found[member.index] = slot.copy()
-            found |= {name: column.copy() for name, column in zip(choices, codes.T, strict=True)}
-        return given | found | _scale_codes(self.scales, count, rng)
+                placed[member.index] = slot.copy()
+            placed |= {name: column.copy() for name, column in zip(choices, codes.T, strict=True)}
+        return given | placed | _scale_codes(self.scales, count, rng)
 
     @property
     def stateless(self) -> "Ports":
@@ -166,18 +166,18 @@ def _scale_codes(scales: Mapping[str, Format], count: int, rng: np.random.Genera
         low, high = floor_log2(fmt.smallest), floor_log2(fmt.largest)
         codes = np.array([fmt.encode(Fraction(2) ** power) for power in range(low, high + 1)], dtype=np.uint64)
         powers[name] = low, codes
-    found: dict[str, Codes] = {}
+    codes_of_scales: dict[str, Codes] = {}
     near = rng.choice(np.array([0, 0, 0, 0, 0, 0, 1, -1, 4, -9, 23, -24]), count)
     far = rng.integers(-LARGEST_DISTANCE, LARGEST_DISTANCE, count)
     rest = np.where(rng.random(count) < 1 / 8, far, near)
     for name, (low, codes) in powers.items():
         end = low + len(codes) - 1
         # The last scale completes the product.
-        wanted = rest if len(found) == len(powers) - 1 else rng.integers(low, end + 1, count)
+        wanted = rest if len(codes_of_scales) == len(powers) - 1 else rng.integers(low, end + 1, count)
         exponent = np.clip(wanted, low, end)
         rest = rest - exponent
         anything = rng.integers(0, 1 << scales[name].width, count, dtype=np.uint64)
         ends = rng.choice(np.array([0, (1 << scales[name].width) - 1, codes[0], codes[-1]], dtype=np.uint64), count)
         kind = rng.random(count)
-        found[name] = np.where(kind < 1 / 8, anything, np.where(kind < 3 / 16, ends, codes[exponent - low]))
-    return found
+        codes_of_scales[name] = np.where(kind < 1 / 8, anything, np.where(kind < 3 / 16, ends, codes[exponent - low]))
+    return codes_of_scales

@@ -59,10 +59,10 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
     if (fmt := getattr(unit.spec, "o", None)) is not None and fmt.parts > 1:
         fields = (parts_of(results, fmt),)
     # A vector result has one port per element.
-    found = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
+    results_by_port = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
     return {
         port: np.broadcast_to(column.to(torch.int64).numpy(), length).copy().view(np.uint64)
-        for port, column in zip(unit.outputs, found, strict=True)
+        for port, column in zip(unit.outputs, results_by_port, strict=True)
     }
 
 

@@ -26,7 +26,7 @@ from .ports import Codes, Columns, Ports
 from .reference import reference
 from .report import Check, Failure, exact_codes, mismatch
 
-Step = dict[str, int]
+StepCodes = dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Regression:
         Reason for the vector, in one line.
     """
 
-    steps: tuple[Step, ...]
-    results: tuple[Step, ...]
+    steps: tuple[StepCodes, ...]
+    results: tuple[StepCodes, ...]
     why: str
 
     @property
@@ -74,7 +74,7 @@ def place(unit: Any) -> Path:
     return folder() / f"{unit.spec.without_source.name}.txt"
 
 
-def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
+def parse_steps(text: str, inputs: Ports) -> tuple[StepCodes, ...]:
     """Parse a vector such as ``0x3c,0x40,0x001``, or steps from reset; raises ValueError if the text is invalid."""
     parts = text.split(";")
     stateful = len(inputs.stateless) < len(inputs)
@@ -85,7 +85,7 @@ def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
     return (inputs.read_vector(parts[0].strip()),)
 
 
-def with_results(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
+def with_results(unit: Any, steps: tuple[StepCodes, ...], why: str) -> Regression:
     """Create a regression with the results of the golden model.
 
     Raises CheckError if exact arithmetic gives another result for a vector, and ValueError if the reason is not one
@@ -172,12 +172,12 @@ def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
     return Check("compiled loop", "regressions", len(rows), len(failures), failures)
 
 
-def _results(columns: Columns, count: int) -> tuple[Step, ...]:
+def _results(columns: Columns, count: int) -> tuple[StepCodes, ...]:
     return tuple({name: int(codes[n]) for name, codes in columns.items()} for n in range(count))
 
 
-def _wrong(unit: Any, row: Regression, got: tuple[Step, ...]) -> Failure:
+def _wrong(unit: Any, row: Regression, got: tuple[StepCodes, ...]) -> Failure:
     if row.chained:
         return Failure("mismatch", f"{row.text(unit)}\nthe steps from reset gave {got}")
-    found = mismatch(unit, row.steps[0], row.results[0], got[0])
-    return replace(found, text=f"{row.why}\n{found.text}")
+    failure = mismatch(unit, row.steps[0], row.results[0], got[0])
+    return replace(failure, text=f"{row.why}\n{failure.text}")

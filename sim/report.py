@@ -223,9 +223,9 @@ def fit_lines(unit: Any) -> list[str]:
     from halfulp.hdl.fit.functions import function_of
 
     rounding = RN if unit.spec.rounding.mode in ("sr", "exact") else unit.spec.rounding
-    found = errors(unit.table, function_of(unit.spec.function), rounding=rounding)
-    ulp, absolute = found.ulp.max(), found.absolute.max()
-    return [f"fit         largest error {ulp:.4g} ulp, at a = {found.at:.6g}; {absolute:.3g} absolute"]
+    fit_errors = errors(unit.table, function_of(unit.spec.function), rounding=rounding)
+    ulp, absolute = fit_errors.ulp.max(), fit_errors.absolute.max()
+    return [f"fit         largest error {ulp:.4g} ulp, at a = {fit_errors.at:.6g}; {absolute:.3g} absolute"]
 
 
 def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:

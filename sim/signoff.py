@@ -116,7 +116,7 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
 
     A unit has no row for a family without a suitable format. A new family has rows without implementations.
     """
-    found = {}
+    implementations = {}
     for name in names:
         cls = CATALOGUE[name].spec
         taken = {
@@ -127,10 +127,10 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
         for family, formats in taken.items():
             if formats or family not in FORMATS:
                 options = map(_pure, [cls] * len(formats), formats, _results(formats))
-                found[name, family] = _without_toys(_built(name, options))
+                implementations[name, family] = _without_toys(_built(name, options))
         if sum(map(bool, taken.values())) > 1 and len(_mixed_parts(cls)) > 1:
-            found[name, MIXED] = _built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES))
-    return found
+            implementations[name, MIXED] = _built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES))
+    return implementations
 
 
 def _results(formats: list[str]) -> list[str]:
@@ -162,7 +162,7 @@ def _mixed_parts(cls: type[UnitSpec]) -> list[str]:
 
 def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementation]:
     """Return the implementations that can be built; wide functions have no fit, and exact sums may be too wide."""
-    found, stochastic = [], Rounding("sr", 8)
+    built, stochastic = [], Rounding("sr", 8)
     for given in options:
         fmt = parse_operand(given["fmt"])
         with contextlib.suppress(ValueError):
@@ -171,8 +171,8 @@ def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementati
                 asked = asked.with_spec(rounding=stochastic)
             asked = asked.buildable
             if _bits(asked) and _quire_width(asked) <= QUIRE_WIDTH:
-                found.append(asked)
-    return found
+                built.append(asked)
+    return built
 
 
 def _quire_width(asked: Implementation) -> int:
@@ -221,8 +221,8 @@ def _exact(unit: Any, progress: Progress, pool: JobPool) -> Found:
     progress.total("comparing with exact arithmetic", vectors.count)
     wrong = 0
     for at in range(vectors.count):
-        found = exact_codes(unit, {port: int(column[at]) for port, column in vectors.codes.items()})
-        wrong += any(int(expected[port][at]) != result for port, result in found.items())
+        results = exact_codes(unit, {port: int(column[at]) for port, column in vectors.codes.items()})
+        wrong += any(int(expected[port][at]) != result for port, result in results.items())
         progress.advance(1)
     return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}, []
 
@@ -234,15 +234,15 @@ def _covered(unit: Any, progress: Progress, pool: JobPool) -> Found:
 
     watched = Coverage(unit)
     result = run(unit, watch=watched, progress=progress)
-    found = verdicts.Verdicts.of(watched, progress)
+    verdict = verdicts.Verdicts.of(watched, progress)
     names = {
-        finding.group.name: finding.bins(verdicts.OPEN) + finding.bins(verdicts.REFUTED) for finding in found.findings
+        finding.group.name: finding.bins(verdicts.OPEN) + finding.bins(verdicts.REFUTED) for finding in verdict.findings
     }
     counts = {
         "simulated": sum(check.checked for check in result.checks if check.tool == "cocotb"),
         "wrong": result.failed,
-        "hit": found.count(verdicts.HIT),
-        "unreachable": found.count(verdicts.EXCLUDED),
+        "hit": verdict.count(verdicts.HIT),
+        "unreachable": verdict.count(verdicts.EXCLUDED),
         "open": sum(map(len, names.values())),
     }
     return counts, [_open(BIN, len(bins), group, "; ".join(bins)) for group, bins in names.items() if bins]
@@ -255,12 +255,13 @@ def _proved(unit: Any, progress: Progress, pool: JobPool) -> Found:
 
     wanted = claims(str(Implementation.of(unit)))
     progress.total("proving", len(wanted))
-    found = [
-        (one.claim, one.verdict.status) for one in examine(wanted, limit=PROOF_LIMIT, progress=progress, pool=pool)
+    proofs = [
+        (finding.claim, finding.verdict.status)
+        for finding in examine(wanted, limit=PROOF_LIMIT, progress=progress, pool=pool)
     ]
-    every = [status for _, status in found]
+    every = [status for _, status in proofs]
     counts = {status: every.count(status) for status in (PROVED, REFUTED, UNFINISHED)}
-    return counts, [_open(CLAIM, 1, one.kind, one.unit) for one, status in found if status == UNFINISHED]
+    return counts, [_open(CLAIM, 1, claim.kind, claim.unit) for claim, status in proofs if status == UNFINISHED]
 
 
 def _mutated(unit: Any, progress: Progress, pool: JobPool) -> Found:
@@ -298,8 +299,8 @@ def measure(
     saved = [row.text(unit) for row in regressions.of(unit)]
     for check in (*OF_ALL, *(OF_ONE if more else ())):
         parts = (check.__name__, asked, *own.values(), *saved, code(__name__))
-        found, still = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
-        counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in found.items()}
+        counted, still = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
+        counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in counted.items()}
         left += [{name: about[name] for name in OPEN_COLUMNS[:3]} | row for row in still]
     figures = {name: str(counts.get(name, "")) for name in COUNTS}
     when = {"date": date.today().isoformat(), "commit": commit(), "version": version("halfulp")}
@@ -346,7 +347,11 @@ def states(
 
 
 def _asked(names: Iterable[str] = CATALOGUE) -> dict[Key, Implementation]:
-    return {(str(one), family): one for (_, family), found in cases(names).items() for one in found}
+    return {
+        (str(implementation), family): implementation
+        for (_, family), implementations in cases(names).items()
+        for implementation in implementations
+    }
 
 
 def _known(records: Iterable[Record], asked: Mapping[Key, Implementation]) -> dict[Implementation, Record]:
@@ -378,12 +383,12 @@ def renew(
     """Give records of the present behaviour the present version and digests, in the file, too, and return them."""
     records, asked = read("signoff", folder), _asked(names)
     current = behaviour.current(_known(records, asked), progress, pool)
-    found = {key_of(row): row for row in records if asked.get(key_of(row)) in current}
-    for key, row in found.items():
+    renewed = {key_of(row): row for row in records if asked.get(key_of(row)) in current}
+    for key, row in renewed.items():
         row |= {"version": version("halfulp")} | current[asked[key]]
-    if found:
+    if renewed:
         _save(folder / "signoff.csv", COLUMNS, records)
-    return found
+    return renewed
 
 
 def write(
@@ -440,8 +445,8 @@ def write_oracles(folder: Path, junit: Path) -> list[Record]:
         if all(test.find(kind) is None for kind in ("failure", "error", "skipped")):
             for item in test.iterfind("properties/property[@name='oracle']"):
                 library, unit, family, vectors = item.attrib["value"].split(",")
-                found = sums.setdefault((unit, family, library), [0, 0])
-                found[:] = found[0] + 1, found[1] + int(vectors)
+                totals = sums.setdefault((unit, family, library), [0, 0])
+                totals[:] = totals[0] + 1, totals[1] + int(vectors)
     if not sums:
         raise ValueError(
             f"{junit} has no passed tests with properties 'oracle'; expected the XML of tests/test_oracle_*"

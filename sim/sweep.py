@@ -12,8 +12,7 @@ import numpy as np
 from halfulp.implementation import Implementation
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import LOCAL, JobPool
-from halfulp.tools.jobs import Job as PoolJob
+from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.paths import work_root
 from halfulp.tools.processes import check_halt
 from halfulp.tools.progress import Progress, silent
@@ -92,7 +91,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepVectors:
     """Vectors of a sweep, by chunk."""
 
     unit: Any
@@ -120,8 +119,8 @@ class Job:
         return codes | random_words(inputs, self.size(chunk), rng)
 
 
-def job(unit: Any, *, seed: int, limit: int | None = None) -> Job:
-    """Create the job of a sweep; raises ValueError if the unit has more than 2^40 inputs and no limit is given."""
+def vectors_of(unit: Any, *, seed: int, limit: int | None = None) -> SweepVectors:
+    """Return the vectors of a sweep; raises ValueError if the unit has more than 2^40 inputs and no limit is given."""
     space = Space.of(Ports.inputs_of(unit))
     if limit is None and space.bits > MOST_BITS:
         raise ValueError(
@@ -129,7 +128,7 @@ def job(unit: Any, *, seed: int, limit: int | None = None) -> Job:
             "or N sampled inputs with --vectors N"
         )
     everything = limit is None or limit >= 1 << space.bits
-    return Job(unit, space, 1 << space.bits if everything else int(limit or 0), seed, everything)
+    return SweepVectors(unit, space, 1 << space.bits if everything else int(limit or 0), seed, everything)
 
 
 def sweep(
@@ -163,24 +162,24 @@ def sweep(
     ToolError
         If a tool or the machine fails.
     ValueError
-        If `job` rejects the unit.
+        If `vectors_of` rejects the unit.
     """
-    work = job(unit, seed=seed, limit=limit)
+    vectors = vectors_of(unit, seed=seed, limit=limit)
     progress.total("building")
     made = design(unit)
     models(made, ("loop",))
-    entry = Entry.of("sweeps", (made.key, unit.parameters, seed, work.count, CHUNK_BITS), unit.name)
-    state = State(work.chunks) if restart else _load(entry, work.chunks)
+    entry = Entry.of("sweeps", (made.key, unit.parameters, seed, vectors.count, CHUNK_BITS), unit.name)
+    state = State(vectors.chunks) if restart else _load(entry, vectors.chunks)
     resumed = state.count()
     began, before = time.monotonic(), state.seconds
-    progress.total("sweeping", work.count, min(resumed << CHUNK_BITS, work.count))
+    progress.total("sweeping", vectors.count, min(resumed << CHUNK_BITS, vectors.count))
     # The first call imports torch and compiles kernels, which the jobs then share.
-    reference(unit, {name: column[:1] for name, column in work.codes(0).items()})
+    reference(unit, {name: column[:1] for name, column in vectors.codes(0).items()})
 
-    def jobs() -> Iterator[PoolJob]:
+    def jobs() -> Iterator[Job]:
         waiting = iter(state.waiting())
         while chunks := list(itertools.islice(waiting, BATCH)):
-            yield PoolJob(unit.name, run_chunks, (unit, seed, limit, chunks))
+            yield Job(unit.name, run_chunks, (unit, seed, limit, chunks))
 
     def save() -> None:
         state.seconds = before + time.monotonic() - began
@@ -194,7 +193,7 @@ def sweep(
                     state.finish(chunk)
                     state.failed += failed
                     state.failures = [*state.failures, *texts][:SHOWN]
-                    progress.advance(work.size(chunk))
+                    progress.advance(vectors.size(chunk))
                 if state.failed >= 1000 * SHOWN:
                     running.close()
                 if time.monotonic() - saved > SAVE_SECONDS:
@@ -207,18 +206,18 @@ def sweep(
     save()
     if state.count() == state.chunks:
         entry.drop()
-    return _result(work, state, resumed, entry)
+    return _result(vectors, state, resumed, entry)
 
 
 def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> list[tuple[int, int, list[str]]]:
     """Run chunks of a sweep; return for each its index, number of mismatches, and first mismatches in full."""
-    work = job(unit, seed=seed, limit=limit)
+    vectors = vectors_of(unit, seed=seed, limit=limit)
     rows = []
     with threads(1), CompiledModel.of_unit(unit) as loop:
         for chunk in chunks:
             check_halt()
-            failed, found = run_and_compare(unit, loop, work.codes(chunk), SHOWN)
-            rows.append((chunk, failed, [failure.text for failure in found]))
+            failed, failures = run_and_compare(unit, loop, vectors.codes(chunk), SHOWN)
+            rows.append((chunk, failed, [failure.text for failure in failures]))
     return rows
 
 
@@ -232,18 +231,18 @@ def _load(entry: Entry, chunks: int) -> State:
     return state if state.chunks == chunks and not state.failed else State(chunks)
 
 
-def _result(work: Job, state: State, resumed: int, entry: Entry) -> Result:
-    words = ", random words sampled" if work.space.random else ""
-    what = f"all 2^{work.space.bits} inputs{words}" if work.everything else "sampled, directed and random"
-    result = Result(str(Implementation.of(work.unit)), describe(work.unit), what)
-    checked = min(state.count() << CHUNK_BITS, work.count)
+def _result(vectors: SweepVectors, state: State, resumed: int, entry: Entry) -> Result:
+    words = ", random words sampled" if vectors.space.random else ""
+    what = f"all 2^{vectors.space.bits} inputs{words}" if vectors.everything else "sampled, directed and random"
+    result = Result(str(Implementation.of(vectors.unit)), describe(vectors.unit), what)
+    checked = min(state.count() << CHUNK_BITS, vectors.count)
     failures = [Failure("mismatch", text) for text in state.failures]
     result.checks.append(Check("sweep", "plain", checked, state.failed, failures))
     if resumed:
-        result.notes.append(f"resumed at {min(resumed << CHUNK_BITS, work.count):,}")
+        result.notes.append(f"resumed at {min(resumed << CHUNK_BITS, vectors.count):,}")
     if state.count() < state.chunks:
         result.notes.append("stopped early because of many mismatches")
         entry.drop()
     result.seconds = state.seconds
-    write_junit(result, work_root() / "results" / work.unit.name / "sweep.xml")
+    write_junit(result, work_root() / "results" / vectors.unit.name / "sweep.xml")
     return result

@@ -163,11 +163,11 @@ def layout_of(output: Path | None, asked: str | None) -> str:
         return asked
     if output is None:
         return "txt"
-    found = next((name for name, (ending, _) in LAYOUTS.items() if output.suffix == ending), None)
-    if found is None:
+    layout = next((name for name, (ending, _) in LAYOUTS.items() if output.suffix == ending), None)
+    if layout is None:
         endings = ", ".join(ending for ending, _ in LAYOUTS.values())
         raise ValueError(f"{output.name} has none of the endings {endings}; choose one, or a layout with --as")
-    return found
+    return layout
 
 
 def write(table: Table, layout: str, output: Path) -> None:
@@ -189,11 +189,11 @@ def read(path: Path, unit: Any) -> Table:
     columns = _arrays(path, ports) if path.suffix == ".npz" else _lines(path, ports)
     if not len(columns[0]):
         raise ValueError(f"{path.name} has no vectors")
-    found = {port.name: column for port, column in zip(ports, columns, strict=True)}
+    by_port = {port.name: column for port, column in zip(ports, columns, strict=True)}
     count = len(columns[0])
     state = {port.name: np.full(count, port.name == "load", dtype=np.uint64) for port in inputs}
-    codes = {port.name: found.get(port.name, state[port.name]) for port in inputs}
-    return Table(unit, codes, {port.name: found[port.name] for port in outputs}, f"{count:,} of {path.name}")
+    codes = {port.name: by_port.get(port.name, state[port.name]) for port in inputs}
+    return Table(unit, codes, {port.name: by_port[port.name] for port in outputs}, f"{count:,} of {path.name}")
 
 
 def _lines(path: Path, ports: list[Port]) -> list[Codes]:
@@ -234,15 +234,15 @@ def _arrays(path: Path, ports: list[Port]) -> list[Codes]:
     try:
         # numpy takes other files for arrays or pickled objects.
         with zipfile.ZipFile(path), np.load(path) as archive:
-            found = {port.name: archive[port.name] for port in ports if port.name in archive}
+            arrays = {port.name: archive[port.name] for port in ports if port.name in archive}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
         raise ValueError(f"{path.name} is not a numpy archive with arrays of integers: {names}") from None
-    if missing := [port.name for port in ports if port.name not in found]:
+    if missing := [port.name for port in ports if port.name not in arrays]:
         raise ValueError(f"{path.name} has no array {missing[0]}; expected {names}")
     columns = []
     for port in ports:
-        array = found[port.name]
-        if array.ndim != 1 or array.dtype.kind not in "ui" or len(array) != len(found[ports[0].name]):
+        array = arrays[port.name]
+        if array.ndim != 1 or array.dtype.kind not in "ui" or len(array) != len(arrays[ports[0].name]):
             raise ValueError(f"{path.name}: {port.name} must be an array of integers, as long as the others")
         if len(array) and (int(array.min()) < 0 or int(array.max()) >= 1 << port.width):
             raise ValueError(f"{path.name}: {port.name} has codes that do not fit its {port.width} bits")

@@ -4,13 +4,13 @@ import pytest
 from torch import nn
 
 from halfulp.lab.bench.speed import Speed, write
-from halfulp.lab.bench.training import EVERYTHING, STEPS, Lstm, Step, Transformer, resnet18, steps
+from halfulp.lab.bench.training import EVERYTHING, STEPS, Lstm, TrainingStep, Transformer, resnet18, steps
 from halfulp.tools.digests import version
 
 
 @pytest.mark.slow
 def test_bench_of_training_has_a_row_for_each_policy():
-    small = Step(
+    small = TrainingStep(
         "linear",
         "small",
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 3)),
@@ -20,7 +20,7 @@ def test_bench_of_training_has_a_row_for_each_policy():
         (),
         EVERYTHING[1:],
     )
-    letters = Step("letters", "small", lambda: Lstm(5, 4), (2, 3), 5, EVERYTHING[:1])
+    letters = TrainingStep("letters", "small", lambda: Lstm(5, 4), (2, 3), 5, EVERYTHING[:1])
     speeds = []
     lines = list(steps(speeds, (small, letters)))
     assert sum(line.endswith("x") for line in lines) == 3

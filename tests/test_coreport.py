@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from halfulp.fpga.report import resources
-from halfulp.fpga.report.coreport import Accuracy, Record, Row, Variant, _flags, load, measure
+from halfulp.fpga.report.coreport import Accuracy, MacFigures, Record, Variant, _flags, load, measure
 from halfulp.fpga.report.coreport_tables import plot, tables
 from halfulp.fpga.report.coreport_tables import report as report_of_record
 from halfulp.fpga.report.dots import Error
@@ -345,7 +345,7 @@ def row(name, lut, error, mhz=None, **accuracy):
     variants = [Variant(0, lut, lut // 2, 1, 9, mhz, f"halfulp synth {name}")]
     errors = [Error("normal", 8, error, None if error is None else 8 * error, 0 if error else 3)]
     trained = [Accuracy(network, value, None, 1) for network, value in accuracy.items()]
-    return Row(name, {"vu9p": variants}, errors, trained, {"vu9p": True})
+    return MacFigures(name, {"vu9p": variants}, errors, trained, {"vu9p": True})
 
 
 def test_pareto_flags_mark_undominated_rows():

@@ -21,7 +21,7 @@ import torch
 from halfulp import golden
 from halfulp.golden import exact, kernels
 from halfulp.golden.codec import round_and_pack, unpack
-from halfulp.golden.kernels import Job, build, elements, engines, first, plan
+from halfulp.golden.kernels import MatrixProduct, build, elements, engines, first, plan
 from halfulp.golden.kernels import exact as exact_kernel
 from halfulp.golden.kernels.lane import BINARY64
 from halfulp.golden.kernels.launch import Words, call
@@ -151,7 +151,7 @@ def case(spec, n, k, m, seed):
 
 def in_torch(spec, a, b, start, words):
     shape = (a.shape[-2], b.shape[-1])
-    return InTorch().run(Job(spec, a, b, start, shape, words))
+    return InTorch().run(MatrixProduct(spec, a, b, start, shape, words))
 
 
 def sources_of(spec):
@@ -163,12 +163,12 @@ def sources_of(spec):
 
 def computed(*job):
     """Return the result of a job."""
-    return compute(Job(*job))
+    return compute(MatrixProduct(*job))
 
 
 def in_slices(*job):
     """Return the result of a job in slices; None if they refuse it."""
-    return first([slices.Slices()], Job(*job))
+    return first([slices.Slices()], MatrixProduct(*job))
 
 
 def kernels_of(spec):
@@ -604,7 +604,7 @@ def test_kernel_is_chosen_by_the_call_and_not_by_earlier_ones(monkeypatch, tmp_p
     assert not used
     assert compiled(seconds["exact"], "exact") == 1
     assert compiled(2 * seconds["gemm"], "gemm") == 0
-    assert [type(one) for one in used] == [exact_kernel.Step] * 6
+    assert [type(one) for one in used] == [exact_kernel.MacStep] * 6
     used.clear()
     # A compilation that takes long says so.
     monkeypatch.setattr(build, "SILENT", 0.01)
@@ -635,7 +635,7 @@ def test_generic_kernel_accepts_counters_and_codebooks(text, monkeypatch):
     used = []
     monkeypatch.setattr(engines, "call", lambda *given, **more: used.append(given[-1]) or call(*given, **more))
     found = golden.gemm(a, b, spec, **more)
-    assert isinstance(used[0], exact_kernel.Step)
+    assert isinstance(used[0], exact_kernel.MacStep)
     monkeypatch.setenv("HALFULP_KERNEL", "torch")
     assert torch.equal(found, golden.gemm(a, b, spec, **more))
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.golden.kernels import Job, Refused, Words
+from halfulp.golden.kernels import MatrixProduct, Refused, Words
 from halfulp.golden.products import ENGINES, choice, compute, explain, slices
 from halfulp.hdl.specs import MacSpec
 
@@ -74,7 +74,7 @@ def test_every_engine_has_the_same_results(monkeypatch):
     for text in SAME:
         spec = MacSpec.parse(text)
         a, b = (golden.encode(torch.randn(5, 5, generator=generator), fmt) for fmt in (spec.a, spec.b))
-        job = Job(spec, a, b, None, (5, 5), Words())
+        job = MatrixProduct(spec, a, b, None, (5, 5), Words())
         expected = compute(job)
         for engine in ENGINES:
             if engine.refuses(job) is None:

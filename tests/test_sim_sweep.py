@@ -15,7 +15,7 @@ from halfulp.hdl.formats import E5M2
 from halfulp.hdl.number import pack
 from halfulp.sim import sweep as sweeping
 from halfulp.sim.report import summary
-from halfulp.sim.sweep import Interrupted, State, job, sweep
+from halfulp.sim.sweep import Interrupted, State, sweep, vectors_of
 from halfulp.tools.progress import Progress
 from halfulp.units.arithmetic import Mul
 from tests.short_form import build
@@ -52,7 +52,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sweep_takes_every_input_once(small_chunks: None) -> None:
     unit = build("mul", "e3m2fn")
-    work = job(unit, seed=0)
+    work = vectors_of(unit, seed=0)
     chunks = [work.codes(chunk) for chunk in range(work.chunks)]
     pairs = np.concatenate([codes["a"] | codes["b"] << np.uint64(6) for codes in chunks])
     assert np.array_equal(np.sort(pairs), np.arange(1 << 12, dtype=np.uint64))
@@ -71,7 +71,7 @@ def test_sweep_of_stateful_unit_loads() -> None:
 
 def test_sweep_random_words_depend_on_seed_and_chunk(small_chunks: None) -> None:
     unit = build("mul", "e3m2fn", rounding="sr10")
-    first, again, other = job(unit, seed=1), job(unit, seed=1), job(unit, seed=2)
+    first, again, other = vectors_of(unit, seed=1), vectors_of(unit, seed=1), vectors_of(unit, seed=2)
     assert np.array_equal(first.codes(3)["random"], again.codes(3)["random"])
     assert not np.array_equal(first.codes(3)["random"], first.codes(2)["random"])
     assert not np.array_equal(first.codes(3)["random"], other.codes(3)["random"])

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from halfulp import golden
-from halfulp.golden.kernels import Job, triton_gemm
+from halfulp.golden.kernels import MatrixProduct, triton_gemm
 from halfulp.golden.kernels.launch import Words
 from halfulp.golden.products.in_torch import InTorch
 from halfulp.golden.products.words import split_states, states_of_sums
@@ -70,7 +70,7 @@ def check(text: str, counter: tuple[int, int] | None, shape: tuple[int, ...], k:
     for begin in (start, None):
         found = triton_gemm.gemm(spec, a, b, begin, shape, words)
         assert found is not None, f"{text}: refused"
-        wrong = torch.nonzero(found != InTorch().run(Job(spec, a, b, begin, shape, words)))
+        wrong = torch.nonzero(found != InTorch().run(MatrixProduct(spec, a, b, begin, shape, words)))
         assert not len(wrong), f"{text}: {len(wrong)} wrong, first at {wrong[0].tolist()}"
         if k > 3:
             break

@@ -221,7 +221,7 @@ class Unit(Staged):
 def _flat(ports: Mapping[str, Any]) -> dict[str, Any]:
     """Return the shapes of ports by name, with those of vectors in their place."""
     return {
-        port: one
+        port: port_shape
         for name, shape in ports.items()
-        for port, one in (shape if isinstance(shape, dict) else {name: shape}).items()
+        for port, port_shape in (shape if isinstance(shape, dict) else {name: shape}).items()
     }

@@ -95,11 +95,11 @@ class BlockQuantize(Described):
         def row(m: Module, state: Elements, place: int) -> Elements:
             operands = {"a": state.numbers[: spec.a.width], "special": special} | of_scale
             operands |= {"random": state.words[: spec.rounding.bits]} if spec.rounding.bits else {}
-            found = self.part(m, f"lane{place}", "lane", lane, **operands)["o"]
+            code = self.part(m, f"lane{place}", "lane", lane, **operands)["o"]
             return Elements(
                 state.numbers.shift_right(spec.a.width),
                 state.words.shift_right(spec.rounding.bits),
-                Cat(found, state.elements)[: len(state.elements)],
+                Cat(code, state.elements)[: len(state.elements)],
             )
 
         words = [self.word(m, f"random{index}") for index in range(result.length)]
@@ -156,8 +156,8 @@ class BlockDequantize(Described):
             word = self.word(m, f"random{index}")
             operands = {"a": a.as_value(), "scale": self.a_scale.as_value()}
             operands |= {} if word is None else {"random": word}
-            found = self.part(m, f"lane{index}", "lane", lane, **operands)
-            m.d.comb += self.o[index].as_value().eq(found["o"])
+            results = self.part(m, f"lane{index}", "lane", lane, **operands)
+            m.d.comb += self.o[index].as_value().eq(results["o"])
 
 
 def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Raw:
@@ -202,10 +202,10 @@ class BlockDot(Described):
 
     def logic(self, m: Module) -> None:
         spec, random = self.spec, self.word(m)
-        found = _scaled_sum(self, m, from_zero=spec.c is None)
+        scaled = _scaled_sum(self, m, from_zero=spec.c is None)
         if spec.c is not None or not normalises(spec.o):
-            found = tree.without_complement(m, found)
-        total: Number = found
+            scaled = tree.without_complement(m, scaled)
+        total: Number = scaled
         if spec.c is not None:
             start = unpack(m, self.c.as_value(), spec.c, "start")
             aligned = align(m, total, start, spec.o, spec.rounding)

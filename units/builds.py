@@ -73,13 +73,13 @@ class Choices(wiring.Component):
         self.spec, self.build = spec, build
         self.check()
         sums, structures, steps = self.sums, self.structures, self.steps
-        stochastic = [one for one in sums if one.has_structures]
+        stochastic = [rounded_sum for rounded_sum in sums if rounded_sum.has_structures]
         effects = {"dsp": self.multiplies, "structure": bool(structures), "iterations": steps > 0}
         effects |= {"goal": build.goal in self.goals}
         effects |= {"stochastic": bool(stochastic), "reset_less": build.has_stages, "target": build.has_stages}
         build.check_effect(name, {field for field, has in effects.items() if has})
         if build.stochastic == EAGER:
-            for refusal in filter(None, (one.refusal for one in stochastic)):
+            for refusal in filter(None, (rounded_sum.refusal for rounded_sum in stochastic)):
                 raise ValueError(refusal)
         if build.structure is not None:
             check_one_of(f"structure of {name}", build.structure, structures)

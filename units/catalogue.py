@@ -8,7 +8,7 @@ from halfulp.units.described import Described
 
 
 @dataclass(frozen=True)
-class Row:
+class CatalogueRow:
     """Catalogue row of a unit.
 
     Attributes
@@ -38,11 +38,11 @@ class Row:
 
 _UNITS = {unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Described)}
 
-CATALOGUE = {name: Row(name, UNITS[name], _UNITS[UNITS[name]]) for name in sorted(UNITS)}
+CATALOGUE = {name: CatalogueRow(name, UNITS[name], _UNITS[UNITS[name]]) for name in sorted(UNITS)}
 """Catalogue rows by unit name, in alphabetical order."""
 
 
-def row(name: str) -> Row:
+def row(name: str) -> CatalogueRow:
     """Return the catalogue row of a unit; raise ValueError if the name is unknown."""
     if name not in CATALOGUE:
         raise ValueError(f"unknown unit {name!r}; the units are {', '.join(CATALOGUE)}")

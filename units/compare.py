@@ -43,8 +43,8 @@ class Compare(Described):
 
     @property
     def results(self) -> dict[str, Any]:
-        one, o = unsigned(1), self.result
-        relations = {"less": one, "equal": one, "unordered": one, "minimum": o, "maximum": o}
+        bit, o = unsigned(1), self.result
+        relations = {"less": bit, "equal": bit, "unordered": bit, "minimum": o, "maximum": o}
         return relations | self.flag_port
 
     def logic(self, m: Module) -> None:

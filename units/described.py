@@ -93,11 +93,11 @@ class Described(Unit):
 
 def _inputs_of(spec: UnitSpec) -> dict[str, Any]:
     """Return the shapes of operands and controls by argument of the golden function; see ``inputs`` of `Unit`."""
-    found: dict[str, Any] = {}
+    shapes: dict[str, Any] = {}
     for port in (*spec.operand_ports, *spec.control_ports):
         shape = unsigned(port.width) if port.fmt is None else port.fmt
-        (found.setdefault(port.argument, {}) if port.argument else found)[port.name] = shape
-    return found
+        (shapes.setdefault(port.argument, {}) if port.argument else shapes)[port.name] = shape
+    return shapes
 
 
 def vector(name: str, count: int, shape: Any) -> dict[str, Any]:

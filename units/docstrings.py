@@ -19,19 +19,19 @@ def signature_of(spec: type[UnitSpec]) -> Signature:
 
 def docstring_of(unit: Any) -> str:
     """Return the docstring of a class of units, with the sections of its bases and the fields of its description."""
-    found = {title: text for base in reversed(unit.__mro__) for title, text in _sections(base).items()}
-    found["Members"] = "\n".join(_members(unit))
+    sections = {title: text for base in reversed(unit.__mro__) for title, text in _sections(base).items()}
+    sections["Members"] = "\n".join(_members(unit))
     if "Parameters" not in _sections(unit):
-        found["Parameters"] = "\n".join(_parameters(unit))
-    parts = [f"{title}\n{'-' * len(title)}\n{found[title]}" for title in _TITLES if title in found]
-    return "\n\n".join([found[""], *parts]) + "\n"
+        sections["Parameters"] = "\n".join(_parameters(unit))
+    parts = [f"{title}\n{'-' * len(title)}\n{sections[title]}" for title in _TITLES if title in sections]
+    return "\n\n".join([sections[""], *parts]) + "\n"
 
 
 def _parameters(unit: Any) -> Iterator[str]:
     """Yield the entries of the parameters of a unit: those of its description, and that of its build."""
     spec: type[UnitSpec] = unit.SPEC
-    found = {**_entries(unit, "Parameters"), **_entries(spec, "Parameters")}
-    entries = dict.fromkeys(found[name] for name in signature_of(spec).parameters if name in found)
+    by_name = {**_entries(unit, "Parameters"), **_entries(spec, "Parameters")}
+    entries = dict.fromkeys(by_name[name] for name in signature_of(spec).parameters if name in by_name)
     for entry in entries:
         head, *text = entry.splitlines()
         if any(map(spec.is_text, _names(entry))):
@@ -42,20 +42,20 @@ def _parameters(unit: Any) -> Iterator[str]:
 def _members(unit: Any) -> Iterator[str]:
     """Yield the entries of the members of a unit: operands, its own ones, and those of its bases."""
     spec: type[UnitSpec] = unit.SPEC
-    found = _entries(unit, "Members")
-    yield from (f"{name} : In({name})" for name in "abc" if name in spec.__dataclass_fields__ and name not in found)
+    by_name = _entries(unit, "Members")
+    yield from (f"{name} : In({name})" for name in "abc" if name in spec.__dataclass_fields__ and name not in by_name)
     absent = {"flags": not spec.FLAGS, "mode": not spec.PORT, "random": not spec.ROUNDS}
-    yield from dict.fromkeys(entry for name, entry in found.items() if not absent.get(name))
+    yield from dict.fromkeys(entry for name, entry in by_name.items() if not absent.get(name))
 
 
 def _entries(cls: type, title: str) -> dict[str, str]:
     """Return the entries of a section of a class and its bases by name; those of the nearest class come first."""
     entries = [re.split(r"\n(?=\S)", _sections(base).get(title, "")) for base in cls.__mro__]
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for entry in (entry for of_class in entries for entry in of_class if entry):
         for name in _names(entry):
-            found.setdefault(name, entry)
-    return found
+            by_name.setdefault(name, entry)
+    return by_name
 
 
 def _names(entry: str) -> list[str]:

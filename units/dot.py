@@ -111,13 +111,13 @@ class Dot(Described):
         if not normalises(spec.o) and not isinstance(terms[0].negative, Const):
             # Fixed point needs the sum itself, not one that is to be negated.
             terms.insert(0, tree.Term(Const(0, 1), NEVER, NEVER, NEVER, NEVER))
-        found = sum_by_words.total(m, terms, chained=not self.fast) if by_words else tree.total(m, terms)
+        total = sum_by_words.total(m, terms, chained=not self.fast) if by_words else tree.total(m, terms)
         if not normalises(spec.o):
-            return self.rounded_with_flags(m, tree.as_fixed(m, found, quantum, zero_sign), random)
+            return self.rounded_with_flags(m, tree.as_fixed(m, total, quantum, zero_sign), random)
         bits = tree.bits_of(spec.sums, quantum)
         # The rounding to a posit ends with an adder, which is also on the path that words shorten.
         fast = self.fast or (by_words and spec.o.rounds == "string")
-        return self.rounded_with_flags(m, tree.as_raw(m, found, quantum, bits, zero_sign, fast=fast), random)
+        return self.rounded_with_flags(m, tree.as_raw(m, total, quantum, bits, zero_sign, fast=fast), random)
 
     def _aligned(self, m: Module, start: Value) -> Rounded:
         """Truncate all terms on the scale of the largest exponent, add them and round once."""
@@ -135,7 +135,7 @@ class Dot(Described):
             self.part(m, f"product{index}", "product", product, a=a, b=b)
             for index, (a, b) in enumerate(self.factors(m))
         ]
-        groups = [[aligned.Term.of(spec.a, spec.b, **found) for found in products]]
+        groups = [[aligned.Term.of(spec.a, spec.b, **product) for product in products]]
         if spec.c is not None:
             groups.append([aligned.Term.of(spec.c, **aligned.single(raw(m, start, spec.c, "start")))])
         second = tree.are_second(sum(map(len, groups)), chained=not self.fast)
@@ -199,11 +199,11 @@ class Dot(Described):
             operands = {"a": a, "b": b, "base": code}
             operands |= {} if word is None else {"random": word}
             operands |= {} if self.mode is None else {"mode": self.mode}
-            found = self.part(m, f"step{index}", "step" if fmt == spec.o else "first_step", step, **operands)
+            results = self.part(m, f"step{index}", "step" if fmt == spec.o else "first_step", step, **operands)
             if spec.flags:
-                flags = found["flags"] if flags is None else flags | found["flags"]
+                flags = results["flags"] if flags is None else flags | results["flags"]
             # From the second step on, the base has the result format.
-            code, fmt = found["o"], spec.o
+            code, fmt = results["o"], spec.o
         return code, flags
 
 

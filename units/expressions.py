@@ -58,8 +58,8 @@ class Node(NamedTuple):
     @property
     def is_bit(self) -> bool:
         """True for operators whose operands do not depend on the context, and whose result is an unsigned bit."""
-        one = len(self.args) == 1
-        return (one and self.kind in REDUCTIONS) or (not one and self.kind in (*COMPARISONS, "&&", "||"))
+        unary = len(self.args) == 1
+        return (unary and self.kind in REDUCTIONS) or (not unary and self.kind in (*COMPARISONS, "&&", "||"))
 
     @property
     def may_be_signed(self) -> bool:
@@ -88,14 +88,14 @@ def _const(value: int, width: int) -> Node:
 
 
 def _value(node: Node) -> int | None:
-    found = re.fullmatch(r"\d+'([bdh])([0-9a-f]+)", node.args[0]) if node.kind == "const" else None
-    return None if found is None else int(found[2], {"b": 2, "d": 10, "h": 16}[found[1]])
+    match = re.fullmatch(r"\d+'([bdh])([0-9a-f]+)", node.args[0]) if node.kind == "const" else None
+    return None if match is None else int(match[2], {"b": 2, "d": 10, "h": 16}[match[1]])
 
 
 def joined(parts: Sequence[Node]) -> Node:
     """Return a concatenation, the highest bits first, with neighbouring bits of one signal as one part."""
     merged: list[Node] = []
-    for part in (inner for one in parts for inner in (one.args if one.kind == "{}" else (one,))):
+    for part in (inner for node in parts for inner in (node.args if node.kind == "{}" else (node,))):
         last = merged[-1] if merged else part
         if merged and part.kind == last.kind == "bits" and last.args == (part.args[0], part.args[1] + part.width):
             merged[-1] = Node("bits", part.args, last.width + part.width)
@@ -150,7 +150,7 @@ def _operation(rest: list[str], sizes: Mapping[str, int]) -> Node:
     """Read an operator and its operands from the end of reversed tokens."""
     if rest[-1] in REDUCTIONS or rest[-1] in ("~", "-", "!"):
         # A logical negation of several bits is a reduction.
-        symbol = {"!": "~|"}.get(one := rest.pop(), one)
+        symbol = {"!": "~|"}.get(token := rest.pop(), token)
         operand = _atom(rest, sizes)
         return Node(symbol, (operand,), 1 if symbol in REDUCTIONS else operand.width)
     operands = [_atom(rest, sizes)]
@@ -162,7 +162,7 @@ def _operation(rest: list[str], sizes: Mapping[str, int]) -> Node:
         if rest.pop() != ":":
             raise Unreadable(symbol)
         operands.append(_atom(rest, sizes))
-    width = operands[0].width if symbol in _SHIFTS else max(one.width for one in operands[-2:])
+    width = operands[0].width if symbol in _SHIFTS else max(operand.width for operand in operands[-2:])
     node = Node(symbol, tuple(operands), width)
     return node._replace(width=1) if node.is_bit else node
 
@@ -210,14 +210,14 @@ def replaced(node: Node, change: Callable[[Node], Node], context: int) -> Node:
         if new.is_wiring or (not new.may_be_signed and (new.keeps_value or new.width == context)):
             return new
         return Node("{}", (new,), new.width)
-    widths = [one.width for one in node.nodes]
+    widths = [operand.width for operand in node.nodes]
     if node.kind in COMPARISONS:
         widths = [max(widths)] * 2
     elif node.kind == "?" or node.kind in _SHIFTS:
         widths = [widths[0], context, context] if node.kind == "?" else [context, widths[1]]
     elif node.kind not in ("{}", "$signed") and not node.is_bit:
         widths = [context] * len(widths)
-    changed = [replaced(one, change, width) for one, width in zip(node.nodes, widths, strict=True)]
+    changed = [replaced(operand, change, width) for operand, width in zip(node.nodes, widths, strict=True)]
     if node.kind == "{}":
         return joined(changed)
     if node.kind == "~" and context == 1 and (opposite := _OPPOSITES.get((changed[0].kind, len(changed[0].nodes)))):
@@ -255,7 +255,7 @@ def text_of(
         place = f"{low + node.width - 1}:{low}" if node.width > 1 else str(low)
         return spelled(names.get(name, name)) + (f"[{place}]" if node.width < sizes[name] else "")
     inner = "" if node.kind in ("{}", "$signed") else node.kind if len(node.args) == 2 else "unary"
-    texts = [text_of(one, sizes, names, inner) for one in node.args]
+    texts = [text_of(operand, sizes, names, inner) for operand in node.args]
     if node.kind == "{}":
         return _concatenated(texts)
     if node.kind == "$signed":

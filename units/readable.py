@@ -135,10 +135,10 @@ class _Module:
                 name = name.strip()
                 self.sizes[name] = int(high or 0) + 1
                 self.kinds[name] = {"input wire": "input", "output wire": "output"}.get(
-                    one := f"{self.kinds.get(name, '')} {kind}".strip(), one
+                    declaration := f"{self.kinds.get(name, '')} {kind}".strip(), declaration
                 )
                 self.initial |= {name: initial} if initial else {}
-                if kept := [one for one in pending if not one.startswith("  (* init =")]:
+                if kept := [attribute for attribute in pending if not attribute.startswith("  (* init =")]:
                     self.attributes[name] = "\n".join(kept)
                 pending = []
             elif re.match(r"  (?!end\b|\))\S", line):
@@ -148,7 +148,9 @@ class _Module:
                 chunks[-1].append(line)
         self.ports = [name for name, kind in self.kinds.items() if kind.startswith(("input", "output"))]
         self.used: set[str] = set()
-        self.order = list(dict.fromkeys(name.strip() for one in chunks for name in re.findall(_NAME, "\n".join(one))))
+        self.order = list(
+            dict.fromkeys(name.strip() for chunk in chunks for name in re.findall(_NAME, "\n".join(chunk)))
+        )
         self.statements = [self._statement(chunk) for chunk in chunks]
 
     def _statement(self, lines: list[str]) -> Any:
@@ -161,16 +163,18 @@ class _Module:
                 if not rest:
                     return block
             elif instance := _INSTANCE.match(lines[0]):
-                found = [_CONNECTION.fullmatch(line) for line in lines[1:-1]]
-                return Instance(instance[1], {one[1].strip(): read(one[2], self.sizes) for one in found if one})
+                matches = [_CONNECTION.fullmatch(line) for line in lines[1:-1]]
+                return Instance(
+                    instance[1], {match[1].strip(): read(match[2], self.sizes) for match in matches if match}
+                )
         except Unreadable:
             pass
         return "\n".join(lines)
 
     def _set(self, text: str) -> Set:
-        if (found := _SET.fullmatch(text)) is None:
+        if (match := _SET.fullmatch(text)) is None:
             raise Unreadable(text)
-        return Set(read(found[1], self.sizes), read(found[2], self.sizes))
+        return Set(read(match[1], self.sizes), read(match[2], self.sizes))
 
     def _body(self, rest: list[str]) -> list[Any]:
         """Read statements up to the end of their block or the next label, from the end of reversed lines."""
@@ -182,15 +186,15 @@ class _Module:
                 attributes += f"{line}\n"
             elif "dump_module$" in line or line == "/* empty */;":
                 continue
-            elif found := re.fullmatch(r"(casez?) \((.*)\)", line):
-                body.append(Choice(attributes + found[1], read(found[2], self.sizes), self._items(rest)))
+            elif match := re.fullmatch(r"(casez?) \((.*)\)", line):
+                body.append(Choice(attributes + match[1], read(match[2], self.sizes), self._items(rest)))
                 attributes = ""
             elif line.startswith("if (") and line.endswith(" begin"):
                 body.append(self._if(line, rest))
-            elif found := re.fullmatch(rf"if \({_NAME}\) (.*;)", line):
+            elif match := re.fullmatch(rf"if \({_NAME}\) (.*;)", line):
                 # A register with an asynchronous reset.
                 other = self._set(rest.pop().removeprefix("else "))
-                body.append(Choice("if", read(found[1], self.sizes), [("", [self._set(found[2])]), ("else", [other])]))
+                body.append(Choice("if", read(match[1], self.sizes), [("", [self._set(match[2])]), ("else", [other])]))
             else:
                 body.append(self._set(line))
         return body
@@ -234,7 +238,7 @@ def readable(text: str, members: Mapping[str, Mapping[str, bool]], *, initial: b
     ValueError
         If registers without initial values have no reset.
     """
-    modules = {_HEAD.findall(found)[0]: _Module(found) for found in _MODULE.findall(text)}
+    modules = {_HEAD.findall(module)[0]: _Module(module) for module in _MODULE.findall(text)}
     _restore_ports(modules, members)
     for module in modules.values():
         for step in (_merge_registers, _replace_choices, _resolve_aliases, _sweep, _inline, _use_views, _sweep):
@@ -242,47 +246,49 @@ def readable(text: str, members: Mapping[str, Mapping[str, bool]], *, initial: b
         if not initial:
             _check_resets(module)
         _name_signals(module)
-    return _MODULE.sub(lambda found: "\n".join(_lines(modules[_HEAD.findall(found[0])[0]], initial)), text)
+    return _MODULE.sub(lambda match: "\n".join(_lines(modules[_HEAD.findall(match[0])[0]], initial)), text)
 
 
-def _sets(one: Any) -> Iterator[Set]:
+def _sets(statement: Any) -> Iterator[Set]:
     """Yield the assignments in a statement."""
-    if isinstance(one, Set):
-        yield one
-    elif isinstance(one, Choice):
-        yield from (found for _, body in one.items for inner in body for found in _sets(inner))
+    if isinstance(statement, Set):
+        yield statement
+    elif isinstance(statement, Choice):
+        yield from (assignment for _, body in statement.items for inner in body for assignment in _sets(inner))
 
 
-def _targets(one: Any) -> list[str]:
+def _targets(statement: Any) -> list[str]:
     """Return the names of the signals that a statement assigns."""
-    return list(dict.fromkeys(name for found in _sets(one) for name in found.target.names()))
+    return list(dict.fromkeys(name for assignment in _sets(statement) for name in assignment.target.names()))
 
 
-def _values(one: Any, user: str = "") -> Iterator[tuple[str, Node]]:
+def _values(statement: Any, user: str = "") -> Iterator[tuple[str, Node]]:
     """Yield the expressions that a statement reads, each with the name of a signal that depends on it."""
-    if isinstance(one, Instance):
-        name = re.split(r"\W+", one.head.strip())[-1]
-        yield from ((f"{name}_{port}", value) for port, value in one.ports.items())
-    elif not isinstance(one, str):
-        user = next(iter(_targets(one)), user)
-        yield user, one[1]
-        if isinstance(one, Choice):
-            yield from (found for _, body in one.items for inner in body for found in _values(inner, user))
+    if isinstance(statement, Instance):
+        name = re.split(r"\W+", statement.head.strip())[-1]
+        yield from ((f"{name}_{port}", value) for port, value in statement.ports.items())
+    elif not isinstance(statement, str):
+        user = next(iter(_targets(statement)), user)
+        yield user, statement[1]
+        if isinstance(statement, Choice):
+            yield from (
+                expression for _, body in statement.items for inner in body for expression in _values(inner, user)
+            )
 
 
 def _reads(statements: Sequence[Any]) -> Iterator[str]:
     """Yield the name of a signal for each use; statements that are texts use all their words."""
-    for one in statements:
-        if isinstance(one, str):
-            yield from (name.strip() for name in re.findall(_NAME, one))
+    for statement in statements:
+        if isinstance(statement, str):
+            yield from (name.strip() for name in re.findall(_NAME, statement))
         else:
-            yield from one.clocks if isinstance(one, Choice) else ()
-            yield from (name for _, value in _values(one) for name in value.names())
+            yield from statement.clocks if isinstance(statement, Choice) else ()
+            yield from (name for _, value in _values(statement) for name in value.names())
 
 
-def _changed(one: Any, change: Callable[[Node, int], Node], target: Node | None = None) -> Any:
+def _changed(statement: Any, change: Callable[[Node, int], Node], target: Node | None = None) -> Any:
     """Return a statement with other expressions, and other targets; ``change`` also gets the width of the context."""
-    match one:
+    match statement:
         case Set(old, value):
             new = old if target is None else old._replace(args=(target.args[0], old.args[1]))
             return Set(new, change(value, old.width))
@@ -291,13 +297,13 @@ def _changed(one: Any, change: Callable[[Node, int], Node], target: Node | None 
             return Choice(head, change(selector, selector.width), items)
         case Instance(head, ports):
             return Instance(head, {port: change(value, value.width) for port, value in ports.items()})
-    return one
+    return statement
 
 
 def _fixed(module: _Module) -> set[str]:
     """Return the names of signals that stay: with attributes, in statements that are texts, or clocks."""
-    texts = _reads([one for one in module.statements if isinstance(one, str)])
-    clocks = (name for one in module.statements if isinstance(one, Choice) for name in one.clocks)
+    texts = _reads([statement for statement in module.statements if isinstance(statement, str)])
+    clocks = (name for statement in module.statements if isinstance(statement, Choice) for name in statement.clocks)
     return {*texts, *clocks, *module.attributes}
 
 
@@ -311,9 +317,9 @@ def _restore_ports(modules: Mapping[str, _Module], members: Mapping[str, Mapping
     Amaranth joins the bits that cross the border of a module, and does not name a port after a signal with other bits.
     """
     for parent in modules.values():
-        for place, one in enumerate(parent.statements):
-            if isinstance(one, Instance) and (name := one.head.strip("\\").split()[0]) in modules:
-                parent.statements[place] = _restored(one, modules[name], parent, members.get(name, {}))
+        for place, statement in enumerate(parent.statements):
+            if isinstance(statement, Instance) and (name := statement.head.strip("\\").split()[0]) in modules:
+                parent.statements[place] = _restored(statement, modules[name], parent, members.get(name, {}))
     for name, module in modules.items():
         places = {port: place for place, port in enumerate(dict.fromkeys([*_FIRST, *members.get(name, {})]))}
         module.ports.sort(key=lambda port: places.get(port, -1))
@@ -322,7 +328,11 @@ def _restore_ports(modules: Mapping[str, _Module], members: Mapping[str, Mapping
 def _restored(instance: Instance, module: _Module, parent: _Module, members: Mapping[str, bool]) -> Instance:
     """Return an instance whose ports are the members of its component, and give its module these ports."""
     ports = dict(instance.ports)
-    sets = {one.target: one.value for one in module.statements if isinstance(one, Set) and one.value.is_wiring}
+    sets = {
+        assignment.target: assignment.value
+        for assignment in module.statements
+        if isinstance(assignment, Set) and assignment.value.is_wiring
+    }
     covered: dict[tuple[str, int], Node] = {}
     for name, is_input in members.items():
         if module.kinds.get(name) != "wire" or (own := _whole(module, name)) not in sets:
@@ -350,11 +360,11 @@ def _restored(instance: Instance, module: _Module, parent: _Module, members: Map
 
 def _by_source(value: Node, port: Node) -> dict[tuple[str, int], Node]:
     """Return the bit of a port that holds each bit of the signals of its value."""
-    found: dict[tuple[str, int], Node] = {}
+    bits: dict[tuple[str, int], Node] = {}
     for source, bit in zip(_bits(value), _bits(port), strict=True):
         if source[0]:
-            found.setdefault(source, Node("bits", bit, 1))
-    return found
+            bits.setdefault(source, Node("bits", bit, 1))
+    return bits
 
 
 def _are_inputs(node: Node, ports: Collection[str], module: _Module) -> bool:
@@ -407,10 +417,10 @@ def _merge_registers(module: _Module) -> None:
     """Replace a register and the block of its next value by one block."""
     reads = Counter(_reads(module.statements))
     nexts = _blocks_of_one(module)
-    for place, one in enumerate(module.statements):
-        if (found := _as_register(one)) is None:
+    for place, statement in enumerate(module.statements):
+        if (parts := _as_register(statement)) is None:
             continue
-        event, register, value, reset = found
+        event, register, value, reset = parts
         block = nexts.get(value.args[0]) if value.kind == "bits" and reads[value.args[0]] == 1 else None
         if block is None or value.args[0] in _reads([block]) or value != _whole(module, value.args[0]):
             continue
@@ -427,21 +437,23 @@ def _merge_registers(module: _Module) -> None:
 
 def _blocks_of_one(module: _Module) -> dict[str, Choice]:
     """Return the combinational blocks of one signal that nothing else assigns, by its name."""
-    makers = Counter(name for one in module.statements for name in _targets(one))
+    makers = Counter(name for statement in module.statements for name in _targets(statement))
     return {
-        targets[0]: one
-        for one in module.statements
-        if isinstance(one, Choice) and one.is_combinational and len(targets := _targets(one)) == 1
-        if makers[targets[0]] == 1 and all(found.target.kind == "bits" for found in _sets(one))
+        targets[0]: statement
+        for statement in module.statements
+        if isinstance(statement, Choice) and statement.is_combinational and len(targets := _targets(statement)) == 1
+        if makers[targets[0]] == 1 and all(assignment.target.kind == "bits" for assignment in _sets(statement))
     }
 
 
-def _as_register(one: Any) -> tuple[str, Node, Node, tuple[Node, Any] | None] | None:
+def _as_register(statement: Any) -> tuple[str, Node, Node, tuple[Node, Any] | None] | None:
     """Return event, register, next value and asynchronous reset of the block of a register; None for other blocks."""
-    match one:
-        case Choice("always", _, [(event, [Choice("if", reset, [on, (_, [Set(register, value)])])])]) if one.is_clocked:
+    match statement:
+        case Choice("always", _, [(event, [Choice("if", reset, [on, (_, [Set(register, value)])])])]) if (
+            statement.is_clocked
+        ):
             return event, register, value, (reset, on)
-        case Choice("always", _, [(event, [Set(register, value)])]) if one.is_clocked:
+        case Choice("always", _, [(event, [Set(register, value)])]) if statement.is_clocked:
             return event, register, value, None
     return None
 
@@ -450,7 +462,7 @@ def _reset_first(body: list[Any]) -> list[Any]:
     """Return statements for one register with those that come last, and override the others, first."""
     match body:
         case [_, *_, Choice("if", reset, [(_, [Set(target)] as on), (_, [])])]:
-            if all(_covers(target, found.target) for one in body for found in _sets(one)):
+            if all(_covers(target, assignment.target) for statement in body for assignment in _sets(statement)):
                 return [Choice("if", reset, [("", on), ("else", body[:-1])])]
     return body
 
@@ -465,8 +477,8 @@ def _covers(target: Node, other: Node) -> bool:
 
 def _folded(body: list[Any], target: Node, value: Node | None) -> Node | None:
     """Return the value that statements give a target, as an expression; None if they are no conditions and values."""
-    for one in body:
-        match one:
+    for statement in body:
+        match statement:
             case Set(bits, new) if bits == target:
                 value = new
             case Choice("if", condition, items):
@@ -481,13 +493,19 @@ def _folded(body: list[Any], target: Node, value: Node | None) -> Node | None:
 
 def _replace_choices(module: _Module) -> None:
     """Replace blocks of a few conditions by conditional expressions."""
-    for place, one in enumerate(module.statements):
-        if isinstance(one, Choice) and one.is_combinational and len(found := list(_sets(one))) <= CHOICES:
-            value = _folded(one.items[0][1], found[0].target, None)
-            if value is not None and not {*_targets(one)} & {*_reads([one])}:
-                module.statements[place] = Set(found[0].target, value)
-    driven = {name for one in module.statements if isinstance(one, Choice) for name in _targets(one)}
-    for name in {name for one in module.statements if isinstance(one, Set) for name in _targets(one)} - driven:
+    for place, statement in enumerate(module.statements):
+        if (
+            isinstance(statement, Choice)
+            and statement.is_combinational
+            and len(assignments := list(_sets(statement))) <= CHOICES
+        ):
+            value = _folded(statement.items[0][1], assignments[0].target, None)
+            if value is not None and not {*_targets(statement)} & {*_reads([statement])}:
+                module.statements[place] = Set(assignments[0].target, value)
+    driven = {name for statement in module.statements if isinstance(statement, Choice) for name in _targets(statement)}
+    for name in {
+        name for statement in module.statements if isinstance(statement, Set) for name in _targets(statement)
+    } - driven:
         module.kinds[name] = {"reg": "wire", "output reg": "output"}.get(module.kinds[name], module.kinds[name])
 
 
@@ -496,17 +514,17 @@ def _resolve_aliases(module: _Module) -> None:
     fixed = _fixed(module) | {name for name, kind in module.kinds.items() if kind != "wire"}
     aliases: dict[str, list[tuple[int, Node]]] = {}
     others: list[Any] = []
-    for one in module.statements:
-        match one:
+    for statement in module.statements:
+        match statement:
             case Set(Node("bits", (name, low)), value) if value.is_wiring and name not in fixed:
                 aliases.setdefault(name, []).append((low, value))
             case _:
-                others.append(one)
+                others.append(statement)
 
     def resolved(node: Node) -> Node:
         name, low = node.args
         parts, top = list[Node](), low + node.width
-        for start, value in sorted(aliases.get(name, ()), key=lambda found: -found[0]):
+        for start, value in sorted(aliases.get(name, ()), key=lambda alias: -alias[0]):
             first, last = max(start, low), min(start + value.width, top)
             if first < last:
                 parts += [Node("bits", (name, last), top - last)] * (last < top)
@@ -514,7 +532,9 @@ def _resolve_aliases(module: _Module) -> None:
                 top = first
         return joined([*parts, *[Node("bits", (name, low), top - low)] * (low < top)])
 
-    module.statements = [_changed(one, lambda value, width: replaced(value, resolved, width)) for one in others]
+    module.statements = [
+        _changed(statement, lambda value, width: replaced(value, resolved, width)) for statement in others
+    ]
     for name in aliases:
         same = resolved(_whole(module, name))
         if not _TEMPORARY.fullmatch(name) and any(same.names()):
@@ -527,31 +547,33 @@ def _resolve_aliases(module: _Module) -> None:
 def _sweep(module: _Module) -> None:
     """Remove statements that no output, instance or attribute needs."""
     makers: dict[str, list[Any]] = {}
-    for one in module.statements:
-        for name in _targets(one):
-            makers.setdefault(name, []).append(one)
-    roots = [one for one in module.statements if isinstance(one, Instance | str)]
+    for statement in module.statements:
+        for name in _targets(statement):
+            makers.setdefault(name, []).append(statement)
+    roots = [statement for statement in module.statements if isinstance(statement, Instance | str)]
     needed = [*_reads(roots), *module.attributes, *module.ports]
     seen, live = set(needed), set(map(id, roots))
     while needed:
-        for one in makers.get(needed.pop(), ()):
-            if id(one) not in live:
-                live.add(id(one))
-                new = set(_reads([one])) - seen
+        for statement in makers.get(needed.pop(), ()):
+            if id(statement) not in live:
+                live.add(id(statement))
+                new = set(_reads([statement])) - seen
                 seen |= new
                 needed += new
-    module.statements = [one for one in module.statements if one and id(one) in live]
+    module.statements = [statement for statement in module.statements if statement and id(statement) in live]
     module.used = seen
 
 
 def _inline(module: _Module) -> None:
     """Write the values of temporary signals with one use in place of them."""
     fixed = _fixed(module) | set(module.names)
-    made = Counter(name for one in module.statements for found in _sets(one) for name in found.target.names())
+    made = Counter(
+        name for statement in module.statements for assignment in _sets(statement) for name in assignment.target.names()
+    )
     uses = Counter(_reads(module.statements))
     values: dict[str, Node] = {}
-    for one in module.statements:
-        match one:
+    for statement in module.statements:
+        match statement:
             case Set(Node("bits", (name, _)) as target, value) if (
                 target == _whole(module, name) and value.width == target.width and made[name] == 1
             ):
@@ -571,13 +593,13 @@ def _inline(module: _Module) -> None:
         return done[name]
 
     module.statements = [
-        _changed(one, lambda value, width: replaced(value, inlined, width)) for one in module.statements
+        _changed(statement, lambda value, width: replaced(value, inlined, width)) for statement in module.statements
     ]
 
 
 def _use_views(module: _Module) -> None:
     """Write the names of bits and concatenations in place of them."""
-    views = sorted(module.views.items(), key=lambda found: -len(found[0]))
+    views = sorted(module.views.items(), key=lambda view: -len(view[0]))
     used: dict[str, Set] = {}
 
     def viewed(node: Node, _: int = 0) -> Node:
@@ -592,24 +614,30 @@ def _use_views(module: _Module) -> None:
                     used[name] = Set(_whole(module, name), joined(value))
         return parts[0] if len(parts) == 1 and parts[0].is_wiring else Node("{}", tuple(parts), node.width)
 
-    statements = [_changed(one, viewed) for one in module.statements]
+    statements = [_changed(statement, viewed) for statement in module.statements]
     module.statements = [*used.values(), *statements]
 
 
 def _check_resets(module: _Module) -> None:
     """Raise ValueError if a register has no reset."""
     resets = {name for name, kind in module.kinds.items() if kind == "input" and re.fullmatch(r"(\w+_)?rst", name)}
-    for one in module.statements:
-        match one:
+    for statement in module.statements:
+        match statement:
             case Set() | Instance() | Choice("always", _, [("*", _)]):
                 continue
             case Choice("always", _, [(_, [Choice("if", Node("bits", (name, 0), 1), [(_, first), _])])]) if (
                 name in resets
             ):
-                constants = [found.target for found in first if isinstance(found, Set) and not any(found.value.names())]
-                if all(any(_covers(target, found.target) for target in constants) for found in _sets(one)):
+                constants = [
+                    assignment.target
+                    for assignment in first
+                    if isinstance(assignment, Set) and not any(assignment.value.names())
+                ]
+                if all(
+                    any(_covers(target, assignment.target) for target in constants) for assignment in _sets(statement)
+                ):
                     continue
-        name = next(iter(_targets(one)), "a memory")
+        name = next(iter(_targets(statement)), "a memory")
         raise ValueError(f"{module.name} has no reset of {name}: keep the initial values, which --no-initial omits")
 
 
@@ -633,7 +661,7 @@ def _name_signals(module: _Module) -> None:
         stem, passed = final[name], set[str]()
         while _TEMPORARY.fullmatch(stem) and stem not in passed:
             passed.add(stem)
-            stem = final.get(one := users.get(stem, "value"), one)
+            stem = final.get(user := users.get(stem, "value"), user)
         stem = stem_of(re.sub(r"\$\d+$", "", stem)) or "value"
         stem += f"_{words.get(name, 'value')}" * bool(passed)
         new = _unused(stem, taken)
@@ -645,12 +673,12 @@ def _users_and_operators(module: _Module) -> tuple[dict[str, str], dict[str, str
     """Return a signal that uses each signal, and the word for the operator that computes it."""
     users: dict[str, str] = {}
     words: dict[str, str] = {}
-    for one in module.statements:
-        for user, value in _values(one):
+    for statement in module.statements:
+        for user, value in _values(statement):
             users = dict.fromkeys(value.names(), user) | users
-        if isinstance(one, Set) and one.target.kind == "bits":
-            kinds = REDUCTIONS if len(one.value.args) == 1 and one.value.kind in REDUCTIONS else _WORDS
-            words[one.target.args[0]] = kinds.get(one.value.kind, "value")
+        if isinstance(statement, Set) and statement.target.kind == "bits":
+            kinds = REDUCTIONS if len(statement.value.args) == 1 and statement.value.kind in REDUCTIONS else _WORDS
+            words[statement.target.args[0]] = kinds.get(statement.value.kind, "value")
     return users, words
 
 
@@ -664,14 +692,14 @@ def _grouped(module: _Module) -> list[Any]:
     groups: dict[str, list[Any]] = {}
     makers: dict[str, list[int]] = {}
     rest: list[Any] = []
-    for one in module.statements:
-        if isinstance(one, Choice) and one.is_clocked:
-            ((event, body),) = one.items
+    for statement in module.statements:
+        if isinstance(statement, Choice) and statement.is_clocked:
+            ((event, body),) = statement.items
             groups[event] = _united(groups.get(event, []), body)
         else:
-            for name in _targets(one):
+            for name in _targets(statement):
                 makers.setdefault(name, []).append(len(rest))
-            rest.append(one)
+            rest.append(statement)
     order: dict[int, None] = {}
     seen = set[int]()
     stack = [(place, False) for place in reversed(range(len(rest)))]
@@ -690,19 +718,19 @@ def _grouped(module: _Module) -> list[Any]:
 
 def _united(first: list[Any], second: list[Any]) -> list[Any]:
     """Return statements for different registers as one list, in which those of one condition are together."""
-    found, start = list(first), 0
-    for one in second:
-        is_if = isinstance(one, Choice) and one.head == "if"
-        for place in range(start, len(found) * is_if):
-            if isinstance(found[place], Choice) and found[place][:2] == one[:2]:
-                both = zip(found[place].items, one.items, strict=True)
-                found[place] = one._replace(items=[(label, _united(a, b)) for (label, a), (_, b) in both])
+    united, start = list(first), 0
+    for statement in second:
+        is_if = isinstance(statement, Choice) and statement.head == "if"
+        for place in range(start, len(united) * is_if):
+            if isinstance(united[place], Choice) and united[place][:2] == statement[:2]:
+                both = zip(united[place].items, statement.items, strict=True)
+                united[place] = statement._replace(items=[(label, _united(a, b)) for (label, a), (_, b) in both])
                 start = place + 1
                 break
         else:
-            found.append(one)
-            start = len(found)
-    return found
+            united.append(statement)
+            start = len(united)
+    return united
 
 
 def _lines(module: _Module, initial: bool) -> Iterator[str]:
@@ -712,26 +740,32 @@ def _lines(module: _Module, initial: bool) -> Iterator[str]:
     start_name = _start_of(module)
     name = module.name if re.fullmatch(r"\w+", module.name) else f"\\{module.name} "
     yield f"module {name}({', '.join(spelled(module.names.get(port, port)) for port in module.ports)});"
-    if initial and any(isinstance(one, Choice) and one.is_combinational for one in statements):
+    if initial and any(isinstance(statement, Choice) and statement.is_combinational for statement in statements):
         yield f"  reg {start_name} = 0;\n`ifdef __ICARUS__\n  initial #0 {start_name} = 1;\n`endif"
     yield from _declarations(module, inside, initial)
-    for one in statements:
-        if isinstance(one, Set) and one.target.args[0] in inside:
-            value = text_of(one.value, module.sizes, module.names)
-            yield _declared(module, "wire", one.target.args[0], f" = {value}")
+    for statement in statements:
+        if isinstance(statement, Set) and statement.target.args[0] in inside:
+            value = text_of(statement.value, module.sizes, module.names)
+            yield _declared(module, "wire", statement.target.args[0], f" = {value}")
         else:
-            yield from _statement_lines(module, one, start_name if initial else None)
+            yield from _statement_lines(module, statement, start_name if initial else None)
     yield "endmodule"
 
 
 def _declared_by_value(module: _Module, statements: Sequence[Any]) -> set[str]:
     """Return the wires that are declared where they get their value: once, as a whole, before they are read."""
-    made = Counter(name for one in statements for found in _sets(one) for name in found.target.names())
+    made = Counter(
+        name for statement in statements for assignment in _sets(statement) for name in assignment.target.names()
+    )
     inside, known = set[str](), set[str]()
-    for one in statements:
-        known |= {name for name in _reads([one]) if name not in inside}
-        if isinstance(one, Set) and one.target.kind == "bits" and module.kinds[name := one.target.args[0]] == "wire":
-            if one.target == _whole(module, name) and made[name] == 1 and name not in known:
+    for statement in statements:
+        known |= {name for name in _reads([statement]) if name not in inside}
+        if (
+            isinstance(statement, Set)
+            and statement.target.kind == "bits"
+            and module.kinds[name := statement.target.args[0]] == "wire"
+        ):
+            if statement.target == _whole(module, name) and made[name] == 1 and name not in known:
                 inside.add(name)
     return inside
 
@@ -754,20 +788,20 @@ def _declarations(module: _Module, inside: Collection[str], initial: bool) -> It
             yield _declared(module, module.kinds[name].split()[-1], name, start)
 
 
-def _statement_lines(module: _Module, one: Any, start_name: str | None) -> Iterator[str]:
+def _statement_lines(module: _Module, statement: Any, start_name: str | None) -> Iterator[str]:
     """Yield the lines of a statement; ``start_name`` is that of `START` if signals have initial values."""
 
     def renamed(text: str) -> str:
-        def new(found: re.Match[str]) -> str:
-            name = found[0].strip()
-            return spelled(module.names[name]) if name in module.names else found[0]
+        def new(match: re.Match[str]) -> str:
+            name = match[0].strip()
+            return spelled(module.names[name]) if name in module.names else match[0]
 
         return _WORD.sub(new, text)
 
     def text(node: Node) -> str:
         return text_of(node, module.sizes, module.names)
 
-    match one:
+    match statement:
         case Set(target, value):
             yield f"  assign {text(target)} = {text(value)};"
         case Choice(_, _, [("*", body)]):
@@ -782,13 +816,13 @@ def _statement_lines(module: _Module, one: Any, start_name: str | None) -> Itera
             yield ",\n".join(f"    .{spelled(port)}({text(value)})" for port, value in ports.items())
             yield "  );"
         case _:
-            yield renamed(one)
+            yield renamed(statement)
 
 
 def _body_lines(body: list[Any], indent: str, mark: str, text: Callable[[Node], str]) -> Iterator[str]:
     """Yield the lines of statements in a block."""
-    for one in body:
-        match one:
+    for statement in body:
+        match statement:
             case Set(target, value):
                 yield f"{indent}{text(target)} {mark} {text(value)};"
             case Choice("if", selector, [(_, first), (_, second)]):

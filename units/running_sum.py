@@ -29,14 +29,14 @@ class Placed:
 
     Attributes
     ----------
-    found : tree.Sum
+    total : tree.Sum
         Sum in units of ``2^quantum``, which divides all numbers of the accumulator.
     signs : list of Value
         Signs of its terms.
     quantum : int
     """
 
-    found: tree.Sum
+    total: tree.Sum
     signs: list[Value]
     quantum: int
 
@@ -73,10 +73,10 @@ def add_term(
     if not isinstance(term, Placed):
         aligned = align(m, term, base, spec.o, rounding, fast=unit.fast, loops=True)
         return add(m, aligned, spec.o, rounding, random, unit.stochastic, fast=unit.fast)
-    found = term.found
-    flags = {"sign": found.inf_sign, "nan": found.nan, "inf": found.inf, "invalid": found.invalid}
+    term_sum = term.total
+    flags = {"sign": term_sum.inf_sign, "nan": term_sum.nan, "inf": term_sum.inf, "invalid": term_sum.invalid}
     start = tree.Term(**tree.of_number(m, base, term.quantum, ValueRange.of(spec.o)))
-    total = tree.total(m, [start, tree.Term(found.integer, found.negative, **flags)])
+    total = tree.total(m, [start, tree.Term(term_sum.integer, term_sum.negative, **flags)])
     zero_sign = tree.sign_of_zero([start.sign, *term.signs], rounding, from_zero=False)
     bits = tree.bits_of(spec.sums, term.quantum)
     return tree.as_raw(m, total, term.quantum, bits, zero_sign, fast=unit.fast), random

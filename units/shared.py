@@ -64,12 +64,12 @@ class Logic(wiring.Component):
     def __init__(self, name: str, function: Callable[..., Mapping[str, Value]], operands: Mapping[str, Value]) -> None:
         self.name, self._logic = name, Module()
         inputs = {port: Signal(value.shape(), name=port) for port, value in operands.items()}
-        found = function(self._logic, **inputs)
+        results = function(self._logic, **inputs)
         outputs = {
-            port: Signal(value.shape(), name=port) for port, value in found.items() if not isinstance(value, Const)
+            port: Signal(value.shape(), name=port) for port, value in results.items() if not isinstance(value, Const)
         }
-        self._logic.d.comb += [signal.eq(found[port]) for port, signal in outputs.items()]
-        self.results: dict[str, Value] = {**found, **outputs}
+        self._logic.d.comb += [signal.eq(results[port]) for port, signal in outputs.items()]
+        self.results: dict[str, Value] = {**results, **outputs}
         members = {port: In(signal.shape()) for port, signal in inputs.items()}
         super().__init__(members | {port: Out(signal.shape()) for port, signal in outputs.items()})
         # The logic exists before its ports, because it decides their shapes.

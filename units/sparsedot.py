@@ -47,10 +47,10 @@ class SparseDot(Dot):
 
 def selected_factors(unit: Any, m: Module) -> list[tuple[Value, Value]]:
     """Return the selected activation and the weight of each product, from the vectors ``a``, ``b`` and ``i``."""
-    found = []
+    factors = []
     for index, (b, at) in enumerate(zip(unit.b, unit.i, strict=True)):
         place = Value.cast(at)
         choices = [unit.a[number].as_value() for number in unit.spec.places(index)]
         choices += choices[-1:] * ((1 << len(place)) - len(choices))
-        found.append((wire(m, Array(choices)[place], f"selected{index}"), b.as_value()))
-    return found
+        factors.append((wire(m, Array(choices)[place], f"selected{index}"), b.as_value()))
+    return factors

@@ -48,13 +48,13 @@ class SparseMac(RunningSum):
         if placed:
             quantum = min(quantum, spec.o.quantum)
         terms = product_terms(self, m, factors, quantum, spec.products)
-        found, signs = tree.total(m, terms), [term.sign for term in terms]
+        exact_sum, signs = tree.total(m, terms), [term.sign for term in terms]
         if placed:
-            return Placed(found, signs, quantum), None
+            return Placed(exact_sum, signs, quantum), None
         zero_sign = tree.sign_of_zero(signs, self.rounding, from_zero=False)
-        if isinstance(found.negative, Const):
-            return tree.as_fixed(m, found, quantum, zero_sign), None
-        total = tree.as_raw(m, found, quantum, tree.bits_of(spec.terms, quantum), zero_sign, fast=self.fast)
+        if isinstance(exact_sum.negative, Const):
+            return tree.as_fixed(m, exact_sum, quantum, zero_sign), None
+        total = tree.as_raw(m, exact_sum, quantum, tree.bits_of(spec.terms, quantum), zero_sign, fast=self.fast)
         return tree.without_complement(m, total), None
 
 

@@ -123,16 +123,16 @@ def emit(
     if not initial and "always @(" not in text:
         raise ValueError(f"{top} has no registers: omit the option --no-initial")
     text = _active_low(text, top, reset, enable)
-    found = {port.name: port for port in verilog_ports(text, top)}
-    if clash := next((port.partition("$")[0] for port in found if "$" in port), None):
+    declared = {port.name: port for port in verilog_ports(text, top)}
+    if clash := next((port.partition("$")[0] for port in declared if "$" in port), None):
         raise ValueError(f"{top} has a port {clash} and a clock or reset {clash}; choose another name of the port")
-    names = _port_names(top, found, ports)
+    names = _port_names(top, declared, ports)
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
-    found = dict(sorted(found.items(), key=lambda item: places.get(item[0], -1)))
-    text = _with_names(_reordered(text, top, list(found)), top, names)
+    declared = dict(sorted(declared.items(), key=lambda item: places.get(item[0], -1)))
+    text = _with_names(_reordered(text, top, list(declared)), top, names)
     options = [] if name is None else ["--name", name]
     options += _options(reset, enable, ports, initial)
-    lines = [*_about(component, top, options, "clk" in found), *_table(component, found, names, shapes, reset)]
+    lines = [*_about(component, top, options, "clk" in declared), *_table(component, declared, names, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
 
 
@@ -181,10 +181,10 @@ def default_name(
 
 def _active_low(text: str, top: str, reset: str, enable: str) -> str:
     """Return the Verilog with active-low ports for the reset and the clock enable, as their styles ask for."""
-    found = {port.name for port in verilog_ports(text, top)}
-    if reset != SYNC and "rst" not in found:
+    declared = {port.name for port in verilog_ports(text, top)}
+    if reset != SYNC and "rst" not in declared:
         raise ValueError(f"{top} has no reset: omit the reset style {reset}")
-    if enable != HIGH and "en" not in found:
+    if enable != HIGH and "en" not in declared:
         raise ValueError(f"{top} has no clock enable: omit its polarity {enable}")
     for port, inverted in (("rst", reset.endswith("low")), ("en", enable == LOW)):
         if inverted:
@@ -195,13 +195,13 @@ def _active_low(text: str, top: str, reset: str, enable: str) -> str:
     return text
 
 
-def _port_names(top: str, found: Collection[str], ports: Mapping[str, str]) -> dict[str, str]:
+def _port_names(top: str, declared: Collection[str], ports: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the ports of a module that differ from their default, by default name."""
-    known = {_ACTIVE_LOW.get(port, port): port for port in found if port in _CONTROLS}
+    known = {_ACTIVE_LOW.get(port, port): port for port in declared if port in _CONTROLS}
     if unknown := [role for role in ports if role not in known]:
         raise ValueError(f"{top} has no port {unknown[0]} to name; its control ports are {', '.join(known) or 'none'}")
     names = {known[role]: check_name(name) for role, name in ports.items() if known[role] != name}
-    final = [names.get(port, port) for port in found]
+    final = [names.get(port, port) for port in declared]
     for name in names.values():
         if final.count(name) > 1:
             raise ValueError(f"{top} has two ports {name}")
@@ -216,14 +216,14 @@ def _with_names(text: str, top: str, names: Mapping[str, str]) -> str:
         rf"(^module {re.escape(top)}\s*\(.*?^endmodule\n)", text, maxsplit=1, flags=re.M | re.S
     )
 
-    def words(found: Iterable[str]) -> str:
+    def words(known: Iterable[str]) -> str:
         # The name of a port of an instance follows a period.
-        return rf"(?<![\w.$\\])(?:{'|'.join(map(re.escape, found))})(?![\w$])"
+        return rf"(?<![\w.$\\])(?:{'|'.join(map(re.escape, known))})(?![\w$])"
 
     for name in names.values():
         if name not in names and re.search(words([name]), module):
             raise ValueError(f"{top} already has a signal {name}; choose another name of the port")
-    return head + re.sub(words(names), lambda found: names[found[0]], module) + rest
+    return head + re.sub(words(names), lambda match: names[match[0]], module) + rest
 
 
 class _Modules:
@@ -275,7 +275,7 @@ class _Modules:
         if constants:
             text = _reordered(text, name, [port for port in ports if port not in constants])
             text = re.sub(rf"^  (?:input|wire) (?:\[\d+:0\] )?(?:{'|'.join(constants)});\n", "", text, flags=re.M)
-            declared = (f"parameter [{ports[one].width - 1}:0] {one} = {ports[one].width}'d1" for one in constants)
+            declared = (f"parameter [{ports[port].width - 1}:0] {port} = {ports[port].width}'d1" for port in constants)
             text = text.replace(f"module \\{name} ", f"module \\{name} #({', '.join(declared)}) ", 1)
         if initial := getattr(part, "initial", {}):
             # Other names of the registers have their initial values as attributes.
@@ -335,7 +335,7 @@ def _members(fragment: Fragment, component: Any, name: str) -> Iterator[tuple[st
     if hasattr(component, "signature"):
         yield name, {port: member.flow == wiring.In for port, member, _ in _flat(component)}
     for place, (inner, part, _) in enumerate(fragment.subfragments):
-        components = [one for one in inner.origins or () if hasattr(one, "signature")]
+        components = [origin for origin in inner.origins or () if hasattr(origin, "signature")]
         yield from _members(inner, components[0] if components else None, f"{name}.{part or f'U${place}'}")
 
 
@@ -376,8 +376,8 @@ def verilog_ports(text: str, top: str) -> list[VerilogPort]:
     module = re.search(rf"^module \\?{re.escape(top)}\s*\(.*?\);(.*?)^endmodule", text, re.M | re.S)
     if module is None:
         raise ValueError(f"the Verilog has no module {top}")
-    found = re.findall(r"^\s*(input|output)\s+(?:\[(\d+):0\]\s+)?\\?([^\s;]+)\s*;", module[1], re.M)
-    return [VerilogPort(name, direction, int(high or 0) + 1) for direction, high, name in found]
+    ports = re.findall(r"^\s*(input|output)\s+(?:\[(\d+):0\]\s+)?\\?([^\s;]+)\s*;", module[1], re.M)
+    return [VerilogPort(name, direction, int(high or 0) + 1) for direction, high, name in ports]
 
 
 def _reordered(text: str, top: str, order: list[str]) -> str:
@@ -403,7 +403,7 @@ _PORT = re.compile(r"^(?: *\.|  (?:input|output) (?:\[\d+:0\] )?)\\(\S+) ", re.M
 def _numbered(text: str) -> tuple[dict[str, None], dict[str, str]]:
     """Return the signals with generated numbers in the text of a module, and a signal that uses each."""
     users: dict[str, str] = {}
-    found: dict[str, None] = {}
+    numbered: dict[str, None] = {}
     for statement in re.split(r"^  (?=\S)", text, flags=re.M):
         kind, *words = statement.split(maxsplit=2)
         if kind in ("assign", "always"):
@@ -412,11 +412,11 @@ def _numbered(text: str) -> tuple[dict[str, None], dict[str, str]]:
             uses = [(f"{words[0]}_{port}", value) for port, value in _CONNECTED.findall(statement)]
         for user, value in uses:
             names = _NUMBERED.findall(value)
-            found |= dict.fromkeys(names)
+            numbered |= dict.fromkeys(names)
             users |= {name: user for name in names if name != user and name not in users}
         if (same := _RENAMED.match(statement)) and not _UNNAMED.fullmatch(same[1]):
             users[same[2]] = same[1]
-    return found, users
+    return numbered, users
 
 
 def _named(module: re.Match[str]) -> str:
@@ -426,14 +426,14 @@ def _named(module: re.Match[str]) -> str:
     signals of one name, such as ``x$7`` next to ``x``, become ``x_2``, ``x_3`` and so on. An element of an array, such
     as ``x[0]``, becomes ``x_0``, because Yosys gives the name ``x[0]`` to bit 0 of ``x`` when it maps to tables.
     """
-    found, users = _numbered(module[0])
+    numbered, users = _numbered(module[0])
     for name in _PORT.findall(module[0]):
         # The parent module refers to ports by name, so ports are not renamed.
-        found.pop(name, None)
+        numbered.pop(name, None)
     taken = set(re.findall(r"\w+", module[0]))
     numbers: dict[str, Iterator[int]] = {}
     renamed: dict[str, str] = {}
-    for name in found:
+    for name in numbered:
         user, passed = name, set[str]()
         while _UNNAMED.fullmatch(user) and user not in passed:
             passed.add(user)

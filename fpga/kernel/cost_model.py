@@ -69,8 +69,8 @@ def recorded(names: Sequence[str], target: Target) -> list[Resources] | None:
     if not RECORDS.is_file():
         return None
     counts = dict.fromkeys([kind.upper() for kind in KINDS] + ["memory"], int)
-    found = read_records(RECORDS, {"unit": str, "target": TARGETS.__getitem__, **counts})
-    rows = {row["unit"]: row for row in found if row["target"].family is target.family}
+    records = read_records(RECORDS, {"unit": str, "target": TARGETS.__getitem__, **counts})
+    rows = {row["unit"]: row for row in records if row["target"].family is target.family}
     if not set(names) <= set(rows):
         return None
     return [_resources({kind: rows[name][kind.upper()] for kind in KINDS}, rows[name]["memory"]) for name in names]

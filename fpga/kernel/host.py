@@ -242,8 +242,8 @@ def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor,
     if x[:-2] != y[:-2]:
         raise ValueError(f"operands of shapes {tuple(x)} and {tuple(y)} have different batches")
 
-    found = torch.empty(math.prod(x[:-2]), x[-2], y[-1], dtype=torch.int64)
-    return matrices_of(a, x[:-2]), matrices_of(b, x[:-2]), found, (*x[:-1], y[-1])
+    results = torch.empty(math.prod(x[:-2]), x[-2], y[-1], dtype=torch.int64)
+    return matrices_of(a, x[:-2]), matrices_of(b, x[:-2]), results, (*x[:-1], y[-1])
 
 
 def drawn(spec: RunningSumSpec, n: int, k: int, m: int, random: torch.Generator) -> tuple[Operand, Operand]:

@@ -50,9 +50,9 @@ def best(model: "Published | Exact", gemm: Gemm) -> Run:
     return min(runs, key=lambda run: (run.seconds, run.cores))
 
 
-def _batch(one: Run, batch: int, at_once: int) -> Run:
+def _batch(run: Run, batch: int, at_once: int) -> Run:
     """Return the run of a batch, with ``at_once`` products at a time, from the run of one of them."""
-    return Run(one.gemm, one.cores * at_once, one.seconds * -(-batch // at_once), one.transfer * batch)
+    return Run(run.gemm, run.cores * at_once, run.seconds * -(-batch // at_once), run.transfer * batch)
 
 
 @dataclass(frozen=True)

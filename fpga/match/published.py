@@ -38,7 +38,7 @@ TABLE_III = (
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingTime:
     """Time of a training step by the published model.
 
     Attributes
@@ -58,16 +58,16 @@ class Step:
 
 
 TABLE_IV = (
-    Step(1, 378.3, "0.0273", "1.91"),
-    Step(2, 330.9, "0.0211", "1.20"),
-    Step(3, 298.0, "0.0189", "0.84"),
-    Step(4, 298.0, "0.0173", "0.71"),
-    Step(5, 299.8, "0.0162", "0.58"),
-    Step(6, 270.6, "0.0173", "0.58"),
-    Step(7, 274.7, "0.0165", "0.53"),
-    Step(8, 203.1, "0.0218", "0.67"),
-    Step(9, 203.1, "0.0215", "0.63"),
-    Step(10, 196.2, "0.0218", "0.63"),
+    TrainingTime(1, 378.3, "0.0273", "1.91"),
+    TrainingTime(2, 330.9, "0.0211", "1.20"),
+    TrainingTime(3, 298.0, "0.0189", "0.84"),
+    TrainingTime(4, 298.0, "0.0173", "0.71"),
+    TrainingTime(5, 299.8, "0.0162", "0.58"),
+    TrainingTime(6, 270.6, "0.0173", "0.58"),
+    TrainingTime(7, 274.7, "0.0165", "0.53"),
+    TrainingTime(8, 203.1, "0.0218", "0.67"),
+    TrainingTime(9, 203.1, "0.0215", "0.63"),
+    TrainingTime(10, 196.2, "0.0218", "0.63"),
 )
 """Training steps on arrays of 8 x 8."""
 

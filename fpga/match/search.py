@@ -62,15 +62,15 @@ def published(board: Board, load: Workload, mac: RunningSumSpec) -> tuple[list[O
         )
     bits = 8 * max(entry_bytes(mac, name) for name in ("a", "b"))
     luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
-    found = [
+    options = [
         Option(n, m, cores, mhz, luts.get((n, m, cores)), total(model, load.gemms))
         for (n, m, cores), mhz in clocks().items()
         if cores <= board.cores(PORTS) and luts.get((n, m, cores), 0) <= 100
         for model in [Published(n, m, cores, mhz, bits, board.pcie_gbps)]
     ]
-    if not found:
+    if not options:
         raise ValueError(f"{board.name} has ports for {board.cores(PORTS)} cores; the published arrays need more")
-    return found, ["Clocks and lookup tables as published (Ben Ali et al., DATE 2025), on a U55C."]
+    return options, ["Clocks and lookup tables as published (Ben Ali et al., DATE 2025), on a U55C."]
 
 
 def searched(
@@ -111,11 +111,11 @@ def searched(
         build = array(mac, 1, 1, build=Build(clock=clock, target=board.target.family.name)).part_build
     costs = cores_cost_model(mac, board.target, progress, pool)
     progress.total("arrays", len(SIZES) ** 2)
-    found = []
+    options = []
     for n, m in itertools.product(SIZES, repeat=2):
-        found += _fastest_number(n, m, board, load, mac, costs.cells(n, m), clock, build)
+        options += _fastest_number(n, m, board, load, mac, costs.cells(n, m), clock, build)
         progress.advance(1)
-    if not found:
+    if not options:
         raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac.expression}")
     how = (
         "MHz: clock of published designs with the same share of lookup tables (Ben Ali et al., DATE 2025)."
@@ -124,8 +124,8 @@ def searched(
         f"by the delay model of {board.target.family.name}."
     )
     # Every option has a number of lookup tables here.
-    front = undominated([(option.total.seconds, option.lut) for option in found])
-    return list(itertools.compress(found, front)), [
+    front = undominated([(option.total.seconds, option.lut) for option in options])
+    return list(itertools.compress(options, front)), [
         f"Multiply-accumulates: {mac.expression}. The search has {len(SIZES) ** 2} array sizes, each with the fastest "
         "number of cores; the table has those on the Pareto front of time and lookup tables.",
         "Time: from start to done of the kernels, by their timing model, with a memory latency of "

@@ -56,8 +56,8 @@ def report(
     options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str], stem: str, command: str
 ) -> Report:
     """Return the report: the table, and a plot of time against size."""
-    found = table(options, board, load, notes)
-    return Report({stem: found}, {stem: partial(plot, options, board, load)}, title=found.title, made_by=command)
+    arrays = table(options, board, load, notes)
+    return Report({stem: arrays}, {stem: partial(plot, options, board, load)}, title=arrays.title, made_by=command)
 
 
 def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:

@@ -84,9 +84,9 @@ def _made(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
     """Call a user's function; return its model, positional inputs and named inputs."""
     if ":" not in name:
         raise ValueError(f"unknown network {name!r}; expected {', '.join(EXAMPLES)}, or module:function of your own")
-    found = imported(name)
+    function = imported(name)
     try:
-        made = found() if callable(found) else None
+        made = function() if callable(function) else None
     except Exception as error:  # the user's function may raise anything
         raise ValueError(f"{name} raised {type(error).__name__}: {error}") from error
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):

@@ -86,27 +86,27 @@ class Controls:
     ports: Mapping[str, str] = field(default_factory=dict)
     initial: bool = True
 
-    def of(self, found: Sequence[str]) -> dict[str, Any]:
+    def of(self, present: Sequence[str]) -> dict[str, Any]:
         """Return the options for a unit with these ports, which may lack some of them."""
-        options: dict[str, Any] = {"ports": {role: name for role, name in self.ports.items() if role in found}}
-        if "rst" in found:
+        options: dict[str, Any] = {"ports": {role: name for role, name in self.ports.items() if role in present}}
+        if "rst" in present:
             options["reset"] = self.reset
-        if "en" in found:
+        if "en" in present:
             options["enable"] = self.enable
-        if "clk" in found:
+        if "clk" in present:
             options["initial"] = self.initial
         return options
 
-    def check(self, found: Sequence[str]) -> None:
+    def check(self, present: Sequence[str]) -> None:
         """Raise ValueError if an option has no effect on units with these ports."""
         for role in self.ports:
             if role not in ROLES:
                 raise ValueError(f"unknown control port {role!r}; the control ports are {', '.join(ROLES)}")
         wanted = ["rst"] * (self.reset != SYNC) + ["en"] * (self.enable != HIGH)
         for role in (*wanted, *self.ports):
-            if role not in found:
+            if role not in present:
                 raise ValueError(f"no unit of the package has the port {role}; omit its options")
-        if not self.initial and "clk" not in found:
+        if not self.initial and "clk" not in present:
             raise ValueError("no unit of the package has registers; omit the option --no-initial")
 
 
@@ -174,7 +174,7 @@ def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
         return str(port.fmt)
     spec = unit.component.spec
     if port.name == MODE:
-        modes = [MODE_TEXT.get(one.mode, "at random") for one in spec.rounding.choices]
+        modes = [MODE_TEXT.get(choice.mode, "at random") for choice in spec.rounding.choices]
         known = [f"{code} {text}" for code, text in enumerate(modes) if text not in modes[:code]]
         return f"rounding mode: {'; '.join(known)}; others as {modes.index(MODE_TEXT['ra'])}"
     if isinstance(spec, ClassifySpec) and port.name == "o":
@@ -229,8 +229,8 @@ def type_name(fmt: Format) -> str:
 
 def identifier(text: str) -> str:
     """Return a text as an identifier of SystemVerilog and C."""
-    found = re.sub(r"\W", "_", text).strip("_")
-    return found if found[:1].isalpha() else f"f{found}"
+    name = re.sub(r"\W", "_", text).strip("_")
+    return name if name[:1].isalpha() else f"f{name}"
 
 
 def vhdl_name(name: str) -> str:
@@ -260,15 +260,15 @@ def format_fields(fmt: Format) -> list[tuple[str, int, int]]:
 
 def codes_of(fmt: Format) -> dict[str, int]:
     """Return codes of a format that users need: zero, one, the largest number, infinity and NaN, if it has them."""
-    found = {"zero": fmt.encode(0)} if fmt.has_zero else {}
-    if fmt.lowest <= 1 <= fmt.largest and fmt.decode(one := fmt.encode(1)) == 1:
-        found["one"] = one
-    found["largest"] = fmt.max_code
+    codes = {"zero": fmt.encode(0)} if fmt.has_zero else {}
+    if fmt.lowest <= 1 <= fmt.largest and fmt.decode(code := fmt.encode(1)) == 1:
+        codes["one"] = code
+    codes["largest"] = fmt.max_code
     if fmt.has_inf:
-        found["infinity"] = fmt.infinity(False)
+        codes["infinity"] = fmt.infinity(False)
     if fmt.has_nan:
-        found["nan"] = fmt.nan_code
-    return found
+        codes["nan"] = fmt.nan_code
+    return codes
 
 
 @dataclass(frozen=True)
@@ -487,21 +487,23 @@ class Package:
                 f"invalid name {name!r} of a package: make and FuseSoC read a $ as the start of a variable"
             )
         progress.total("Verilog", len(components))
-        tops = [name if len(components) == 1 else check_name(prefix + one.name) for one in components]
-        for top, one in zip(tops, components, strict=True):
+        tops = [name if len(components) == 1 else check_name(prefix + component.name) for component in components]
+        for top, component in zip(tops, components, strict=True):
             if tops.count(top) > 1:
-                raise ValueError(f"the package has two modules {top}; each unit is given once: {one.title}")
+                raise ValueError(f"the package has two modules {top}; each unit is given once: {component.title}")
         units, texts, seen = [], {}, set[str]()
-        for top, one in zip(tops, components, strict=True):
-            text = verilog(one, top)
+        for top, component in zip(tops, components, strict=True):
+            text = verilog(component, top)
             plain = [port.name for port in verilog_ports(text, top)]
             seen |= set(plain)
             options = controls.of(plain)
-            top = top if len(components) == 1 else check_name(prefix + default_name(one, **options))
+            top = top if len(components) == 1 else check_name(prefix + default_name(component, **options))
             if options != Controls().of(plain):
-                text = verilog(one, top, **options)
+                text = verilog(component, top, **options)
             texts[top] = text
-            units.append(PackagedUnit(one, top, _ports(one, text, top, options), controls.reset.startswith(ASYNC)))
+            units.append(
+                PackagedUnit(component, top, _ports(component, text, top, options), controls.reset.startswith(ASYNC))
+            )
             progress.advance(1)
             taken = {TYPED_INSTANCE, *units[-1].typedefs}
             if both := taken.intersection(controls.ports.values()):
@@ -516,27 +518,27 @@ class Package:
 
     def files(self) -> dict[str, str]:
         """Return the files of the package by path: RTL, wrappers and documentation."""
-        found = {f"rtl/{module}.v": text for module, text in self.netlists.units.items()}
+        files = {f"rtl/{module}.v": text for module, text in self.netlists.units.items()}
         if self.netlists.shared:
-            found[f"rtl/{self.name}_shared.v"] = self.netlists.shared
-        found[f"rtl/{self.name}_pkg.sv"] = self.render("package.sv.j2")
+            files[f"rtl/{self.name}_shared.v"] = self.netlists.shared
+        files[f"rtl/{self.name}_pkg.sv"] = self.render("package.sv.j2")
         for unit in self.units:
-            found[f"rtl/{unit.module}_typed.sv"] = self.render("typed.sv.j2", unit=unit)
-            found[f"rtl/{unit.module}_axis.v"] = self.render("axis.v.j2", unit=unit)
+            files[f"rtl/{unit.module}_typed.sv"] = self.render("typed.sv.j2", unit=unit)
+            files[f"rtl/{unit.module}_axis.v"] = self.render("axis.v.j2", unit=unit)
         for unit in self.units:
             path = self.vector_file(unit)
-            found[path], count = vectors(unit.component, unit.module)
+            files[path], count = vectors(unit.component, unit.module)
             for bench in ("tb", "axis_tb"):
                 text = self.render(f"{bench}.v.j2", unit=unit, vectors=path, count=count)
-                found[f"tb/{unit.module}_{bench}.v"] = text
+                files[f"tb/{unit.module}_{bench}.v"] = text
         for name in ("test_units.py", "run_cocotb.py"):
-            found[f"tb/{name}"] = (TEMPLATES / name).read_text()
-        found |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
-        found[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
-        found[f"{self.name}.core"] = self.render("package.core.j2")
-        found["Makefile"] = self.render("Makefile.j2")
-        found["lint/verilator.vlt"] = WAIVERS.read_text() + _WAIVERS
-        return found | {"README.md": self.render("README.md.j2")}
+            files[f"tb/{name}"] = (TEMPLATES / name).read_text()
+        files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
+        files[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
+        files[f"{self.name}.core"] = self.render("package.core.j2")
+        files["Makefile"] = self.render("Makefile.j2")
+        files["lint/verilator.vlt"] = WAIVERS.read_text() + _WAIVERS
+        return files | {"README.md": self.render("README.md.j2")}
 
     @property
     def sources(self) -> list[str]:
@@ -584,11 +586,11 @@ def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> t
     for role in ROLES:
         default = f"{role}_n" if low.get(role) else role
         roles[options["ports"].get(role, default)] = role
-    found = []
+    ports = []
     for port in verilog_ports(text, top):
         role = "data" if port.name in shapes else roles[port.name]
         shape = shapes.get(port.name)
         fmt = shape if isinstance(shape, Format) else None
-        found.append(PackagedPort(port.name, port.direction, port.width, role, fmt, low.get(role, False)))
+        ports.append(PackagedPort(port.name, port.direction, port.width, role, fmt, low.get(role, False)))
     order = [*ROLES, "ready", *shapes]
-    return tuple(sorted(found, key=lambda port: order.index(port.name if port.role == "data" else port.role)))
+    return tuple(sorted(ports, key=lambda port: order.index(port.name if port.role == "data" else port.role)))

@@ -142,13 +142,13 @@ def _stream(fields: list[StreamField], width: int) -> dict[str, Any]:
 
 def costs(command: str) -> dict[str, dict[str, Any] | None]:
     """Return the recorded area and clock or delay of a unit by target; None where there is no record."""
-    found = _records().get(command, {})
-    return {target: found.get(target) for target in (*TARGETS, ASIC)}
+    by_unit = _records().get(command, {})
+    return {target: by_unit.get(target) for target in (*TARGETS, ASIC)}
 
 
 @functools.cache
 def _records() -> dict[str, dict[str, dict[str, Any]]]:
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    by_unit: dict[str, dict[str, dict[str, Any]]] = {}
     for name in _FILES:
         with (RECORDS / name).open(newline="") as file:
             for row in csv.DictReader(file):
@@ -159,7 +159,7 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
                     "clock_mhz": None if clock is None else _clock(clock),
                     "record": name,
                 }
-                found.setdefault(row["unit"], {})[row["target"]] = figures
+                by_unit.setdefault(row["unit"], {})[row["target"]] = figures
     name, target = _STAGES
     unknown = dict.fromkeys([*map(str.lower, _COUNTS), "cells_on_path"])
     with (RECORDS / name).open(newline="") as file:
@@ -167,12 +167,12 @@ def _records() -> dict[str, dict[str, dict[str, Any]]]:
             unit = str(Implementation.parse(row["unit"], pipeline=int(row["stages"])))
             figures = {**unknown, "clock_mhz": _clock(row["MHz"]), "record": name}
             # Areas of units with stages are not recorded; other records have those without.
-            found.setdefault(unit, {}).setdefault(target, figures)
+            by_unit.setdefault(unit, {}).setdefault(target, figures)
     with (RECORDS / _CELLS).open(newline="") as file:
         for row in csv.DictReader(file):
             figures = {name: _number(row[column]) for name, column in _CELL_FIGURES.items()}
-            found.setdefault(row["unit"], {})[ASIC] = figures | {"library": _LIBRARY, "record": _CELLS}
-    return found
+            by_unit.setdefault(row["unit"], {})[ASIC] = figures | {"library": _LIBRARY, "record": _CELLS}
+    return by_unit
 
 
 def _clock(text: str) -> float:

@@ -38,7 +38,7 @@ def share(texts: Mapping[str, str], name: str) -> Netlists:
     name : str
         Prefix of the names of shared modules.
     """
-    parts = {top: {found[1]: found[0] for found in _MODULE.finditer(text)} for top, text in texts.items()}
+    parts = {top: {match[1]: match[0] for match in _MODULE.finditer(text)} for top, text in texts.items()}
     keys = {module: key for modules in parts.values() for module, key in _keys(modules).items()}
     users: dict[str, set[str]] = {}
     for top, modules in parts.items():
@@ -78,17 +78,17 @@ def _without(text: str, parts: Mapping[str, str], renamed: Mapping[str, str]) ->
 
 def _keys(modules: Mapping[str, str]) -> dict[str, str]:
     """Return a digest of each module and of the modules that it contains, without their names."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
 
     def key(module: str) -> str:
-        if module not in found:
+        if module not in digests:
             # Escaped names end with a blank.
             text = modules[module].replace(f"\\{module} ", "\\ ", 1)
             for other in modules:
                 if other != module and f"\\{other} " in text:
                     text = text.replace(f"\\{other} ", f"\\{key(other)} ")
-            found[module] = hashlib.sha256(text.encode()).hexdigest()
-        return found[module]
+            digests[module] = hashlib.sha256(text.encode()).hexdigest()
+        return digests[module]
 
     return {module: key(module) for module in modules}
 

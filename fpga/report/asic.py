@@ -36,7 +36,7 @@ def notes(library: Library, costs: Sequence[CellCost]) -> list[str]:
     """Return notes on the origin of the figures."""
     assert library.nand is not None
     assert library.inverter is not None
-    found = [
+    lines = [
         f"{library.name} ({library.file}, {library.conditions}): Yosys {version('pyosys')} with ABC, each unit alone, "
         "without wires.",
         f"um^2: sum of the areas of all cells. GE: gate equivalents, of the area of {library.nand.name} "
@@ -45,14 +45,14 @@ def notes(library: Library, costs: Sequence[CellCost]) -> list[str]:
         f"flip-flops; {library.inverter.name} drives each input, and {LOADS} of its inputs load each output.",
     ]
     if any(cost.opensta is not None for cost in costs):
-        found.append(f"OpenSTA ns: the same by OpenSTA {opensta()}, with setup times and delays of flip-flops.")
+        lines.append(f"OpenSTA ns: the same by OpenSTA {opensta()}, with setup times and delays of flip-flops.")
     if any(cost.energy is not None for cost in costs):
-        found.append(
+        lines.append(
             f"pJ: dynamic energy of a clock cycle, the power in uW for each MHz, of {RUNS * CYCLES:,} vectors of the "
             "bench: half C V^2 for each toggle of a net that a cell drives, and the internal energy of the cells where "
             "the library has it. Simulation without delays, so without glitches. Leakage: of all cells."
         )
-    return found
+    return lines
 
 
 def table(units: Sequence[Implementation], costs: Sequence[CellCost], library: Library) -> Table:
@@ -78,10 +78,10 @@ def sweep(unit: Implementation, targets: Sequence[float], costs: Sequence[CellCo
         "Pareto: yes if no other row is at least as good in ns and um^2, and better in one.",
     ]
     title = f"Delay targets of {unit.spec.text} in the cells of {library.name}"
-    found = Table(title, frame, _formats(frame) | {"target ns": "g"}, about)
+    delays = Table(title, frame, _formats(frame) | {"target ns": "g"}, about)
     command = unit.command("synth", *library.options, "--delays", ",".join(f"{target:g}" for target in targets))
     plots = {"delays": partial(_plot, targets, costs, front, f"{library.name}; {about[-2]}")}
-    return Report({"delays": found}, plots, title="Delay targets", made_by=provenance(command, tools()))
+    return Report({"delays": delays}, plots, title="Delay targets", made_by=provenance(command, tools()))
 
 
 def _formats(frame: pd.DataFrame) -> dict[str, str]:

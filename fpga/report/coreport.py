@@ -90,7 +90,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Row:
+class MacFigures:
     """Figures of a multiply-accumulate; variants and Pareto flags are by device name."""
 
     mac: str
@@ -101,7 +101,7 @@ class Row:
 
     def accuracy_of(self, network: str) -> Accuracy | None:
         """Return the accuracy of a network; None if it was not trained with this multiply-accumulate."""
-        return next((found for found in self.accuracy if found.network == network), None)
+        return next((accuracy for accuracy in self.accuracy if accuracy.network == network), None)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Record:
         Settings of the dot products, as in `Dots`.
     strangers : int
         Number of training runs of other multiply-accumulates.
-    rows : list of Row
+    rows : list of MacFigures
     """
 
     title: str
@@ -142,19 +142,19 @@ class Record:
     scale: float
     against: str
     strangers: int
-    rows: list[Row]
+    rows: list[MacFigures]
 
     @property
     def networks(self) -> list[str]:
         """Names of the trained networks, in order of first use."""
-        return list(dict.fromkeys(found.network for row in self.rows for found in row.accuracy))
+        return list(dict.fromkeys(accuracy.network for row in self.rows for accuracy in row.accuracy))
 
     @property
     def made_by(self) -> str:
         """Command and versions, in one line."""
         return provenance(self.command, self.tools)
 
-    def at_clock(self, row: Row, device: str) -> Variant | None:
+    def at_clock(self, row: MacFigures, device: str) -> Variant | None:
         """Return the smallest variant that reaches the requested clock; None if there is none."""
         reached = [
             variant
@@ -169,7 +169,11 @@ class Record:
     def missed(self, device: str) -> dict[str, float]:
         """Return the clocks of the fastest variants that miss the requested clock, by multiply-accumulate."""
         tried = {
-            row.mac: [one.mhz for one in row.variants[device] if one.pipeline in self.pipelines and one.mhz is not None]
+            row.mac: [
+                variant.mhz
+                for variant in row.variants[device]
+                if variant.pipeline in self.pipelines and variant.mhz is not None
+            ]
             for row in self.rows
             if self.clock is not None and self.at_clock(row, device) is None
         }
@@ -204,7 +208,7 @@ def load(path: Path) -> Record:
 
 def _hash(content: object) -> str:
     # Another release may have other fields; the digest depends on their names.
-    fields = [sorted(kind.__dataclass_fields__) for kind in (Record, Row, Variant, CellCost, Error, Accuracy)]
+    fields = [sorted(kind.__dataclass_fields__) for kind in (Record, MacFigures, Variant, CellCost, Error, Accuracy)]
     return digest(json.dumps(content, sort_keys=True), fields)
 
 
@@ -227,13 +231,13 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     # Refuse units that cannot be built before anything is measured.
     for mac in study.macs:
         Implementation(mac).component()
-    found = errors(study.macs, study.dots, progress, pool)
+    errors_of_macs = errors(study.macs, study.dots, progress, pool)
     variants = {name: _variants(study, name, progress, pool) for name in study.targets}
     rows = [
-        Row(
+        MacFigures(
             mac=mac.expression,
             variants={name: variants[name][index] for name in study.targets},
-            errors=found[index],
+            errors=errors_of_macs[index],
             accuracy=_accuracy([run for run in study.trained if run.mac == mac]),
             pareto={},
         )
@@ -270,7 +274,7 @@ def _variants(study: Study, name: str, progress: Progress, pool: JobPool) -> lis
     pipelines = sorted({0, *study.pipelines}) if route else [0]
     units = [Implementation(mac, Build(pipeline)) for mac in study.macs for pipeline in pipelines]
     costs = measure_units(units, target, progress, route=route, pool=pool)
-    found = [
+    variants = [
         Variant(
             pipeline=unit.build.pipeline,
             lut=cost.lut + target.family.carry_takes * cost.carry,
@@ -282,7 +286,7 @@ def _variants(study: Study, name: str, progress: Progress, pool: JobPool) -> lis
         )
         for unit, cost in zip(units, costs.values(), strict=True)
     ]
-    return [found[first : first + len(pipelines)] for first in range(0, len(found), len(pipelines))]
+    return [variants[first : first + len(pipelines)] for first in range(0, len(variants), len(pipelines))]
 
 
 def _in_cells(study: Study, progress: Progress, pool: JobPool) -> list[Variant]:
@@ -308,19 +312,19 @@ def _in_cells(study: Study, progress: Progress, pool: JobPool) -> list[Variant]:
 
 def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
     """Average the training runs of a multiply-accumulate per network."""
-    found: dict[str, list[float]] = {}
+    accuracies: dict[str, list[float]] = {}
     for run in runs:
-        found.setdefault(run.network, []).append(run.accuracy)
-    return [Accuracy.of(network, values) for network, values in found.items()]
+        accuracies.setdefault(run.network, []).append(run.accuracy)
+    return [Accuracy.of(network, values) for network, values in accuracies.items()]
 
 
-def _flags(rows: Sequence[Row], device: str) -> list[bool]:
+def _flags(rows: Sequence[MacFigures], device: str) -> list[bool]:
     """Return the Pareto flags of rows by size, error and accuracy."""
-    networks = list(dict.fromkeys(found.network for row in rows for found in row.accuracy))
+    networks = list(dict.fromkeys(accuracy.network for row in rows for accuracy in row.accuracy))
     points = []
     for row in rows:
         trained = [row.accuracy_of(network) for network in networks]
-        accuracies = [None if found is None else -found.mean for found in trained]
+        accuracies = [None if accuracy is None else -accuracy.mean for accuracy in trained]
         points.append([row.variants[device][0].size, row.errors[0].cells()["error"], *accuracies])
     return undominated(points)
 
@@ -328,7 +332,7 @@ def _flags(rows: Sequence[Row], device: str) -> list[bool]:
 def _notes(name: str, study: Study, variants: Sequence[Sequence[Variant]]) -> list[str]:
     """Return notes on the figures of a target."""
     if study.library is not None and name == ASIC:
-        return asic.notes(study.library, [one.in_cells for row in variants for one in row if one.in_cells])
+        return asic.notes(study.library, [variant.in_cells for row in variants for variant in row if variant.in_cells])
     target = TARGETS[name]
     taken = target.family.carry_takes
     notes = [
@@ -341,6 +345,6 @@ def _notes(name: str, study: Study, variants: Sequence[Sequence[Variant]]) -> li
         notes += [
             f"MHz: nextpnr {version(ROUTER)}, after place and route between registers at all ports, which are not "
             "counted.",
-            *limit_notes([one.mhz for row in variants for one in row], target),
+            *limit_notes([variant.mhz for row in variants for variant in row], target),
         ]
     return notes

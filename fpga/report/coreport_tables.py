@@ -11,7 +11,7 @@ from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
 from . import asic
-from .coreport import Record, Row
+from .coreport import MacFigures, Record
 
 
 def report(record: Record, stem: str) -> Report:
@@ -50,7 +50,7 @@ def _device(record: Record, device: str) -> Table:
     )
 
 
-def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
+def _row(record: Record, row: MacFigures, device: str) -> dict[str, Any]:
     plain, error = row.variants[device][0], row.errors[0]
     cells: dict[str, Any] = {
         "MAC": row.mac,
@@ -69,9 +69,9 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
         cells["stages"] = None if chosen is None else chosen.pipeline
     cells |= {name: error.cells()[name] for name in ("error", "ulp")}
     for network in record.networks:
-        found = row.accuracy_of(network)
-        cells[f"acc. {network}"] = found.mean if found else None
-        cells[f"s.d. {network}"] = found.deviation if found else None
+        accuracy = row.accuracy_of(network)
+        cells[f"acc. {network}"] = accuracy.mean if accuracy else None
+        cells[f"s.d. {network}"] = accuracy.deviation if accuracy else None
     own = {"Pareto": "yes" if row.pareto[device] else "no", "command": plain.command}
     return cells | own | {"tools": record.made_by}
 
@@ -134,7 +134,7 @@ def _computed(record: Record) -> list[str]:
 
 
 def _trained(record: Record) -> list[str]:
-    runs = [found.runs for row in record.rows for found in row.accuracy]
+    runs = [accuracy.runs for row in record.rows for accuracy in row.accuracy]
     notes = []
     if runs:
         each = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
@@ -182,8 +182,10 @@ def plot(record: Record, device: str) -> Any:
     """Plot error and accuracy of trained networks against LUT or gate equivalents."""
     panels = [Panel("relative error of dot products", [row.errors[0].relative for row in record.rows], "lowest")]
     for network in record.networks:
-        found = [row.accuracy_of(network) for row in record.rows]
-        panels.append(Panel(f"accuracy of {network}", [one.mean if one else None for one in found], "highest"))
+        accuracies = [row.accuracy_of(network) for row in record.rows]
+        panels.append(
+            Panel(f"accuracy of {network}", [accuracy.mean if accuracy else None for accuracy in accuracies], "highest")
+        )
     return plot_front(
         [row.mac for row in record.rows],
         [row.variants[device][0].size for row in record.rows],

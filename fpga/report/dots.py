@@ -73,7 +73,7 @@ def errors(
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))
     entries = {(mac, *case): _entry(mac, dots, *case) for mac in macs for case in cases}
-    found: dict[Entry, Any] = {}
+    results: dict[Entry, Any] = {}
     # The file of a trained layer is on this machine only.
     for where, trained in ((pool, False), (LOCAL, True)):
         jobs = (
@@ -81,8 +81,8 @@ def errors(
             for case, entry in entries.items()
             if (case[1] == TRAINED) == trained
         )
-        found |= where.results(jobs, progress, versions=partial(versions, "torch"), here="call")
-    return [[Error(**found[entries[mac, *case]]) for case in cases] for mac in macs]
+        results |= where.results(jobs, progress, versions=partial(versions, "torch"), here="call")
+    return [[Error(**results[entries[mac, *case]]) for case in cases] for mac in macs]
 
 
 def _entry(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Entry:
@@ -160,8 +160,8 @@ def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
     import torch
 
     try:
-        found = torch.load(path, weights_only=True)
-        a, b = found["activations"], found["weights"]
+        layer = torch.load(path, weights_only=True)
+        a, b = layer["activations"], layer["weights"]
         if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1] or not (a.numel() and b.numel()):
             raise ValueError(f"they are of shapes {tuple(a.shape)} and {tuple(b.shape)}")
         if not (a.isfinite().all() and b.isfinite().all()):

@@ -30,8 +30,8 @@ def explore(
 ) -> Report:
     """Place and route a unit with each number of register stages; the cache keeps finished ones."""
     units = [unit.with_build(pipeline=count) for count in stages]
-    found = measure_units(units, target, progress, route=True, pool=pool)
-    costs = list(found.values())
+    cost_of = measure_units(units, target, progress, route=True, pool=pool)
+    costs = list(cost_of.values())
     front = undominated(
         [(own.component().latency, *_cells(cost, target)) for own, cost in zip(units, costs, strict=True)]
     )

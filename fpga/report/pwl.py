@@ -86,8 +86,8 @@ def cases(
     if not functions:
         raise ValueError("no function is named; expected one or more, such as tanh")
     taken, result = parse(fmt), parse(fmt if to is None else to)
-    for one in (taken, result):
-        check_width(one)
+    for number_format in (taken, result):
+        check_width(number_format)
     for name in functions:
         function_of(name)
     return [
@@ -118,7 +118,7 @@ def study(
 
     take(wanted)
     free = [case for case in wanted if case.breakpoints == "free"]
-    take([small(case, *(fitted[one] for one in (case, case.even))) for case in free])
+    take([small(case, *(fitted[variant] for variant in (case, case.even))) for case in free])
     progress.total("synthesis", len(fitted))
     costs = measure_modules((module_of(case.implementation()) for case in fitted), target, progress, pool=pool)
     measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
@@ -133,20 +133,20 @@ def fit(case: Case) -> str:
 def small(case: Case, *sides: tuple[Segments, Errors]) -> Case:
     """Return a case whose error limit is halfway between the errors of two other cases."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
-    largest = [float((one.ulp if measure == "ulp" else one.absolute).max()) for _, one in sides]
+    largest = [float((side.ulp if measure == "ulp" else side.absolute).max()) for _, side in sides]
     # The default measure of an error is ulp.
     return replace(case, error=max(sum(largest) / 2, largest[0]), measure=None if measure == "ulp" else measure)
 
 
-def table(found: dict[Case, Measured], target: Target) -> Table:
+def table(measured: dict[Case, Measured], target: Target) -> Table:
     """Return a table with a row per function and number of pieces: free, uniform and small units."""
-    first = next(iter(found))
+    first = next(iter(measured))
     rows = []
-    for case, one in found.items():
+    for case, unit in measured.items():
         if case.error is not None:
-            free, even = found[replace(case, error=None, measure=None)], found[case.even]
+            free, even = measured[replace(case, error=None, measure=None)], measured[case.even]
             named = {"function": case.fn, "pieces": case.pieces}
-            rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "small "))
+            rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(unit, "small "))
     kinds = ("", "uniform ", "small ")
     figures = {f"{kind}{name}": ".2f" for kind in kinds for name in ("max ulp", "mean ulp")}
     figures |= {f"{kind}{name}": ".2e" for kind in kinds for name in ("max", "mean")}
@@ -176,35 +176,35 @@ def table(found: dict[Case, Measured], target: Target) -> Table:
     )
 
 
-def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
+def _cells(unit: Measured, kind: str = "") -> dict[str, Any]:
     """Return the figures of a unit as cells of a table."""
     cells = {
-        "max ulp": one.errors.ulp.max(),
-        "mean ulp": one.errors.ulp.mean(),
-        "off": one.errors.off.max(),
-        "max": one.errors.absolute.max(),
-        "mean": one.errors.absolute.mean(),
-        "at": one.errors.at,
-        "slope": str(one.table.slope),
-        "intercept": str(one.table.intercept),
-        "LUT": one.cost.lut,
-        "path": one.cost.path,
+        "max ulp": unit.errors.ulp.max(),
+        "mean ulp": unit.errors.ulp.mean(),
+        "off": unit.errors.off.max(),
+        "max": unit.errors.absolute.max(),
+        "mean": unit.errors.absolute.mean(),
+        "at": unit.errors.at,
+        "slope": str(unit.table.slope),
+        "intercept": str(unit.table.intercept),
+        "LUT": unit.cost.lut,
+        "path": unit.cost.path,
     }
     return {f"{kind}{name}": cell for name, cell in cells.items()}
 
 
-def report(found: dict[Case, Measured], target: Target, command: str) -> Report:
+def report(measured: dict[Case, Measured], target: Target, command: str) -> Report:
     """Return the report: the table and the plot."""
-    tables, plots = {"pwl": table(found, target)}, {"pwl": partial(plot, found)}
+    tables, plots = {"pwl": table(measured, target)}, {"pwl": partial(plot, measured)}
     return Report(tables, plots, title="Functions as line segments", made_by=command)
 
 
-def plot(found: dict[Case, Measured]) -> Any:
+def plot(measured: dict[Case, Measured]) -> Any:
     """Plot each function, its approximations and their errors."""
     panels = {}
-    free = {case: one for case, one in found.items() if case.breakpoints == "free" and case.error is None}
+    free = {case: unit for case, unit in measured.items() if case.breakpoints == "free" and case.error is None}
     for name in dict.fromkeys(case.fn for case in free):
-        own = [(case, one) for case, one in free.items() if case.fn == name]
+        own = [(case, unit) for case, unit in free.items() if case.fn == name]
         first = own[0][1].errors
         near = np.flatnonzero((np.abs(first.x) <= _NEAR_ZERO) & np.isfinite(first.value))
         bins = np.arange(0, len(near), max(len(near) // _DRAWN, 1))
@@ -212,10 +212,10 @@ def plot(found: dict[Case, Measured]) -> Any:
         lines = [
             Approximation(
                 f"{case.pieces} pieces",
-                one.errors.got[shown].tolist(),
-                np.maximum.reduceat(one.errors.ulp[near], bins).tolist(),
+                unit.errors.got[shown].tolist(),
+                np.maximum.reduceat(unit.errors.ulp[near], bins).tolist(),
             )
-            for case, one in own
+            for case, unit in own
         ]
         panels[name] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
     return plot_approximations(panels, label="error in ulp")

@@ -54,8 +54,8 @@ def implement_units(
 ) -> dict[str, Cost]:
     """Measure costs and clocks of units by Vivado (`implement`); results are by the text of the unit."""
     progress.total("Vivado", len(units))
-    found = implement((module_of(unit) for unit in units), target, progress, clock_mhz=clock_mhz, pool=pool)
-    return {str(unit): routed.cost for unit, routed in zip(units, found, strict=True)}
+    implemented = implement((module_of(unit) for unit in units), target, progress, clock_mhz=clock_mhz, pool=pool)
+    return {str(unit): routed.cost for unit, routed in zip(units, implemented, strict=True)}
 
 
 def table(

@@ -289,9 +289,9 @@ def _refusal(text: str) -> TypeError | ValueError:
         keys = ", ".join(table.__struct_fields__)
         text = text.removeprefix("Object ").replace("contains", "has").replace("missing", "is missing the")
         return ValueError(f"{place} {text}; the keys are {keys}")
-    text = re.sub(r"str matching regex '\^\((.*)\)\$'", lambda found: f"one of {found[1].replace('|', ', ')}", text)
+    text = re.sub(r"str matching regex '\^\((.*)\)\$'", lambda match: f"one of {match[1].replace('|', ', ')}", text)
     text = re.sub(r"str matching regex .*", "a text of one line", text).replace(" | null", "")
-    text = re.sub(rf"\b({'|'.join(_WORDS)})\b", lambda found: _WORDS[found[0]], text)
+    text = re.sub(rf"\b({'|'.join(_WORDS)})\b", lambda match: _WORDS[match[0]], text)
     kind = TypeError if ", got " in text else ValueError
     return kind(f"{place}: {text[0].lower()}{text[1:]}")
 
@@ -311,8 +311,8 @@ def _trained(path: Path) -> tuple[Trained, ...]:
         return None if text == NO_ACCURACY else finite(text)
 
     rows = _named("accuracy", partial(read_records, path), {"mac": mac, "network": network, "accuracy": accuracy})
-    found = [(row["mac"], row["network"], row["accuracy"]) for row in rows]
-    return tuple(Trained(*one) for one in found if None not in one)
+    runs = [(row["mac"], row["network"], row["accuracy"]) for row in rows]
+    return tuple(Trained(*run) for run in runs if None not in run)
 
 
 def _named(place: str, function: Callable[[Any], Value], argument: object) -> Value:

@@ -64,18 +64,18 @@ class CellCost:
     leakage: float | None = None
 
     @classmethod
-    def of(cls, found: dict[str, Any], library: Library) -> Self:
+    def of(cls, figures: dict[str, Any], library: Library) -> Self:
         """Return the cost for cell counts by type, area and delays."""
         assert library.nand is not None
         return cls(
-            cells=sum(found["cells"].values()),
-            registers=sum(count for name, count in found["cells"].items() if library.cells[name].is_register),
-            area=found["area"],
-            gates=found["area"] / library.nand.area,
-            delay=found["delay"],
-            opensta=found.get("opensta"),
-            energy=_scaled(found.get("energy"), 1e12),
-            leakage=_scaled(found.get("leakage"), 1e9),
+            cells=sum(figures["cells"].values()),
+            registers=sum(count for name, count in figures["cells"].items() if library.cells[name].is_register),
+            area=figures["area"],
+            gates=figures["area"] / library.nand.area,
+            delay=figures["delay"],
+            opensta=figures.get("opensta"),
+            energy=_scaled(figures.get("energy"), 1e12),
+            leakage=_scaled(figures.get("leakage"), 1e9),
         )
 
 
@@ -146,12 +146,12 @@ def measure_cells(
     )
     units = [_checked(unit, library.file, registers) for unit in units]
     modules = (replace(module_of(unit), stimulus=stimulus(unit) if power else "") for unit in units)
-    found = results(modules, program, progress, pool)
-    return [[CellCost.of(one, library) for one in costs] for costs in found]
+    costs_of_units = results(modules, program, progress, pool)
+    return [[CellCost.of(figures, library) for figures in costs] for costs in costs_of_units]
 
 
 def job_of(library: Library) -> dict[str, Any]:
-    """Return the fields of `halfulp.fpga.synth.cells.Job` that depend on the library."""
+    """Return the fields of `halfulp.fpga.synth.cells.CellSynthesis` that depend on the library."""
     assert library.inverter is not None
     (load,) = library.inverter.capacitances.values()
     return {
@@ -201,7 +201,7 @@ def _result(targets: Sequence[float], folder: Path) -> list[dict[str, Any]]:
     costs: list[dict[str, Any]] = json.loads((folder / "costs.json").read_text())
     if len(costs) != max(len(targets), 1):
         raise ToolError(f"{len(costs)} results for {len(targets)} delay targets")
-    for one in costs:
-        if missing := sorted(name for name in one["cells"] if re.match(r"\$", name)):
+    for cost in costs:
+        if missing := sorted(name for name in cost["cells"] if re.match(r"\$", name)):
             raise ToolError(f"the library has no cell for {', '.join(missing)} of Yosys")
     return costs

@@ -1,7 +1,7 @@
 """Synthesis for standard cells in a separate process: ``python -m halfulp.fpga.synth.cells``.
 
-The program reads ``design.v``, ``cells.lib`` and ``job.json`` (fields of a `Job`) in the working folder. It writes the
-results to ``costs.json``: a list with one for each delay target, or one in all.
+The program reads ``design.v``, ``cells.lib`` and ``job.json`` (fields of `CellSynthesis`) in the working folder. It
+writes the results to ``costs.json``: a list with one for each delay target, or one in all.
 """
 
 import json
@@ -27,7 +27,7 @@ PERIOD = 1000
 
 
 @dataclass(frozen=True)
-class Job:
+class CellSynthesis:
     """Recipe of a synthesis.
 
     Parameters
@@ -72,18 +72,22 @@ class Job:
         run("dfflibmap -liberty cells.lib")
         run("opt")
         run("design -save generic")
-        found = [self._mapped(run, "plain", "")] if not self.targets else []
+        netlists = [self._mapped(run, "plain", "")] if not self.targets else []
         for target in self.targets:
             tried = [
                 self._mapped(run, f"{target:g}-{place}", f"-script {_script(script, target)}")
                 for place, script in enumerate(SCRIPTS)
             ]
-            met = [one for one in tried if one["delay"] <= target]
-            found.append(min(met, key=lambda one: one["area"]) if met else min(tried, key=lambda one: one["delay"]))
-        for one in found:
+            met = [netlist for netlist in tried if netlist["delay"] <= target]
+            netlists.append(
+                min(met, key=lambda netlist: netlist["area"])
+                if met
+                else min(tried, key=lambda netlist: netlist["delay"])
+            )
+        for netlist in netlists:
             if self.opensta:
-                one["opensta"] = self._opensta(one["netlist"])
-        Path("costs.json").write_text(json.dumps(found))
+                netlist["opensta"] = self._opensta(netlist["netlist"])
+        Path("costs.json").write_text(json.dumps(netlists))
 
     def _mapped(self, run: Callable[[str], None], name: str, script: str) -> dict[str, Any]:
         """Map the design to cells, write the netlist, and return its cell counts, area and delay in nanoseconds."""
@@ -167,7 +171,9 @@ def _script(script: str, target: float) -> str:
 def main() -> None:
     """Run the job of the working folder."""
     given = json.loads(Path("job.json").read_text())
-    Job(**{one.name: given[one.name] for one in fields(Job) if one.name in given}).run()
+    CellSynthesis(
+        **{parameter.name: given[parameter.name] for parameter in fields(CellSynthesis) if parameter.name in given}
+    ).run()
 
 
 if __name__ == "__main__":

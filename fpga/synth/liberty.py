@@ -65,17 +65,17 @@ class Group:
                 open_groups[-1].values[name] = " ".join(_until(tokens, ";"))
             elif mark == "(":
                 inner = list(_until(tokens, ")"))
-                found = next(tokens, ";")
-                if found == "{":
+                end = next(tokens, ";")
+                if end == "{":
                     group = Group(name, inner)
                     open_groups[-1].groups.append(group)
                     open_groups.append(group)
                 else:
                     open_groups[-1].lists[name] = inner
-                    if found == "}":
+                    if end == "}":
                         open_groups.pop()
-                    elif found != ";":
-                        raise ValueError(f"expected a semicolon or a brace after {name[:40]}(...), not {found[:40]!r}")
+                    elif end != ";":
+                        raise ValueError(f"expected a semicolon or a brace after {name[:40]}(...), not {end[:40]!r}")
             else:
                 raise ValueError(f"expected a colon or a parenthesis after {name[:40]!r}, not {mark[:40]!r}")
         if len(open_groups) > 1:
@@ -99,10 +99,10 @@ class Group:
 
 def _unit(text: str, of: str) -> float:
     """Return the value of a unit such as ``1ns``."""
-    found = re.fullmatch(rf"([\d.]+)([munpf]?){of}", text.strip(), re.IGNORECASE)
-    if not found:
+    match = re.fullmatch(rf"([\d.]+)([munpf]?){of}", text.strip(), re.IGNORECASE)
+    if not match:
         raise ValueError(f"unknown unit {text!r}")
-    return float(found[1]) * {"": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}[found[2].lower()]
+    return float(match[1]) * {"": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}[match[2].lower()]
 
 
 def _until(tokens: Iterator[str], end: str) -> Iterator[str]:
@@ -128,10 +128,10 @@ class _Function:
 
     def parse(self) -> str:
         """Return the expression in Python, over integers ``v[...]`` and the mask ``m``."""
-        found = self._or()
+        expression = self._or()
         if self.tokens:
             raise ValueError(f"invalid function {self.text!r} in the Liberty file")
-        return found
+        return expression
 
     def _next(self, *which: str) -> bool:
         if self.tokens and self.tokens[0] in which:
@@ -161,15 +161,15 @@ class _Function:
         if self._next("!"):
             return f"({self._not()} ^ m)"
         if self._next("("):
-            found = self._or()
+            operand = self._or()
             closed = self._next(")")
         else:
-            found, closed = self._name(), True
+            operand, closed = self._name(), True
         while self._next("'"):
-            found = f"({found} ^ m)"
+            operand = f"({operand} ^ m)"
         if not closed:
             raise ValueError(f"invalid function {self.text!r} in the Liberty file")
-        return found
+        return operand
 
     def _name(self) -> str:
         name = self.tokens.pop(0) if self.tokens else ""
@@ -356,10 +356,10 @@ class Library:
     @cached_property
     def farad(self) -> float:
         """Unit of capacitances in farad."""
-        found = self.group.lists.get("capacitive_load_unit")
-        if found is None:
+        unit = self.group.lists.get("capacitive_load_unit")
+        if unit is None:
             raise ValueError("the library has no capacitive_load_unit")
-        return _unit("".join(found), "f")
+        return _unit("".join(unit), "f")
 
     @property
     def joule(self) -> float:
@@ -373,14 +373,14 @@ class Library:
 
     def _smallest(self, inputs: int, table: int) -> Cell | None:
         """Return the smallest gate of a function; None if there is none."""
-        found = [
+        gates = [
             cell
             for cell in self.cells.values()
             if cell.is_gate and len(cell.capacitances) == inputs and len(cell.functions) == 1
             for function in cell.functions.values()
             if len(function.pins) == inputs and function.table() == table
         ]
-        return min(found, key=lambda cell: (cell.area, cell.name), default=None)
+        return min(gates, key=lambda cell: (cell.area, cell.name), default=None)
 
     @cached_property
     def nand(self) -> Cell | None:

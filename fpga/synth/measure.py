@@ -133,7 +133,7 @@ class Module:
     dsp : bool
         Multipliers may become DSP blocks.
     keep : tuple of str
-        Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.Job`.
+        Modules that are synthesised once and counted for each instance; see `halfulp.fpga.synth.yosys.FpgaSynthesis`.
     mhz : float, optional
         Target clock of place and route.
     seeds : int
@@ -167,17 +167,17 @@ class Module:
         These instances have the default values of parameters, which are seeds and positions and do not change the cost.
         """
         text = verilog(component, component.name, netlist=True)
-        instances = Counter(one[1] for one in INSTANCE.finditer(text))
+        instances = Counter(match[1] for match in INSTANCE.finditer(text))
         keep = tuple(module for module, count in instances.items() if count > 1)
 
-        def without_values(one: re.Match[str]) -> str:
-            return one[0].replace(f"#({one[2]}) ", "", 1) if one[1] in keep else one[0]
+        def without_values(match: re.Match[str]) -> str:
+            return match[0].replace(f"#({match[2]}) ", "", 1) if match[1] in keep else match[0]
 
         return cls(INSTANCE.sub(without_values, text), component.name, keep=keep)
 
     @property
     def ties(self) -> list[str]:
-        """Constant inputs in the form of `halfulp.fpga.synth.yosys.Job`."""
+        """Constant inputs in the form of `halfulp.fpga.synth.yosys.FpgaSynthesis`."""
         return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
 
 
@@ -319,7 +319,7 @@ def results(
             yield entries[-1], program.job_of(module)
 
     try:
-        found = pool.results(jobs(), progress, versions=program.versions)
+        measured = pool.results(jobs(), progress, versions=program.versions)
     except ToolError as error:
         if not (program.tail and error.log):
             raise
@@ -327,7 +327,7 @@ def results(
         write_whole(log, error.log)
         tail = error.log.splitlines()[-program.tail :]
         raise ToolError("\n".join([f"{error}; the end of {log}:", *(f"  {line}" for line in tail)])) from error
-    return [found[entry] for entry in entries]
+    return [measured[entry] for entry in entries]
 
 
 def _result(folder: Path) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Table:
         if len(index) == 1 or self.kinds[dimension] not in given:
             return self._at(given, dimension + 1, start, step)
         x = given[self.kinds[dimension]]
-        place = max(0, min(sum(x >= one for one in index) - 1, len(index) - 2))
+        place = max(0, min(sum(x >= point for point in index) - 1, len(index) - 2))
         low, high = (self._at(given, dimension + 1, start + (place + side) * step, step) for side in (0, 1))
         return low + (high - low) * (x - index[place]) / (index[place + 1] - index[place])
 
@@ -89,11 +89,11 @@ class Tables:
             index: list[tuple[float, ...]] = []
             for number in ("1", "2", "3") if template else ():
                 variable = template.values.get(f"variable_{number}", "") if template else ""
-                found = group.lists.get(f"index_{number}") or (template and template.lists.get(f"index_{number}"))
-                if variable and found:
+                points = group.lists.get(f"index_{number}") or (template and template.lists.get(f"index_{number}"))
+                if variable and points:
                     slew = "slew" if "transition" in variable else variable
                     kinds.append("load" if "capacitance" in variable else slew)
-                    index.append(_numbers(found))
+                    index.append(_numbers(points))
             values = _numbers(group.lists["values"])
             if (expected := prod(map(len, index))) > len(values):
                 raise ValueError(f"a table has {len(values)} values, but expected {expected}")
@@ -205,14 +205,14 @@ class Waves:
 
         The condition is that after the step, with clocks high.
         """
-        found = (1 << self.transitions) - 1
+        cycles = (1 << self.transitions) - 1
         if related := _related(group):
             nets = [node.nets[pin] for pin in related if pin in node.nets]
-            found = reduce(or_, (edges for net in nets for edges in self.edges(net).values()), 0)
+            cycles = reduce(or_, (edges for net in nets for edges in self.edges(net).values()), 0)
         if when := group.values.get("when"):
             # The first cycle has no step before it.
-            found &= self.holds(node, when, clock=True) >> self.runs
-        return found
+            cycles &= self.holds(node, when, clock=True) >> self.runs
+        return cycles
 
     def holds(self, node: Node, when: str, *, clock: bool = False) -> int:
         """Return a bit for each cycle and run that is 1 if a condition holds, with clocks high or low."""
@@ -349,8 +349,8 @@ class Netlist:
         """Return the mean transition time of an output over its arcs, or 0 without any."""
         edges = ("rise_transition", "fall_transition")
         arcs = node.pin(pin).of("timing")
-        found = [time for arc in arcs for time in tables.at(arc, edges, load / self.library.farad, slew)]
-        return fmean(found) if found else 0.0
+        times = [time for arc in arcs for time in tables.at(arc, edges, load / self.library.farad, slew)]
+        return fmean(times) if times else 0.0
 
     def _inside(
         self, tables: Tables, node: Node, pin: str, waves: Waves, load: float, slew: Mapping[str, float]
@@ -412,10 +412,14 @@ def _shares(events: int, causes: Sequence[int]) -> list[float]:
     """
     of_count = [events]
     for cause in causes:
-        of_count = [(one & ~cause) | (less & cause) for one, less in zip([*of_count, 0], [0, *of_count], strict=True)]
+        of_count = [
+            (cycles & ~cause) | (less & cause) for cycles, less in zip([*of_count, 0], [0, *of_count], strict=True)
+        ]
     none, *some = of_count
     shared = none.bit_count() / len(causes)
-    return [shared + sum((cause & one).bit_count() / count for count, one in enumerate(some, 1)) for cause in causes]
+    return [
+        shared + sum((cause & cycles).bit_count() / count for count, cycles in enumerate(some, 1)) for cause in causes
+    ]
 
 
 def _codes(bits: Sequence[int], lanes: int) -> list[int]:
@@ -431,12 +435,12 @@ def main() -> None:
     stimulus = json.loads(job["stimulus"])
     library = Library.read(Path("cells.lib"))
     costs = json.loads(Path("costs.json").read_text())
-    for one in costs:
-        (module,) = json.loads(Path(f"{one['netlist']}.json").read_text())["modules"].values()
+    for cost in costs:
+        (module,) = json.loads(Path(f"{cost['netlist']}.json").read_text())["modules"].values()
         netlist = Netlist(module, library)
         waves, _ = netlist.run(stimulus)
-        one["energy"] = netlist.energy(waves, job["load"] * 1e-15) / waves.transitions
-        one["leakage"] = netlist.leakage(waves)
+        cost["energy"] = netlist.energy(waves, job["load"] * 1e-15) / waves.transitions
+        cost["leakage"] = netlist.leakage(waves)
     Path("costs.json").write_text(json.dumps(costs))
 
 

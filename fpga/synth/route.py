@@ -38,7 +38,7 @@ def frequencies(
         result=_result,
         env=_environment,
     )
-    return [float(found) for found in results(modules, program, progress, pool)]
+    return [float(mhz) for mhz in results(modules, program, progress, pool)]
 
 
 def _result(folder: Path) -> float:

@@ -111,26 +111,26 @@ class Netlist:
         for group in self.groups:
             own = max((slot[before] for name in group for before in self._before(name) if before in slot), default=0)
             for place in (own, own + 1):
-                found = self._arrivals(group, slot, place, arrival)
-                if max(found.values()) <= limit:
+                arrivals = self._arrivals(group, slot, place, arrival)
+                if max(arrivals.values()) <= limit:
                     break
             else:
                 return None
             if place > last:
                 return None
             slot |= dict.fromkeys(group, place)
-            arrival |= found
+            arrival |= arrivals
         return slot
 
     def _arrivals(
         self, group: Iterable[str], slot: Mapping[str, int], place: int, arrival: Mapping[int, int]
     ) -> dict[int, int]:
         """Return the arrival times of the outputs of a group in a slice, given those of the cells before."""
-        found: dict[int, int] = {}
+        arrivals: dict[int, int] = {}
 
         def at(bit: int) -> int:
-            if bit in found:
-                return found[bit]
+            if bit in arrivals:
+                return arrivals[bit]
             return arrival[bit] if slot.get(self.driver.get(bit, ""), -1) == place else 0
 
         for name in group:
@@ -138,15 +138,15 @@ class Netlist:
             kind, inside = cell["type"], INSIDE.get(cell["type"], ())
             nets = _bits(cell, [port for port in _inputs(cell) if port not in inside])
             times = [at(bit) + self._net(bit) for bit in nets]
-            inner = [found[bit] for bit in _bits(cell, inside) if bit in found]
+            inner = [arrivals[bit] for bit in _bits(cell, inside) if bit in arrivals]
             if kind == "CCU2C":
                 carry = max([*(time + ENTRY for time in times), *inner], default=0) + CARRY
-                found |= dict.fromkeys(_bits(cell, ["S0", "S1"]), carry + LEAVE)
-                found |= dict.fromkeys(_bits(cell, ["COUT"]), carry)
+                arrivals |= dict.fromkeys(_bits(cell, ["S0", "S1"]), carry + LEAVE)
+                arrivals |= dict.fromkeys(_bits(cell, ["COUT"]), carry)
             else:
                 delay = LUT if kind == "LUT4" else MUX
-                found |= dict.fromkeys(_bits(cell, ["Z"]), max([*times, *inner], default=0) + delay)
-        return found
+                arrivals |= dict.fromkeys(_bits(cell, ["Z"]), max([*times, *inner], default=0) + delay)
+        return arrivals
 
     def _net(self, bit: int) -> int:
         return NET + round(FANOUT * log2(max(len(self.readers.get(bit, ())), 1)))

@@ -1,7 +1,8 @@
 """Synthesis by Yosys in a separate process: ``python -m halfulp.fpga.synth.yosys``.
 
-The program reads ``design.v`` and ``job.json`` (fields of a `Job`) in the working folder. It writes the cell counts to
-``cells.json``, the longest path between ports and flip-flops to ``path.txt`` and, if requested, ``netlist.json``.
+The program reads ``design.v`` and ``job.json`` (fields of `FpgaSynthesis`) in the working folder. It writes the cell
+counts to ``cells.json``, the longest path between ports and flip-flops to ``path.txt`` and, if requested,
+``netlist.json``.
 """
 
 import json
@@ -12,7 +13,7 @@ from pyosys import libyosys
 
 
 @dataclass(frozen=True)
-class Job:
+class FpgaSynthesis:
     """Recipe of a synthesis.
 
     Parameters
@@ -79,7 +80,9 @@ class Job:
 def main() -> None:
     """Run the job of the working folder."""
     given = json.loads(Path("job.json").read_text())
-    Job(**{one.name: given[one.name] for one in fields(Job) if one.name in given}).run()
+    FpgaSynthesis(
+        **{parameter.name: given[parameter.name] for parameter in fields(FpgaSynthesis) if parameter.name in given}
+    ).run()
 
 
 if __name__ == "__main__":

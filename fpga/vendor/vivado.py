@@ -200,13 +200,13 @@ def _constraints(text: str, top: str, period: str) -> str:
     Without these delays Vivado would time only paths between registers, and a unit may have none. Paths at ports are
     timed without the delay of the clock network, which is not part of a module.
     """
-    found = verilog_ports(text, top)
-    clocked = "clk" in (port.name for port in found)
-    inputs = [port for port in found if port.direction == "input" and port.name != "clk"]
-    outputs = [port for port in found if port.direction == "output"]
+    declared = verilog_ports(text, top)
+    clocked = "clk" in (port.name for port in declared)
+    inputs = [port for port in declared if port.direction == "input" and port.name != "clk"]
+    outputs = [port for port in declared if port.direction == "output"]
 
-    def ports(found: Iterable[VerilogPort]) -> str:
-        names = [f"{port.name}[*]" if port.width > 1 else port.name for port in found]
+    def ports(group: Iterable[VerilogPort]) -> str:
+        names = [f"{port.name}[*]" if port.width > 1 else port.name for port in group]
         return f"[get_ports {{{' '.join(names)}}}]"
 
     if clocked:
@@ -266,9 +266,9 @@ def timing(text: str) -> Timing:
     lines = text.splitlines()
     slack = _number(_below(lines, r"\s*WNS\(ns\)\s", "WNS(ns)")[0].split()[0], "WNS(ns)", TIMING)
     clocks = [
-        float(found[1])
+        float(match[1])
         for line in _below(lines, r"Clock\s+Waveform\(ns\)", "Clock  Waveform(ns)")
-        if (found := re.match(r"\s*\S+\s+\{[^}]*\}\s+([\d.]+)\s", line))
+        if (match := re.match(r"\s*\S+\s+\{[^}]*\}\s+([\d.]+)\s", line))
     ]
     if len(clocks) != 1:
         raise ToolError(f"{TIMING} has {len(clocks)} clocks below 'Clock  Waveform(ns)'; expected 1")
@@ -291,10 +291,10 @@ def power(text: str) -> Power:
     """Parse total, dynamic and static power from ``report_power``; ToolError if a line is missing."""
 
     def watts(line: str) -> float:
-        found = re.search(rf"^\|\s*{re.escape(line)}\s*\|\s*([^|]*?)\s*\|", text, re.M)
-        if found is None:
+        match = re.search(rf"^\|\s*{re.escape(line)}\s*\|\s*([^|]*?)\s*\|", text, re.M)
+        if match is None:
             raise ToolError(f"{POWER} has no line {line!r}")
-        return _number(found[1].lstrip("<").split(" ")[0], line, POWER)
+        return _number(match[1].lstrip("<").split(" ")[0], line, POWER)
 
     return Power(
         total=watts("Total On-Chip Power (W)"), dynamic=watts("Dynamic (W)"), static=watts("Device Static (W)")
@@ -303,16 +303,16 @@ def power(text: str) -> Power:
 
 def _tables(text: str) -> tuple[dict[str, str], dict[str, str]]:
     """Parse the numbers of used sites and of used cells, by type; the first line of a type counts."""
-    found: dict[str, dict[str, str]] = {"Site Type": {}, "Ref Name": {}}
+    tables: dict[str, dict[str, str]] = {"Site Type": {}, "Ref Name": {}}
     into: dict[str, str] = {}
     for line in text.splitlines():
         first, second = ([cell.strip() for cell in line.split("|")[1:-1]] + ["", ""])[:2]
-        if second == "Used" or first in found:
+        if second == "Used" or first in tables:
             # A table with other columns has no counts of used cells.
-            into = found.get(first, {}) if second == "Used" else {}
+            into = tables.get(first, {}) if second == "Used" else {}
         elif first:
             into.setdefault(first.rstrip("*"), second)
-    return found["Site Type"], found["Ref Name"]
+    return tables["Site Type"], tables["Ref Name"]
 
 
 def _below(lines: list[str], head: str, name: str) -> list[str]:
@@ -358,7 +358,7 @@ def implement(
         result=_result,
         tail=TAIL,
     )
-    return [convert(found, Routed) for found in results(map(_free, modules), program, progress, pool)]
+    return [convert(result, Routed) for result in results(map(_free, modules), program, progress, pool)]
 
 
 def _free(module: Module) -> Module:
@@ -392,10 +392,10 @@ def versions() -> dict[str, str]:
 def _version(program: str, changed: int) -> str:
     """Return the version of a program; cached by its modification time, because the program takes seconds."""
     answer = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    found = re.search(r"^vivado v(\S+)", answer.stdout, re.I | re.M)
-    if answer.returncode or found is None:
+    match = re.search(r"^vivado v(\S+)", answer.stdout, re.I | re.M)
+    if answer.returncode or match is None:
         raise ToolError(f"{program} -version ends with exit code {answer.returncode} and prints no version")
-    return found[1]
+    return match[1]
 
 
 def _argv() -> list[str]:

@@ -111,7 +111,7 @@ def places(name: str, board: Board, cores: int) -> list[Place]:
     check_ports(board, cores)
     on_die = [0] * len(board.slrs)
     taken = [0] * memory.banks
-    found = []
+    placed = []
     for core in range(cores):
         slr = min(range(len(on_die)), key=lambda die: ((on_die[die] + 1) / board.slrs[die].lut, die))
         on_die[slr] += 1
@@ -122,8 +122,8 @@ def places(name: str, board: Board, cores: int) -> list[Place]:
             bank = min(free, key=lambda bank: (memory.masters > 1 and far[bank], taken[bank], bank))
             taken[bank] += 1
             banks.append(bank)
-        found.append(Place(f"{name}_{core + 1}", slr, tuple(banks)))
-    return found
+        placed.append(Place(f"{name}_{core + 1}", slr, tuple(banks)))
+    return placed
 
 
 def check_ports(board: Board, cores: int) -> None:
@@ -140,14 +140,14 @@ def check_ports(board: Board, cores: int) -> None:
 
 def link_cfg(name: str, board: Board, cores: int, mhz: float) -> str:
     """Return the configuration for ``v++ --link --config``: instances, memory banks, dies and clock."""
-    found = places(name, board, cores)
+    placed = places(name, board, cores)
     tag = board.memory.tag
-    lines = ["[connectivity]", f"nk={name}:{cores}:{'.'.join(place.name for place in found)}"]
-    for place in found:
+    lines = ["[connectivity]", f"nk={name}:{cores}:{'.'.join(place.name for place in placed)}"]
+    for place in placed:
         lines += [f"sp={place.name}.{port}:{tag}[{bank}]" for port, bank in zip(MASTERS, place.banks, strict=True)]
-    lines += [f"slr={place.name}:SLR{place.slr}" for place in found]
+    lines += [f"slr={place.name}:SLR{place.slr}" for place in placed]
     lines += ["", "[clock]"]
-    lines += [f"freqHz={round(mhz * 1e6)}:{place.name}.{CLOCK}" for place in found]
+    lines += [f"freqHz={round(mhz * 1e6)}:{place.name}.{CLOCK}" for place in placed]
     return "\n".join(lines) + "\n"
 
 

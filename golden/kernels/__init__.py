@@ -22,12 +22,24 @@ from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
 from .engines import KERNELS
-from .job import Engine, Job, first
+from .job import Engine, MatrixProduct, first
 from .lane import Refused
 from .launch import Matrices, Patches, Words, call, gathered
 from .text import PHILOX
 
-__all__ = ["KERNELS", "PHILOX", "Engine", "Job", "Matrices", "Patches", "Refused", "Words", "first", "gathered", "gemm"]
+__all__ = [
+    "KERNELS",
+    "PHILOX",
+    "Engine",
+    "Matrices",
+    "MatrixProduct",
+    "Patches",
+    "Refused",
+    "Words",
+    "first",
+    "gathered",
+    "gemm",
+]
 __all__ += ["reads", "rounded_sums"]
 
 
@@ -48,7 +60,7 @@ def gemm(  # noqa: PLR0913 - arguments of a kernel
     rounded to nearest, ties to even, to formats that `reads` accepts. The result is codes, or real numbers if ``dtype``
     is float32; real results may be rounded sums of ``parts``, as `launch.Call` describes them.
     """
-    return first(KERNELS, Job(spec, a, b, start, shape, words, out, dtype, parts))
+    return first(KERNELS, MatrixProduct(spec, a, b, start, shape, words, out, dtype, parts))
 
 
 def reads(fmt: Format, x: Tensor) -> bool:

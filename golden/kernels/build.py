@@ -91,10 +91,10 @@ def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | 
     compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
     if not is_worth(name, source, seconds):
         return None
-    found = _library(name, source, chosen, compiler, build_root())
-    if found is not None:
-        _loaded[settings] = found
-    return found
+    loaded = _library(name, source, chosen, compiler, build_root())
+    if loaded is not None:
+        _loaded[settings] = loaded
+    return loaded
 
 
 _PROCESS = os.getpid()
@@ -156,9 +156,9 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
     command = [*compiler, *FLAGS, *(LEVELS[chosen] or ())]
     try:
         folder = cached_all({None: entry}, lambda folders: _compile(name, source, command, folders[None]))[None]
-        found = ctypes.CDLL(str(folder / "kernel.so"))
-        ctypes.c_int64.in_dll(found, "halfulp_process").value = _PROCESS
-        return found
+        loaded = ctypes.CDLL(str(folder / "kernel.so"))
+        ctypes.c_int64.in_dll(loaded, "halfulp_process").value = _PROCESS
+        return loaded
     except (OSError, ToolError, subprocess.CalledProcessError) as error:
         lines = str(getattr(error, "stderr", "") or error).strip().splitlines()
         first = next((line for line in lines if "error" in line.lower()), lines[0])

@@ -88,9 +88,9 @@ def _by_upper_half(o: Format) -> bool:
 def _upper_halves(o: Format, rounding: Rounding, saturate: bool) -> Tensor:
     """Convert every upper half of a binary32 number."""
     words = torch.arange(1 << 16) << 16
-    found = convert(words.to(torch.int32).view(torch.float32), FP32, o, rounding, saturate, None)
-    assert found is not None
-    return found.to(torch.int16)
+    codes = convert(words.to(torch.int32).view(torch.float32), FP32, o, rounding, saturate, None)
+    assert codes is not None
+    return codes.to(torch.int16)
 
 
 def _source(dtype: torch.dtype, o: Float, rounding: Rounding, saturate: bool) -> str:

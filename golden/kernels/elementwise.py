@@ -133,7 +133,7 @@ def library(elements: int) -> ctypes.CDLL | None:
 
 def takes(*operands: Tensor) -> bool:
     """Return True if the kernel can read and write tensors."""
-    return all(one.device.type == "cpu" and one.dtype in TYPES and not one.is_neg() for one in operands)
+    return all(operand.device.type == "cpu" and operand.dtype in TYPES and not operand.is_neg() for operand in operands)
 
 
 class KernelChain:
@@ -228,12 +228,12 @@ class Prepared:
 
 def _iteration(shape: torch.Size, tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
     """Return sizes of an iteration and the strides of each tensor; the last tensor is in order of memory."""
-    if all(one.numel() == 1 or (one.shape == shape and one.is_contiguous()) for one in tensors):
-        return [shape.numel()], [[int(one.numel() != 1)] for one in tensors]
+    if all(tensor.numel() == 1 or (tensor.shape == shape and tensor.is_contiguous()) for tensor in tensors):
+        return [shape.numel()], [[int(tensor.numel() != 1)] for tensor in tensors]
     columns = [
-        [0] * (len(shape) - one.dim())
-        + [0 if size == 1 else step for size, step in zip(one.shape, one.stride(), strict=True)]
-        for one in tensors
+        [0] * (len(shape) - tensor.dim())
+        + [0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
+        for tensor in tensors
     ]
     order = sorted((dim for dim in range(len(shape)) if shape[dim] != 1), key=lambda dim: -columns[-1][dim])
     sizes: list[int] = []
@@ -260,10 +260,10 @@ def _descends(x: Tensor) -> bool:
 def empty_result(shape: torch.Size, operands: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """Return a tensor for the result of an element-wise operation, with the strides that torch gives to it."""
     # The first operand that is no number decides, unless the order of its dimensions in memory is ambiguous.
-    first = next((one for one in operands if one.numel() != 1), operands[0])
+    first = next((operand for operand in operands if operand.numel() != 1), operands[0])
     if first.shape == shape and (first.is_contiguous() or _descends(first)):
         return torch.empty(shape, dtype=dtype)
-    strides = result_strides(*(one.expand(shape) for one in operands))
+    strides = result_strides(*(operand.expand(shape) for operand in operands))
     return torch.empty_strided(shape, strides, dtype=dtype)
 
 

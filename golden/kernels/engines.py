@@ -8,7 +8,7 @@ from dataclasses import replace
 from halfulp.hdl.specs import MacSpec
 
 from . import build, exact, plan
-from .job import Engine, Job
+from .job import Engine, MatrixProduct
 from .lane import Refused
 from .launch import Matrices, call, gathered
 from .text import PHILOX
@@ -22,7 +22,7 @@ CODES_ONLY = "it takes codes, not real numbers"
 CPU_ONLY = "it takes matrices on the CPU"
 
 
-def counted(job: Job) -> str | None:
+def counted(job: MatrixProduct) -> str | None:
     """Return the name of the counter-based source of a job; None if it has none."""
     return None if job.words.key is None else PHILOX
 
@@ -32,7 +32,7 @@ class Compiled(ABC):
 
     name: str
 
-    def refuses(self, job: Job) -> str | None:
+    def refuses(self, job: MatrixProduct) -> str | None:
         """Return the reason why the kernel does not compute a job."""
         if build.level() == "torch":
             return f"{build.SETTING}=torch disables kernels"
@@ -44,30 +44,30 @@ class Compiled(ABC):
             return reason
         return None if build.is_worth(*self.kernel(job), self.seconds(job)) else SMALL
 
-    def run(self, job: Job) -> Matrices:
+    def run(self, job: MatrixProduct) -> Matrices:
         """Compute a job; raise `Refused` if the kernel is not exact for its operands."""
         library = build.library(*self.kernel(job), self.seconds(job))
         if library is None:
             raise Refused("it does not compile")
-        found = self.called(library, job)
-        if found is None:
+        result = self.called(library, job)
+        if result is None:
             raise Refused("it is not exact for these operands")
-        return found
+        return result
 
     @abstractmethod
-    def misfit(self, job: Job) -> str | None:
+    def misfit(self, job: MatrixProduct) -> str | None:
         """Return the reason why the description does not fit the kernel."""
 
     @abstractmethod
-    def kernel(self, job: Job) -> tuple[str, str]:
+    def kernel(self, job: MatrixProduct) -> tuple[str, str]:
         """Return the beginning of the name of its files, and its C++ source."""
 
     @abstractmethod
-    def seconds(self, job: Job) -> float:
+    def seconds(self, job: MatrixProduct) -> float:
         """Return the time of a job without the kernel."""
 
     @abstractmethod
-    def called(self, library: ctypes.CDLL, job: Job) -> Matrices | None:
+    def called(self, library: ctypes.CDLL, job: MatrixProduct) -> Matrices | None:
         """Return the result of the kernel; None if it refuses the operands."""
 
 
@@ -78,22 +78,22 @@ class Lanes(Compiled):
         self.family, self.bits = family, bits
         self.name = f"lanes of {'integers' if family == 'Fixed' else 'floats'} of {bits} bits"
 
-    def misfit(self, job: Job) -> str | None:
+    def misfit(self, job: MatrixProduct) -> str | None:
         return SEVERAL if not isinstance(job.spec, MacSpec) else self._lane(job).refusal
 
-    def kernel(self, job: Job) -> tuple[str, str]:
+    def kernel(self, job: MatrixProduct) -> tuple[str, str]:
         source = self._lane(job).source
         assert source is not None
         return f"gemm_{plan.file_name(_of_kernel(job))}", source
 
-    def seconds(self, job: Job) -> float:
+    def seconds(self, job: MatrixProduct) -> float:
         return job.work * IN_EXACT
 
-    def called(self, library: ctypes.CDLL, job: Job) -> Matrices | None:
+    def called(self, library: ctypes.CDLL, job: MatrixProduct) -> Matrices | None:
         given = job.a, job.b, job.start, job.shape, job.words
         return call(library, *given, _is_transposed(job), job.out, dtype=job.dtype, parts=job.parts)
 
-    def _lane(self, job: Job) -> plan.Lane:
+    def _lane(self, job: MatrixProduct) -> plan.Lane:
         return plan.lane(_of_kernel(job), counted(job), build.has_fma(), self.family, self.bits)
 
 
@@ -102,20 +102,20 @@ class General(Compiled):
 
     name = "integers of 128 bits"
 
-    def misfit(self, job: Job) -> str | None:
+    def misfit(self, job: MatrixProduct) -> str | None:
         if not isinstance(job.spec, MacSpec):
             return SEVERAL
         if job.is_real:
             return CODES_ONLY
         return None if plan.fits_exact(job.spec) else "sums before their rounding are longer"
 
-    def kernel(self, job: Job) -> tuple[str, str]:
+    def kernel(self, job: MatrixProduct) -> tuple[str, str]:
         return exact.KERNEL
 
-    def seconds(self, job: Job) -> float:
+    def seconds(self, job: MatrixProduct) -> float:
         return job.work * IN_TORCH + job.steps * STEP_IN_TORCH
 
-    def called(self, library: ctypes.CDLL, job: Job) -> Matrices | None:
+    def called(self, library: ctypes.CDLL, job: MatrixProduct) -> Matrices | None:
         given = job.a, job.b, job.start, job.shape, job.words
         return call(library, *given, _is_transposed(job), job.out, exact.step(_of_kernel(job), counted(job)))
 
@@ -125,7 +125,7 @@ class Triton:
 
     name = "Triton"
 
-    def refuses(self, job: Job) -> str | None:
+    def refuses(self, job: MatrixProduct) -> str | None:
         if job.device != "cuda":
             return "it takes matrices on a GPU"
         if not isinstance(job.spec, MacSpec):
@@ -136,21 +136,21 @@ class Triton:
             return f"{build.SETTING}=torch disables kernels"
         return None if importlib.util.find_spec("triton") else "Triton is not installed"
 
-    def run(self, job: Job) -> Matrices:
+    def run(self, job: MatrixProduct) -> Matrices:
         from . import triton_gemm
 
         operands = gathered(job.a), gathered(job.b)
-        found = triton_gemm.gemm(job.spec, *operands, job.start, job.shape, job.words)
-        if found is None:
+        result = triton_gemm.gemm(job.spec, *operands, job.start, job.shape, job.words)
+        if result is None:
             raise Refused("integers of 64 bits do not hold its sums")
-        return found
+        return result
 
 
-def _is_transposed(job: Job) -> bool:
+def _is_transposed(job: MatrixProduct) -> bool:
     return plan.is_transposed(job.shape[-2], job.steps, job.shape[-1])
 
 
-def _of_kernel(job: Job) -> MacSpec:
+def _of_kernel(job: MatrixProduct) -> MacSpec:
     """Return the description of the kernel of a job, which computes the transposed product if that is faster."""
     spec: MacSpec = job.spec
     return replace(spec, a=spec.b, b=spec.a) if _is_transposed(job) else spec

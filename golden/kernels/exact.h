@@ -49,7 +49,7 @@ struct Conversion {
 };
 
 // A multiply-accumulate step. The product is rounded if `rounds_product`; the sum is exact if `quire_width` is not 0.
-struct Step {
+struct MacStep {
     Parameters a, b, o, product;
     Rounding rounding, product_rounding;
     i64 saturate, rounds_product, quire_width, quire_quantum;
@@ -133,7 +133,7 @@ struct Register {
 
 // Computes the elements of a matrix product one by one.
 struct Sums {
-    const Step& step;
+    const MacStep& step;
     const Format a = step.a.format(), b = step.b.format(), o = step.o.format(), product = step.product.format();
     Words sum_words{step.sum_words}, product_words{step.product_words};
     Register held{int(step.quire_width), int(step.quire_quantum)};
@@ -165,7 +165,7 @@ struct Sums {
 };
 
 // A 64-bit code is passed as the int64 with the same bits.
-inline void gemm(const Call& call, const Step& step) {
+inline void gemm(const Call& call, const MacStep& step) {
     constexpr i64 COLUMNS = 64;
     const i64 panels = (call.m + COLUMNS - 1) / COLUMNS;
     std::vector<Raw> b(size_t(call.packs * call.m * call.k));
@@ -194,7 +194,7 @@ inline void gemm(const Call& call, const Step& step) {
 
 // Adds partial sums and rounds once: element (batch, i, j) has those in row i * m + j of a, which are binary64 numbers, times
 // 2 to the powers in b.
-inline void round_sums(const Call& call, const Step& step) {
+inline void round_sums(const Call& call, const MacStep& step) {
     run_parallel(call.batches * call.n, call.threads, [&](i64 row) {
         const i64 batch = row / call.n, i = row % call.n;
         Sums sums{step};
@@ -259,10 +259,10 @@ int completed(const Work& work) {
     }
 }
 
-EXPORTED int halfulp_gemm(const halfulp::Call* call, const halfulp::Step* step) {
+EXPORTED int halfulp_gemm(const halfulp::Call* call, const halfulp::MacStep* step) {
     return completed([&] { halfulp::gemm(*call, *step); });
 }
 
-EXPORTED int halfulp_round_sums(const halfulp::Call* call, const halfulp::Step* step) {
+EXPORTED int halfulp_round_sums(const halfulp::Call* call, const halfulp::MacStep* step) {
     return completed([&] { halfulp::round_sums(*call, *step); });
 }

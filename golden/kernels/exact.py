@@ -42,8 +42,8 @@ class Conversion(ctypes.Structure):
     _fields_ = (("a", Parameters), ("o", Parameters), ("rounding", Rounded), ("saturate", I64), ("bytes", I64))
 
 
-class Step(ctypes.Structure):
-    """Struct ``Step`` of exact.h: a multiply-accumulate step."""
+class MacStep(ctypes.Structure):
+    """Struct ``MacStep`` of exact.h: a multiply-accumulate step."""
 
     _fields_ = (
         *((name, Parameters) for name in ("a", "b", "o", "product")),
@@ -69,10 +69,10 @@ def conversion(a: Format, o: Format, rounding: Rounding, saturate: bool, size: i
 
 
 @functools.lru_cache(maxsize=1024)
-def step(spec: MacSpec, source: str | None) -> Step:
+def step(spec: MacSpec, source: str | None) -> MacStep:
     """Return the arguments of a multiply-accumulate step; ``source`` is ``philox`` for counter-based words."""
     quire = spec.quire
-    return Step(
+    return MacStep(
         *(_format(fmt) for fmt in (spec.a, spec.b, spec.o, spec.product or spec.o)),
         _rounding(spec.rounding),
         _rounding(spec.product_rounding),

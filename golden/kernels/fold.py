@@ -125,9 +125,9 @@ def gemm(  # noqa: PLR0913 - arguments of a kernel
 ) -> Tensor:
     """Multiply matrices step by step; ``batches`` are those of the operands for each batch of the result."""
     n, m, steps = *shape[-2:], a.numbers.shape[2]
-    found = torch.empty(shape, dtype=torch.int64)
+    sums = torch.empty(shape, dtype=torch.int64)
     wide = library.halfulp_columns()
-    panels, scales, low, top = (_in_panels(one, wide) for one in (b.numbers, b.scale, b.low, b.top))
+    panels, scales, low, top = (_in_panels(matrix, wide) for matrix in (b.numbers, b.scale, b.low, b.top))
     tensors = (
         a.numbers,
         panels.permute(0, 1, 3, 4, 2),
@@ -140,13 +140,13 @@ def gemm(  # noqa: PLR0913 - arguments of a kernel
         *batches,
         *([] if b.places is None else [_in_panels(b.places.to(torch.int32), wide).permute(0, 1, 3, 4, 2)]),
     )
-    alive = [one.contiguous() for one in tensors]
-    given = Dots(a.numbers.dtype == torch.float32, *(one.data_ptr() for one in alive))
+    alive = [tensor.contiguous() for tensor in tensors]
+    given = Dots(a.numbers.dtype == torch.float32, *(tensor.data_ptr() for tensor in alive))
     nothing = torch.zeros((), dtype=torch.int64)
     operands = nothing.expand(n, steps), nothing.expand(steps, m)
-    done = call(library, *operands, start, shape, words, out=found, step=given, function="halfulp_fold")
-    assert done is found
-    return found
+    done = call(library, *operands, start, shape, words, out=sums, step=given, function="halfulp_fold")
+    assert done is sums
+    return sums
 
 
 def _in_panels(x: Tensor, wide: int) -> Tensor:

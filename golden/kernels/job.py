@@ -1,4 +1,4 @@
-"""Matrix products as jobs, and the engines that may compute them."""
+"""Matrix products, and the engines that may compute them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .launch import Matrices, Patches, Words
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class MatrixProduct:
     """A matrix product whose operands are checked.
 
     Attributes
@@ -72,7 +72,7 @@ class Job:
     @property
     def is_real(self) -> bool:
         """True if operands, start values or the result are real numbers."""
-        given = (one.dtype for one in (self.a, self.b, self.start) if isinstance(one, Tensor | Patches))
+        given = (matrix.dtype for matrix in (self.a, self.b, self.start) if isinstance(matrix, Tensor | Patches))
         return torch.float32 in (self.dtype, *given)
 
 
@@ -83,14 +83,14 @@ class Engine(Protocol):
     def name(self) -> str:
         """Name in explanations."""
 
-    def refuses(self, job: Job) -> str | None:
+    def refuses(self, job: MatrixProduct) -> str | None:
         """Return the reason why it does not compute a job, which is that of its description, shapes and device."""
 
-    def run(self, job: Job) -> Matrices:
+    def run(self, job: MatrixProduct) -> Matrices:
         """Compute a job; raise `Refused` if it is not exact for these operands."""
 
 
-def first(engines: Iterable[Engine], job: Job) -> Matrices | None:
+def first(engines: Iterable[Engine], job: MatrixProduct) -> Matrices | None:
     """Return the result of the first engine that does not refuse a job; None if all of them do."""
     for engine in engines:
         if engine.refuses(job) is None:

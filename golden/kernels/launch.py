@@ -139,7 +139,7 @@ def call(  # noqa: PLR0913 - arguments of a kernel
         The kernel computes the transposed product: it is that of the description with exchanged operand formats.
     out : Tensor or Patches, optional
         Elements to which the result is written; default: those of a new tensor.
-    step : Step, optional
+    step : MacStep, optional
         Parameters of the general kernel.
     function : str
         Function of the kernel.
@@ -149,7 +149,7 @@ def call(  # noqa: PLR0913 - arguments of a kernel
         ``part`` and ``drop`` of `Call`.
     """
     batch, k = shape[:-2], a.shape[-1]
-    found = torch.empty(shape, dtype=dtype) if out is None else out
+    result = torch.empty(shape, dtype=dtype) if out is None else out
     a, b = _expanded(a, batch), _expanded(b, batch)
     given = [None if column is None else column.expand(*shape, k) for column in words.given]
     n, m = shape[-2:]
@@ -158,7 +158,7 @@ def call(  # noqa: PLR0913 - arguments of a kernel
         a, b, n, m, down, across = b.mT, a.mT, m, n, 1, m
         start = None if start is None else start.mT
         given = [None if column is None else column.transpose(-3, -2) for column in given]
-    into = found.mT if transposed else found
+    into = result.mT if transposed else result
     alive: list[Tensor] = []
 
     def pointer(tensor: Tensor) -> int:
@@ -205,7 +205,7 @@ def call(  # noqa: PLR0913 - arguments of a kernel
         drop=parts[1],
     )
     more = () if step is None else (ctypes.byref(step),)
-    return found if library[function](ctypes.byref(arguments), *more) == 0 else None
+    return result if library[function](ctypes.byref(arguments), *more) == 0 else None
 
 
 def _packs(b: Matrices) -> tuple[Tensor, Tensor]:

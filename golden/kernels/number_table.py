@@ -69,7 +69,7 @@ def _boundaries(fmt: Format, negative: bool, rounding: Rounding, saturate: bool,
     numbers = sorted({abs(value) for value in values if value and (value < 0) == negative})
     if fmt.threshold is not None:
         numbers.append(fmt.threshold)
-    found = [(0, fmt.encode_magnitude(Fraction(0), negative, rounding, saturate=saturate))]
+    boundaries = [(0, fmt.encode_magnitude(Fraction(0), negative, rounding, saturate=saturate))]
     for low, high in itertools.pairwise([Fraction(0), *numbers]):
         middle = fmt.middle(low, high)
         held = all(lane.holds(value, lane.mantissa) for value in (low, middle, high))
@@ -82,9 +82,9 @@ def _boundaries(fmt: Format, negative: bool, rounding: Rounding, saturate: bool,
         ]
         for word, magnitude in points:
             code = fmt.encode_magnitude(magnitude, negative, rounding, saturate=saturate)
-            if code != found[-1][1]:
-                found.append((word, code))
-    return found
+            if code != boundaries[-1][1]:
+                boundaries.append((word, code))
+    return boundaries
 
 
 def _never(lane: Lane) -> int:

@@ -116,7 +116,7 @@ def constants_of(spec: MacSpec, counted: bool) -> StepConstants | None:
             and (product is None) == (spec.product is None)
             and all(_is_operand(fmt, bits) for fmt in (spec.a, spec.b))
             and terms.precision <= room
-            and all(_fits(*one, bits) for one in rounded)
+            and all(_fits(*case, bits) for case in rounded)
             and (quire is None or (bits == 64 and digits <= DIGITS))
         ):
             return StepConstants(
@@ -386,15 +386,15 @@ def arguments(
     y = _unpacked(b, spec.b, constants.bits).expand(*batch, k, m).reshape(count, k, m)
     out = torch.empty(shape, dtype=torch.int64, device=a.device)
     unused = out.new_empty(1, 1, 1, 1)
-    given = [unused if one is None else one.expand(*shape, k).reshape(count, n, m, k) for one in words.given]
+    given = [unused if column is None else column.expand(*shape, k).reshape(count, n, m, k) for column in words.given]
     sources = constants.sum_words, constants.product_words
-    blocks = [one.per_block for one in sources if one.kind == PHILOX]
+    blocks = [source.per_block for source in sources if source.kind == PHILOX]
     return {
         "a": x,
         "b": y,
         "start": out if start is None else start.contiguous(),
         "given": tuple(given),
-        "states": tuple(unused if one is None else one.contiguous() for one in words.states),
+        "states": tuple(unused if state is None else state.contiguous() for state in words.states),
         "out": out,
         "shape": (n, m, k),
         "key": words.key or 0,

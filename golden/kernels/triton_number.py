@@ -96,7 +96,7 @@ def format_constants(fmt: Format, bits: int) -> FormatConstants | None:
 
 def rounding_constants(rounding: Rounding, saturate: bool) -> RoundingConstants:
     """Return the constants of a rounding."""
-    stays = (saturate or one for one in rounding.overflows_to_largest)
+    stays = (saturate or largest for largest in rounding.overflows_to_largest)
     return RoundingConstants(rounding.mode, rounding.bits, rounding.places, saturate, *stays)
 
 
@@ -347,9 +347,9 @@ def _pack_string(x, sticky, word, R: tl.constexpr, F: tl.constexpr):
         k = scale >> ES
         prefix = scale & ((1 << ES) - 1)
         room = WIDTH - 1 - ES - tl.where(k >= 0, k + 2, 1 - k)
-        one = (significand * 0) + 1
-        ones = (1 << (WIDTH - 1)) - (one << (WIDTH - 2 - tl.maximum(k, 0)))
-        regime = tl.where(k >= 0, ones, one << (WIDTH - 2 + tl.minimum(k, 0)))
+        unit = (significand * 0) + 1
+        ones = (1 << (WIDTH - 1)) - (unit << (WIDTH - 2 - tl.maximum(k, 0)))
+        regime = tl.where(k >= 0, ones, unit << (WIDTH - 2 + tl.minimum(k, 0)))
     else:
         up = scale >= 0
         bits = top(tl.where(up, scale + 1, -scale))

@@ -113,8 +113,8 @@ class PiecewiseLinear(Constant):
         of_values = self.next_key(input) if self.rounding.bits else None
         # In transforms of torch.func, requires_grad may be False for tensors that need a gradient.
         slopes = self._derivative == PIECE and (input.requires_grad or transformed())
-        found: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *self._texts, self._derivative, slopes)[0]
-        return found
+        result: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *self._texts, self._derivative, slopes)[0]
+        return result
 
     def extra_repr(self) -> str:
         """Return the text of the layer in a printed model."""
@@ -148,8 +148,8 @@ def _line_segments(
         values = _all_values(segments, mode, saturate, x.device)[codes]
     else:
         random = None if value_key is None else words(int(value_key), mode.bits, tuple(codes.shape), x.device)
-        found = pwl(codes, table=segments, rounding=mode, saturate=saturate, random=random)
-        values = decode(found, segments.out)
+        results = pwl(codes, table=segments, rounding=mode, saturate=saturate, random=random)
+        values = decode(results, segments.out)
     if not needs_slopes:
         return values.to(x.dtype), x.new_empty(0)
     slope = _all_slopes(segments, x.device)[codes] if narrow else slopes(decode(codes, segments.fmt), segments)

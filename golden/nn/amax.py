@@ -27,29 +27,33 @@ class Delay(NamedTuple):
     def forward(self, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the delayed amax of all operands, and the history that the backward pass reads instead."""
         of_x, of_w, of_gradient = self.histories
-        found = [
-            x.new_zeros((), dtype=torch.float64) if one is None else delayed_amax(one, values, training)
-            for one, values, training in ((of_x, x, self.training), (of_w, w, self.training), (of_gradient, x, False))
+        amaxes = [
+            x.new_zeros((), dtype=torch.float64) if history is None else delayed_amax(history, values, training)
+            for history, values, training in (
+                (of_x, x, self.training),
+                (of_w, w, self.training),
+                (of_gradient, x, False),
+            )
         ]
-        return torch.stack(found), of_gradient if self.training else None
+        return torch.stack(amaxes), of_gradient if self.training else None
 
 
 def delayed(history: Tensor, values: Tensor, training: bool) -> Tensor:
     """Return the largest number of a history, and add the amax of a tensor to it in training."""
-    found = history.view(torch.float64).amax()
+    largest = history.view(torch.float64).amax()
     if training:
         newest = largest_magnitude(values, range(values.dim())).reshape(1).to(history.device)
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             dist.all_reduce(newest, dist.ReduceOp.MAX)
         history.copy_(torch.cat([newest.view(torch.int64), history[:-1]]))
-    return found
+    return largest
 
 
 @torch.library.custom_op("halfulp::delayed_amax", mutates_args=("history",))
 def delayed_amax(history: Tensor, values: Tensor, training: bool) -> Tensor:
     """Return the largest number of a history, and in training add the amax of an operand of a forward pass."""
-    found: Tensor = of_use(0, lambda: delayed(history, values, training))
-    return found.clone()
+    amax: Tensor = of_use(0, lambda: delayed(history, values, training))
+    return amax.clone()
 
 
 @torch.library.custom_op("halfulp::delayed_amax_of_gradient", mutates_args=("history",))

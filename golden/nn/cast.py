@@ -127,14 +127,14 @@ class Cast:
         parts: dict[str, Any] = {}
         for word in words:
             scale = Scaling.parse(word.removeprefix("scale=")) if word.startswith("scale=") else None
-            found = scale or Sparsity.parse(word)
-            if found is None:
+            value = scale or Sparsity.parse(word)
+            if value is None:
                 rest.append(word)
                 continue
             name = "sparsity" if scale is None else "scale"
             if name in parts:
-                raise ValueError(f"{parts[name]} and {found} are two values of {name}; give one")
-            parts[name] = found
+                raise ValueError(f"{parts[name]} and {value} are two values of {name}; give one")
+            parts[name] = value
         joined = "".join(rest) if rest or not parts else str(RN)
         before, arrow, text = joined.removesuffix(".sat").rpartition(">")
         fmt: str | None = text

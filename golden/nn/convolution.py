@@ -20,10 +20,10 @@ from .operands import Call, Codes, Use
 
 def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> Tensor:
     """Return the offsets in memory of the elements of a tensor, in row-major order."""
-    found = torch.zeros((), dtype=torch.int64)
+    offsets = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(sizes, strides, strict=True):
-        found = found.unsqueeze(-1) + torch.arange(size) * stride
-    return found.flatten()
+        offsets = offsets.unsqueeze(-1) + torch.arange(size) * stride
+    return offsets.flatten()
 
 
 def _windows(
@@ -37,7 +37,9 @@ def _windows(
     n, c, *size = x.shape
     of_image, of_channel, *of_place = x.stride()
     output = _output(size, kernel, stride, dilation)
-    of_output, of_kernel = ([one * by for one, by in zip(of_place, step, strict=True)] for step in (stride, dilation))
+    of_output, of_kernel = (
+        [place * by for place, by in zip(of_place, step, strict=True)] for step in (stride, dilation)
+    )
     return Patches(
         x,
         _offsets([groups], [c // groups * of_channel]),
@@ -99,8 +101,8 @@ def convolved(call: Call, x: Tensor, w: Tensor, bias: Tensor | None, geometry: l
     m, rest = w.shape[0], _rest(x, 0)
     codes = call.operand("x", x).codes("forward", "a", (1,), rest, groups=groups)
     windows, output = _windows(codes.tensor, w.shape[2:], stride, dilation, groups)
-    kernels = call.operand("w", w).codes("forward", "b", (1,), rest, lambda found: found.transpose(0, 1))
-    rows = kernels.laid_out(lambda found: found.reshape(groups, m // groups, math.prod(w.shape[1:])))
+    kernels = call.operand("w", w).codes("forward", "b", (1,), rest, lambda factors: factors.transpose(0, 1))
+    rows = kernels.laid_out(lambda elements: elements.reshape(groups, m // groups, math.prod(w.shape[1:])))
     start = call.start(bias)
     if start is not None:
         start = start.reshape(groups, 1, m // groups)
@@ -122,7 +124,7 @@ def _convolution_shape(x: Tensor, w: Tensor, *parts: Any) -> Tensor:
 
 def _rest(x: Tensor, dim: int) -> tuple[int, ...]:
     """Return all dimensions but one."""
-    return tuple(one for one in range(x.dim()) if one != dim)
+    return tuple(axis for axis in range(x.dim()) if axis != dim)
 
 
 def _convolution_gradients(
@@ -162,7 +164,7 @@ def gradients_of_convolution(
         left = behind.codes("input_gradient", "a", (1,), _rest(x, 0), groups=groups)
         parts = call.operand("w", w.reshape(groups, m // groups, c, *kernel))
         right = parts.codes("input_gradient", "b", (2,), (1, *range(3, 3 + len(kernel))), by_channel)
-        kernels = right.laid_out(lambda found: turned_kernels(found).flatten(2))
+        kernels = right.laid_out(lambda elements: turned_kernels(elements).flatten(2))
         images = _images(x.new_empty((n, groups * c, *size)), groups)
         sums = call.product("input_gradient", left.laid_out(windows), kernels.mT, x.dtype, None, images)
         return sums, left.pruned + right.pruned
@@ -170,16 +172,16 @@ def gradients_of_convolution(
     def rows(rotate: bool = True) -> Codes:
         along = _rest(x, 1)
         codes = behind.codes(
-            "weight_gradient", "a", along, along, lambda found: found.reshape(groups, -1, 1), rotate=rotate
+            "weight_gradient", "a", along, along, lambda factors: factors.reshape(groups, -1, 1), rotate=rotate
         )
-        return codes.laid_out(lambda found: _images(found.contiguous(), groups)).mT
+        return codes.laid_out(lambda elements: _images(elements.contiguous(), groups)).mT
 
     def columns() -> Codes:
         def by_channel(factors: Tensor) -> Tensor:
             return factors.reshape(groups, 1, -1).repeat_interleave(math.prod(kernel), 2)
 
         codes = call.operand("x", x).codes("weight_gradient", "b", (1,), _rest(x, 1), by_channel, groups)
-        return codes.laid_out(lambda found: _windows(found, kernel, stride, dilation, groups)[0])
+        return codes.laid_out(lambda elements: _windows(elements, kernel, stride, dilation, groups)[0])
 
     return gradients_of_operands(call, x, w, needs, of_input, rows, columns)
 
@@ -225,8 +227,8 @@ def conv2d(
     given = None if bias is None else bias.to(dtype)
     geometry = [*stride, *dilation, groups]
     w = weight.to(dtype)
-    found: Tensor = _CONVOLUTION(images, w, given, use.key, *use.amax(images, w), use.policy, use.layer, geometry)
-    return found if x.dim() == 4 else found.squeeze(0)
+    result: Tensor = _CONVOLUTION(images, w, given, use.key, *use.amax(images, w), use.policy, use.layer, geometry)
+    return result if x.dim() == 4 else result.squeeze(0)
 
 
 def padded(x: Tensor, padding: Sequence[int], mode: str) -> Tensor:

@@ -67,10 +67,10 @@ class Counts:
         sides = ("left",) * 3 + ("right",) * len(KINDS)
         return tabulate(table, tablefmt="plain", disable_numparse=True, colalign=sides)
 
-    def add(self, where: tuple[str, str, str], found: dict[str, int]) -> None:
+    def add(self, where: tuple[str, str, str], counts: dict[str, int]) -> None:
         """Add counts of a layer, phase and tensor."""
         row = self.rows.setdefault(where, dict.fromkeys(KINDS, 0))
-        for kind, count in found.items():
+        for kind, count in counts.items():
             row[kind] += count
 
 
@@ -84,9 +84,9 @@ def note(
     """
     name = ", then ".join(map(str, formats))
     if _active:
-        found = _counted(exact().to(torch.float64), codes, formats) | {"pruned": pruned}
+        counted = _counted(exact().to(torch.float64), codes, formats) | {"pruned": pruned}
         for counts in _active:
-            counts.add(where, found)
+            counts.add(where, counted)
     if _zero(codes, formats[-1]) and (kind := (*where[1:], name)) not in warned and bool(exact().any()):
         warned.add(kind)
         layer, phase, tensor = where
@@ -136,7 +136,7 @@ def _magnitude(fmt: Format) -> int:
 
 
 def _counted(exact: Tensor, codes: Tensor, formats: Sequence[Format]) -> dict[str, int]:
-    found = decode(codes, formats[-1])
+    decoded = decode(codes, formats[-1])
     beyond = wrapped = torch.zeros_like(exact, dtype=torch.bool)
     for fmt in formats:
         outside = (exact < float(fmt.lowest)) | (exact > float(fmt.largest))
@@ -145,9 +145,9 @@ def _counted(exact: Tensor, codes: Tensor, formats: Sequence[Format]) -> dict[st
             wrapped = wrapped | outside
     kinds = (
         torch.ones_like(exact, dtype=torch.bool),
-        ~exact.isnan() & (exact != 0) & (found == 0),
-        wrapped | exact.isfinite() & ~found.isfinite(),
-        beyond & found.isfinite() & ~wrapped,
-        exact.isnan() & ~found.isnan(),
+        ~exact.isnan() & (exact != 0) & (decoded == 0),
+        wrapped | exact.isfinite() & ~decoded.isfinite(),
+        beyond & decoded.isfinite() & ~wrapped,
+        exact.isnan() & ~decoded.isnan(),
     )
-    return {kind: int(one.sum()) for kind, one in zip(KINDS, kinds, strict=False)}
+    return {kind: int(condition.sum()) for kind, condition in zip(KINDS, kinds, strict=False)}

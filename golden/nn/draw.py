@@ -69,7 +69,7 @@ def states(key: int, source: Source, shape: tuple[int, ...], device: torch.devic
     """Return random states of the sources of an array."""
     generator = torch.Generator().manual_seed(key)
     # Any state but zero; of a 64-bit source, only the lower half of the states.
-    found = torch.randint(1, (1 << min(source.register, 63)) - 1, shape, generator=generator)
+    drawn = torch.randint(1, (1 << min(source.register, 63)) - 1, shape, generator=generator)
     if source.inverting:
-        found |= torch.randint(2, shape, generator=generator) << source.register
-    return found.to(device)
+        drawn |= torch.randint(2, shape, generator=generator) << source.register
+    return drawn.to(device)

@@ -175,7 +175,7 @@ class Conv2d(Computed, nn.Conv2d):
         padding = padding_of(self)
         if self.padding_mode == "zeros" and not isinstance(self.padding, str):
             # torch makes the other one with the layer, and then uses it for other modes only.
-            padding = [one for one in reversed(self.padding) for _ in range(2)]
+            padding = [border for border in reversed(self.padding) for _ in range(2)]
         return conv2d(
             padded(input, padding, self.padding_mode),
             self.weight,

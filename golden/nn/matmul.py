@@ -81,23 +81,23 @@ def gradients_of_operands(
     The gradient of the weights is the product of ``rows()``, codes of the gradient, and ``columns()``, codes of x. That
     of the bias is the sum of ``rows(rotate=False)``.
     """
-    found, pruned = [x.new_empty(0) for _ in needs], 0
+    gradients, pruned = [x.new_empty(0) for _ in needs], 0
     if needs[0]:
-        found[0], pruned = of_input()
+        gradients[0], pruned = of_input()
     if needs[1] or needs[2]:
         left = rows()
         pruned += left.pruned
     if needs[1]:
         right = columns()
         pruned += right.pruned
-        found[1] = call.product("weight_gradient", left, right, w.dtype).reshape(w.shape)
+        gradients[1] = call.product("weight_gradient", left, right, w.dtype).reshape(w.shape)
     rotation = call.policy.hadamard
     if needs[2] and rotation is not None and "weight_gradient" in rotation.products:
         left = rows(rotate=False)
         pruned += left.pruned
     if needs[2]:
-        found[2] = call.bias_gradient(left, x.dtype).reshape(w.shape[0])
-    return [one.contiguous() for one in found], pruned
+        gradients[2] = call.bias_gradient(left, x.dtype).reshape(w.shape[0])
+    return [gradient.contiguous() for gradient in gradients], pruned
 
 
 def with_gradients(run: Callable[..., Tensor], shape: Callable[..., Any], run_gradients: Callable[..., Any]) -> Any:
@@ -117,8 +117,8 @@ def with_gradients(run: Callable[..., Tensor], shape: Callable[..., Any], run_gr
         x, w, key, amax = ctx.saved_tensors
         if ctx.history is not None:
             amax = torch.cat([amax[:2], delayed_amax_of_gradient(ctx.history, gradient.detach()).reshape(1)])
-        found = of_gradients(gradient, x, w, key, amax, *ctx.parts, needs)
-        given = (one if needed else None for needed, one in zip(needs, found, strict=True))
+        gradients = of_gradients(gradient, x, w, key, amax, *ctx.parts, needs)
+        given = (result if needed else None for needed, result in zip(needs, gradients, strict=True))
         return *given, *[None] * (3 + len(ctx.parts))
 
     of_gradients = gradients(run_gradients, shapes)

@@ -16,7 +16,7 @@ from halfulp.golden.torch_internals import TorchDispatchMode, constant_in_graphs
 
 from .layers import Computed
 
-_PRODUCTS = {str(one) for one in flop_registry} | {
+_PRODUCTS = {str(operator) for operator in flop_registry} | {
     f"aten.{name}"
     for name in ("mv", "addmv", "dot", "vdot", "addr", "addbmm", "mkldnn_rnn_layer", "_cudnn_rnn", "mkldnn_linear")
 }
@@ -46,8 +46,8 @@ class Observation:
 
     def __str__(self) -> str:
         rows = [("module", "in torch's own arithmetic", "kind")]
-        rows += [(name, f"{one} x {count}", "product") for (name, one), count in self.products.items()]
-        rows += [(name, f"{one} x {count}", "other") for (name, one), count in self.others.items()]
+        rows += [(name, f"{operation} x {count}", "product") for (name, operation), count in self.products.items()]
+        rows += [(name, f"{operation} x {count}", "other") for (name, operation), count in self.others.items()]
         rows += [(name, "never called", "converted layer") for name in self.uncalled]
         return tabulate(rows, tablefmt="plain", disable_numparse=True)
 
@@ -60,28 +60,28 @@ class _Recorder(TorchDispatchMode):
         self.others: Counter[tuple[str, str]] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         name = str(func.overloadpacket)
-        if name.startswith("aten.") and not func.is_view and name not in _MOVES and _real(args) and _real(found):
+        if name.startswith("aten.") and not func.is_view and name not in _MOVES and _real(args) and _real(result):
             deepest = max(self.tracker.parents - {"Global"}, key=len, default="")
             place = deepest.partition(".")[2] or "(the model)"
             (self.products if name in _PRODUCTS else self.others)[place, name.removeprefix("aten.")] += 1
-        return found
+        return result
 
 
 def _real(parts: Any) -> bool:
-    return any(isinstance(one, Tensor) and one.dtype.is_floating_point for one in tree_leaves(parts))
+    return any(isinstance(leaf, Tensor) and leaf.dtype.is_floating_point for leaf in tree_leaves(parts))
 
 
 def observe(model: nn.Module, step: Callable[[], object]) -> Observation:
     """Run a step, such as a forward and backward pass, and report the operations in torch's own arithmetic."""
-    layers = {name: one for name, one in model.named_modules() if isinstance(one, Computed)}
-    before = {name: one.called for name, one in layers.items()}
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, Computed)}
+    before = {name: layer.called for name, layer in layers.items()}
     for layer in layers.values():
         layer.called = False
     with ModuleTracker() as tracker, _Recorder(tracker) as recorder:
         step()
-    uncalled = tuple(name or "(the model)" for name, one in layers.items() if not one.called)
+    uncalled = tuple(name or "(the model)" for name, layer in layers.items() if not layer.called)
     for name, layer in layers.items():
         layer.called = layer.called or before[name]
     return Observation(dict(recorder.products), dict(recorder.others), uncalled)
@@ -93,7 +93,7 @@ def report_uncalled(model: nn.Module, arguments: object, output: object) -> None
         hooks = forward_hooks_of(model)
         for key in [key for key, hook in hooks.items() if hook is report_uncalled]:
             del hooks[key]
-    names = [name for name, one in model.named_modules() if isinstance(one, Computed) and not one.called]
+    names = [name for name, module in model.named_modules() if isinstance(module, Computed) and not module.called]
     if names:
         _warn_uncalled(", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else ""))
 

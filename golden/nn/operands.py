@@ -100,7 +100,7 @@ class Call:
 
         if mac is None:
             return summed(gathered(a), gathered(b), start)
-        factors = [one.factor for one in (left, right) if one.factor is not None]
+        factors = [operand.factor for operand in (left, right) if operand.factor is not None]
         # The product of two factors is exact.
         factor = math.prod(factors[1:], start=factors[0]) if factors else None
         bias = None
@@ -125,7 +125,7 @@ class Call:
         def exact() -> Tensor:
             x, y = _reals(a, mac.a), _reals(b, mac.b)
             both = _data(x), _data(y)
-            if start is None and not all(map(torch.any, both)) and all(one.isfinite().all() for one in both):
+            if start is None and not all(map(torch.any, both)) and all(operand.isfinite().all() for operand in both):
                 return made.new_zeros(made.shape, dtype=dtype)
             return summed(gathered(x), gathered(y), None if start is None else gathered(_reals(start, mac.o)))
 
@@ -150,8 +150,8 @@ class Call:
 
     def mac(self, phase: str) -> Product | None:
         """Return the multiply-accumulate of a phase."""
-        found: Product | None = getattr(self.policy, phase)
-        return found
+        product: Product | None = getattr(self.policy, phase)
+        return product
 
     def start(self, bias: Tensor | None) -> Tensor | None:
         """Return the start values of the forward sums."""
@@ -166,8 +166,8 @@ class Call:
         mac, shape = self.policy.weight_gradient, columns.matrices.shape
         ones = _data(columns.matrices).new_ones((*shape[:-2], shape[-1], 1))
         if isinstance(mac, MacSpec):
-            one = check_one(mac)
-            ones.fill_(1 if ones.is_floating_point() else one)
+            code_of_one = check_one(mac)
+            ones.fill_(1 if ones.is_floating_point() else code_of_one)
         return self.product("bias_gradient", columns, Codes(ones), dtype).squeeze(-1)
 
 
@@ -184,8 +184,8 @@ class Quantizer:
         """Convert values to blocks along a dimension; the scale of the tensor is that of the results."""
         rounding = self.cast.rounding
         random = self.cast.words(self.key, values.shape, values.device) if rounding.bits else None
-        found = quantize_blocks(values, self.block, rounding, dim=dim, tensor=self.tensor, random=random)
-        return BlockTensor(found.elements.to(torch.int64), found.scale.to(torch.int64))
+        blocks = quantize_blocks(values, self.block, rounding, dim=dim, tensor=self.tensor, random=random)
+        return BlockTensor(blocks.elements.to(torch.int64), blocks.scale.to(torch.int64))
 
 
 @dataclass(frozen=True)
@@ -278,25 +278,25 @@ class Operand:
         self._rotate(phase if rotate and summed else None, summed, groups)
         if fmt is not None and fmt.shares_scale:
             return self._for_blocks(phase, fmt)
-        formats = dict.fromkeys(one for one in (self._cast.fmt, fmt) if one is not None)
+        formats = dict.fromkeys(target for target in (self._cast.fmt, fmt) if target is not None)
         values, factor = self._scaled(phase, part, formats, summed)
         if self._cast.fmt is not None:
             if self._rounded is None or self._cast.scale is not None:
                 self._rounded = self._cast.real(values, self._key)
         if fmt is None:
-            found = values if self._rounded is None else self._rounded
-            found = found if factor is None else multiplied(found, factor, self._given.dtype)
-            return Codes(found, pruned=self._zeros)
+            elements = values if self._rounded is None else self._rounded
+            elements = elements if factor is None else multiplied(elements, factor, self._given.dtype)
+            return Codes(elements, pruned=self._zeros)
         if factor is not None:
             factor = factor.reshape(()) if factor.numel() == 1 else lay(factor)
         elif self._is_rounded_in_product(values, fmt):
             return Codes(values, pruned=self._zeros)
         if self._rounded is None:
-            found = self._cast.codes(values, fmt, self._key)
+            elements = self._cast.codes(values, fmt, self._key)
         else:
-            found = encode(self._rounded, fmt, saturate=self._cast.saturate)
-        note((self._call.layer, phase, self._role), found, lambda: values, *formats, pruned=self._zeros)
-        return Codes(found, factor, pruned=self._zeros)
+            elements = encode(self._rounded, fmt, saturate=self._cast.saturate)
+        note((self._call.layer, phase, self._role), elements, lambda: values, *formats, pruned=self._zeros)
+        return Codes(elements, factor, pruned=self._zeros)
 
     def _for_blocks(self, phase: str, block: Block) -> Codes:
         """Return values for a product of blocks, which quantizes them along its sums."""
@@ -367,8 +367,8 @@ def _data(x: Matrices) -> Tensor:
 def _reals(given: Matrices, fmt: Format) -> Matrices:
     """Return the numbers of codes, or real numbers rounded to the format."""
     codes = _data(given)
-    found = decode(encode(codes, fmt) if codes.is_floating_point() else codes, fmt)
-    return replace(given, data=found) if isinstance(given, Patches) else found
+    numbers = decode(encode(codes, fmt) if codes.is_floating_point() else codes, fmt)
+    return replace(given, data=numbers) if isinstance(given, Patches) else numbers
 
 
 policy_of = functools.lru_cache(maxsize=256)(Policy.parse)

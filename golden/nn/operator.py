@@ -32,8 +32,8 @@ def differentiable(
     made.register_autograd(backward, setup_context=save)
 
     def forward(*arguments: Any) -> Any:
-        found = made(*arguments)
-        return found if isinstance(found, Tensor) else tuple(found)
+        result = made(*arguments)
+        return result if isinstance(result, Tensor) else tuple(result)
 
     members = {
         "forward": staticmethod(forward),
@@ -77,15 +77,18 @@ def _refused(ctx: Any, *_: Any) -> None:
 
 def _looped(made: Any, count: int, dims: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, Any]:
     """Call an operator for each index of a vmap dimension."""
-    found = [
+    results = [
         made(
-            *(one.select(dim, place) if isinstance(dim, int) else one for one, dim in zip(arguments, dims, strict=True))
+            *(
+                argument.select(dim, place) if isinstance(dim, int) else argument
+                for argument, dim in zip(arguments, dims, strict=True)
+            )
         )
         for place in range(count)
     ]
-    if isinstance(found[0], Tensor):
-        return torch.stack(found), 0
-    return [torch.stack(parts) for parts in zip(*found, strict=True)], [0] * len(found[0])
+    if isinstance(results[0], Tensor):
+        return torch.stack(results), 0
+    return [torch.stack(parts) for parts in zip(*results, strict=True)], [0] * len(results[0])
 
 
 @torch.library.custom_op("halfulp::random_key", mutates_args=("state",))
@@ -108,4 +111,4 @@ def _(info: Any, dims: tuple[int | None, ...], state: Tensor, x: Tensor, evaluat
     if dims[0] is None and info.randomness == "same":
         return random_key(state, x, evaluation), None
     states = [state if dims[0] is None else state.select(dims[0], place) for place in range(info.batch_size)]
-    return torch.stack([random_key(one, x, evaluation) for one in states]), 0
+    return torch.stack([random_key(own_state, x, evaluation) for own_state in states]), 0

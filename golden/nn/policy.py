@@ -262,11 +262,11 @@ class Policy:
             "input_gradient": ("weights", "gradients"),
             "weight_gradient": ("activations", "gradients"),
         }
-        found = {phase: [_text(getattr(self, phase)), *self._named(casts[phase])] for phase in PRODUCTS}
+        texts = {phase: [_text(getattr(self, phase)), *self._named(casts[phase])] for phase in PRODUCTS}
         if self.hadamard is not None:
             for phase in self.hadamard.products:
-                found[phase].append(f"hadamard={self.hadamard.length}")
-        return {phase: ", ".join(pieces) for phase, pieces in found.items()}
+                texts[phase].append(f"hadamard={self.hadamard.length}")
+        return {phase: ", ".join(pieces) for phase, pieces in texts.items()}
 
     def _named(self, casts: Iterable[str]) -> list[str]:
         return [f"{name}={getattr(self, name)}" for name in casts if getattr(self, name) != PLAIN]

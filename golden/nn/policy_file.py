@@ -59,7 +59,7 @@ class PolicyFile:
         epochs, plateaus = table.pop("epochs", {}), table.pop("plateaus", [])
         if not _are_tables(epochs) or not all(name.isdecimal() and int(name) for name in epochs):
             raise ValueError("epochs must be tables by the number of finished epochs, such as [epochs.5]")
-        if not isinstance(plateaus, list) or not all(isinstance(one, dict) for one in plateaus):
+        if not isinstance(plateaus, list) or not all(isinstance(plateau, dict) for plateau in plateaus):
             raise ValueError("plateaus must be tables [[plateaus]]")
         if epochs and plateaus:
             raise ValueError("policies change by epochs or by plateaus, not both")
@@ -97,10 +97,10 @@ class PolicyFile:
 
 def rules(path: Path | str) -> Rules:
     """Read policies by layer name from a TOML file (see `PolicyFile.read`); ValueError if they change during a run."""
-    found = PolicyFile.read(path)
-    if found.epochs or found.plateaus:
+    file = PolicyFile.read(path)
+    if file.epochs or file.plateaus:
         raise ValueError(f"{Path(path).name}: policies change during a run; use Schedule.of_file")
-    return found.rules
+    return file.rules
 
 
 def _text(rules: Rules) -> str:
@@ -111,25 +111,25 @@ def _text(rules: Rules) -> str:
 
 
 def _are_tables(tables: object) -> bool:
-    return isinstance(tables, dict) and all(isinstance(one, dict) for one in tables.values())
+    return isinstance(tables, dict) and all(isinstance(table, dict) for table in tables.values())
 
 
 def _layers(table: Table) -> dict[str, dict[str, Any]]:
     layers = table.get("layers", {})
     if not _are_tables(layers):
         raise ValueError('layers must be tables, such as [layers."fc*"]')
-    return {pattern: expanded(one) for pattern, one in layers.items()}
+    return {pattern: expanded(layer) for pattern, layer in layers.items()}
 
 
 def _changed(table: Table, change: Table) -> dict[str, Any]:
     """Return a table with the changed keys, also in its layers."""
     before, own = _layers(table), _layers(change)
-    layers = before | {pattern: before.get(pattern, {}) | one for pattern, one in own.items()}
+    layers = before | {pattern: before.get(pattern, {}) | layer for pattern, layer in own.items()}
     return expanded(table) | expanded(change) | {"layers": layers}
 
 
 def _rules(table: Table) -> Rules:
     """Make the policies of a table with tables of layers."""
     common = {key: value for key, value in expanded(table).items() if key != "layers"}
-    found = {pattern: Policy.from_table(common | own) for pattern, own in _layers(table).items()}
-    return found | {"*": Policy.from_table(common)}
+    policies = {pattern: Policy.from_table(common | own) for pattern, own in _layers(table).items()}
+    return policies | {"*": Policy.from_table(common)}

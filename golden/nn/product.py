@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.entries import Operand
-from halfulp.golden.kernels import Job, Patches, Words, gathered
+from halfulp.golden.kernels import MatrixProduct, Patches, Words, gathered
 from halfulp.golden.products import KINDS, compute
 from halfulp.golden.products.words import split_states
 from halfulp.golden.quantize import BlockTensor
@@ -53,15 +53,15 @@ def product(
     """
     mac, a, b = KINDS[type(mac)].in_steps(mac, a, b)
     if device is not None:
-        found = _device(device)(gathered(a), gathered(b), mac, start, key)
+        result = _device(device)(gathered(a), gathered(b), mac, start, key)
         if out is None:
-            return found
-        out.scatter(found)
+            return result
+        out.scatter(result)
         return out.data
-    x, y = (one.elements if isinstance(one, BlockTensor) else one for one in (a, b))
+    x, y = (operand.elements if isinstance(operand, BlockTensor) else operand for operand in (a, b))
     shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
     given = None if start is None else start.expand(shape)
-    return compute(Job(mac, a, b, given, shape, _words(mac, shape, key, x.device), out, dtype))
+    return compute(MatrixProduct(mac, a, b, given, shape, _words(mac, shape, key, x.device), out, dtype))
 
 
 def _device(name: str) -> Device:

@@ -72,11 +72,11 @@ def around(make: Callable[[Any], Any]) -> Any:
     ``make`` returns, in the first pass, what is now around a region inside the one that is recomputed, if any.
     """
     inner, repeated = checkpoint_regions()
-    found = getattr(repeated, _AROUND, None)
+    outer = getattr(repeated, _AROUND, None)
     for region in inner:
         if not hasattr(region, _AROUND):
-            setattr(region, _AROUND, make(found))
-    return found
+            setattr(region, _AROUND, make(outer))
+    return outer
 
 
 def _rank() -> int:

@@ -93,7 +93,7 @@ class Scaling:
     def parse(cls, text: str) -> "Scaling":
         """Parse a text that ``str()`` wrote."""
         per, *parts = text.split(".")
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for part in parts:
             match = _PART.fullmatch(part)
             name = match and match.lastgroup
@@ -101,13 +101,13 @@ class Scaling:
             if name in ("current", "history"):
                 # A digit must follow, or nothing: delayed0 would be no history.
                 name, value = "history", 0 if name == "current" else int(value or HISTORY) or None
-            if name is None or name in found or value is None:
+            if name is None or name in fields or value is None:
                 raise ValueError(
                     f"invalid scale {text!r}: expected tensor or channel, then pow2 or real, current or delayed16, and "
                     "margin2, for example"
                 )
-            found[name] = int(value) if name == "margin" else value
-        return cls(per, **found)
+            fields[name] = int(value) if name == "margin" else value
+        return cls(per, **fields)
 
     def factor(
         self, values: Tensor, formats: Iterable[Format], summed: Sequence[int], delayed: Tensor | None = None
@@ -132,7 +132,7 @@ def largest_magnitude(values: Tensor, dims: Sequence[int]) -> Tensor:
     """Return the largest magnitude of the finite elements over dimensions, which stay with one element; 0 of none."""
     finite = torch.where(values.isfinite(), values.abs(), 0).to(torch.float64)
     if not values.numel():
-        places = {one % values.dim() for one in dims} if values.dim() else set()
+        places = {dim % values.dim() for dim in dims} if values.dim() else set()
         return finite.new_zeros([1 if place in places else size for place, size in enumerate(values.shape)])
     return finite.amax(list(dims), keepdim=True) if dims else finite
 
@@ -154,10 +154,10 @@ def _number(amax: Tensor, limit: float) -> Tensor:
     """Return the smallest number of binary32 whose product with the limit is at least amax."""
     near = (amax / limit).to(torch.float32)
     down, up = (torch.nextafter(near, near.new_tensor(end)) for end in (-math.inf, math.inf))
-    found = up
-    for one in (near, down):
-        found = torch.where(one.to(torch.float64) * limit >= amax, one, found)
-    return found.to(torch.float64)
+    number = up
+    for candidate in (near, down):
+        number = torch.where(candidate.to(torch.float64) * limit >= amax, candidate, number)
+    return number.to(torch.float64)
 
 
 def divided(values: Tensor, factor: Tensor) -> Tensor:
@@ -198,10 +198,10 @@ def _added(product: Tensor, error: Tensor | None, bias: Tensor) -> tuple[Tensor,
         return total, rest
     low, rest = sum_and_error(bias, error)
     high, more = sum_and_error(product, low)
-    found, rest = sum_and_error(high, to_odd(*sum_and_error(more, rest)))
+    rounded, rest = sum_and_error(high, to_odd(*sum_and_error(more, rest)))
     # Infinities, NaN and zeros have their signs from the plain sum.
-    usual = total.isfinite() & (found != 0)
-    return torch.where(usual, found, total), torch.where(usual, rest, 0.0)
+    usual = total.isfinite() & (rounded != 0)
+    return torch.where(usual, rounded, total), torch.where(usual, rest, 0.0)
 
 
 def _powers_of_two(factor: Tensor) -> bool:

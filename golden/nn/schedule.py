@@ -75,7 +75,7 @@ class Schedule:
         self.epoch, self._smallest, self._waited, self._stage, self._changed = 0, math.inf, 0, 0, 0
         self._loss: float | None = None
         self._rules: Rules | None = None
-        self._updates = {_update(one) for one in self._known()}
+        self._updates = {_update(rules) for rules in self._known()}
         if len(self._updates) > 1:
             raise ValueError("policies of a schedule must have the same update and master, which WeightUpdate applies")
         self._set()
@@ -83,8 +83,8 @@ class Schedule:
     @classmethod
     def of_file(cls, target: Any, path: Path | str, *, seed: int = 0) -> "Schedule":
         """Make a schedule of the policies of a TOML file (see `PolicyFile`)."""
-        found = PolicyFile.read(path)
-        return cls(target, found.choice, seed=seed, **found.settings)
+        file = PolicyFile.read(path)
+        return cls(target, file.choice, seed=seed, **file.settings)
 
     def _known(self) -> list[Rules]:
         if callable(self._choice):
@@ -137,7 +137,9 @@ class Schedule:
             self._target.set_policy(rules)
             return
         seed = mix(self.seed, self._changed) >> 1 if self._changed else self.seed
-        evaluation = next((one.evaluation for one in self._target.modules() if isinstance(one, Stateful)), REPEAT)
+        evaluation = next(
+            (module.evaluation for module in self._target.modules() if isinstance(module, Stateful)), REPEAT
+        )
         convert(self._target, rules, seed=seed, inplace=True, evaluation=evaluation)
 
     def state_dict(self) -> dict[str, Any]:
@@ -161,4 +163,4 @@ class Schedule:
 def _update(rules: Rules) -> frozenset[tuple[Any, bool]]:
     """Return the updates of policies."""
     policies = rules.values() if isinstance(rules, Mapping) else [rules]
-    return frozenset((one.update, one.master) for one in map(Policy.parse, policies))
+    return frozenset((policy.update, policy.master) for policy in map(Policy.parse, policies))

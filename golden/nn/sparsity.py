@@ -113,7 +113,7 @@ class Sparsity:
         if groups > 1:
             # Channels follow their group, so that all later dimensions are one further.
             scores = scores.unflatten(1, (groups, scores.shape[1] // groups))
-            along = [one + (one > 0) for one in along]
+            along = [dim + (dim > 0) for dim in along]
         last = list(range(-len(along), 0))
         rows = scores.movedim(list(along), last)
         length = math.prod(rows.shape[-len(along) :])

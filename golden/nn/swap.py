@@ -148,14 +148,14 @@ def convert(
     if not isinstance(policy, Mapping):
         policy = {"*": policy}
     made = _copied(model, inplace)
-    found = _layers(made)
-    if not found:
+    layers = _layers(made)
+    if not layers:
         known = ", ".join(kind.__name__ for kind in TWINS)
         raise ValueError(f"{type(model).__name__} has no layer that can be swapped: expected {known}, or subclasses")
-    chosen = _chosen(policy, found, "layer that can be swapped")
-    rules = {pattern: Policy.parse(one) for pattern, one in policy.items()}
+    chosen = _chosen(policy, layers, "layer that can be swapped")
+    rules = {pattern: Policy.parse(text) for pattern, text in policy.items()}
     swaps, swapped = [], set()
-    for (names, layer), pattern in zip(found, chosen, strict=True):
+    for (names, layer), pattern in zip(layers, chosen, strict=True):
         swap, twin = _swap(names[0], layer, None if pattern is None else rules[pattern], seed, fixed=layer is model)
         swaps.append(swap)
         if swap.policy:
@@ -205,13 +205,13 @@ def swap_activations(model: nn.Module, swaps: Mapping[Any, PiecewiseLinear], *, 
         if not isinstance(twin, PiecewiseLinear):
             raise TypeError(f"values of swaps must be PiecewiseLinear modules, not {type(twin).__name__}")
     made = _copied(model, inplace)
-    found = [
+    places = [
         ([f"{prefix}.{name}" if prefix else name], module, parent, name)
         for prefix, parent in list(made.named_modules())
         for name, module in list(parent.named_children())
     ]
-    chosen = _chosen(swaps, [(names, module) for names, module, _, _ in found], "module")
-    for (_, _, parent, name), pattern in zip(found, chosen, strict=True):
+    chosen = _chosen(swaps, [(names, module) for names, module, _, _ in places], "module")
+    for (_, _, parent, name), pattern in zip(places, chosen, strict=True):
         if pattern is not None:
             setattr(parent, name, copy.deepcopy(swaps[pattern]))
     return made
@@ -227,27 +227,30 @@ def _copied(model: nn.Module, inplace: bool) -> nn.Module:
         raise ValueError(f"torch cannot copy the model; convert it with inplace=True ({error})") from error
 
 
-def _chosen(patterns: Iterable[Any], found: Sequence[tuple[list[str], nn.Module]], what: str) -> list[Any]:
+def _chosen(patterns: Iterable[Any], modules: Sequence[tuple[list[str], nn.Module]], what: str) -> list[Any]:
     """Return the first matching pattern or type of each module; ValueError if a pattern or type matches none."""
     for pattern in patterns:
         check_pattern(pattern, operations=False)
-        if not any(_matches(pattern, names, module) for names, module in found):
+        if not any(_matches(pattern, names, module) for names, module in modules):
             shown = repr(pattern) if isinstance(pattern, str) else getattr(pattern, "__name__", repr(pattern))
-            known = [f"{names[0] or 'the model'} ({type(module).__name__})" for names, module in found]
+            known = [f"{names[0] or 'the model'} ({type(module).__name__})" for names, module in modules]
             raise ValueError(f"{shown} matches no {what}; there are {', '.join(known) or 'none'}")
-    return [next((one for one in patterns if _matches(one, names, module)), None) for names, module in found]
+    return [
+        next((candidate for candidate in patterns if _matches(candidate, names, module)), None)
+        for names, module in modules
+    ]
 
 
 def _layers(model: nn.Module) -> list[tuple[list[str], nn.Module]]:
     """Return the layers that can be swapped, each once with all its names, without the parts of attention layers."""
-    found: dict[int, tuple[list[str], nn.Module]] = {}
+    layers: dict[int, tuple[list[str], nn.Module]] = {}
     inside: set[int] = set()
     for name, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, nn.MultiheadAttention):
             inside |= {id(part) for part in module.modules() if part is not module}
         if any(isinstance(module, base) for base in TWINS):
-            found.setdefault(id(module), ([], module))[0].append(name)
-    return [row for key, row in found.items() if key not in inside]
+            layers.setdefault(id(module), ([], module))[0].append(name)
+    return [row for key, row in layers.items() if key not in inside]
 
 
 def _matches(pattern: Pattern, names: list[str], layer: nn.Module) -> bool:

@@ -46,15 +46,17 @@ def expect_update(parameters: Iterable[Tensor], cast: Cast | None) -> None:
 
 
 def _warn_of_expected(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    parameters = [one for group in optimizer.param_groups for one in group["params"] if one in _expected]
-    texts = dict.fromkeys(_expected.pop(one) for one in parameters if one not in _rounding)
+    parameters = [
+        parameter for group in optimizer.param_groups for parameter in group["params"] if parameter in _expected
+    ]
+    texts = dict.fromkeys(_expected.pop(parameter) for parameter in parameters if parameter not in _rounding)
     if texts:
         warn_of_update(", ".join(texts))
 
 
 def lacks_update(optimizer: torch.optim.Optimizer) -> bool:
     """Return True if no parameter of an optimiser has a `WeightUpdate`."""
-    return all(one not in _rounding for group in optimizer.param_groups for one in group["params"])
+    return all(parameter not in _rounding for group in optimizer.param_groups for parameter in group["params"])
 
 
 def warn_of_update(text: str) -> None:
@@ -112,9 +114,9 @@ class WeightUpdate:
         check_bool("master", master)
         self.cast = parse_update(cast)
         self.master = master
-        known = {id(one): one for group in optimizer.param_groups for one in group["params"]}
+        known = {id(parameter): parameter for group in optimizer.param_groups for parameter in group["params"]}
         # Tied weights occur twice and are rounded once.
-        chosen = known if parameters is None else {id(one): one for one in parameters}
+        chosen = known if parameters is None else {id(parameter): parameter for parameter in parameters}
         if any(key not in known for key in chosen):
             raise ValueError("parameters must be parameters of the optimizer; one is not")
         self._state = fresh_state(check_seed(seed))
@@ -144,7 +146,7 @@ class WeightUpdate:
             def add_and_round(group: dict[str, Any]) -> None:
                 add(group)
                 held = set(map(id, self._parameters))
-                self._take(one for one in optimizer.param_groups[-1]["params"] if id(one) not in held)
+                self._take(parameter for parameter in optimizer.param_groups[-1]["params"] if id(parameter) not in held)
 
             optimizer.add_param_group = add_and_round  # type: ignore[method-assign, assignment]  # torch has no hook
 
@@ -154,7 +156,7 @@ class WeightUpdate:
         self._parameters += parameters
         _rounding.update(dict.fromkeys(self._parameters[first:], True))
         if self.master:
-            self._masters += [one.detach().clone() for one in self._parameters[first:]]
+            self._masters += [parameter.detach().clone() for parameter in self._parameters[first:]]
         if not first:
             self._key = next_key(self._state)
         self._round(first)
@@ -190,7 +192,7 @@ class WeightUpdate:
             part = parameter.to_local() if hasattr(parameter, "to_local") else parameter
             part.copy_(self.cast.real(part, mix(self._key, place)))
         if self.master:
-            self._rounded[first:] = [one.detach().clone() for one in self._parameters[first:]]
+            self._rounded[first:] = [parameter.detach().clone() for parameter in self._parameters[first:]]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

@@ -1,7 +1,7 @@
 """Matrix products of checked operands: engines, the choice among them, and why it was made.
 
-An engine computes a `Job`, or refuses it with a reason that follows from its description, shapes and device. Some also
-refuse operands for which they are not exact. All engines have the same results.
+An engine computes a `MatrixProduct`, or refuses it with a reason that follows from its description, shapes and device.
+Some also refuse operands for which they are not exact. All engines have the same results.
 """
 
 from .choice import ENGINES as ENGINES

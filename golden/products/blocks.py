@@ -9,7 +9,7 @@ from torch import Tensor
 from halfulp.golden.block import step_term
 from halfulp.golden.check import codes_of
 from halfulp.golden.codec import round_and_pack, unpack
-from halfulp.golden.kernels import Job, Matrices, fold, gathered
+from halfulp.golden.kernels import Matrices, MatrixProduct, fold, gathered
 from halfulp.golden.quantize import BlockTensor, check_blocks, in_blocks, quantize_blocks, raw_of
 from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.values import decoded
@@ -33,7 +33,7 @@ class Blocks(Kind):
     def checked(self, spec: BlockMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
         return _checked("a", a, spec.a, -1, rounding, saturate), _checked("b", b, spec.b, -2, rounding, saturate)
 
-    def terms(self, job: Job) -> Terms:
+    def terms(self, job: MatrixProduct) -> Terms:
         x, x_scales = _steps_of(job.spec, job.a.elements, job.a.scale, job.spec.a, -1)
         y, y_scales = _steps_of(job.spec, job.b.elements, job.b.scale, job.spec.b, -2)
 
@@ -44,12 +44,12 @@ class Blocks(Kind):
 
         return term
 
-    def sides(self, job: Job) -> tuple[fold.Side | None, fold.Side | None]:
+    def sides(self, job: MatrixProduct) -> tuple[fold.Side | None, fold.Side | None]:
         return _side(job.spec, job.a, job.spec.a, -1), _side(job.spec, job.b, job.spec.b, -2)
 
-    def finished(self, codes: Matrices, job: Job) -> Matrices:
+    def finished(self, codes: Matrices, job: MatrixProduct) -> Matrices:
         # The scales of both tensors multiply finished sums, which are rounded once more, to nearest, ties to even.
-        scales = [raw_of(one.tensor) for one in (job.a, job.b) if one.tensor is not None]
+        scales = [raw_of(operand.tensor) for operand in (job.a, job.b) if operand.tensor is not None]
         if not scales:
             return codes
         product = functools.reduce(multiply, scales, unpack(gathered(codes), job.spec.o))
@@ -85,18 +85,18 @@ def _steps_of(spec: BlockMacSpec, elements: Tensor, scale: Tensor, block: Block,
 
 def _side(spec: BlockMacSpec, x: BlockTensor, block: Block, dim: int) -> fold.Side | None:
     """Decode an operand; None if a scale is infinite."""
-    elements, scale = (one.reshape(-1, *one.shape[-2:]) for one in (x.elements, x.scale))
+    elements, scale = (part.reshape(-1, *part.shape[-2:]) for part in (x.elements, x.scale))
     codes, scales = _steps_of(spec, elements, scale, block, dim)
     factor = decoded(scales, block.scale, torch.float64)
-    found, lowest, highest = numbers_of(spec, block.element, codes)
+    numbers, lowest, highest = numbers_of(spec, block.element, codes)
     if block.scale.has_zero:
         if bool(factor.isinf().any()):
             return None
         # A zero scale makes zeros of all elements, a negative one exchanges their signs.
         sign = torch.where(factor == 0, torch.copysign(torch.zeros_like(factor), factor), torch.sign(factor))
-        usual = torch.where(factor.isnan(), 1.0, sign).to(found.dtype)
+        usual = torch.where(factor.isnan(), 1.0, sign).to(numbers.dtype)
         if bool((usual != 1).any()):
-            found = found * usual.unsqueeze(-1)
+            numbers = numbers * usual.unsqueeze(-1)
         factor = torch.where(factor == 0, 1.0, factor.abs())
     exponent = torch.where(factor.isnan(), 1, torch.frexp(factor)[1]).to(torch.int32)
-    return fold.Side(found, factor, lowest + exponent - block.scale.precision, highest + exponent)
+    return fold.Side(numbers, factor, lowest + exponent - block.scale.precision, highest + exponent)

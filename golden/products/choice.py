@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import check_int
-from halfulp.golden.kernels import KERNELS, Engine, Job, Matrices, Patches, Words, build, first, gathered
+from halfulp.golden.kernels import KERNELS, Engine, Matrices, MatrixProduct, Patches, Words, build, first, gathered
 from halfulp.golden.kernels.engines import Compiled
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import RN, Format
@@ -22,23 +22,23 @@ ENGINES: tuple[Engine, ...] = (Slices(), *KERNELS, Folds(), InTorch())
 """All engines; the first one that does not refuse a product computes it."""
 
 
-def compute(job: Job) -> Tensor:
+def compute(job: MatrixProduct) -> Tensor:
     """Return the result of a product as codes in int64, or real numbers in float32, or the tensor of ``out``."""
-    found = first(KERNELS, job) if job.is_real else None
-    if found is None:
-        found = first(ENGINES, _in_codes(job) if job.is_real else job)
-        assert found is not None
+    result = first(KERNELS, job) if job.is_real else None
+    if result is None:
+        result = first(ENGINES, _in_codes(job) if job.is_real else job)
+        assert result is not None
         if job.dtype != torch.int64:
-            found = decoded(gathered(found), job.spec.o, job.dtype)
-    found = KINDS[type(job.spec)].finished(found, job)
+            result = decoded(gathered(result), job.spec.o, job.dtype)
+    result = KINDS[type(job.spec)].finished(result, job)
     if job.out is None:
-        return gathered(found)
-    if found is not job.out:
-        job.out.scatter(gathered(found))
+        return gathered(result)
+    if result is not job.out:
+        job.out.scatter(gathered(result))
     return job.out.data
 
 
-def _in_codes(job: Job) -> Job:
+def _in_codes(job: MatrixProduct) -> MatrixProduct:
     """Encode the real numbers of a product, whose result is then codes."""
     start = None if job.start is None else gathered(_codes(job.start, job.spec.o))
     a, b = _codes(job.a, job.spec.a), _codes(job.b, job.spec.b)
@@ -120,7 +120,7 @@ def explain(
     kind = KINDS[type(spec)]
     spec, a, b = kind.in_steps(spec, *kind.example(spec, n, k, m, device))
     words = Words(key=0) if spec.words and spec.random is None else Words()
-    job = Job(spec, a, b, None, (n, m), words)
+    job = MatrixProduct(spec, a, b, None, (n, m), words)
     refusals: dict[str, str] = {}
     for engine in ENGINES:
         reason = engine.refuses(job)

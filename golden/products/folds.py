@@ -5,7 +5,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from halfulp.golden.kernels import Job, fold, gathered
+from halfulp.golden.kernels import MatrixProduct, fold, gathered
 from halfulp.golden.kernels.engines import Compiled
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
@@ -21,7 +21,7 @@ class Folds(Compiled):
 
     name = "dot products in lanes of floats"
 
-    def misfit(self, job: Job) -> str | None:
+    def misfit(self, job: MatrixProduct) -> str | None:
         spec = job.spec
         if isinstance(spec, MacSpec):
             return "a step has one product"
@@ -29,15 +29,15 @@ class Folds(Compiled):
             return f"operands have more than {TABLE_BITS} bits"
         return fold.lane_of(spec, job.words, is_single(spec)).refusal
 
-    def kernel(self, job: Job) -> tuple[str, str]:
+    def kernel(self, job: MatrixProduct) -> tuple[str, str]:
         source = fold.lane_of(job.spec, job.words, is_single(job.spec)).source
         assert source is not None
         return fold.file_of(job.spec), source
 
-    def seconds(self, job: Job) -> float:
+    def seconds(self, job: MatrixProduct) -> float:
         return job.work * job.spec.k * fold.IN_TORCH
 
-    def called(self, library: ctypes.CDLL, job: Job) -> Tensor | None:
+    def called(self, library: ctypes.CDLL, job: MatrixProduct) -> Tensor | None:
         left, right = KINDS[type(job.spec)].sides(job)
         if left is None or right is None:
             return None

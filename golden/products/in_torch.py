@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from halfulp.golden.kernels import Job, Words, gathered
+from halfulp.golden.kernels import MatrixProduct, Words, gathered
 from halfulp.golden.kernels.engines import CODES_ONLY
 from halfulp.golden.philox import philox_words
 from halfulp.golden.random import jump, of_stream
@@ -25,11 +25,11 @@ class InTorch:
 
     name = "torch"
 
-    def refuses(self, job: Job) -> str | None:
+    def refuses(self, job: MatrixProduct) -> str | None:
         """See `Engine`."""
         return CODES_ONLY if job.is_real else None
 
-    def run(self, job: Job) -> Tensor:
+    def run(self, job: MatrixProduct) -> Tensor:
         """See `Engine`."""
         term = KINDS[type(job.spec)].terms(job)
         spec, shape, k, device = job.spec, job.shape, job.steps, gathered(job.elements).device

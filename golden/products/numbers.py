@@ -6,7 +6,7 @@ from torch import Tensor
 
 from halfulp.golden.check import codes_of
 from halfulp.golden.codec import unpack
-from halfulp.golden.kernels import Job, gathered
+from halfulp.golden.kernels import MatrixProduct, gathered
 from halfulp.golden.mac import term_of
 from halfulp.golden.parts import by_parts
 from halfulp.golden.quantize import BlockTensor
@@ -38,7 +38,7 @@ class Numbers(Kind):
     def in_steps(self, spec: MacSpec, a: Any, b: Any) -> tuple[MacSpec, Any, Any]:
         return by_parts(spec, a, b)
 
-    def terms(self, job: Job) -> Terms:
+    def terms(self, job: MatrixProduct) -> Terms:
         a, b = gathered(job.a), gathered(job.b)
         x, y = unpack(a.unsqueeze(-2), job.spec.a), unpack(b.mT.unsqueeze(-3), job.spec.b)
 

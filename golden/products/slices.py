@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden import kernels
-from halfulp.golden.kernels import Job
+from halfulp.golden.kernels import MatrixProduct
 from halfulp.golden.kernels.engines import CODES_ONLY, CPU_ONLY
 from halfulp.golden.random import jump
 from halfulp.golden.values import decoded
@@ -31,7 +31,7 @@ class Slices:
 
     name = "slices of binary64"
 
-    def refuses(self, job: Job) -> str | None:
+    def refuses(self, job: MatrixProduct) -> str | None:
         """See `Engine`."""
         spec = job.spec
         if not isinstance(spec, MacSpec) or spec.quire is None or spec.product is not None:
@@ -46,11 +46,11 @@ class Slices:
             return "binary64 does not hold all numbers of the formats"
         return None
 
-    def run(self, job: Job) -> kernels.Matrices:
+    def run(self, job: MatrixProduct) -> kernels.Matrices:
         """See `Engine`; operands need a small range, and neither infinities nor NaN."""
         spec, k = job.spec, job.steps
         operands = (job.a, spec.a), (job.b, spec.b)
-        x, y = (decoded(kernels.gathered(one), fmt, torch.float64) for one, fmt in operands)
+        x, y = (decoded(kernels.gathered(matrix), fmt, torch.float64) for matrix, fmt in operands)
         low_x, high_x = _places(x, spec.a)
         low_y, high_y = _places(y, spec.b)
         high = high_x + high_y + k.bit_length()
@@ -69,10 +69,10 @@ class Slices:
                 product = left @ columns
                 sums[place + other] = sums[place + other].add_(product) if place + other in sums else product
         words = _last(spec, job.words, k)
-        found = kernels.rounded_sums(spec, list(sums.values()), list(sums), job.start, job.shape, words, job.out)
-        if found is None:
+        result = kernels.rounded_sums(spec, list(sums.values()), list(sums), job.start, job.shape, words, job.out)
+        if result is None:
             raise kernels.Refused("no kernel rounds the sums")
-        return found
+        return result
 
 
 @functools.lru_cache(maxsize=256)
@@ -107,12 +107,12 @@ def _split(x: int, y: int, k: int) -> tuple[int, int] | None:
 
     Slices of p and q bits have products below 2^(p + q); at most the smaller number of slices meets in one sum.
     """
-    found = []
+    splits = []
     for p, q in itertools.product(range(1, 52), repeat=2):
         left, right = -(-x // p), -(-y // q)
         if k * max(min(left, right), 1) << p + q <= 1 << 53 and left * right <= PRODUCTS:
-            found.append((left * right, abs(p - q), p, q))
-    return min(found)[2:] if found else None
+            splits.append((left * right, abs(p - q), p, q))
+    return min(splits)[2:] if splits else None
 
 
 def _sliced(x: Tensor, low: int, high: int, bits: int) -> dict[int, Tensor]:

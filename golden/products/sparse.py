@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import codes_of
-from halfulp.golden.kernels import Job, fold
+from halfulp.golden.kernels import MatrixProduct, fold
 from halfulp.golden.raw import Raw
 from halfulp.golden.sparse import SparseTensor, activations_by_step, check_weights, weights_by_step
 from halfulp.golden.sparsedot import places_of
@@ -26,7 +26,7 @@ class Sparse(Kind):
         a = codes_of("a", a, spec.a.width)
         return a, check_weights(b, spec, a.shape[-1] if a.dim() else 0)
 
-    def terms(self, job: Job) -> Terms:
+    def terms(self, job: MatrixProduct) -> Terms:
         xs = activations_by_step(job.spec, job.a)
         ys, index = weights_by_step(job.spec, job.b)
         every_place = places_of(job.spec, index)
@@ -40,7 +40,7 @@ class Sparse(Kind):
 
         return term
 
-    def sides(self, job: Job) -> tuple[fold.Side, fold.Side]:
+    def sides(self, job: MatrixProduct) -> tuple[fold.Side, fold.Side]:
         spec = job.spec
         x = activations_by_step(spec, job.a.reshape(-1, *job.a.shape[-2:]))
         y, index = weights_by_step(spec, SparseTensor(*(part.reshape(-1, *part.shape[-2:]) for part in job.b)))

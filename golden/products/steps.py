@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.kernels import Job, Matrices, fold
+from halfulp.golden.kernels import Matrices, MatrixProduct, fold
 from halfulp.golden.raw import Raw
 from halfulp.golden.values import decoded
 from halfulp.hdl.formats import Format, Rounding
@@ -33,7 +33,7 @@ class Kind(ABC):
         """
 
     @abstractmethod
-    def terms(self, job: Job) -> Terms:
+    def terms(self, job: MatrixProduct) -> Terms:
         """Return the terms of the sums by step."""
 
     @abstractmethod
@@ -44,11 +44,11 @@ class Kind(ABC):
         """Return an equal product in which each step takes its own columns of ``a`` and rows of ``b``."""
         return spec, a, b
 
-    def sides(self, job: Job) -> tuple[fold.Side | None, fold.Side | None]:
+    def sides(self, job: MatrixProduct) -> tuple[fold.Side | None, fold.Side | None]:
         """Decode the operands for dot products in lanes; None if these do not compute with one."""
         return None, None
 
-    def finished(self, codes: Matrices, job: Job) -> Matrices:
+    def finished(self, codes: Matrices, job: MatrixProduct) -> Matrices:
         """Return the results from finished sums."""
         return codes
 

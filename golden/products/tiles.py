@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.entries import elements_of, matrices_of, rows_of
-from halfulp.golden.kernels import Job, Words
+from halfulp.golden.kernels import MatrixProduct, Words
 from halfulp.golden.random import jump, of_stream
 from halfulp.hdl.formats.source import Stream
 from halfulp.hdl.specs import RunningSumSpec, Tiling
@@ -21,7 +21,7 @@ WORDS = 1 << 22
 """Largest number of random words in memory; a single tile may need more."""
 
 
-def compute_tiled(job: Job, tiling: object, drawing: Drawing) -> Tensor:
+def compute_tiled(job: MatrixProduct, tiling: object, drawing: Drawing) -> Tensor:
     """Compute a product tile by tile, with the random words of an array's sources.
 
     Raises TypeError or ValueError if ``tiling`` is invalid or unused, or given with other random words.
@@ -50,7 +50,9 @@ def compute_tiled(job: Job, tiling: object, drawing: Drawing) -> Tensor:
                 None if blocks[0] is None else torch.cat(blocks) for blocks in zip(*words, strict=True)
             )
             x_rows, y_columns = rows_of(x, slice(row, row + tall)), rows_of(y.mT, slice(column, column + wide)).mT
-            part[:] = compute(Job(given, x_rows, y_columns, part, tuple(part.shape), Words((of_sum, of_product))))
+            part[:] = compute(
+                MatrixProduct(given, x_rows, y_columns, part, tuple(part.shape), Words((of_sum, of_product)))
+            )
     return result.reshape(job.shape)
 
 
@@ -67,16 +69,16 @@ def _tile_words(
     apart = (count - begin).clamp(max=tiling.depth)
     places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k) * apart.unsqueeze(1)
     places = places * tiling.rows + torch.arange(tiling.rows).reshape(-1, 1, 1)
-    found: list[Tensor | None] = []
+    drawn: list[Tensor | None] = []
     for name, state in zip(("random", "random_product"), states, strict=True):
         if state is None:
-            found.append(None)
+            drawn.append(None)
             continue
         words = of_stream(Stream(spec.random, 1), tiling.steps(rows, k, columns), spec.words[name], state)
         # Before permute: element, lane, row of the element, vector, step of k.
         blocks = words.reshape(tiling.n, tiling.m, -1)[:, :, places.to(state.device)].permute(0, 2, 3, 1, 4)
-        found.append(blocks.reshape(tiling.height, count * tiling.m, k)[:rows, :columns])
-    return found
+        drawn.append(blocks.reshape(tiling.height, count * tiling.m, k)[:rows, :columns])
+    return drawn
 
 
 def _checked(spec: RunningSumSpec, tiling: object, drawing: Drawing) -> tuple[Tiling, int]:

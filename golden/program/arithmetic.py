@@ -108,9 +108,9 @@ def compute(
     # The error terms need operands of binary32, and a narrower result type would round a second time.
     for needed in (torch.float32, dtype):
         check_holds(needed, cast.fmt)
-    found = _in_kernel(name, operands, cast, key, dtype, into, exact)
-    if found is not None:
-        return found
+    in_kernel = _in_kernel(name, operands, cast, key, dtype, into, exact)
+    if in_kernel is not None:
+        return in_kernel
     given = [
         _in_binary64(value) if place in exact else operand(value, cast, mix(key, 1 + place))
         for place, value in enumerate(operands)
@@ -146,23 +146,23 @@ def _in_kernel(
         return None
     keys = [mix(key, 1 + place) for place in range(len(operands))]
     given = [
-        _in_binary64(value) if place in exact and not isinstance(value, Tensor) else _tensor(value, cast, one)
-        for place, (value, one) in enumerate(zip(operands, keys, strict=True))
+        _in_binary64(value) if place in exact and not isinstance(value, Tensor) else _tensor(value, cast, own_key)
+        for place, (value, own_key) in enumerate(zip(operands, keys, strict=True))
     ]
     if not elementwise.takes(*given):
         return None
-    shape = broadcast([one.shape for one in given])
+    shape = broadcast([tensor.shape for tensor in given])
     out = elementwise.empty_result(shape, given, dtype) if into is None else into
     # Random words of the operands, and of the result.
-    drawn = zip([*keys, key], [*(one.shape for one in given), shape], strict=True)
-    words = [cast.words(*one, out.device) for one in drawn if cast.rounding.bits]
+    drawn = zip([*keys, key], [*(tensor.shape for tensor in given), shape], strict=True)
+    words = [cast.words(*key_and_shape, out.device) for key_and_shape in drawn if cast.rounding.bits]
     chain = elementwise.KernelChain([*given, *words])
     registers = []
-    for place, one in enumerate(given):
-        ready = DTYPES[one.dtype] == cast.fmt or not isinstance(operands[place], Tensor) or place in exact
+    for place, tensor in enumerate(given):
+        ready = DTYPES[tensor.dtype] == cast.fmt or not isinstance(operands[place], Tensor) or place in exact
         word = len(given) + place if words else None
         registers.append(place if ready else chain.step("round", to, place, words=word))
-    found = chain.step(
+    result = chain.step(
         "table" if tabled else name,
         to,
         registers[0],
@@ -170,7 +170,7 @@ def _in_kernel(
         len(chain.operands) - 1 if words else None,
         table(name, cast.fmt, out.device) if tabled else None,
     )
-    return out if chain.run((found, out)) else None
+    return out if chain.run((result, out)) else None
 
 
 CHAINS = {
@@ -193,7 +193,7 @@ class RoundingChain:
 
     def __init__(self, operands: Sequence[Tensor], formats: Mapping[int, Format | None]) -> None:
         self.chain = elementwise.KernelChain(operands)
-        self._formats = [formats.get(place, DTYPES[one.dtype]) for place, one in enumerate(operands)]
+        self._formats = [formats.get(place, DTYPES[tensor.dtype]) for place, tensor in enumerate(operands)]
         self._rounded: dict[tuple[int, Cast], int] = {}
 
     def add(self, name: str, cast: Cast, *registers: int, known: Collection[int] = ()) -> int:
@@ -213,13 +213,13 @@ class RoundingChain:
         assert cast.fmt is not None
         assert cast.target is not None
         given = []
-        for one in registers:
-            if self._formats[one] != cast.fmt and one not in known:
-                if (one, cast) not in self._rounded:
-                    self._rounded[one, cast] = self.chain.step("round", cast.target, one)
+        for register in registers:
+            if self._formats[register] != cast.fmt and register not in known:
+                if (register, cast) not in self._rounded:
+                    self._rounded[register, cast] = self.chain.step("round", cast.target, register)
                     self._formats.append(cast.fmt)
-                one = self._rounded[one, cast]
-            given.append(one)
+                register = self._rounded[register, cast]
+            given.append(register)
         tabled = None if name in ARITHMETIC else table(name, cast.fmt, torch.device("cpu"))
         self._formats.append(cast.fmt)
         return self.chain.step(name if tabled is None else "table", cast.target, given[0], given[-1], None, tabled)
@@ -238,7 +238,7 @@ def chained(name: str, gradient: Tensor, y: Tensor, cast: Cast) -> Tensor | None
     steps = RoundingChain([gradient, y, number((1.0).hex(), cast)], {2: cast.fmt})
     registers: dict[Any, int] = {"gradient": 0, "y": 1, "1": 2}
     for place, (operation, *operands) in enumerate(CHAINS[name]):
-        registers[place] = steps.add(operation, cast, *(registers[one] for one in operands))
+        registers[place] = steps.add(operation, cast, *(registers[operand] for operand in operands))
     out = elementwise.empty_result(y.shape, (gradient, y), torch.float32)
     return out if steps.chain.run((registers[len(CHAINS[name]) - 1], out)) else None
 
@@ -264,9 +264,9 @@ def became(text: str, cast: Cast) -> float | None:
     """
     value = float.fromhex(text)
     nearest = replace(cast, rounding=RN, source=None) if cast.rounding.bits else cast
-    found = float(operand(value, nearest, 0))
-    lost = found in (0, 1, -1) or not math.isfinite(found)
-    return found if lost and math.isfinite(value) and found != value else None
+    rounded = float(operand(value, nearest, 0))
+    lost = rounded in (0, 1, -1) or not math.isfinite(rounded)
+    return rounded if lost and math.isfinite(value) and rounded != value else None
 
 
 @functools.lru_cache(maxsize=4096)

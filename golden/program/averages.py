@@ -26,8 +26,8 @@ def average(sums: Tensor, count: Tensor | int) -> Tensor:
     """Divide sums by a count, neither of which is rounded before the quotient is."""
     divisor = count if isinstance(count, Tensor) else torch.full((), count, dtype=torch.float64, device=sums.device)
     # Two tensors without dimensions have the wider type.
-    found: Tensor = torch.ops.halfulp.div(sums, divisor, average=True).to(sums.dtype)
-    return found
+    quotient: Tensor = torch.ops.halfulp.div(sums, divisor, average=True).to(sums.dtype)
+    return quotient
 
 
 def _nll_loss(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignored: int) -> tuple[Tensor, Tensor]:
@@ -38,16 +38,16 @@ def _nll_loss(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, 
     index = torch.where(used, target, 0).unsqueeze(channels)
     weights = None if weight is None else weight.view([-1 if dim == channels else 1 for dim in range(x.dim())])
     given = x if weights is None else x * weights
-    found = torch.where(used, -torch.gather(given, channels, index).squeeze(channels), 0)
+    losses = torch.where(used, -torch.gather(given, channels, index).squeeze(channels), 0)
     if reduction == 0 and x.dim() > 1:
-        return found, x.new_full((), 0.0)
+        return losses, x.new_full((), 0.0)
     if weights is None:
         count = used.sum()
     else:
         count = torch.where(used, torch.gather(weights.expand(x.shape), channels, index).squeeze(channels), 0).sum()
     if reduction:
-        found = average(found.sum(), count) if reduction == MEAN else found.sum()
-    return found, count.to(x)
+        losses = average(losses.sum(), count) if reduction == MEAN else losses.sum()
+    return losses, count.to(x)
 
 
 def _nll_loss_backward(
@@ -118,8 +118,10 @@ def _layer_norm_backward(
     inner, outer = list(range(axis, x.dim())), list(range(axis))
     if not x.numel():
         zeros = x.new_zeros(shape)
-        return torch.zeros_like(x) if needs[0] else None, *(zeros.clone() if one else None for one in needs[1:])
-    mean, rstd = (one.reshape([*one.shape, *[1] * (x.dim() - one.dim())]) for one in (mean, rstd))
+        return torch.zeros_like(x) if needs[0] else None, *(zeros.clone() if need else None for need in needs[1:])
+    mean, rstd = (
+        statistic.reshape([*statistic.shape, *[1] * (x.dim() - statistic.dim())]) for statistic in (mean, rstd)
+    )
     normal = (x - mean) * rstd
     of_x = of_weight = of_bias = None
     if needs[0]:
@@ -150,8 +152,8 @@ def _batch_norm_backward(
     invstd: Any = saved_invstd if train else torch.rsqrt(variance + eps)
     rest = [dim for dim in range(x.dim()) if dim != 1]
 
-    def spread(one: Tensor) -> Tensor:
-        return one.reshape([-1 if dim == 1 else 1 for dim in range(x.dim())])
+    def spread(per_channel: Tensor) -> Tensor:
+        return per_channel.reshape([-1 if dim == 1 else 1 for dim in range(x.dim())])
 
     apart, sums = x - spread(mean), gradient.sum(rest)
     along = (gradient * apart).sum(rest)
@@ -183,9 +185,9 @@ def _group_norm_backward(
     of_x = of_weight = of_bias = None
     if needs[0]:
         of_group = torch.ones((1, *shape[1:]), device=x.device) if weight is None else weight.reshape(1, *shape[1:])
-        scaled = (one if weight is None else one * weight.unsqueeze(0) for one in (along, sums))
+        scaled = (total if weight is None else total * weight.unsqueeze(0) for total in (along, sums))
         count = points * shape[2]
-        mean_along, mean_sums = (average(one.reshape(shape).sum(2), count) for one in scaled)
+        mean_along, mean_sums = (average(total.reshape(shape).sum(2), count) for total in scaled)
         first = (rstd.unsqueeze(-1) * of_group).unsqueeze(-1)
         second = (mean_sums * mean - mean_along) * rstd * rstd * rstd
         third = (-second * mean - mean_sums * rstd)[:, :, None, None]
@@ -208,12 +210,12 @@ def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[
     chosen = torch.gather(rows, -1, torch.where(ended, 0, labels))
     is_target = torch.any(places == torch.where(ended, -1, labels).unsqueeze(-1), 1)
     terms = ((1.0 - chosen.unsqueeze(-1)) + rows.unsqueeze(1)).clamp_min(0) / rows.shape[1]
-    found = torch.where(ended.unsqueeze(-1) | is_target.unsqueeze(1), 0, terms).sum((1, 2))
+    losses = torch.where(ended.unsqueeze(-1) | is_target.unsqueeze(1), 0, terms).sum((1, 2))
     if reduction:
-        found = average(found.sum(), len(rows)) if reduction == MEAN else found.sum()
+        losses = average(losses.sum(), len(rows)) if reduction == MEAN else losses.sum()
     elif x.dim() < 2:
-        found = found[0]
-    return found, is_target.to(x.dtype).reshape(target.shape)
+        losses = losses[0]
+    return losses, is_target.to(x.dtype).reshape(target.shape)
 
 
 def _mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:

@@ -153,14 +153,14 @@ def gradients(cell: Cell, begins: tuple[Begin, ...], wanted: frozenset[str]) -> 
             give(x, gradient)
             give(y, gradient, negated=name == "sub")
         elif name == "mul":
-            for one, other in ((x, y), (y, x)):
-                if one not in cell.states or one in wanted:
-                    give(one, add("mul", (gradient, other)))
+            for operand, other in ((x, y), (y, x)):
+                if operand not in cell.states or operand in wanted:
+                    give(operand, add("mul", (gradient, other)))
         else:
-            found: dict[Any, str] = {"gradient": gradient, "y": link.result, "1": "1"}
+            names: dict[Any, str] = {"gradient": gradient, "y": link.result, "1": "1"}
             for place, (operation, *operands) in enumerate(CHAINS[f"{name}_backward"]):
-                found[place] = add(operation, tuple(found[one] for one in operands))
-            give(x, found[place])
+                names[place] = add(operation, tuple(names[operand] for operand in operands))
+            give(x, names[place])
     return Gradients(tuple(links), {name: gradient for name, (gradient, _) in known.items()})
 
 
@@ -169,7 +169,7 @@ def saved_names(cell: Cell) -> list[str]:
     begins = tuple((f"{name}'", (("", INPUT),)) for name in cell.states)
     made = {link.result for link in cell.links} | {f"h{gate}" for gate in range(cell.gates)}
     return sorted(
-        made & {one for link in gradients(cell, begins, frozenset(cell.states)).links for one in link.operands}
+        made & {name for link in gradients(cell, begins, frozenset(cell.states)).links for name in link.operands}
     )
 
 

@@ -52,12 +52,12 @@ class GraphChain:
     def inputs(self) -> list[Any]:
         """Return the operands that come from outside: nodes, and numbers with their casts."""
         made = {link.node for link in self.links}
-        found = (
-            one if isinstance(one, Node) else (float(one).hex(), link.cast)
+        operands = (
+            operand if isinstance(operand, Node) else (float(operand).hex(), link.cast)
             for link in self.links
-            for one in link.operands
+            for operand in link.operands
         )
-        return [one for one in dict.fromkeys(found) if one not in made]
+        return [operand for operand in dict.fromkeys(operands) if operand not in made]
 
     def fits(self) -> bool:
         """Return True if the kernel takes the chain with all its results."""
@@ -70,18 +70,22 @@ class GraphChain:
         Operands that are ``unrounded`` are rounded even if the graph knows their format.
         """
         inputs = self.inputs()
-        tensors = [env[one] if isinstance(one, Node) else number(*one) for one in inputs]
+        tensors = [env[source] if isinstance(source, Node) else number(*source) for source in inputs]
         if not elementwise.takes(*tensors):
             return None
-        shape = torch.broadcast_shapes(*(one.shape for one in tensors))
-        numbers = {place: one[1].fmt for place, one in enumerate(inputs) if not isinstance(one, Node)}
+        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+        numbers = {place: source[1].fmt for place, source in enumerate(inputs) if not isinstance(source, Node)}
         steps = RoundingChain(tensors, numbers)
-        registers: dict[Any, int] = {one: place for place, one in enumerate(inputs)}
+        registers: dict[Any, int] = {source: place for place, source in enumerate(inputs)}
         for link in self.links:
-            given = [one if isinstance(one, Node) else (float(one).hex(), link.cast) for one in link.operands]
-            known = {registers[one] for one in link.known if one in registers and one not in unrounded}
-            registers[link.node] = steps.add(link.name, link.cast, *(registers[one] for one in given), known=known)
-        of_shape = [one for one in tensors if one.shape == shape] or [tensors[0].expand(shape)]
+            given = [
+                operand if isinstance(operand, Node) else (float(operand).hex(), link.cast) for operand in link.operands
+            ]
+            known = {registers[operand] for operand in link.known if operand in registers and operand not in unrounded}
+            registers[link.node] = steps.add(
+                link.name, link.cast, *(registers[operand] for operand in given), known=known
+            )
+        of_shape = [tensor for tensor in tensors if tensor.shape == shape] or [tensors[0].expand(shape)]
         outs = [elementwise.empty_result(shape, of_shape, link.node.meta["val"].dtype) for link in self.results]
         done = steps.chain.run(*((registers[link.node], out) for link, out in zip(self.results, outs, strict=True)))
         return outs if done else None
@@ -123,14 +127,14 @@ class GraphChains:
             chain.results = [link for link in chain.links if set(link.node.users) - made]
         self.last_uses: dict[Node, list[Node]] = {}
         for node in graph.nodes:
-            users = [self._of[one].links[-1].node if one in self._of else one for one in node.users]
+            users = [self._of[user].links[-1].node if user in self._of else user for user in node.users]
             if users:
                 self.last_uses.setdefault(max(users, key=self._places.__getitem__), []).append(node)
 
     def _add(self, link: GraphLink) -> None:
         """Add an operation to the chain of one of its operands, or begin a new one."""
-        for one in link.operands:
-            chain = self._of.get(one) if isinstance(one, Node) else None
+        for operand in link.operands:
+            chain = self._of.get(operand) if isinstance(operand, Node) else None
             if chain is not None and self._takes(chain, link):
                 chain.links.append(link)
                 self._of[link.node] = chain
@@ -139,8 +143,8 @@ class GraphChains:
 
     def _takes(self, chain: GraphChain, link: GraphLink) -> bool:
         longer = GraphChain([*chain.links, link])
-        made = {one.node for one in longer.links}
-        users: Iterable[Node] = (user for one in chain.links for user in one.node.users if user not in made)
+        made = {member.node for member in longer.links}
+        users: Iterable[Node] = (user for member in chain.links for user in member.node.users if user not in made)
         # An earlier operation that uses a result cannot wait for the end of the chain.
         return (
             len(chain.links) < LONGEST
@@ -165,7 +169,7 @@ def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> GraphLink |
         return None
     name, operands = step
     cast = _cast(name, policy_of(node))
-    if cast is None or cast.fmt is None or any(is_exact_count(name, one, cast.fmt) for one in operands):
+    if cast is None or cast.fmt is None or any(is_exact_count(name, operand, cast.fmt) for operand in operands):
         return None
     try:
         for dtype in (torch.float32, value.dtype):
@@ -174,12 +178,12 @@ def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> GraphLink |
         # The operation raises it when it runs.
         return None
     known = zip(node.all_input_nodes, node.meta[KEY].known, strict=False)
-    return GraphLink(node, name, operands, cast, frozenset(one for one, fmt in known if fmt == cast.fmt))
+    return GraphLink(node, name, operands, cast, frozenset(operand for operand, fmt in known if fmt == cast.fmt))
 
 
 def _step(node: Node) -> tuple[str, tuple[Any, ...]] | None:
     """Return the name and the operands of an operation in the kernel; None if it has none."""
-    base, named = name_of(node.target)[0], {name: one for name, one in node.kwargs.items() if name != KEYS}
+    base, named = name_of(node.target)[0], {name: value for name, value in node.kwargs.items() if name != KEYS}
     x = node.args[0] if node.args else None
     if base == "gelu" and named.keys() <= {"approximate"}:
         return "gelu_tanh" if named.get("approximate") == "tanh" else "gelu", node.args[:1]
@@ -205,7 +209,7 @@ def _cast(name: str, policy: Policy | None) -> Cast | None:
 
 
 def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dtype in DTYPES and all(isinstance(one, int) for one in value.shape)
+    return isinstance(value, Tensor) and value.dtype in DTYPES and all(isinstance(size, int) for size in value.shape)
 
 
 def _is_operand(value: Any) -> bool:

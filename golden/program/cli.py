@@ -80,10 +80,10 @@ def _check_program(program: str, is_module: bool) -> None:
             raise Refused(f"there is no file {program}; with -m a module is run")
         return
     try:
-        found = importlib.util.find_spec(program)
+        module = importlib.util.find_spec(program)
     except (ImportError, ValueError):
-        found = None
-    if found is None:
+        module = None
+    if module is None:
         raise Refused(f"there is no module {program}; without -m a file is run")
 
 

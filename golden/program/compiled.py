@@ -46,7 +46,7 @@ class Backend(Program):
 
     def __init__(self, policy: Any, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
         super().__init__(policy, strict=strict, seed=seed, values=values)
-        if any(any(one.histories(False)) for one in self.policies.values()):
+        if any(any(parsed.histories(False)) for parsed in self.policies.values()):
             raise ValueError("compiled programs have no histories for delayed scaling; use golden.emulate, or current")
         self._report.breaks.append(NO_GRAPH)
         trace_recurrent_layers(self)
@@ -62,12 +62,12 @@ class Backend(Program):
                 "use golden.emulate, or a loop"
             )
         modules = Modules()
-        weights = {place for place, one in enumerate(inputs) if isinstance(one, nn.Parameter)}
+        weights = {place for place, argument in enumerate(inputs) if isinstance(argument, nn.Parameter)}
 
         def analysed(graph: GraphModule) -> GraphModule:
-            found = Analysis(graph.graph, weights, self, modules)
-            self._report.casts += found.casts
-            self._report.redundant += found.redundant
+            analysis = Analysis(graph.graph, weights, self, modules)
+            self._report.casts += analysis.casts
+            self._report.redundant += analysis.redundant
             if self.stochastic:
                 _add_keys(graph)
             return graph
@@ -178,9 +178,9 @@ class _Graph(Dispatch):
 
     def site(self, policy: Policy, base: str, place: Place, draw: Callable[[], int]) -> Site:
         """Return the site of the running operation."""
-        found = _GraphSite(policy, base, self.phase(), place, None, draw, self.owner.record, lambda _: False, {})
-        found.operation_of_graph, found.note = self.current, self.owner.note_constant
-        return found
+        site = _GraphSite(policy, base, self.phase(), place, None, draw, self.owner.record, lambda _: False, {})
+        site.operation_of_graph, site.note = self.current, self.owner.note_constant
+        return site
 
 
 def _sums_of_one(graph: Graph, tangents: Mapping[Node, bool]) -> dict[Node, Node]:
@@ -193,16 +193,16 @@ def _sums_of_one(graph: Graph, tangents: Mapping[Node, bool]) -> dict[Node, Node
     tangents : mapping of Node to bool
         Gradients of outputs; False for zeros, which torch gives to an output without a gradient.
     """
-    defined, found = dict(tangents), {}
+    defined, sums = dict(tangents), {}
     for node in graph.nodes:
-        given = [one for one in node.all_input_nodes if one in defined]
+        given = [source for source in node.all_input_nodes if source in defined]
         if node in defined or not given:
             continue
-        defined[node] = any(defined[one] for one in given)
+        defined[node] = any(defined[source] for source in given)
         is_sum = node.target is torch.ops.aten.add.Tensor and len(given) == 2
         if is_sum and not all(map(defined.get, given)) and defined[node]:
-            found[node] = next(one for one in given if defined[one])
-    return found
+            sums[node] = next(source for source in given if defined[source])
+    return sums
 
 
 class _Run(Interpreter):
@@ -252,13 +252,13 @@ class _Run(Interpreter):
         """Compute the chain that ends with a node."""
         chain, started = self.chains.last[n], time.perf_counter()
         single = any(link.node in self.unchanged for link in chain.links)
-        found = None if single else chain.compute(self.env, self.unrounded)
-        if found is None:
+        tensors = None if single else chain.compute(self.env, self.unrounded)
+        if tensors is None:
             for link in chain.links:
                 self.env[link.node] = self._run_alone(link.node)
             return self.env[n]
-        chain.count(self._site, found, started)
-        for link, result in zip(chain.results, found, strict=True):
+        chain.count(self._site, tensors, started)
+        for link, result in zip(chain.results, tensors, strict=True):
             self.env[link.node] = result
         return self.env.get(n)
 
@@ -270,7 +270,7 @@ class _Run(Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation."""
-        kwargs = {name: one for name, one in kwargs.items() if name != KEYS}
+        kwargs = {name: value for name, value in kwargs.items() if name != KEYS}
         if target is keys_of_run:
             self.dispatch.keys = target(*args)
             return self.dispatch.keys

@@ -31,19 +31,19 @@ def _fma(x: Tensor, y: Any, z: Tensor) -> Tensor:
 
 def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Return the gradients of v and g for weights v * (g / norm), with the norms of v at each index of ``dim``."""
-    along = (gradient * v).sum([one for one in range(v.dim()) if one != dim], keepdim=True)
+    along = (gradient * v).sum([axis for axis in range(v.dim()) if axis != dim], keepdim=True)
     return g / norm * (gradient - v * (along / (norm * norm))), along / norm
 
 
 def _soft_margin_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Return the gradient of log(1 + exp(-target x)); that of torch's composition, sigmoid - 1, cancels."""
-    found = gradient * -target * torch.sigmoid(-target * x)
-    return found / x.numel() if reduction == 1 else found
+    gradients = gradient * -target * torch.sigmoid(-target * x)
+    return gradients / x.numel() if reduction == 1 else gradients
 
 
 def _max_unpool2d(x: Tensor, places: Tensor, sizes: Sequence[int]) -> Tensor:
-    found: Tensor = decompositions[aten.max_unpool2d.default](x, places, list(sizes))
-    return found.contiguous(memory_format=memory_format_of(x))
+    pixels: Tensor = decompositions[aten.max_unpool2d.default](x, places, list(sizes))
+    return pixels.contiguous(memory_format=memory_format_of(x))
 
 
 def _step(size: int, output: int, align: bool, scale: float | None) -> float:
@@ -70,7 +70,7 @@ class _Grid:
             low = points.astype(np.int64)
             shape = (output, *[1] * (len(sizes) - 1 - dim))
             pair = (low, (low + 1).clip(max=size - 1))
-            self.places.append([torch.tensor(one.tolist(), device=x.device).reshape(shape) for one in pair])
+            self.places.append([torch.tensor(indices.tolist(), device=x.device).reshape(shape) for indices in pair])
             weights = (points - low).clip(0, 1)
             self.weights.append(torch.tensor(weights.tolist(), dtype=x.dtype, device=x.device).reshape(shape))
 
@@ -85,33 +85,36 @@ def _interpolated(x: Tensor, outputs: Sequence[int], align: bool, scales: Sequen
     grid = _Grid(x, x.shape[2:], outputs, align, scales)
     # With the alias, autograd adds the gradients of the corners to each other before those of other uses of x.
     x = aten.alias(x)
-    found = [aten._unsafe_index(x, corner) for corner in grid.corners]
+    values = [aten._unsafe_index(x, corner) for corner in grid.corners]
     for weight in reversed(grid.weights):
-        found = [a + (b - a) * weight for a, b in zip(found[::2], found[1::2], strict=True)]
-    return found[0].contiguous(memory_format=memory_format_of(x))
+        values = [a + (b - a) * weight for a, b in zip(values[::2], values[1::2], strict=True)]
+    return values[0].contiguous(memory_format=memory_format_of(x))
 
 
 def _interpolated_backward(
     gradient: Tensor, outputs: Sequence[int], sizes: Sequence[int], align: bool, *scales: float | None
 ) -> Tensor:
     """Return the gradient of the pixels; operations and their order are those of autograd through `_interpolated`."""
-    grid, found = _Grid(gradient, sizes[2:], outputs, align, scales), [gradient]
+    grid, gradients = _Grid(gradient, sizes[2:], outputs, align, scales), [gradient]
     for weight in grid.weights:
-        pairs = ((one, one * weight) for one in found)
-        found = [part for one, second in pairs for part in (one + -second, second)]
+        pairs = ((whole, whole * weight) for whole in gradients)
+        gradients = [part for whole, second in pairs for part in (whole + -second, second)]
     zeros = gradient.new_zeros(sizes)
-    parts = [aten._unsafe_index_put(zeros, corner, one, True) for corner, one in zip(grid.corners, found, strict=True)]
+    parts = [
+        aten._unsafe_index_put(zeros, corner, corner_gradient, True)
+        for corner, corner_gradient in zip(grid.corners, gradients, strict=True)
+    ]
     return functools.reduce(torch.add, reversed(parts))
 
 
 def _nearest(x: Tensor, outputs: Sequence[int], scales: Sequence[float | None], exact: bool = False) -> list[Tensor]:
     """Return the indices of the nearest pixels; torch's kernels take no scale where the size stays or doubles."""
-    found = nearest_places(x, outputs, scales, exact)
+    nearest = nearest_places(x, outputs, scales, exact)
     for place, (size, output) in enumerate(zip(x.shape[2:], outputs, strict=True)):
         if not exact and output in (size, 2 * size):
             points = torch.arange(output, device=x.device) // (output // size)
-            found[place] = points.reshape(found[place].shape)
-    return found
+            nearest[place] = points.reshape(nearest[place].shape)
+    return nearest
 
 
 @contextlib.contextmanager
@@ -128,12 +131,12 @@ _OWN = {
     aten.soft_margin_loss_backward.default: _soft_margin_loss_backward,
     aten.max_unpool2d.default: _max_unpool2d,
     **{
-        one.default: lambda x, outputs, align, *scales: _interpolated(x, outputs, align, scales)
-        for one in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d)
+        operation.default: lambda x, outputs, align, *scales: _interpolated(x, outputs, align, scales)
+        for operation in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d)
     },
     **{
-        one.default: _interpolated_backward
-        for one in (
+        operation.default: _interpolated_backward
+        for operation in (
             aten.upsample_linear1d_backward,
             aten.upsample_bilinear2d_backward,
             aten.upsample_trilinear3d_backward,

@@ -68,8 +68,8 @@ class Program:
         """
         for pattern, policy in self.policies.items():
             # Functions may give another answer at each call.
-            found = _matches if isinstance(pattern, (str, type)) else matches
-            if found(pattern, candidate):  # type: ignore[arg-type]  # patterns are keys of a dict
+            matching = _matches if isinstance(pattern, (str, type)) else matches
+            if matching(pattern, candidate):  # type: ignore[arg-type]  # patterns are keys of a dict
                 return policy.of_operation(candidate.operations, candidate.kinds)
         return None
 
@@ -118,7 +118,7 @@ def policies_of(policy: Rules) -> dict[Pattern, Policy]:
     given = policy if isinstance(policy, Mapping) else {"*": policy}
     for pattern in given:
         check_pattern(pattern, operations=True)
-    return {pattern: Policy.parse(one) for pattern, one in given.items()}
+    return {pattern: Policy.parse(text) for pattern, text in given.items()}
 
 
 @functools.cache
@@ -132,7 +132,7 @@ def name_of(func: Any) -> tuple[str, bool]:
 @functools.cache
 def outs_of(func: Any) -> tuple[str, ...]:
     """Return the names of the arguments that are tensors for results, such as ``out``."""
-    return tuple(one.name for one in schema(func).arguments if one.is_out)
+    return tuple(argument.name for argument in schema(func).arguments if argument.is_out)
 
 
 @functools.cache
@@ -142,11 +142,14 @@ def functional(func: Any) -> Any:
     if packet is None or not schema(func).is_mutable:
         return func
     overloads = [getattr(packet, name) for name in packet.overloads()]
-    return next((one for one in overloads if not schema(one).is_mutable and _types(one) == _types(func)), func)
+    return next(
+        (overload for overload in overloads if not schema(overload).is_mutable and _types(overload) == _types(func)),
+        func,
+    )
 
 
 def _types(func: Any) -> list[str]:
-    return [str(one.type) for one in schema(func).arguments if not one.is_out]
+    return [str(argument.type) for argument in schema(func).arguments if not argument.is_out]
 
 
 _EXACT = frozenset(name for names in EXACT.values() for name in names.split())
@@ -162,19 +165,21 @@ def is_exact(func: Any) -> bool:
     name = str(functional(func)).removesuffix(".default")
     # Without operands, torch has overloads with ``out`` only for tensors that are there.
     names = {name, name.removesuffix(".out"), name.removesuffix("_out")}
-    return func.namespace in ("aten", "prims") and not _EXACT.isdisjoint(one.partition(".")[2] for one in names)
+    return func.namespace in ("aten", "prims") and not _EXACT.isdisjoint(
+        overload.partition(".")[2] for overload in names
+    )
 
 
 def overlaps(operands: Sequence[Any]) -> bool:
     """Return True if an operation in place writes to memory that it reads as another operand, or writes to it twice."""
-    tensors = [one for one in operands if isinstance(one, Tensor)]
+    tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     if not tensors:
         return False
     into, *others = tensors
     memory = into.untyped_storage().data_ptr()
     repeats = any(step == 0 and size > 1 for size, step in zip(into.shape, into.stride(), strict=True))
     return (repeats and into.numel() > 0) or any(
-        one is not into and one.untyped_storage().data_ptr() == memory for one in others
+        tensor is not into and tensor.untyped_storage().data_ptr() == memory for tensor in others
     )
 
 
@@ -227,11 +232,11 @@ def rehearsed(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _not_emulated(args: Any) -> str:
     """Return the reason why no operation on these arguments is emulated; empty for dense tensors of real numbers."""
-    for one in args:
-        if isinstance(one, Tensor):
-            if one.layout is not torch.strided:
+    for argument in args:
+        if isinstance(argument, Tensor):
+            if argument.layout is not torch.strided:
                 return "halfulp does not emulate sparse tensors"
-            if one.dtype.is_complex:
+            if argument.dtype.is_complex:
                 return "halfulp does not emulate complex numbers"
     return ""
 
@@ -301,8 +306,8 @@ def _layers(name: str, in_torch: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(*given: Any) -> Any:
         mode = current_dispatch_mode()
-        found = mode.recurrent(name, given) if isinstance(mode, Dispatch) else NotImplemented
-        return in_torch(*given) if found is NotImplemented else found
+        result = mode.recurrent(name, given) if isinstance(mode, Dispatch) else NotImplemented
+        return in_torch(*given) if result is NotImplemented else result
 
     return run
 
@@ -357,7 +362,7 @@ class Dispatch(TorchDispatchMode):
     def note_operands(self, args: Any) -> None:
         """Note the arguments of an operation."""
 
-    def note_result(self, found: Any) -> None:
+    def note_result(self, result: Any) -> None:
         """Note the result of an operation."""
 
     def recurrent(self, name: str, given: Any) -> Any:
@@ -395,14 +400,14 @@ class Dispatch(TorchDispatchMode):
         if any(map(_is_nested, args)):
             # Operators of Python replace a TypeError by one of their own.
             raise ValueError(f"golden.emulate computes no {base} of nested tensors; pad them outside of it")
-        if not any(map(is_real, args)) and not any(is_real(one) for one in tree_leaves((args, kwargs))):
-            found = func(*args, **kwargs)
+        if not any(map(is_real, args)) and not any(is_real(leaf) for leaf in tree_leaves((args, kwargs))):
+            result = func(*args, **kwargs)
             # Numbers and integers may have real results, such as quotients.
             drawn = torch.Tag.nondeterministic_seeded in func.tags
-            if drawn or not any(map(is_real, tree_leaves(found))):
-                return found
-            if base in SEQUENCES and torch.equal(found, found.round()):
-                return found
+            if drawn or not any(map(is_real, tree_leaves(result))):
+                return result
+            if base in SEQUENCES and torch.equal(result, result.round()):
+                return result
         if func.namespace == "halfulp" and base not in HANDLERS:
             return self._layer(func, base, args, kwargs)
         if base.startswith("_foreach_"):
@@ -412,29 +417,29 @@ class Dispatch(TorchDispatchMode):
     def _emulated(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
         """Compute an operation in the formats of the policy, or else by torch, and write the result to its place."""
         outs = {name: kwargs[name] for name in outs_of(func) if name in kwargs}
-        given = {name: one for name, one in kwargs.items() if name not in outs}
+        given = {name: value for name, value in kwargs.items() if name not in outs}
         reason = _not_emulated(args)
         # Torch refuses some operands that share memory, and chooses the strides of tensors for results.
         rehearses = not reason and (outs or (in_place and overlaps(args)))
         shown = rehearsed(func, args, kwargs) if rehearses else None
-        found = NotImplemented if reason else self._computed(func, base, in_place, args, given)
-        self.note_result(found)
-        if found is NotImplemented:
+        result = NotImplemented if reason else self._computed(func, base, in_place, args, given)
+        self.note_result(result)
+        if result is NotImplemented:
             return self._in_torch(func, base, args, kwargs, reason)
         if outs:
-            written = zip(outs.values(), tree_leaves(found), tree_leaves(shown), strict=True)
-            made = tuple(_write(*one) for one in written)
+            written = zip(outs.values(), tree_leaves(result), tree_leaves(shown), strict=True)
+            made = tuple(_write(*parts) for parts in written)
             return made if len(made) > 1 else made[0]
-        if in_place and found is not args[0]:
-            if found.shape != args[0].shape or found.dtype != args[0].dtype:
+        if in_place and result is not args[0]:
+            if result.shape != args[0].shape or result.dtype != args[0].dtype:
                 rehearsed(func, args, kwargs)
-            args[0].copy_(found)
+            args[0].copy_(result)
             return args[0]
-        return found
+        return result
 
     def _note_fills(self, base: str, args: Any, kwargs: Any) -> None:
         """Note numbers in tensors that later roundings of the policy replace by 0, 1, an infinity or NaN."""
-        numbers = [one for one in (*args, *kwargs.values()) if type(one) is float and math.isfinite(one)]
+        numbers = [number for number in (*args, *kwargs.values()) if type(number) is float and math.isfinite(number)]
         place = self.place() if numbers else None
         policy = None if place is None else self._policy(place, base)
         if policy is not None and place is not None:
@@ -443,7 +448,7 @@ class Dispatch(TorchDispatchMode):
                 site.note_constants(base, cast, numbers)
 
     def _policy(self, place: Place, base: str) -> Policy | None:
-        operations = tuple(f"aten.{one}" for one in (base, self.composition) if one)
+        operations = tuple(f"aten.{name}" for name in (base, self.composition) if name)
         return self.owner.policy_for(Candidate((place.module,), place.kinds, operations, self.phase()))
 
     def _computed(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
@@ -458,7 +463,9 @@ class Dispatch(TorchDispatchMode):
                 if not self.owner.stochastic:
                     return 0
                 given = tree_leaves((args, kwargs))
-                return self.draw(base, [one for one in given if isinstance(one, Tensor) and one.dtype in DTYPES])
+                return self.draw(
+                    base, [operand for operand in given if isinstance(operand, Tensor) and operand.dtype in DTYPES]
+                )
 
             # Operands of element-wise operations only have to broadcast. Operations that write are rehearsed on copies.
             plain = functional(func)
@@ -467,11 +474,11 @@ class Dispatch(TorchDispatchMode):
             site = self.site(policy, base, place, draw)
             if in_place and base in ARITHMETIC and not kwargs and args[0].is_contiguous():
                 site.into = args[0]
-            found = HANDLERS[base](site, *args, **kwargs)
-            if found is not NotImplemented:
-                return found
-        if base in CHAINS and not kwargs and (found := self._chained(policy, base, args)) is not None:
-            return found
+            result = HANDLERS[base](site, *args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if base in CHAINS and not kwargs and (result := self._chained(policy, base, args)) is not None:
+            return result
         if base in CHECKS_VALUES:
             func(*args, **kwargs)  # raises torch's error
         func = functional(func)
@@ -490,13 +497,13 @@ class Dispatch(TorchDispatchMode):
         # Patterns may give the parts different policies, and the values of each part are counted.
         if cast is None or self.phase() == UPDATE or self.owner.values or self.owner.policies.keys() != {"*"}:
             return None
-        found = chained(base, args[0], args[1], cast)
-        if found is not None:
+        result = chained(base, args[0], args[1], cast)
+        if result is not None:
             share = (time.perf_counter() - started) / len(CHAINS[base])
             for name, *_ in CHAINS[base]:
                 site = self.site(policy, base, self.place(), lambda: 0)
-                site.count_element(name, str(cast), found, time.perf_counter() - share)
-        return found
+                site.count_element(name, str(cast), result, time.perf_counter() - share)
+        return result
 
     def _runs_in_torch(self, policy: Policy) -> bool:
         """Return True for an operation of an optimiser that the policy leaves to torch."""
@@ -517,29 +524,29 @@ class Dispatch(TorchDispatchMode):
         where |= {"module": place.module, "source": place.source, "phase": self.phase()}
         self.owner.refuse(where)
         self.note_place(place)
-        found = func(*args, **kwargs)
-        real = (one for one in tree_leaves(found) if is_real(one))
-        result = next((one for one in real if one.layout is torch.strided), None)
+        results = func(*args, **kwargs)
+        real = (leaf for leaf in tree_leaves(results) if is_real(leaf))
+        result = next((tensor for tensor in real if tensor.layout is torch.strided), None)
         if result is not None:
             macs = products.macs(base, args, result)
             kind = {"kind": PRODUCT} if macs else {}
             counts = {"macs": macs, "elements": result.numel()}
             self.owner.record(where | kind, counts, result, time.perf_counter() - started)
-        return found
+        return results
 
     def _layer(self, func: Any, base: str, args: Any, kwargs: Any) -> Any:
         """Compute an operation of a converted layer, whose arithmetic is its own."""
         started, place = time.perf_counter(), self.place()
-        found = func(*args, **kwargs)
-        result = next((one for one in tree_leaves(found) if is_real(one) and one.numel()), None)
-        arithmetic = next((one for one in args if isinstance(one, str) and one), None)
+        results = func(*args, **kwargs)
+        result = next((leaf for leaf in tree_leaves(results) if is_real(leaf) and leaf.numel()), None)
+        arithmetic = next((argument for argument in args if isinstance(argument, str) and argument), None)
         # Operators without arithmetic read the state of a layer.
         if result is not None and arithmetic is not None:
             where = {"module": place.module, "source": place.source, "phase": self.phase(), "operation": base}
             where |= {"kind": PRODUCT, "arithmetic": arithmetic}
             counts = {"macs": _layer_macs(base, args, result), "elements": result.numel()}
             self.owner.record(where, counts, result, time.perf_counter() - started)
-        return found
+        return results
 
     def _each(self, func: Any, base: str, in_place: bool, args: Any, kwargs: Any) -> Any:
         """Compute an operation on lists of tensors, one after the other."""
@@ -552,13 +559,13 @@ class Dispatch(TorchDispatchMode):
         if base in ("addcmul", "addcdiv") and len(args) > 3:
             # Only in lists this factor has no name.
             *args, kwargs["value"] = args
-        found = []
+        results = []
         for place in range(len(args[0])):
-            one = [_item(given, place) for given in args]
+            arguments = [_item(given, place) for given in args]
             with self:
-                made = packet(*one, **{name: _item(given, place) for name, given in kwargs.items()})
-            found.append(one[0].copy_(made) if in_place and made is not one[0] else made)
-        return None if in_place else found
+                made = packet(*arguments, **{name: _item(given, place) for name, given in kwargs.items()})
+            results.append(arguments[0].copy_(made) if in_place and made is not arguments[0] else made)
+        return None if in_place else results
 
 
 def _layer_macs(base: str, args: Any, result: Tensor) -> int:
@@ -580,8 +587,8 @@ def _item(given: Any, place: int) -> Any:
     return given[place] if isinstance(given, (list, tuple)) else given
 
 
-def _write(out: Tensor, found: Tensor, shown: Tensor) -> Tensor:
+def _write(out: Tensor, result: Tensor, shown: Tensor) -> Tensor:
     """Write a result to a tensor for it, which gets the shape and the strides that torch gives it."""
-    if out.shape != found.shape:
-        out.resize_(found.shape).as_strided_(shown.shape, shown.stride())
-    return out.copy_(found)
+    if out.shape != result.shape:
+        out.resize_(result.shape).as_strided_(shown.shape, shown.stride())
+    return out.copy_(result)

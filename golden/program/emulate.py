@@ -124,28 +124,28 @@ class emulate(Program, contextlib.ContextDecorator):
 
     def history(self, name: str, length: int) -> Tensor:
         """Return the history of an operand, with a new length if the policy has another one."""
-        found = self._histories.get(name)
-        if found is None or len(found) != length:
-            before = torch.zeros(0, dtype=torch.int64) if found is None else found[:length]
-            found = self._histories[name] = torch.cat([before, before.new_zeros(length - len(before))])
-        return found
+        history = self._histories.get(name)
+        if history is None or len(history) != length:
+            before = torch.zeros(0, dtype=torch.int64) if history is None else history[:length]
+            history = self._histories[name] = torch.cat([before, before.new_zeros(length - len(before))])
+        return history
 
     def name_of_root(self, module: nn.Module) -> str:
         """Return a name of a model: its class, with a number for a second model of this class."""
         if module not in self._roots:
             kind = type(module).__name__
-            number = 1 + sum(type(one).__name__ == kind for one in self._roots)
+            number = 1 + sum(type(root).__name__ == kind for root in self._roots)
             self._roots[module] = kind if number == 1 else f"{kind}:{number}"
-        found: str = self._roots[module]
-        return found
+        name: str = self._roots[module]
+        return name
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the histories of delayed scaling by operand, for a checkpoint."""
-        return {name: one.clone() for name, one in self._histories.items()}
+        return {name: history.clone() for name, history in self._histories.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore the histories."""
-        self._histories = {name: one.clone() for name, one in state.items()}
+        self._histories = {name: history.clone() for name, history in state.items()}
 
     def __enter__(self) -> Self:
         if is_under_vmap():
@@ -247,7 +247,7 @@ class _Eager(Dispatch):
                 return run if callable(closure) else closure
 
             return arguments[:1] + tuple(map(counted, arguments[1:])), {
-                name: counted(one) if name == "closure" else one for name, one in named.items()
+                name: counted(argument) if name == "closure" else argument for name, argument in named.items()
             }
 
         def end(*_: Any) -> None:
@@ -286,7 +286,9 @@ class _Eager(Dispatch):
 
     def check_updates(self, optimizer: torch.optim.Optimizer) -> None:
         """Warn once of updates in the policies if the optimiser has none."""
-        updates = dict.fromkeys(str(one.update) for one in self.owner.policies.values() if one.update is not None)
+        updates = dict.fromkeys(
+            str(policy.update) for policy in self.owner.policies.values() if policy.update is not None
+        )
         if updates and not self.warned and lacks_update(optimizer):
             self.warned = True
             warn_of_update(", ".join(updates))
@@ -302,15 +304,15 @@ class _Eager(Dispatch):
         forward = self.again or (self.calls and self.calls[-1].backward_pass == backward_pass())
         self.node = None if node is None or forward or repeats() else node
         self.running = ""
-        for one in args:
-            if isinstance(one, nn.Parameter) and one.layout is torch.strided:
-                self.parameters[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+        for argument in args:
+            if isinstance(argument, nn.Parameter) and argument.layout is torch.strided:
+                self.parameters[argument.untyped_storage().data_ptr()] = argument.untyped_storage().nbytes()
 
-    def note_result(self, found: Any) -> None:
+    def note_result(self, result: Any) -> None:
         """Note the results of recomputed regions."""
         repeated = self.node is None and running_node() is not None
-        if repeated and isinstance(found, Tensor) and found.layout is torch.strided:
-            self.repeated.setdefault(address(found), None)
+        if repeated and isinstance(result, Tensor) and result.layout is torch.strided:
+            self.repeated.setdefault(address(result), None)
 
     def phase(self) -> str:
         """Return ``forward``, ``backward`` or ``update``."""
@@ -377,7 +379,7 @@ class _Eager(Dispatch):
         """Return a new key of random words; in a recomputed region, that of the first pass."""
         make = functools.partial(self.owner.keys.next, operation, operands)
         # Recomputed regions may leave out operations; their keys belong to an operation on operands of these shapes.
-        owner = hash((self.owner.seed, operation, *(one.shape for one in operands)))
+        owner = hash((self.owner.seed, operation, *(operand.shape for operand in operands)))
         key: int = make() if self.node is not None else of_use(owner, make)
         return key
 
@@ -394,7 +396,7 @@ class _Eager(Dispatch):
         """Return the delayed amax of an operand; its history is named by the module and the number of the product."""
         place = site.place
 
-        def found() -> tuple[Tensor, str, bool]:
+        def named_amax() -> tuple[Tensor, str, bool]:
             name, training = place.history, place.training
             if not name and self.calls and site.node is None:
                 self.calls[-1].products += 1
@@ -407,7 +409,9 @@ class _Eager(Dispatch):
             return delayed(self.owner.history(f"{name} {role}", length), values, training), name, training
 
         amax: Tensor
-        amax, place.history, place.training = found() if role == "gradient" else of_use(ROLES.index(role), found)
+        amax, place.history, place.training = (
+            named_amax() if role == "gradient" else of_use(ROLES.index(role), named_amax)
+        )
         return amax
 
     def _is_weight(self, x: Tensor) -> bool:

@@ -103,21 +103,21 @@ def table(name: str, fmt: Format, device: torch.device) -> Tensor:
 
 def _results(name: str, values: Tensor) -> "np.ndarray[Any, Any]":
     compute, in_torch = FUNCTIONS[name]
-    found = in_torch(values)
-    word = found.view(torch.int64)
+    results = in_torch(values)
+    word = results.view(torch.int64)
     # torch's results are exact at 0, at poles, at infinities and outside the domain.
     pole = ((values == 0) & (name != "softplus")) | ((values == -1) & (name == "log1p"))
-    inexact = values.isfinite() & ~found.isnan() & ~pole
-    usual = inexact & found.isfinite() & (found.abs() > 2.0**-1000)
+    inexact = values.isfinite() & ~results.isnan() & ~pole
+    usual = inexact & results.isfinite() & (results.abs() > 2.0**-1000)
     # Far from zero a result is as close to its limit as binary64 shows.
     limit = usual & (values.abs() > 1024) & (name in BELOW_LIMIT | ABOVE_LIMIT)
     last = word & ((1 << UNCERTAIN) - 1)
     certain = usual & ~limit & (last > ERROR) & (last < (1 << UNCERTAIN) - ERROR) & (name not in IMPRECISE)
     odd = torch.where(certain, word | 1, torch.where(limit, (word - int(name in BELOW_LIMIT)) | 1, word))
-    found = odd.view(torch.float64)
+    results = odd.view(torch.float64)
     for place in (inexact & ~limit & ~certain).nonzero().reshape(-1).tolist():
-        found[place] = _rounded_to_odd(name, compute, float(values[place]))
-    return found.numpy()
+        results[place] = _rounded_to_odd(name, compute, float(values[place]))
+    return results.numpy()
 
 
 def _rounded_to_odd(name: str, compute: Callable[[Any], Any], x: float) -> float:
@@ -143,7 +143,7 @@ def _rounded_to_odd(name: str, compute: Callable[[Any], Any], x: float) -> float
         nearest = magnitude << -dropped if dropped <= 0 else (magnitude + (1 << dropped >> 1)) >> dropped
         truncated = (nearest - 1) | 1 if name in BELOW_LIMIT else nearest | 1 if name in ABOVE_LIMIT else nearest
     try:
-        found = math.ldexp(truncated, last)
+        rounded = math.ldexp(truncated, last)
     except OverflowError:
-        found = math.inf
-    return math.copysign(min(found, sys.float_info.max), sign)
+        rounded = math.inf
+    return math.copysign(min(rounded, sys.float_info.max), sign)

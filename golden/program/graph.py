@@ -126,7 +126,7 @@ class Analysis:
         self._forward: dict[int, list[Node]] = {}
         self._joint = any("partitioner_tag" in node.meta for node in graph.nodes)
         for number, node in enumerate(graph.nodes):
-            if is_gradient_of_output(node) or any(one in self._tangents for one in node.all_input_nodes):
+            if is_gradient_of_output(node) or any(source in self._tangents for source in node.all_input_nodes):
                 self._tangents.add(node)
             if node.op == "call_function":
                 node.meta[KEY] = self._operation(node, number)
@@ -144,9 +144,9 @@ class Analysis:
             # An operation in place that needs its operand later clones it first; both have the number of the clone.
             following = self._forward.get(number_of_autograd + 1, [])
             same = following if following and _original(following[0]) == "clone" else same
-        computing = [one for one in same if _is_handled(one)]
+        computing = [member for member in same if _is_handled(member)]
         first = computing[0].meta[KEY] if backward and computing else None
-        kinds = {_original(one) for one in same}
+        kinds = {_original(member) for member in same}
         sums = "forward"
         if backward:
             sums = "weight_gradient" if kinds & {"addmm", "convolution", "expand"} else "input_gradient"
@@ -154,8 +154,8 @@ class Analysis:
         original, own = _original(node), name_of(node.target)[0] if isinstance(node.target, OpOverload) else ""
         if node.meta.get("is_gradient_acc"):
             # A sum of gradients is at the place of its last summand; torch gives it that of another operation.
-            made = [one.meta[KEY] for one in node.all_input_nodes if KEY in one.meta]
-            first = max(made, key=lambda one: one.number, default=first)
+            made = [source.meta[KEY] for source in node.all_input_nodes if KEY in source.meta]
+            first = max(made, key=lambda operation: operation.number, default=first)
         if first is not None:
             module, around = first.module, first.kinds
         else:
@@ -172,7 +172,7 @@ class Analysis:
             roles=roles,
             paired=paired,
             composition="" if original == own else original,
-            known=tuple(one if isinstance(one, Format) else None for one in map(self._format, node.all_input_nodes)),
+            known=tuple(fmt if isinstance(fmt, Format) else None for fmt in map(self._format, node.all_input_nodes)),
         )
 
     def _number_of_product(self, node: Node) -> int:
@@ -182,8 +182,8 @@ class Analysis:
         """
         roots = set(map(_root, node.all_input_nodes))
         for number, same in self._forward.items():
-            for one in filter(_is_matrix_product, same):
-                if _is_matrix_product(node) and roots & set(map(_root, one.all_input_nodes)):
+            for product in filter(_is_matrix_product, same):
+                if _is_matrix_product(node) and roots & set(map(_root, product.all_input_nodes)):
                     return number
         return -1
 
@@ -192,15 +192,15 @@ class Analysis:
         if not _is_matrix_product(node):
             return None, False
         a, b = (node.args[place] for place in products.MATRICES[name_of(node.target)[0]])
-        weights = [self._is_weight(one) for one in (a, b)]
+        weights = [self._is_weight(factor) for factor in (a, b)]
         if not backward:
             return ("forward", ("x", "w"), weights[0] and not weights[1]), not any(weights)
-        behind = [one in self._tangents for one in (a, b)]
+        behind = [factor in self._tangents for factor in (a, b)]
         product = next(filter(_is_matrix_product, forward), None)
         factors: list[Any] = []
         if product is not None:
             factors = [_root(product.args[place]) for place in products.MATRICES[name_of(product.target)[0]]]
-        turns = [factors.index(root) if (root := _root(one)) in factors else None for one in (a, b)]
+        turns = [factors.index(root) if (root := _root(factor)) in factors else None for factor in (a, b)]
         swapped = behind[1] if behind[0] != behind[1] else turns[0] is not None and turns[1] is None
         other = 0 if swapped else 1
         if weights[other]:
@@ -220,8 +220,8 @@ class Analysis:
     def _format(self, value: Any) -> Any:
         """Return the format whose numbers an argument holds; ZEROS for zeros, None if it is unknown."""
         if isinstance(value, (list, tuple)):
-            found = [self._format(one) for one in value]
-            return _common(found)
+            formats = [self._format(element) for element in value]
+            return _common(formats)
         if isinstance(value, Node):
             return self._formats.get(value)
         return ZEROS if value == 0 else value if isinstance(value, (int, float)) else None
@@ -265,10 +265,10 @@ class Analysis:
         """Return the format of a sum over dimensions, and count the roundings of its operand."""
         given = node.args[0].meta["val"].shape  # type: ignore[union-attr]  # an operand is a node
         dims = (node.args[1] if len(node.args) > 1 else None) or range(len(given))
-        sizes = [given[one] for one in dims]  # type: ignore[union-attr]  # dimensions are integers
+        sizes = [given[axis] for axis in dims]  # type: ignore[union-attr]  # dimensions are integers
         if is_broadcast("backward" if operation.backward else "forward", operation.sums, sizes):
             return self._format(node.args[0])
-        if not all(isinstance(one, int) for one in sizes):
+        if not all(isinstance(size, int) for size in sizes):
             return None
         self._count(node, policy.elementwise)
         acc, _ = products.accumulator(policy, operation.sums)
@@ -279,7 +279,7 @@ class Analysis:
             return
         known = node.meta[KEY].known
         self.casts += len(known)
-        self.redundant += sum(one == cast.fmt for one in known)
+        self.redundant += sum(fmt == cast.fmt for fmt in known)
 
 
 def policy_of(node: Node, program: Program, place: tuple[str, tuple[type, ...]] | None = None) -> Policy | None:
@@ -288,7 +288,7 @@ def policy_of(node: Node, program: Program, place: tuple[str, tuple[type, ...]] 
     if operation is None or not isinstance(node.target, OpOverload):
         return None
     module, kinds = place or (operation.module, operation.kinds)
-    names = tuple(f"aten.{one}" for one in (name_of(node.target)[0], operation.composition) if one)
+    names = tuple(f"aten.{name}" for name in (name_of(node.target)[0], operation.composition) if name)
     phase = "backward" if operation.backward else "forward"
     return program.policy_for(Candidate((module,), kinds, names, phase))
 
@@ -306,8 +306,8 @@ def _is_view(node: Node) -> bool:
 
 
 def _is_real(node: Node) -> bool:
-    found = node.meta.get("val")
-    first = found[0] if isinstance(found, (list, tuple)) else found
+    value = node.meta.get("val")
+    first = value[0] if isinstance(value, (list, tuple)) else value
     return isinstance(first, Tensor) and first.dtype in DTYPES
 
 
@@ -326,19 +326,19 @@ def _root(node: Any) -> Any:
 
 def _original(node: Node) -> str:
     """Return the name of the operation before its decomposition."""
-    found = node.meta.get("original_aten", node.target)
-    return name_of(found)[0] if isinstance(found, OpOverload) else ""
+    target = node.meta.get("original_aten", node.target)
+    return name_of(target)[0] if isinstance(target, OpOverload) else ""
 
 
 def _common(formats: list[Any]) -> Any:
     """Return the format that holds the numbers of all given formats and all given numbers; None if it is unknown."""
-    numbers = [one for one in formats if isinstance(one, (int, float))]
-    held = {one for one in formats if one is not ZEROS and not isinstance(one, (int, float))}
+    numbers = [number for number in formats if isinstance(number, (int, float))]
+    held = {candidate for candidate in formats if candidate is not ZEROS and not isinstance(candidate, (int, float))}
     if not held and not numbers:
         return ZEROS
     if len(held) != 1 or not isinstance(fmt := held.pop(), Format):
         return numbers[0] if len(formats) == 1 and numbers else None
-    return fmt if all(_has(fmt, one) for one in numbers) else None
+    return fmt if all(_has(fmt, number) for number in numbers) else None
 
 
 def _has(fmt: Format, value: float) -> bool:
@@ -352,10 +352,10 @@ def _negated(fmt: Any) -> Any:
 
 def _held(fmt: Any, node: Node) -> Any:
     """Return a format if the type of the result holds its numbers, else None."""
-    found = node.meta.get("val")
-    if isinstance(fmt, Format) and isinstance(found, Tensor):
+    value = node.meta.get("val")
+    if isinstance(fmt, Format) and isinstance(value, Tensor):
         try:
-            check_holds(found.dtype, fmt)
+            check_holds(value.dtype, fmt)
         except (KeyError, ValueError):
             return None
     return fmt
@@ -392,7 +392,7 @@ class Modules:
         now = running_modules()
         if now in self._checked:
             return
-        before, after = (names_in(one[0])[id(one[-1])] if one else "" for one in (self._running, now))
+        before, after = (names_in(modules[0])[id(modules[-1])] if modules else "" for modules in (self._running, now))
         for node in graph.nodes:
             operation: Operation | None = node.meta.get(KEY)
             if operation is None:
@@ -411,13 +411,13 @@ class Modules:
 
 def running_modules() -> tuple[nn.Module, ...]:
     """Return the modules whose calls run in this thread, the outermost first."""
-    found: list[nn.Module] = []
+    modules: list[nn.Module] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is CALL_OF_MODULE:
-            found.append(frame.f_locals["self"])
+            modules.append(frame.f_locals["self"])
         frame = frame.f_back
-    return tuple(one for one in reversed(found) if not is_compiled(one))
+    return tuple(module for module in reversed(modules) if not is_compiled(module))
 
 
 def _source(node: Node) -> str:

@@ -83,7 +83,9 @@ def _looped(func: Any, size: int, dims: list[Any], args: list[Any], spec: Any, o
             torch.set_rng_state(start)
             for generator, state in generators.items():
                 generator.set_state(state)
-        given = [one if dim is None else one.select(dim, index) for one, dim in zip(args, dims, strict=True)]
+        given = [
+            argument if dim is None else argument.select(dim, index) for argument, dim in zip(args, dims, strict=True)
+        ]
         _LOOP.is_last = before and index == size - 1
         _LOOP.drawn.append(generators)
         try:
@@ -96,7 +98,7 @@ def _looped(func: Any, size: int, dims: list[Any], args: list[Any], spec: Any, o
             "vmap with randomness='error' called a random operation; use randomness='same' or 'different'"
         )
     shape = rows[0][1]
-    if any(found != shape for _, found in rows):
+    if any(structure != shape for _, structure in rows):
         raise ValueError("the function of a vmap returned other structures for some indices")
     flat_dims = broadcast_to_tree(out_dims, shape)
     if flat_dims is None and isinstance(out_dims, tuple) and len(out_dims) == len(rows[0][0]) == 1:
@@ -104,21 +106,23 @@ def _looped(func: Any, size: int, dims: list[Any], args: list[Any], spec: Any, o
     if flat_dims is None:
         raise ValueError(f"out_dims={out_dims} of a vmap has another structure than the results, {shape}")
     columns = zip(*(leaves for leaves, _ in rows), strict=True)
-    return tree_unflatten([_joined(*one) for one in zip(columns, flat_dims, strict=True)], shape)
+    return tree_unflatten([_joined(*pair) for pair in zip(columns, flat_dims, strict=True)], shape)
 
 
 def _joined(results: tuple[Any, ...], dim: int | None) -> Any:
     """Stack the results of all indices; without a dimension they have to be the same."""
     first = results[0]
     # Gradients of operands that the results do not depend on are None.
-    if all(one is None for one in results):
+    if all(result is None for result in results):
         return None
     if dim is None and not isinstance(first, Tensor):
         return first
-    if not all(isinstance(one, Tensor) for one in results):
+    if not all(isinstance(result, Tensor) for result in results):
         raise ValueError(f"the function of a vmap has to return tensors, not {type(first).__name__}")
     if dim is not None:
         return torch.stack(results, dim)
-    if not all(one is first or ((one == first) | ((one != one) & (first != first))).all() for one in results):
+    if not all(
+        result is first or ((result == first) | ((result != result) & (first != first))).all() for result in results
+    ):
         raise ValueError("a result of a vmap with out_dims=None has to be the same for all indices")
     return first

@@ -138,9 +138,9 @@ def _dot(site: Site, x: Tensor, y: Tensor) -> Any:
 def _convolution(site: Site, x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Any:
     shape = Geometry.of(w, geometry[:6])
     where = site.product("forward", 0)
-    found, pruned = products.convolution(where.call({"x": x, "w": w}), x, w, bias, shape)
-    where.macs = shape.macs(x, w, found)
-    return where.done(found, pruned)
+    images, pruned = products.convolution(where.call({"x": x, "w": w}), x, w, bias, shape)
+    where.macs = shape.macs(x, w, images)
+    return where.done(images, pruned)
 
 
 @handler("convolution_backward")
@@ -148,7 +148,7 @@ def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bi
     *geometry, needs = parts
     shape = Geometry.of(w, geometry)
     macs = shape.macs(x, w, gradient)
-    found: list[Tensor | None] = [None, None, None]
+    gradients: list[Tensor | None] = [None, None, None]
     # One row of the report for each product.
     for phase, places in (("input_gradient", [0]), ("weight_gradient", [1, 2])):
         asked = [place in places and needs[place] for place in range(3)]
@@ -156,9 +156,9 @@ def _convolution_backward(site: Site, gradient: Tensor, x: Tensor, w: Tensor, bi
             where = site.product(phase, macs * (asked[0] or asked[1]))
             call = where.call({"x": x, "w": w, "gradient": gradient})
             made, pruned = products.convolution_gradients(call, gradient, x, w, shape, asked)
-            where.done(next(one for one in made if one is not None), pruned)
-            found = [old if new is None else new for old, new in zip(found, made, strict=True)]
-    return tuple(found)
+            where.done(next(gradient for gradient in made if gradient is not None), pruned)
+            gradients = [old if new is None else new for old, new in zip(gradients, made, strict=True)]
+    return tuple(gradients)
 
 
 def _binary(name: str) -> Handler:
@@ -343,8 +343,8 @@ def _nan_to_num(
 def _running(name: str) -> Handler:
     def run(site: Site, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
         given = _rows(x, dim, dtype)
-        found = site.running(name, given)
-        return found.movedim(0, dim).contiguous() if x.dim() else found.reshape(())
+        results = site.running(name, given)
+        return results.movedim(0, dim).contiguous() if x.dim() else results.reshape(())
 
     return run
 
@@ -361,8 +361,8 @@ def _rows(x: Tensor, dim: int, dtype: Any) -> Tensor:
 @handler("prod")
 def _prod(site: Site, x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     flat = _rows(x.reshape(-1) if dim is None else x, dim or 0, dtype)
-    found = site.running("mul", flat, last=True)[0] if len(flat) else torch.ones_like(flat.sum(0))
-    return found.unsqueeze(dim) if keepdim and dim is not None and x.dim() else found
+    product = site.running("mul", flat, last=True)[0] if len(flat) else torch.ones_like(flat.sum(0))
+    return product.unsqueeze(dim) if keepdim and dim is not None and x.dim() else product
 
 
 @handler("embedding_dense_backward")
@@ -385,19 +385,19 @@ def _index_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor, *
         source = site.element("mul", source, alpha)
     if not _inside(index, _rows(x, dim, None)):
         return torch.index_add(x, dim, index, source)  # raises torch's error
-    found = site.scattered(_rows(x, dim, None), index.reshape(-1), _rows(source, dim, None))
-    return found.movedim(0, dim).contiguous() if x.dim() else found.reshape(())
+    sums = site.scattered(_rows(x, dim, None), index.reshape(-1), _rows(source, dim, None))
+    return sums.movedim(0, dim).contiguous() if x.dim() else sums.reshape(())
 
 
 @handler("scatter_add")
 def _scatter_add(site: Site, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     if not index.numel():
         return x.clone()
-    into, index, source = (torch.atleast_1d(one) for one in (x, index, source))
+    into, index, source = (torch.atleast_1d(tensor) for tensor in (x, index, source))
     if not _inside(index, into.movedim(dim, 0)):
         return torch.scatter_add(into, dim, index, source)  # raises torch's error
     grid = torch.meshgrid(*(torch.arange(size, device=x.device) for size in index.shape), indexing="ij")
-    places = [index if place == dim % into.dim() else one for place, one in enumerate(grid)]
+    places = [index if place == dim % into.dim() else coordinates for place, coordinates in enumerate(grid)]
     taken = source[tuple(slice(size) for size in index.shape)]
     return _added_at(site, into, places, taken).reshape(x.shape)
 
@@ -459,18 +459,20 @@ class _Pool:
         self.kernel, self.stride = list(kernel), list(stride or kernel)
         edges = [padding] * dims if isinstance(padding, int) else list(padding) * (dims if len(padding) == 1 else 1)
         sizes = x.shape[-dims:]
-        self.outputs = [_pooled(*one, ceil) for one in zip(sizes, self.kernel, self.stride, edges, strict=True)]
+        self.outputs = [
+            _pooled(*dimension, ceil) for dimension in zip(sizes, self.kernel, self.stride, edges, strict=True)
+        ]
         last = [
             (out - 1) * step + length for out, step, length in zip(self.outputs, self.stride, self.kernel, strict=True)
         ]
         after = [max(end - size - edge, 0) for end, size, edge in zip(last, sizes, edges, strict=True)]
-        self.borders = [one for pair in zip(reversed(edges), reversed(after), strict=True) for one in pair]
+        self.borders = [border for pair in zip(reversed(edges), reversed(after), strict=True) for border in pair]
         self.dims = list(range(-dims, 0))
         inside = torch.ones(sizes, dtype=torch.int64, device=x.device)
         if count_padding:
             inside = F.pad(inside, [edge for edge in reversed(edges) for _ in range(2)], value=1.0)
             rest = [end - edge for end, edge in zip(self.borders[1::2], reversed(edges), strict=True)]
-            inside = F.pad(inside, [one for end in rest for one in (0, end)])
+            inside = F.pad(inside, [border for end in rest for border in (0, end)])
         else:
             inside = F.pad(inside, self.borders)
         counts = self._windows(inside).sum(self.dims)

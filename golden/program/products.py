@@ -78,7 +78,10 @@ class Geometry:
         """Return the geometry of the arguments of torch's operation; one number may stand for all dimensions."""
         stride, padding, dilation, transposed, output_padding, groups = given
         dims = w.dim() - 2
-        each = [list(one) * dims if len(one) == 1 else list(one) for one in (stride, padding, dilation, output_padding)]
+        each = [
+            list(parameter) * dims if len(parameter) == 1 else list(parameter)
+            for parameter in (stride, padding, dilation, output_padding)
+        ]
         return cls(each[0], each[1], each[2], transposed, each[3], groups)
 
     @property
@@ -115,7 +118,7 @@ class Geometry:
         return self._turned(gradient, w.shape[1] * self.groups).reshape(w.shape).contiguous()
 
     def _borders(self, sign: int) -> list[int]:
-        return [sign * one for one in reversed(self.padding) for _ in range(2)]
+        return [sign * width for width in reversed(self.padding) for _ in range(2)]
 
     def _reach(self, w: Tensor) -> list[int]:
         return [step * (length - 1) for step, length in zip(self.dilation, w.shape[2:], strict=True)]
@@ -146,11 +149,11 @@ def convolution_gradients(
     call: Call, gradient: Tensor, x: Tensor, w: Tensor, geometry: Geometry, needs: list[bool]
 ) -> tuple[list[Tensor | None], int]:
     """Return the gradients of images, kernels and bias, None where they are not needed, and count pruned elements."""
-    found, pruned = gradients_of_convolution(call, gradient, *geometry.prepared(x, w), geometry.plain, needs)
+    gradients, pruned = gradients_of_convolution(call, gradient, *geometry.prepared(x, w), geometry.plain, needs)
     return [
-        geometry.input_gradient(found[0], x, w) if needs[0] else None,
-        geometry.weight_gradient(found[1], w) if needs[1] else None,
-        found[2] if needs[2] else None,
+        geometry.input_gradient(gradients[0], x, w) if needs[0] else None,
+        geometry.weight_gradient(gradients[1], w) if needs[1] else None,
+        gradients[2] if needs[2] else None,
     ], pruned
 
 
@@ -169,12 +172,12 @@ def total(x: Tensor, fmt: Format, acc: Cast | MacSpec, order: str, key: int) -> 
     """Sum the last dimension of numbers of a format."""
     if order == "pairwise":
         return pairwise(x, as_cast(acc), key)
-    one = UFXP1_0 if fmt.spacing == "uniform" else fmt
+    unit_format = UFXP1_0 if fmt.spacing == "uniform" else fmt
     if isinstance(acc, MacSpec):
-        spec = replace(acc, a=fmt, b=one, product=None, product_rounding=EXACT)
+        spec = replace(acc, a=fmt, b=unit_format, product=None, product_rounding=EXACT)
     else:
         assert acc.fmt is not None
-        spec = MacSpec(a=fmt, b=one, acc=acc.fmt, rounding=acc.rounding, saturate=acc.saturate)
+        spec = MacSpec(a=fmt, b=unit_format, acc=acc.fmt, rounding=acc.rounding, saturate=acc.saturate)
     if order == "exact":
         spec = replace(spec, acc="exact", o=spec.o)
     codes = encoded(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), fmt, RN, None, False)
@@ -187,7 +190,7 @@ def total_in_kernel(x: Tensor, dims: list[int], number: Cast | None, acc: Cast |
     """Sum over dimensions one element after the other, in a compiled kernel; None if it does not support the sum."""
     cast = as_cast(acc)
     parts = (cast,) if number is None else (cast, number)
-    if x.numel() == 0 or any(one.target is None or one.rounding.bits for one in parts):
+    if x.numel() == 0 or any(part.target is None or part.rounding.bits for part in parts):
         return None
     assert cast.fmt is not None
     assert cast.target is not None
@@ -235,7 +238,7 @@ def scattered(
     for needed in (torch.float32, into.dtype):
         check_holds(needed, cast.fmt)
     parts = (cast,) if number is None else (cast, number)
-    if order == "sequential" and all(one.target is not None and not one.rounding.bits for one in parts):
+    if order == "sequential" and all(part.target is not None and not part.rounding.bits for part in parts):
         assert cast.target is not None
         if elementwise.scatter(sums, places, x, None if number is None else number.target, cast.target):
             return sums

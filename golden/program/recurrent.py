@@ -50,7 +50,7 @@ def _supports(policy: Policy) -> bool:
         return False
     return (
         policy.device is None
-        and not any(one.sparsity or one.scale for one in casts)
+        and not any(cast.sparsity or cast.scale for cast in casts)
         and FP32 not in (element.fmt, function.fmt)
         and function.fmt.width <= TABLE_WIDTH
     )
@@ -58,9 +58,9 @@ def _supports(policy: Policy) -> bool:
 
 def _cast_of(policy: Policy, operation: str) -> Cast:
     """Return format and rounding of an operation."""
-    found = policy.elementwise if operation in ARITHMETIC else policy.functions or policy.elementwise
-    assert found is not None
-    return found
+    cast = policy.elementwise if operation in ARITHMETIC else policy.functions or policy.elementwise
+    assert cast is not None
+    return cast
 
 
 class _CellChain:
@@ -87,24 +87,24 @@ class _CellChain:
         if not self._tried:
             self._tried, self._prepared = True, self._prepare(operands, results)
         if self._prepared is not None:
-            return self._prepared([one.data_ptr() for one in (*operands, *self._numbers, *results)])
-        found = dict(zip(self.operands, operands, strict=True))
+            return self._prepared([tensor.data_ptr() for tensor in (*operands, *self._numbers, *results)])
+        values = dict(zip(self.operands, operands, strict=True))
         for link in self.links:
-            given = tuple(found.get(one, 1.0) for one in link.operands)
-            found[link.result] = compute(link.computed, given, _cast_of(self._policy, link.name), 0, torch.float32)
+            given = tuple(values.get(operand, 1.0) for operand in link.operands)
+            values[link.result] = compute(link.computed, given, _cast_of(self._policy, link.name), 0, torch.float32)
         for name, result in zip(self._results, results, strict=True):
-            result.copy_(found[name])
+            result.copy_(values[name])
         return None
 
     def _prepare(self, operands: Sequence[Tensor], results: Sequence[Tensor]) -> elementwise.Prepared | None:
         given = [*operands, *self._numbers]
         casts = [_cast_of(self._policy, link.name) for link in self.links]
-        if not elementwise.takes(*given) or any(one.target is None for one in casts):
+        if not elementwise.takes(*given) or any(cast.target is None for cast in casts):
             return None
         steps = RoundingChain(given, {len(operands): _cast_of(self._policy, "sub").fmt})
         registers = {name: place for place, name in enumerate([*self.operands, "1"])}
         for link, cast in zip(self.links, casts, strict=True):
-            registers[link.result] = steps.add(link.computed, cast, *(registers[one] for one in link.operands))
+            registers[link.result] = steps.add(link.computed, cast, *(registers[operand] for operand in link.operands))
         made = ((registers[name], result) for name, result in zip(self._results, results, strict=True))
         return steps.chain.prepared(*made)
 
@@ -180,36 +180,36 @@ class Layer:
             By name, the states of all steps, beginning with the first ones, and the results that `backward` reads.
         """
         cell, call, (steps, rows, _), width = self.cell, self.call(), gates.shape, w.shape[1]
-        found = {name: gates.new_empty(steps + 1, rows, width) for name in cell.states}
-        for name, one in zip(cell.states, states, strict=True):
-            found[name][0] = one
+        sequences = {name: gates.new_empty(steps + 1, rows, width) for name in cell.states}
+        for name, state in zip(cell.states, states, strict=True):
+            sequences[name][0] = state
         saved = saved_names(cell)
-        found |= {name: gates.new_empty(steps, rows, width) for name in saved}
-        at = {name: one.unbind() for name, one in found.items()}
+        sequences |= {name: gates.new_empty(steps, rows, width) for name in saved}
+        at = {name: sequence.unbind() for name, sequence in sequences.items()}
         parts = [f"{part}{gate}" for part in "hx" for gate in range(cell.gates)]
         chain = _CellChain(
-            self.policy, cell.links, [*parts, *cell.states], [*(f"{one}'" for one in cell.states), *saved]
+            self.policy, cell.links, [*parts, *cell.states], [*(f"{name}'" for name in cell.states), *saved]
         )
         given, clock = self._by_gate(gates), _Clock()
         for step in range(steps):
             product = products.matmul(call, "forward", at["h"][step], w.t(), ("x", "w"), b)[0].contiguous()
             clock.lap(0)
             of_product = product.unflatten(1, (cell.gates, width)).unbind(1)
-            operands = [*of_product, *(one[step] for one in given), *(at[name][step] for name in cell.states)]
+            operands = [*of_product, *(part[step] for part in given), *(at[name][step] for name in cell.states)]
             chain(operands, [*(at[name][step + 1] for name in cell.states), *(at[name][step] for name in saved)])
             clock.lap(1)
         operation = "mm" if b is None else "addmm"
         self.count_products("forward", operation, steps, rows * cell.gates * width, width, clock.laps[0])
         self.count(Counter(dict.fromkeys(cell.links, steps)), rows * width, clock.laps[1])
-        return found
+        return sequences
 
     def _by_gate(self, x: Tensor) -> list[Sequence[Tensor]]:
         """Return views of a tensor by gate and step."""
-        return [one.unbind() for one in x.unflatten(2, (self.cell.gates, -1)).unbind(2)]
+        return [gate.unbind() for gate in x.unflatten(2, (self.cell.gates, -1)).unbind(2)]
 
     def backward(
         self,
-        found: dict[str, Tensor],
+        sequences: dict[str, Tensor],
         w: Tensor,
         biased: bool,
         of_outputs: Tensor,
@@ -244,9 +244,11 @@ class Layer:
         of_x = of_h if shares_gradients(cell) else torch.empty_like(of_h)
         of_gates = {"h": self._by_gate(of_h)} | ({} if of_x is of_h else {"x": self._by_gate(of_x)})
         parts = [f"{part}{gate}" for part in of_gates for gate in range(cell.gates)]
-        at = {name: one.unbind() for name, one in found.items()} | {"out": of_outputs.unbind()}
+        at = {name: sequence.unbind() for name, sequence in sequences.items()} | {"out": of_outputs.unbind()}
         # Gradients that a step adds to those of its states: ``h>`` and ``c>`` of the next step, and its product.
-        carried = {f"{name}>": one for name, one in zip(cell.states, of_last, strict=True) if one is not None}
+        carried = {
+            f"{name}>": gradient for name, gradient in zip(cell.states, of_last, strict=True) if gradient is not None
+        }
         chains: dict[Any, tuple[_CellChain, list[str]]] = {}
         links: Counter[CellLink] = Counter()
         clock, of_inputs = _Clock(), 0
@@ -260,7 +262,7 @@ class Layer:
             links.update(chain.links)
             given = [at[name][step] if name in at else carried[name] for name in chain.operands]
             carried = {f"{name}>": of_outputs.new_empty(rows, width) for name in states}
-            chain(given, [*(one[step] for by_gate in of_gates.values() for one in by_gate), *carried.values()])
+            chain(given, [*(gate[step] for by_gate in of_gates.values() for gate in by_gate), *carried.values()])
             clock.lap(1)
             if "h" in wanted:
                 product, _ = products.matmul(call, INPUT, of_h[step], w, ("gradient", "w"))
@@ -276,7 +278,7 @@ class Layer:
                 gradient = self._sum([first[0], gradient])
             first[0] = gradient
         self.count(links, rows * width, clock.laps[1])
-        return [of_x, self._of_weights(call, found["h"][:-1], of_h), self._of_bias(of_h, biased), *first]
+        return [of_x, self._of_weights(call, sequences["h"][:-1], of_h), self._of_bias(of_h, biased), *first]
 
     @staticmethod
     def _of_product(biased: bool) -> str:
@@ -290,7 +292,7 @@ class Layer:
             of_h = [("h>", INPUT), ("out", INPUT)]
         others = (name for name in self.cell.states[1:] if f"{name}>" in carried)
         return (
-            ("h'", tuple(one for one in of_h if one[0] in {*carried, "out"})),
+            ("h'", tuple(part for part in of_h if part[0] in {*carried, "out"})),
             *((f"{name}'", ((f"{name}>", INPUT),)) for name in others),
         )
 
@@ -304,23 +306,23 @@ class Layer:
         made = gradients(self.cell, begins, wanted)
         states = [name for name in self.cell.states if name in made.names]
         results = [made.names[name] for name in (*parts, *states)]
-        read = {*results, *(one for link in made.links for one in link.operands)}
+        read = {*results, *(operand for link in made.links for operand in link.operands)}
         return _CellChain(self.policy, made.links, [name for name in names if name in read], results), states
 
     def _of_weights(self, call: Call, h: Tensor, of_h: Tensor) -> Tensor:
         """Return the gradient of the weights: the sum of the products of all steps, beginning with the last one."""
         started, (steps, rows, wide), width = time.perf_counter(), of_h.shape, h.shape[2]
-        found = self._of_weights_at_once(h, of_h)
-        if found is None:
+        gradient = self._of_weights_at_once(h, of_h)
+        if gradient is None:
             parts = (
                 products.matmul(call, WEIGHT, of_h[step].t(), h[step], ("gradient", "x"))[0]
                 for step in reversed(range(steps))
             )
-            found = self._sum(parts)
+            gradient = self._sum(parts)
         seconds = time.perf_counter() - started
         self.count_products(WEIGHT, "mm", steps, wide * width, rows, seconds)
         self.count(Counter({CellLink("", "add", (), INPUT): steps - 1}), wide * width, 0.0)
-        return found
+        return gradient
 
     def _of_weights_at_once(self, h: Tensor, of_h: Tensor) -> Tensor | None:
         """Compute the gradient of the weights in one call of a kernel; None if none supports it."""
@@ -354,10 +356,10 @@ class Layer:
             self.mode.owner.record(where, counts, None, seconds, steps)
 
         site = Site(self.policy, "sum", WEIGHT, self.place, None, lambda: 0, record, lambda _: False, {})
-        found = self._sum(reversed(site.sum(of_h, 1, False).unbind()))
+        gradient = self._sum(reversed(site.sum(of_h, 1, False).unbind()))
         links = Counter({CellLink("", "add", (), WEIGHT): steps - 1})
         self.count(links, of_h.shape[2], time.perf_counter() - started)
-        return found
+        return gradient
 
     def _sum(self, parts: Iterable[Tensor]) -> Tensor:
         """Add tensors one after the other."""
@@ -386,11 +388,11 @@ class _Recurrence(torch.autograd.Function):
     def forward(ctx: Any, layer: Layer, gates: Tensor, w: Tensor, b: Tensor | None, *states: Tensor) -> Any:
         """Return the outputs of all steps, and the last states."""
         with without_dispatch():
-            found = layer.forward(gates, w, b, states)
-            results = found["h"][1:].clone(), *(found[name][-1].clone() for name in layer.cell.states)
-        ctx.layer, ctx.names, ctx.policies = layer, list(found), layer.mode.owner.policies
+            sequences = layer.forward(gates, w, b, states)
+            results = sequences["h"][1:].clone(), *(sequences[name][-1].clone() for name in layer.cell.states)
+        ctx.layer, ctx.names, ctx.policies = layer, list(sequences), layer.mode.owner.policies
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(gates, w, b, *states, *found.values())
+        ctx.save_for_backward(gates, w, b, *states, *sequences.values())
         return results
 
     @staticmethod
@@ -398,14 +400,16 @@ class _Recurrence(torch.autograd.Function):
         """Return the gradients of all inputs."""
         layer, owner, needed = ctx.layer, ctx.layer.mode.owner, ctx.needs_input_grad[4:]
         _, w, b, *rest = ctx.saved_tensors
-        given = [one for one in (of_outputs, *of_last) if one is not None]
-        plain = of_outputs is not None and all(type(one) is Tensor and elementwise.takes(one) for one in given)
+        given = [gradient for gradient in (of_outputs, *of_last) if gradient is not None]
+        plain = of_outputs is not None and all(
+            type(gradient) is Tensor and elementwise.takes(gradient) for gradient in given
+        )
         mode = current_dispatch_mode()
         same = mode is layer.mode and not mode.calls and ctx.policies is owner.policies
         if same and plain and not torch.is_grad_enabled() and not is_transformed():
             with without_dispatch():
-                found = dict(zip(ctx.names, rest[len(of_last) :], strict=True))
-                return None, *layer.backward(found, w, b is not None, of_outputs, of_last, needed)
+                sequences = dict(zip(ctx.names, rest[len(of_last) :], strict=True))
+                return None, *layer.backward(sequences, w, b is not None, of_outputs, of_last, needed)
         return _Recurrence._separate(ctx, of_outputs, *of_last)
 
     @staticmethod
@@ -415,28 +419,28 @@ class _Recurrence(torch.autograd.Function):
         with torch.enable_grad():
             # Each input has a node of its own, at which this backward pass ends.
             given = ctx.saved_tensors[: len(needed)]
-            inputs: list[Any] = [None if one is None else one.view_as(one) for one in given]
+            inputs: list[Any] = [None if tensor is None else tensor.view_as(tensor) for tensor in given]
             with layer.mode.owner, layer.mode.repeated_at(layer.place, ctx.policies):
                 results = _in_torch(layer.cell, *inputs)
-        pairs = [(one, own) for one, own in zip(results, of_results, strict=True) if own is not None]
-        wanted = [one for one, need in zip(inputs, needed, strict=True) if need]
+        pairs = [(result, own) for result, own in zip(results, of_results, strict=True) if own is not None]
+        wanted = [tensor for tensor, need in zip(inputs, needed, strict=True) if need]
         again = torch.is_grad_enabled()
         outputs, own = zip(*pairs, strict=True)
-        found = iter(torch.autograd.grad(outputs, wanted, own, create_graph=again, allow_unused=True))
-        return None, *(next(found) if need else None for need in needed)
+        gradients = iter(torch.autograd.grad(outputs, wanted, own, create_graph=again, allow_unused=True))
+        return None, *(next(gradients) if need else None for need in needed)
 
 
 def _in_torch(cell: Cell, gates: Tensor, w: Tensor, b: Tensor | None, *states: Tensor) -> list[Tensor]:
     """Compute all steps in the operations of torch, which autograd records."""
     state, outputs = dict(zip(cell.states, states, strict=True)), []
     for given in gates.unbind():
-        found = dict(state)
-        for part, one in (("h", F.linear(state["h"], w, b)), ("x", given)):
-            found |= {f"{part}{gate}": chunk for gate, chunk in enumerate(one.unsafe_chunk(cell.gates, 1))}
+        values = dict(state)
+        for part, preactivations in (("h", F.linear(state["h"], w, b)), ("x", given)):
+            values |= {f"{part}{gate}": chunk for gate, chunk in enumerate(preactivations.unsafe_chunk(cell.gates, 1))}
         for link in cell.links:
-            x, *others = (found[one] for one in link.operands)
-            found[link.result] = getattr(x, link.operation.strip("+"))(*others)
-        state = {name: found[f"{name}'"] for name in cell.states}
+            x, *others = (values[name] for name in link.operands)
+            values[link.result] = getattr(x, link.operation.strip("+"))(*others)
+        state = {name: values[f"{name}'"] for name in cell.states}
         outputs.append(state["h"])
     return [torch.stack(outputs), *state.values()]
 
@@ -456,13 +460,15 @@ def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
     # Compilers, transforms and autocast see separate operations.
     tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]  # torch has no type of it
     eager = not (torch.compiler.is_compiling() or tracing or torch.is_autocast_enabled("cpu"))
-    plain_values = all(type(one) is Tensor and not mode._is_weight(one) for one in values)
+    plain_values = all(type(value) is Tensor and not mode._is_weight(value) for value in values)
     # Layers with projections have more weights. Gradients of frozen weights would be computed and counted.
     plain_weights = len(weights) == count * (2 if both else 1) * (4 if biased else 2) and all(
-        type(one) is nn.Parameter and one.is_contiguous() and (one.requires_grad or not torch.is_grad_enabled())
-        for one in weights
+        type(weight) is nn.Parameter
+        and weight.is_contiguous()
+        and (weight.requires_grad or not torch.is_grad_enabled())
+        for weight in weights
     )
-    real = all(one.dtype == torch.float32 and one.numel() for one in (*values, *weights))
+    real = all(tensor.dtype == torch.float32 and tensor.numel() for tensor in (*values, *weights))
     return (
         one_policy
         and in_forward
@@ -501,7 +507,7 @@ def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
     x, first, weights, biased, count, dropout, training, both, batch_first = given
     ways, each = 2 if both else 1, 4 if biased else 2
     x = x.transpose(0, 1) if batch_first else x
-    by_layer, last = [one.unbind() for one in _states(first)], []
+    by_layer, last = [state.unbind() for state in _states(first)], []
     for index in range(count):
         outputs, drops = [], bool(dropout and training and index < count - 1)
         for way in range(ways):
@@ -510,7 +516,7 @@ def layers(mode: Any, name: str, given: Sequence[Any]) -> Any:
             b_x, b_h = biases or (None, None)
             gates = F.linear(x, w_x, b_x)
             layer = Layer(mode, CELLS[name], mode.owner.policies["*"], mode.here(), drops and not both)
-            states = [one[place] for one in by_layer]
+            states = [state[place] for state in by_layer]
             out, *ends = _Recurrence.apply(layer, gates.flip(0) if way else gates, w_h, b_h, *states)
             last.append(ends)
             outputs.append(out.flip(0) if way else out)

@@ -22,7 +22,7 @@ IN_TORCH = "fp32"
 
 
 @dataclass
-class Row:
+class OperationCounts:
     """An operation at a place of the program, counted over all of its calls.
 
     Attributes
@@ -59,7 +59,7 @@ class Row:
     nans: int = 0
 
 
-COLUMNS = tuple(one.name for one in fields(Row))
+COLUMNS = tuple(column.name for column in fields(OperationCounts))
 _KEY = COLUMNS[: COLUMNS.index("calls")]
 
 
@@ -70,7 +70,7 @@ class Constant:
     Attributes
     ----------
     module, source, phase, operation, arithmetic : str
-        As for `Row`; operations that fill a tensor have the arithmetic of later operations on it.
+        As for `OperationCounts`; operations that fill a tensor have the arithmetic of later operations on it.
     value, became : float
         Value, the first of those that became the same at this place, and what it became.
     calls : int
@@ -96,7 +96,7 @@ class Report:
 
     Attributes
     ----------
-    rows : list of Row
+    rows : list of OperationCounts
     casts, redundant : int
         In compiled graphs, number of roundings of operands of element-wise operations and sums, and of those whose
         operands are numbers of the format already.
@@ -111,7 +111,7 @@ class Report:
         arithmetic on these is not emulated.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[OperationCounts] = field(default_factory=list)
     casts: int = 0
     redundant: int = 0
     chains: int = 0
@@ -119,7 +119,7 @@ class Report:
     breaks: list[str] = field(default_factory=list)
     arrays: dict[str, int] = field(default_factory=dict)
     _constants: dict[tuple[str, ...], Constant] = field(default_factory=dict, repr=False, compare=False)
-    _index: dict[tuple[str, ...], Row] = field(default_factory=dict, repr=False, compare=False)
+    _index: dict[tuple[str, ...], OperationCounts] = field(default_factory=dict, repr=False, compare=False)
 
     def add(
         self, where: Mapping[str, str], counts: Mapping[str, int], result: Tensor | None, seconds: float, calls: int = 1
@@ -128,7 +128,7 @@ class Report:
         key = tuple(where.get(name, "") for name in _KEY)
         row = self._index.get(key)
         if row is None:
-            row = self._index[key] = Row(**dict(zip(_KEY, key, strict=True)))  # type: ignore[arg-type]  # texts
+            row = self._index[key] = OperationCounts(**dict(zip(_KEY, key, strict=True)))  # type: ignore[arg-type]  # texts
             self.rows.append(row)
         row.calls += calls
         row.seconds += seconds
@@ -153,7 +153,7 @@ class Report:
         self.arrays[source] = self.arrays.get(source, 0) + 1
 
     @property
-    def in_torch(self) -> list[Row]:
+    def in_torch(self) -> list[OperationCounts]:
         """Operations in torch's own arithmetic."""
         return [row for row in self.rows if row.arithmetic == IN_TORCH]
 
@@ -163,7 +163,7 @@ class Report:
         everything = sum(row.macs for row in self.rows)
         return 1 - sum(row.macs for row in self.in_torch) / everything if everything else 1.0
 
-    def sorted(self) -> list[Row]:
+    def sorted(self) -> list[OperationCounts]:
         """Return the rows in descending order of multiply-accumulates, then of results."""
         return sorted(self.rows, key=lambda row: (-row.macs, -row.elements))
 
@@ -175,7 +175,7 @@ class Report:
             "redundant": self.redundant,
             "chains": self.chains,
         }
-        totals |= {"constants": [{**asdict(one), "became": str(one.became)} for one in self.constants]}
+        totals |= {"constants": [{**asdict(constant), "became": str(constant.became)} for constant in self.constants]}
         totals |= {"breaks": self.breaks, "arrays": self.arrays}
         return json.dumps(totals | {"rows": [asdict(row) for row in self.sorted()]}, indent=1)
 
@@ -221,7 +221,7 @@ class Report:
         return "\n".join([table, *map(str, self.constants), *left, self.summary])
 
 
-def _cells(row: Row) -> Iterator[str]:
+def _cells(row: OperationCounts) -> Iterator[str]:
     for name in COLUMNS:
         value: Any = getattr(row, name)
         yield f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value

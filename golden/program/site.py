@@ -241,24 +241,26 @@ class Site:
         kind = report.ELEMENTWISE if name in ARITHMETIC else report.FUNCTION
         if cast is None or dtype not in DTYPES:
             reason = f"{dtype} is no type of real numbers" if cast else f"the policy names no {self._missing}"
-            found = _in_torch(name, operands)
-            self.count(kind, None, reason, found, started, operation=name)
-            return found
+            result = _in_torch(name, operands)
+            self.count(kind, None, reason, result, started, operation=name)
+            return result
         assert cast.fmt is not None
         text = str(cast)
         into = self._into(operands, dtype)
-        counts = tuple(place for place, one in enumerate(operands) if is_exact_count(name, one, cast.fmt))
+        counts = tuple(place for place, operand in enumerate(operands) if is_exact_count(name, operand, cast.fmt))
         if len(exact) < len(operands):
-            self.note_constants(name, cast, [one for place, one in enumerate(operands) if place not in exact + counts])
+            self.note_constants(
+                name, cast, [operand for place, operand in enumerate(operands) if place not in exact + counts]
+            )
         if name in ARITHMETIC and not counts and _is_native(cast, operands, dtype):
-            given = tuple(_tensor(one) for one in operands)
-            found = _in_torch(name, given) if into is None else getattr(torch, name)(*given, out=into)
+            given = tuple(_tensor(operand) for operand in operands)
+            result = _in_torch(name, given) if into is None else getattr(torch, name)(*given, out=into)
         else:
             correct = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
             text += "" if correct else " of binary64"
-            found = compute(name, operands, cast, self.next_key(cast), dtype, into, (*exact, *counts))
-        self.count_element(name, text, found, started)
-        return found
+            result = compute(name, operands, cast, self.next_key(cast), dtype, into, (*exact, *counts))
+        self.count_element(name, text, result, started)
+        return result
 
     def rounded(self, name: str, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Round numbers in binary64 once, to the format of element-wise operations."""
@@ -270,9 +272,9 @@ class Site:
             return x.to(dtype)
         assert cast.fmt is not None
         check_holds(dtype, cast.fmt)
-        found = cast.real(x, self.next_key(cast)).to(dtype)
-        self.count(report.ELEMENTWISE, str(cast), "", found, started, operation=name)
-        return found
+        result = cast.real(x, self.next_key(cast)).to(dtype)
+        self.count(report.ELEMENTWISE, str(cast), "", result, started, operation=name)
+        return result
 
     def _into(self, operands: tuple[Any, ...], dtype: torch.dtype) -> Tensor | None:
         """Return the tensor for the result of an operation in place; None if another operand shares its memory."""
@@ -280,16 +282,16 @@ class Site:
         if into is None or operands[0] is not into or into.dtype != dtype:
             return None
         memory = into.untyped_storage().data_ptr()
-        others = [one for one in operands[1:] if isinstance(one, Tensor) and one is not into]
-        apart = all(one.untyped_storage().data_ptr() != memory for one in others)
-        fits = all(broadcast([into.shape, one.shape]) == into.shape for one in others)
+        others = [operand for operand in operands[1:] if isinstance(operand, Tensor) and operand is not into]
+        apart = all(operand.untyped_storage().data_ptr() != memory for operand in others)
+        fits = all(broadcast([into.shape, operand.shape]) == into.shape for operand in others)
         return into if apart and fits else None
 
     def note_constants(self, name: str, cast: Cast, operands: Iterable[Any]) -> None:
         """Note the numbers among operands that the format replaces by 0, 1, an infinity or NaN."""
-        for one in operands:
-            if isinstance(one, (int, float)) and (found := became(float(one).hex(), cast)) is not None:
-                self.note(self._where(name, str(cast)), float(one), found)
+        for operand in operands:
+            if isinstance(operand, (int, float)) and (replacement := became(float(operand).hex(), cast)) is not None:
+                self.note(self._where(name, str(cast)), float(operand), replacement)
 
     def _where(self, operation: str, arithmetic: str, phase: str | None = None) -> dict[str, str]:
         place = {"module": self.place.module, "source": self.place.source, "phase": phase or self.sum_phase}
@@ -329,27 +331,27 @@ class Site:
         started = time.perf_counter()
         acc, order = self.accumulator()
         dims = _dims(dim, x.dim())
-        if is_broadcast(self.phase, self.sum_phase, [x.shape[one] for one in dims]):
+        if is_broadcast(self.phase, self.sum_phase, [x.shape[axis] for axis in dims]):
             return x.reshape(
-                [1 if one in dims else size for one, size in enumerate(x.shape) if keepdim or one not in dims]
+                [1 if axis in dims else size for axis, size in enumerate(x.shape) if keepdim or axis not in dims]
             )
-        found: Tensor | None
+        sums: Tensor | None
         if acc is None or x.dtype not in DTYPES:
-            found = torch.sum(x, dims, keepdim) if dims else x.clone()
-            self.count(report.REDUCTION, None, self._no_accumulator(x), found, started)
-            return found
+            sums = torch.sum(x, dims, keepdim) if dims else x.clone()
+            self.count(report.REDUCTION, None, self._no_accumulator(x), sums, started)
+            return sums
         keys = self._keys(acc)
-        found = products.total_in_kernel(x, dims, self.numbers, acc) if order == "sequential" else None
-        if found is None:
-            rest = [one for one in range(x.dim()) if one not in dims]
-            shape = [x.shape[one] for one in rest]
-            rows = x.permute([*rest, *dims]).reshape(*shape, math.prod(x.shape[one] for one in dims))
+        sums = products.total_in_kernel(x, dims, self.numbers, acc) if order == "sequential" else None
+        if sums is None:
+            rest = [axis for axis in range(x.dim()) if axis not in dims]
+            shape = [x.shape[axis] for axis in rest]
+            rows = x.permute([*rest, *dims]).reshape(*shape, math.prod(x.shape[axis] for axis in dims))
             fmt, rows = self._elements(rows, keys[0])
-            found = products.total(rows, fmt, acc, order, keys[1])
+            sums = products.total(rows, fmt, acc, order, keys[1])
         if keepdim:
-            found = found.reshape([1 if one in dims else size for one, size in enumerate(x.shape)])
-        self.count(report.REDUCTION, f"{products.as_cast(acc)} {order}", "", found, started, operation="sum")
-        return found
+            sums = sums.reshape([1 if axis in dims else size for axis, size in enumerate(x.shape)])
+        self.count(report.REDUCTION, f"{products.as_cast(acc)} {order}", "", sums, started, operation="sum")
+        return sums
 
     def _keys(self, acc: Cast | MacSpec) -> tuple[int, int]:
         """Return the keys of the random words of the elements and of a sum."""
@@ -378,9 +380,9 @@ class Site:
         started = time.perf_counter()
         acc, order = self.accumulator()
         if acc is None or x.dtype not in DTYPES:
-            found = torch.cumsum(x, 0) if name == "add" else torch.cumprod(x, 0)
-            self.count(report.REDUCTION, None, self._no_accumulator(x), found, started)
-            return found[-1:] if last else found
+            results = torch.cumsum(x, 0) if name == "add" else torch.cumprod(x, 0)
+            self.count(report.REDUCTION, None, self._no_accumulator(x), results, started)
+            return results[-1:] if last else results
         cast, reason = products.as_cast(acc), ""
         if order == "exact" and name == "mul":
             order, reason = "sequential", "exact is an order of sums; each step of a product is rounded"
@@ -396,21 +398,21 @@ class Site:
                 given, key = columns[..., :length], self.next_key(cast)
                 made = products.total(given, fmt, acc, order, key) if name == "add" else None
                 steps.append((products.pairwise(given, cast, key, name) if made is None else made).unsqueeze(0))
-        found = torch.cat(steps) if len(rows) else rows
-        self.count(report.REDUCTION, f"{cast} {order}", reason, found, started)
-        return found[-1:] if last else found
+        results = torch.cat(steps) if len(rows) else rows
+        self.count(report.REDUCTION, f"{cast} {order}", reason, results, started)
+        return results[-1:] if last else results
 
     def scattered(self, into: Tensor, places: Tensor, rows: Tensor) -> Tensor:
         """Add rows to rows of a tensor, in their order."""
         started = time.perf_counter()
         acc, order = self.accumulator()
         if acc is None or into.dtype not in DTYPES:
-            found = into.index_add(0, places, rows)
-            self.count(report.REDUCTION, None, self._no_accumulator(into), found, started)
-            return found
-        found = products.scattered(into, places, rows, self.numbers, acc, order, self._keys(acc))
-        self.count(report.REDUCTION, f"{products.as_cast(acc)} {order}", "", found, started)
-        return found
+            sums = into.index_add(0, places, rows)
+            self.count(report.REDUCTION, None, self._no_accumulator(into), sums, started)
+            return sums
+        sums = products.scattered(into, places, rows, self.numbers, acc, order, self._keys(acc))
+        self.count(report.REDUCTION, f"{products.as_cast(acc)} {order}", "", sums, started)
+        return sums
 
 
 def is_exact_count(name: str, value: Any, fmt: Format) -> bool:
@@ -423,13 +425,13 @@ def is_broadcast(phase: str, sum_phase: str, sizes: Sequence[int]) -> bool:
     return (
         phase == "backward"
         and sum_phase == "input_gradient"
-        and all(isinstance(one, int) and one == 1 for one in sizes)
+        and all(isinstance(size, int) and size == 1 for size in sizes)
     )
 
 
 def names_in(model: nn.Module) -> dict[int, str]:
     """Return the names of the modules of a model by id; a compiled module has the module itself as a part."""
-    return {id(one): name.replace(COMPILED, "") for name, one in model.named_modules()}
+    return {id(module): name.replace(COMPILED, "") for name, module in model.named_modules()}
 
 
 def outside(path: str) -> bool:
@@ -446,7 +448,7 @@ def _dims(dim: Any, count: int) -> list[int]:
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return list(range(count))
     given = [dim] if isinstance(dim, int) else dim
-    return sorted({one % max(count, 1) for one in given}) if count else []
+    return sorted({axis % max(count, 1) for axis in given}) if count else []
 
 
 def _tensor(value: Any) -> Tensor:
@@ -455,12 +457,12 @@ def _tensor(value: Any) -> Tensor:
 
 def _result_dtype(name: str, operands: tuple[Any, ...]) -> torch.dtype:
     """Return the type of the result of an element-wise operation."""
-    given = {one.dtype if isinstance(one, Tensor) else type(one) for one in operands}
+    given = {operand.dtype if isinstance(operand, Tensor) else type(operand) for operand in operands}
     if torch.float32 in given and given <= {torch.float32, int, float}:
         return torch.float32
-    found = torch.result_type(operands[0], operands[-1])
-    whole = not (found.is_floating_point or found.is_complex)
-    return torch.get_default_dtype() if whole and name not in ("add", "sub", "mul", "pow") else found
+    dtype = torch.result_type(operands[0], operands[-1])
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    return torch.get_default_dtype() if whole and name not in ("add", "sub", "mul", "pow") else dtype
 
 
 def _is_native(cast: Cast, operands: tuple[Any, ...], dtype: torch.dtype) -> bool:
@@ -468,7 +470,7 @@ def _is_native(cast: Cast, operands: tuple[Any, ...], dtype: torch.dtype) -> boo
     return (
         cast == Cast(FP32, RN)
         and dtype == torch.float32
-        and all(not isinstance(one, Tensor) or one.dtype == torch.float32 for one in operands)
+        and all(not isinstance(operand, Tensor) or operand.dtype == torch.float32 for operand in operands)
     )
 
 
@@ -476,10 +478,10 @@ def _in_torch(name: str, operands: tuple[Any, ...]) -> Tensor:
     if name == "gelu_tanh":
         return torch.nn.functional.gelu(operands[0], approximate="tanh")
     if name in ("gelu", "silu", "softplus"):
-        found: Tensor = getattr(torch.nn.functional, name)(*operands)
-        return found
-    if not any(isinstance(one, Tensor) for one in operands):
-        operands = tuple(torch.tensor(one) for one in operands)
+        result: Tensor = getattr(torch.nn.functional, name)(*operands)
+        return result
+    if not any(isinstance(operand, Tensor) for operand in operands):
+        operands = tuple(torch.tensor(operand) for operand in operands)
     elif not isinstance(operands[0], Tensor):
         operands = (torch.full_like(operands[1], operands[0]), *operands[1:])
     made: Tensor = getattr(torch, name)(*operands)

@@ -134,8 +134,8 @@ def cached_value(kind: str, parts: Iterable[object], make: Callable[[], Any], *,
 
 def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], object]) -> dict[K, Path]:
     """Return the folders of several entries; one call of ``make`` writes the files of all missing entries."""
-    found = {key: entry.find() for key, entry in entries.items()}
-    if missing := [key for key, folder in found.items() if folder is None]:
+    located = {key: entry.find() for key, entry in entries.items()}
+    if missing := [key for key, folder in located.items() if folder is None]:
         with contextlib.ExitStack() as held:
             # Every process locks in the same order, so that there is no deadlock.
             for key in sorted(missing, key=lambda key: entries[key].name):
@@ -146,8 +146,8 @@ def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], objec
                 scratch = {key: folders.enter_context(entries[key].replacing()) for key in still}
                 if scratch:
                     make(scratch)
-        found |= {key: entries[key].folder for key in missing}
-    return {key: folder for key, folder in found.items() if folder is not None}
+        located |= {key: entries[key].folder for key in missing}
+    return {key: folder for key, folder in located.items() if folder is not None}
 
 
 def _damage(folder: Path) -> str | None:

@@ -59,13 +59,13 @@ def code(*modules: str, imports: bool = True) -> str:
     The hash covers executed code: no comments, blank lines and docstrings. It includes the ``__init__`` of a package
     only if a name is imported from the package itself, not if only a module in it is imported.
     """
-    waiting, found = list(modules), dict[str, str]()
+    waiting, digest_of = list(modules), dict[str, str]()
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name], needed = _module(name)
+        if name not in digest_of:
+            digest_of[name], needed = _module(name)
             waiting += needed * imports
-    return digest(*sorted(found.items()))
+    return digest(*sorted(digest_of.items()))
 
 
 def modules() -> Iterator[str]:

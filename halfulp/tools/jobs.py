@@ -136,14 +136,14 @@ class JobPool:
         Each result is stored when its job ends, so that a call that was stopped continues. Progress is one for each
         entry; other parameters are as for `run`.
         """
-        found: dict[Entry, Any] = {}
+        results: dict[Entry, Any] = {}
         running: dict[Job, Entry] = {}
 
         def missing() -> Iterator[Job]:
             for entry, job in jobs:
-                if entry not in found:
-                    found[entry] = entry.value()
-                    if found[entry] is None:
+                if entry not in results:
+                    results[entry] = entry.value()
+                    if results[entry] is None:
                         running[job] = entry
                         yield job
                         continue
@@ -152,9 +152,9 @@ class JobPool:
         for job, result in self.run(missing(), versions=versions, here=here):
             entry = running.pop(job)
             entry.store(result)
-            found[entry] = result
+            results[entry] = result
             progress.advance(1)
-        return found
+        return results
 
     def _local(
         self, jobs: Iterable[Job], wrap: Callable[[Job], tuple[Any, ...]]
@@ -179,9 +179,9 @@ class JobPool:
         def room() -> int:
             return 2 * max(1, sum(client.nthreads().values()))
 
-        found = {"halfulp": _own(), **versions()}
+        own_versions = {"halfulp": _own(), **versions()}
         # A worker dies if it cannot unpickle a task; it can always unpickle this wrapper.
-        wrap = functools.partial(_send, found, versions)
+        wrap = functools.partial(_send, own_versions, versions)
         try:
             yield from _stream(client.get_executor(pure=False), itertools.chain(first, waiting), wrap, room)
         except KilledWorker as error:
@@ -287,8 +287,8 @@ def shared(key: str, make: Callable[[], T]) -> T:
         if key not in _SHARED:
             _SHARED.clear()
             _SHARED[key] = make()
-        found: T = _SHARED[key]
-        return found
+        value: T = _SHARED[key]
+        return value
 
 
 # Jobs in processes --------------------------------------------------------------------------------------------------
@@ -334,16 +334,18 @@ class _Sent:
         return _receive, self.parts
 
 
-def _send(found: Mapping[str, str], versions: Versions, job: Job) -> tuple[Any, ...]:
-    return pickle.loads, pickle.dumps(_Sent((found, versions, pickle.dumps((job.function, job.arguments)))))
+def _send(expected: Mapping[str, str], versions: Versions, job: Job) -> tuple[Any, ...]:
+    return pickle.loads, pickle.dumps(_Sent((expected, versions, pickle.dumps((job.function, job.arguments)))))
 
 
 def _receive(expected: Mapping[str, str], versions: Versions, call: bytes) -> Any:
     from distributed import get_worker
 
-    found = {"halfulp": _own(), **versions()}
+    own_versions = {"halfulp": _own(), **versions()}
     if other := [
-        f"{name} {found[name]} instead of {expected[name]}" for name in expected if found[name] != expected[name]
+        f"{name} {own_versions[name]} instead of {expected[name]}"
+        for name in expected
+        if own_versions[name] != expected[name]
     ]:
         raise ToolError(
             f"the worker at {get_worker().address} has {'; '.join(other)}; install the versions of this machine there"

@@ -356,9 +356,9 @@ def _arranged(
         probe = axis.text(0, 0, text, fontsize=_LABEL)
         spot, size = axis.transData.transform((x, y)), probe.get_window_extent().size
         probe.remove()
-        found: list[tuple[float, int, _Label]] = []
+        candidates: list[tuple[float, int, _Label]] = []
         for reach, turn in itertools.product(_REACHES, _TURNS):
-            if found and min(found)[0] < reach:
+            if candidates and min(candidates)[0] < reach:
                 break
             way = np.round((math.cos(turn), math.sin(turn)), 9)
             offset = way * (reach * point + radius) + (np.sign(way) - 1) / 2 * size
@@ -374,9 +374,9 @@ def _arranged(
                 crossed = sum(line.intersects_bbox(box, filled=False) for line in lines)
                 drawn = (end - box.min) / box.size if reach > _REACHES[0] or rivals else None
                 label = _Label(text, (x, y), tuple(offset / point), box, leader, drawn)
-                found.append((reach + _CROSSED * crossed + _RIVAL * rivals, len(found), label))
-        if found:
-            labels.append(min(found)[2])
+                candidates.append((reach + _CROSSED * crossed + _RIVAL * rivals, len(candidates), label))
+        if candidates:
+            labels.append(min(candidates)[2])
             taken.append(labels[-1].box)
         else:
             left.append((text, x, y))
@@ -407,12 +407,12 @@ def plot_curves(
     labels : sequence of str
         Label of each row.
     """
-    kinds = {curve.name: curve.kind for row in panels for _, found in row for curve in found}
+    kinds = {curve.name: curve.kind for row in panels for _, curves in row for curve in curves}
     styles = dict(zip(kinds, _styles(kinds.values()), strict=True))
     height = _CURVES * len(panels) + _KEY_LINE * math.ceil(len(kinds) / 2) + _MARGIN
     figure, axes = _panels(_TRADE_WIDTH, height, len(panels), len(panels[0]), sharex=True, sharey="row")
-    for row, found in enumerate(panels):
-        for column, (title, lines) in enumerate(found):
+    for row, panels_of_row in enumerate(panels):
+        for column, (title, lines) in enumerate(panels_of_row):
             axis = axes[row, column]
             axis.set(xscale="log", yscale="log", title=title if row == 0 else "")
             axis.xaxis.set_minor_locator(NullLocator())
@@ -448,7 +448,7 @@ def plot_approximations(
     label : str
         Label of the errors.
     """
-    names = dict.fromkeys(one.name for _, _, lines in panels.values() for one in lines)
+    names = dict.fromkeys(line.name for _, _, lines in panels.values() for line in lines)
     styles = {
         name: style | {"markevery": (_STEP * place // len(names), _STEP)}
         for place, (name, style) in enumerate(zip(names, _styles(("", name) for name in names), strict=True))
@@ -460,10 +460,10 @@ def plot_approximations(
     for column, (name, (x, values, lines)) in enumerate(panels.items()):
         above, below = axes[:, column]
         above.plot(x, values, **function)
-        for one in lines:
-            above.plot(x, one.values, **styles[one.name])
-            below.plot(x, _positive(one.errors), **styles[one.name])
-        largest = [max((error for error in one.errors if error < math.inf), default=0.0) for one in lines]
+        for line in lines:
+            above.plot(x, line.values, **styles[line.name])
+            below.plot(x, _positive(line.errors), **styles[line.name])
+        largest = [max((error for error in line.errors if error < math.inf), default=0.0) for line in lines]
         above.set(title=name)
         below.set(yscale="log", xlabel="argument")
         if min(largest) > 0:
@@ -544,7 +544,9 @@ def plot_bars(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figure
     figure, axes = _panels(_TRADE_WIDTH, height, 1, len(panels), sharey=True)
     for axis, (title, bars) in zip(axes[0], panels.items(), strict=True):
         for part, style in styles.items():
-            before = [sum(bars.get(label, {}).get(one, 0) for one in parts[: parts.index(part)]) for label in labels]
+            before = [
+                sum(bars.get(label, {}).get(lower, 0) for lower in parts[: parts.index(part)]) for label in labels
+            ]
             axis.barh(labels, [bars.get(label, {}).get(part, 0) for label in labels], left=before, **style)
         axis.set_title(title)
         axis.xaxis.set_major_locator(MaxNLocator(3))

@@ -22,8 +22,8 @@ def text_of(path: Path) -> str:
 
 def toml_of(text: str) -> dict[str, Any]:
     """Parse TOML; ValueError if it is invalid or nested too deeply."""
-    found: dict[str, Any] = _parsed(tomllib.loads, text, "TOML")
-    return found
+    table: dict[str, Any] = _parsed(tomllib.loads, text, "TOML")
+    return table
 
 
 def json_of(text: str) -> Any:
@@ -35,17 +35,17 @@ def _parsed(loads: Callable[[str], Any], text: str, language: str) -> Any:
     # Parsers recurse, and so does code that compares, prints or hashes their results.
     deep = f"invalid {language}: lists and tables are nested more than {DEEPEST} levels deep"
     try:
-        found = loads(text)
+        document = loads(text)
     except RecursionError:
         raise ValueError(deep) from None
     except ValueError as error:
         raise ValueError(f"invalid {language}: {error}") from error
-    level = [found]
+    level = [document]
     for _ in range(DEEPEST + 1):
         level = [part for value in level if isinstance(value, dict | list) for part in _parts(value)]
     if level:
         raise ValueError(deep)
-    return found
+    return document
 
 
 def _parts(value: dict[str, Any] | list[Any]) -> list[Any]:

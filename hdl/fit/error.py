@@ -79,8 +79,8 @@ def errors(
     points = points_of(function, segments.fmt, segments.out, folding, rounding=rounding)
     starts = np.array([float(piece.start) for piece in segments.pieces])
     piece = np.maximum(np.searchsorted(starts, points.t, side="right") - 1, 0)
-    slopes = np.array([float(one.slope) for one in segments.pieces])
-    intercepts = np.array([float(one.intercept) for one in segments.pieces])
+    slopes = np.array([float(piece.slope) for piece in segments.pieces])
+    intercepts = np.array([float(piece.intercept) for piece in segments.pieces])
     index = points.results(*sums(slopes[piece], points.t, intercepts[piece]))
     order = np.argsort(points.x, kind="stable")
     values = points.rounding_table.values
@@ -89,5 +89,5 @@ def errors(
     with np.errstate(invalid="ignore"):
         absolute = np.where(inside, np.abs(got - points.value), np.where(index == points.nearest, 0.0, np.inf))
     errors = points.errors(index)
-    found = (points.x, points.value, got, rounded, errors, absolute, np.abs(index - points.nearest))
-    return Errors(*(numbers[order] for numbers in found))
+    columns = (points.x, points.value, got, rounded, errors, absolute, np.abs(index - points.nearest))
+    return Errors(*(numbers[order] for numbers in columns))

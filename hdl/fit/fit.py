@@ -198,15 +198,17 @@ class _FitRequest:
                 f"has an error of {points.least_error():.6g}"
             )
         tails = self._tails(points)
-        points, found, slope, intercept = self._best(points, tails)
+        points, segmentation, slope, intercept = self._best(points, tails)
         try:
-            segments = self._segments(points, found.parts, slope, intercept)
+            segments = self._segments(points, segmentation.parts, slope, intercept)
         except ValueError as error:
             raise ValueError(
-                f"{self.function.name} cannot be fitted in {self.out} with {found.inner} pieces and rounding "
+                f"{self.function.name} cannot be fitted in {self.out} with {segmentation.inner} pieces and rounding "
                 f"{self.rounding}: {error}; use fewer pieces, another rounding or a more precise output format"
             ) from None
-        return Fit(segments, self.function, found.inner, found.error, self.measure, self.rounding, self.folding)
+        return Fit(
+            segments, self.function, segmentation.inner, segmentation.error, self.measure, self.rounding, self.folding
+        )
 
     def _tails(self, points: Points) -> TailLines:
         """Return the lines that the function follows at the ends."""
@@ -250,41 +252,43 @@ class _FitRequest:
             if self.error is None:
                 # A shape that costs nothing with fine coefficients may cost an error with those of few bits.
                 both = dict.fromkeys((self._shaped(task, task.best(nearly=True))[0], task))
-                tasks = [self._narrowed(one, names) for one in both]
-                found, task = min(((one.best(), one) for one in tasks), key=lambda one: one[0].error)
+                tasks = [self._narrowed(problem, names) for problem in both]
+                segmentation, task = min(
+                    ((problem.best(), problem) for problem in tasks), key=lambda solution: solution[0].error
+                )
             else:
-                found = task.fewest_pieces(self.error)
+                segmentation = task.fewest_pieces(self.error)
                 if self.pieces is not None:
                     task = smallest_unit(task, self.error, names, self._key())
                 else:
-                    task = self._narrowed(self._shaped(task, found)[0], names)
-                found = task.fewest_pieces(self.error)
+                    task = self._narrowed(self._shaped(task, segmentation)[0], names)
+                segmentation = task.fewest_pieces(self.error)
             # Coefficients of few bits may have a larger error, which allows more of the shape.
-            task, found = self._shaped(task, found, _bits(found))
+            task, segmentation = self._shaped(task, segmentation, _bits(segmentation))
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
             raise ValueError(
                 f"{self.function.name} cannot be fitted{f' with {asked}' if asked else ''}: {error}"
             ) from None
-        found = task.polished(found)
-        slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts])
-        intercept = self.intercept or _narrowest([line[1] for _, line in found.parts])
-        return task.points, found, slope, intercept
+        segmentation = task.polished(segmentation)
+        slope = chosen["slopes"] or _narrowest([line[0] for _, line in segmentation.parts])
+        intercept = self.intercept or _narrowest([line[1] for _, line in segmentation.parts])
+        return task.points, segmentation, slope, intercept
 
-    def _shaped(self, task: Task, found: Segmentation, most: float = inf) -> tuple[Task, Segmentation]:
+    def _shaped(self, task: Task, segmentation: Segmentation, most: float = inf) -> tuple[Task, Segmentation]:
         """Return the problem and pieces that keep more of the function's shape than those that are found.
 
         They need no larger error than the smallest or the given one, no more pieces, and at most ``most`` bits of
         coefficients.
         """
-        error = found.error if self.error is None else self.error
+        error = segmentation.error if self.error is None else self.error
         if self.error is not None and self.breakpoints != "uniform":
-            task = replace(task, pieces=found.inner)
+            task = replace(task, pieces=segmentation.inner)
         for points in task.points.shaped():
             shaped = replace(task, points=points, tails=self._tails(points))
             if (kept := shaped.within(error)) is not None and _bits(kept) <= most:
                 return shaped, kept
-        return task, found
+        return task, segmentation
 
     def _widest(
         self, points: Points, tails: TailLines, chosen: dict[str, Format | PowerSum | None]
@@ -315,12 +319,12 @@ class _FitRequest:
         named = {name: held for name, held in chosen.items() if isinstance(held, Format)}
         if not named:
             return
-        found = task.best(nearly=True) if self.error is None else task.fewest_pieces(self.error)
+        segmentation = task.best(nearly=True) if self.error is None else task.fewest_pieces(self.error)
         for place, (name, what) in enumerate((("slopes", "slope"), ("intercepts", "intercept"))):
             if (held := named.get(name)) is None:
                 continue
             grid = grid_of(held)
-            for _, line in found.parts:
+            for _, line in segmentation.parts:
                 # A coefficient that rounds to the end of the range is accepted.
                 inner = [end + (end - grid.neighbours(end)[0]) for end in (grid.low, grid.high)]
                 if not inner[0] <= line[place] <= inner[1]:
@@ -365,12 +369,12 @@ class _FitRequest:
     def _specials(self) -> dict[str, Any]:
         """Return the special values of the function at NaN, infinities and zeros."""
         function = self.function
-        found: dict[str, Any] = {"nan": function.nan, "zero": function.zero, "minus_zero": function.minus_zero}
+        specials: dict[str, Any] = {"nan": function.nan, "zero": function.zero, "minus_zero": function.minus_zero}
         if self.fmt.has_inf:
-            found |= {"inf": function.inf, "minus_inf": function.minus_inf}
+            specials |= {"inf": function.inf, "minus_inf": function.minus_inf}
         if self.folding.symmetry is None:
-            found["negative"] = function.negative
-        return found
+            specials["negative"] = function.negative
+        return specials
 
     def _with_zero(self, segments: Segments) -> Segments:
         """Set the value at -0 to -0 if the function is increasing through zero."""
@@ -428,9 +432,9 @@ def _finest(
     return grids, digits if clipped else grids
 
 
-def _bits(found: Segmentation) -> int:
+def _bits(segmentation: Segmentation) -> int:
     """Return the width of both coefficients."""
-    return sum(_narrowest([line[place] for _, line in found.parts]).width for place in (0, 1))
+    return sum(_narrowest([line[place] for _, line in segmentation.parts]).width for place in (0, 1))
 
 
 def _narrowest(numbers: list[float]) -> Fixed | Float:

@@ -165,8 +165,8 @@ def _rational(exact: Callable[[Fraction], Fraction]) -> dict[str, Any]:
     """Return the fields of a function that is rational everywhere."""
 
     def value(x: Any) -> Any:
-        found = exact(fraction_of(x))
-        return mpmath.mpf(found.numerator) / found.denominator
+        fraction = exact(fraction_of(x))
+        return mpmath.mpf(fraction.numerator) / fraction.denominator
 
     return {"value": value, "exact": exact}
 
@@ -267,8 +267,8 @@ def _called(function: Callable[[Any], Any]) -> Function:
 
     def exact(x: Fraction) -> Fraction | None:
         # A value that is equal at two precisions is taken as exact.
-        found = [_value_of(value, x, bits) for bits in (80, 200)]
-        return found[0] if found[0] == found[1] else None
+        values = [_value_of(value, x, bits) for bits in (80, 200)]
+        return values[0] if values[0] == values[1] else None
 
     return Function(name, value, exact, shaped=False)
 
@@ -290,16 +290,18 @@ def _apply(function: Callable[[Any], Any], x: Any, name: str) -> Any:
             raise ValueError(f"{name} fails at {float(x):g}: {what}") from None
 
 
-def _checked(found: Any, x: Any, name: str) -> Any:
+def _checked(result: Any, x: Any, name: str) -> Any:
     """Return the result of a callable as an mpmath number; raise ValueError if it is not a finite real number."""
-    if isinstance(found, complex | mpmath.mpc):
+    if isinstance(result, complex | mpmath.mpc):
         raise ValueError(f"{name} is complex at {float(x):g}; expected a real number")
     try:
-        if isinstance(found, str):
+        if isinstance(result, str):
             raise TypeError
-        number = mpmath.mpf(found.numerator) / found.denominator if isinstance(found, Fraction) else mpmath.mpf(found)
+        number = (
+            mpmath.mpf(result.numerator) / result.denominator if isinstance(result, Fraction) else mpmath.mpf(result)
+        )
     except (TypeError, ValueError):
-        raise ValueError(f"{name} gives {found!r} at {float(x):g}, expected a number") from None
+        raise ValueError(f"{name} gives {result!r} at {float(x):g}, expected a number") from None
     if mpmath.isnan(number):
         raise ValueError(f"{name} is NaN at {float(x):g}; expected a number")
     if mpmath.isinf(number):

@@ -141,16 +141,16 @@ def grid_of(held: Format | PowerSum) -> Grid:
 def sums_of_powers(terms: int) -> Numbers:
     """Return all sums of up to ``terms`` signed powers of two with exponents from -16 to 6, ascending."""
     powers = [sign * math.ldexp(1.0, exponent) for sign, exponent in product((-1, 1), range(POWERS[0], POWERS[1] + 1))]
-    found = np.zeros(1)
+    sums = np.zeros(1)
     for _ in range(min(terms, 3)):
-        found = np.unique((found[:, None] + np.array([0.0, *powers])[None, :]).ravel())
+        sums = np.unique((sums[:, None] + np.array([0.0, *powers])[None, :]).ravel())
     if terms > 3:
         # Every integer of b bits needs at most b / 2 powers, rounded up, so all integers are enumerated.
         most = 2 << (POWERS[1] - POWERS[0])
         whole = np.arange(-most, most + 1)
         few = np.array([len(PowerSum.powers(Fraction(int(number)))) <= terms for number in whole])
-        found = whole[few] * math.ldexp(1.0, POWERS[0])
-    return found
+        sums = whole[few] * math.ldexp(1.0, POWERS[0])
+    return sums
 
 
 def fixed_for(low: float, high: float, places: int) -> Fixed:

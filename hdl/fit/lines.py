@@ -86,7 +86,7 @@ class Band:
         side of its root. Newton's method converges from either side.
         """
         low, high = self._ends(low, high)
-        found = []
+        slopes = []
         for side, slope in ((1, low), (-1, high)):
             for _ in range(64):
                 if not low <= slope <= high:
@@ -102,9 +102,9 @@ class Band:
                 if abs(step) <= _TINY * abs(slope):
                     break
                 slope += step
-            found.append(slope)
-        margin = _TINY * max(abs(found[0]), abs(found[1]))
-        return found[0] - margin, found[1] + margin
+            slopes.append(slope)
+        margin = _TINY * max(abs(slopes[0]), abs(slopes[1]))
+        return slopes[0] - margin, slopes[1] + margin
 
     def _ends(self, low: float, high: float) -> tuple[float, float]:
         """Restrict slopes to those possible at the first and last point alone."""
@@ -148,8 +148,8 @@ class Band:
         if guess is None:
             guess = self.chord()
         for slope in slopes.near(guess):
-            if (found := self.intercept(float(slope), intercepts)) is not None:
-                return float(slope), found
+            if (intercept := self.intercept(float(slope), intercepts)) is not None:
+                return float(slope), intercept
         ends = self.slopes(slopes.low, slopes.high)
         if ends is None:
             return None
@@ -158,8 +158,8 @@ class Band:
         step = max(_AT_ONCE // len(few.t), 1)
         for first in range(0, len(tried), step):
             for slope in few._likely(tried[first : first + step], intercepts):
-                if (found := self.intercept(float(slope), intercepts)) is not None:
-                    return float(slope), found
+                if (intercept := self.intercept(float(slope), intercepts)) is not None:
+                    return float(slope), intercept
         return None
 
     def _merged(self) -> "Band":

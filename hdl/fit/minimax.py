@@ -70,11 +70,11 @@ def minimax(function: "str | Function | Callable[[Any], Any]", low: float, high:
     breaks, reached, missed = [low, high], best_line(t, v)[2], 0.0
     while pieces > 1 and reached - missed > 1e-7 * reached:
         middle = (missed + reached) / 2
-        found = _cover(t, v, pieces, middle)
-        if found is None:
+        cover = _cover(t, v, pieces, middle)
+        if cover is None:
             missed = middle
         else:
-            breaks, reached = found, middle
+            breaks, reached = cover, middle
     lines = [best_line(*_part(t, v, first, last)) for first, last in itertools.pairwise(breaks)]
     return Minimax(tuple(breaks), tuple(line[:2] for line in lines), max(line[2] for line in lines))
 

@@ -118,8 +118,8 @@ class Points:
     def least_error(self) -> float:
         """Return the maximum error of the best possible results."""
         top = len(self.rounding_table.values) - 1
-        found = np.minimum(self.errors(self.nearest), self.errors(np.minimum(self.nearest + 1, top)))
-        return float(np.max(np.minimum(found, self.errors(np.maximum(self.nearest - 1, 0)))))
+        errors = np.minimum(self.errors(self.nearest), self.errors(np.minimum(self.nearest + 1, top)))
+        return float(np.max(np.minimum(errors, self.errors(np.maximum(self.nearest - 1, 0)))))
 
     def band(self, error: float) -> Band:
         """Return the bounds on values of pieces within an error."""

@@ -114,11 +114,11 @@ class Task:
             while short < long:
                 length = (short + long + 1) // 2
                 part = slice(ends[count - length], len(band.t)) if from_right else slice(0, ends[length])
-                found = band.part(part.start, part.stop).intercept(slope, intercepts)
-                if found is None:
+                constant = band.part(part.start, part.stop).intercept(slope, intercepts)
+                if constant is None:
                     long = length - 1
                 else:
-                    short, line = length, (slope, found)
+                    short, line = length, (slope, constant)
             longest = (count - best[0]) if from_right else best[0]
             if line is not None and short > longest:
                 best = (count - short if from_right else short), line
@@ -169,11 +169,11 @@ class Task:
         # Double the length until a piece fails, then bisect.
         while long - short > 1:
             reach = min(short + step, last) if long > last else (short + long) // 2
-            found = self._line(band, first, reach)
-            if found is None:
+            piece = self._line(band, first, reach)
+            if piece is None:
                 long = reach
             else:
-                short, line = reach, found
+                short, line = reach, piece
                 step *= 2
                 if short == last:
                     break
@@ -230,41 +230,41 @@ class Task:
             If no pieces with these coefficients have a finite error.
         """
         low, high = self.points.least_error(), max(self.points.least_error(), 2.0**-30)
-        if (found := self.within(low)) is not None:
-            return found
-        while (found := self.within(high)) is None:
+        if (best := self.within(low)) is not None:
+            return best
+        while (best := self.within(high)) is None:
             low, high = high, 4 * high
             if high > _LARGEST:
                 raise ValueError("no finite error is possible with these coefficients and pieces")
-        while found.error - low > (_LOOSER if nearly else _LOOSE) * found.error:
-            middle = (low + found.error) / 2
+        while best.error - low > (_LOOSER if nearly else _LOOSE) * best.error:
+            middle = (low + best.error) / 2
             nearer = self.within(middle)
             if nearer is None:
                 low = middle
             else:
-                found = nearer
+                best = nearer
         if self.breakpoints == "uniform":
-            found = self._scanned(found)
-        while not nearly and (nearer := self.within(float(np.nextafter(found.error, 0.0)))) is not None:
-            found = nearer
-        return found
+            best = self._scanned(best)
+        while not nearly and (nearer := self.within(float(np.nextafter(best.error, 0.0)))) is not None:
+            best = nearer
+        return best
 
-    def _scanned(self, found: Segmentation) -> Segmentation:
+    def _scanned(self, attained: Segmentation) -> Segmentation:
         """Search for a smaller error at many values below one that is attained.
 
         Equal distances depend on the start of the tail, so a smaller error may be possible although a larger one is
         not.
         """
-        for error in np.geomspace(max(self.points.least_error(), found.error / 2), found.error, _STEPS)[:-1]:
+        for error in np.geomspace(max(self.points.least_error(), attained.error / 2), attained.error, _STEPS)[:-1]:
             nearer = self.within(float(error))
-            if nearer is not None and nearer.error < found.error:
+            if nearer is not None and nearer.error < attained.error:
                 return nearer
-        return found
+        return attained
 
     def meets(self, error: float) -> Segmentation | None:
         """Return the fewest pieces within an error; None if more than a fit may have."""
-        found = self.within(error)
-        return None if found is None or found.inner > MOST_PIECES else found
+        segmentation = self.within(error)
+        return None if segmentation is None or segmentation.inner > MOST_PIECES else segmentation
 
     def fewest_pieces(self, error: float) -> Segmentation:
         """Return the fewest pieces within an error.
@@ -274,25 +274,25 @@ class Task:
         ValueError
             If there are none.
         """
-        if (found := self.meets(error)) is None:
+        if (segmentation := self.meets(error)) is None:
             most = self.pieces or MOST_PIECES
             least = replace(self, pieces=most).best(nearly=True).error
             raise ValueError(
                 f"an error of {error:.6g} is not possible with {most} piece{'s' if most != 1 else ''}, whose smallest "
                 f"error is about {least * (1 + _LOOSER):.4g}"
             )
-        return found
+        return segmentation
 
-    def polished(self, found: Segmentation) -> Segmentation:
+    def polished(self, segmentation: Segmentation) -> Segmentation:
         """Minimise the error of each piece on its own."""
         parts: Parts = []
-        for (place, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
+        for (place, _), (first, last, line) in zip(segmentation.parts, self.spans(segmentation.parts), strict=True):
             left, right = place == 0, last == len(self.points)
             tails = (*(self.tails.left if left else ()), *(self.tails.right if right else ()))
             asymptote = any(line == tail for tail in tails)
             keep_slope = any(line[0] == slope for slope, _ in tails)
             parts.append((place, line if asymptote else self._minimised(first, last, line, keep_slope=keep_slope)))
-        return Segmentation(parts, found.inner, self.error(parts))
+        return Segmentation(parts, segmentation.inner, self.error(parts))
 
     def _minimised(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:
         """Return the line of the smallest error on some points, at least as good as the given one."""

@@ -47,7 +47,7 @@ def smallest_unit(task: Task, error: float, names: Sequence[str], key: Key | Non
             coarse = task.coarser(key.bits - leading)
             if coarse.within(error) is not None:
                 candidates.append((_fewest(coarse, error, names, coarsen=False), True))
-    costs = [_cost(one, one.fewest_pieces(error), key, leading) for one, leading in candidates]
+    costs = [_cost(problem, problem.fewest_pieces(error), key, leading) for problem, leading in candidates]
     return candidates[int(np.argmin(costs))][0]
 
 
@@ -79,14 +79,14 @@ def fewest_places(task: Task, name: str, bound: float) -> Task:
     return rounded(most - fewer)
 
 
-def _cost(task: Task, found: Segmentation, key: Key | None, leading: bool) -> float:
+def _cost(task: Task, segmentation: Segmentation, key: Key | None, leading: bool) -> float:
     """Estimate the LUTs of a unit; without a key the estimate only ranks tables."""
-    slopes, intercepts = ([line[place] for _, line in found.parts] for place in (0, 1))
+    slopes, intercepts = ([line[place] for _, line in segmentation.parts] for place in (0, 1))
     slope, intercept = _bits(slopes, task.slopes.step), _bits(intercepts, task.intercepts.step)
     bits, places = (key.bits, key.places) if key is not None else (2 * task.grain, 0)
     rows = -(-slope // 2)
     if not leading:
-        index = len(found.parts).bit_length() * (bits - task.grain)
+        index = len(segmentation.parts).bit_length() * (bits - task.grain)
         return rows * (bits + 2) + slope + 2 * intercept + index
     # With addresses, the intercept is the value at the start of a block, which may have more fraction bits.
     step = min(task.intercepts.step, task.slopes.step * 2.0 ** (task.grain - places))

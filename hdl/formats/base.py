@@ -326,10 +326,10 @@ class Format(Family, ShapeCastable):
         if isinstance(value, float):
             return code if math.isnan(value) else self.infinity(value > 0)
         negative = not self.negative(code) and (value != 0 or self.has_negative_zero)
-        found = self.encode_magnitude(abs(value), negative, RZ, saturate=True)
-        if self.decode(found) != -value:
+        opposite = self.encode_magnitude(abs(value), negative, RZ, saturate=True)
+        if self.decode(opposite) != -value:
             raise ValueError(f"{self} cannot hold the opposite of {self.text(code)}")
-        return found
+        return opposite
 
     def encode(
         self,

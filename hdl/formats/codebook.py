@@ -328,7 +328,7 @@ class Codebook(Format):
     @cached_property
     def rounding_tables(self) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
         """Positive and negative magnitudes in ascending order from zero, with the threshold last if there is one."""
-        found = []
+        tables = []
         for negative in (False, True):
             codes = {}
             for code, value in enumerate(self.values):
@@ -343,8 +343,8 @@ class Codebook(Format):
             table = [Entry(size, int(size / unit), codes[size], codes[size] & 1) for size in sorted(codes)]
             if self.threshold is not None:
                 table.append(Entry(self.threshold, int(self.threshold / unit), None, 1 - table[-1].odd))
-            found.append(tuple(table))
-        return found[0], found[1]
+            tables.append(tuple(table))
+        return tables[0], tables[1]
 
     @cached_property
     def nan_code(self) -> int:  # type: ignore[override]  # a property for an attribute of Format

@@ -156,7 +156,7 @@ class Compound(Format):
 
     def decode(self, code: int) -> Fraction | float:
         """Return the sum of the parts; infinities of both signs give NaN."""
-        values = [self.part.decode(one) for one in self.codes_of(code)]
+        values = [self.part.decode(part_code) for part_code in self.codes_of(code)]
         specials = [value for value in values if isinstance(value, float)]
         return sum(specials) if specials else sum((Fraction(value) for value in values), Fraction(0))
 
@@ -174,15 +174,15 @@ class Compound(Format):
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
-        found: list[int] = []
+        codes: list[int] = []
         rest, encode = -magnitude if negative else magnitude, self.part.encode_magnitude
-        while len(found) < self.parts:
-            last = len(found) == self.parts - 1
+        while len(codes) < self.parts:
+            last = len(codes) == self.parts - 1
             how = (rounding, random) if last else (self.leading(rounding), 0)
-            found.append(encode(abs(rest), negative, *how, saturate))
-            value = self.part.decode(found[-1])
+            codes.append(encode(abs(rest), negative, *how, saturate))
+            value = self.part.decode(codes[-1])
             if isinstance(value, float):
                 break
             rest -= value
             negative = rest < 0 or (rest == 0 and rounding == RD)
-        return self.code_of(found)
+        return self.code_of(codes)

@@ -44,11 +44,11 @@ class BlockSpec(UnitSpec):
     @property
     def operands(self) -> dict[str, Format]:
         """Formats of elements, scales and other operands by name; ``a_scale`` is the scale of ``a``."""
-        found: dict[str, Format] = {}
+        formats: dict[str, Format] = {}
         for name in (name for name in ("a", "b") if name in self.BLOCKS):
             block = self._block(name)
-            found |= {name: block.element, f"{name}_scale": block.scale}
-        return found
+            formats |= {name: block.element, f"{name}_scale": block.scale}
+        return formats
 
     def block_ports(self, count: int) -> tuple[Port, ...]:
         """Return the ports of ``count`` elements of each block operand, then those of the scales."""

@@ -41,8 +41,8 @@ class Alignment:
     @classmethod
     def parse(cls, order: str) -> "Self | None":
         """Parse an order; None if it is none of this kind."""
-        found = re.fullmatch(r"aligned([1-9][0-9]{0,5})\.(trunc|floor)", order)
-        return None if found is None else cls(int(found[1]), found[2] == "floor")
+        match = re.fullmatch(r"aligned([1-9][0-9]{0,5})\.(trunc|floor)", order)
+        return None if match is None else cls(int(match[1]), match[2] == "floor")
 
     def quire(self, terms: int) -> QuireRegister:
         """Return the register of the sum of a number of terms, in which the largest exponent is 0."""

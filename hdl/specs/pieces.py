@@ -82,10 +82,10 @@ def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
         return None
     if value <= fmt.lowest:
         return fmt.lowest
-    found = fmt.decode(fmt.encode(value, RU))
-    assert isinstance(found, Fraction)
+    nearest = fmt.decode(fmt.encode(value, RU))
+    assert isinstance(nearest, Fraction)
     # Values too small for a format that flushes, or for a posit, round up to the next number.
-    return found if found >= value else Fraction(0) if value <= 0 else fmt.smallest
+    return nearest if nearest >= value else Fraction(0) if value <= 0 else fmt.smallest
 
 
 def last_place(value: Fraction) -> int:

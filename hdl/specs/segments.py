@@ -45,10 +45,10 @@ _SPECIALS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-0": -0.0}
 
 def _coefficients(text: str) -> list[Fraction]:
     """Parse start, slope and intercept of a piece."""
-    found = [Fraction(number) for number in text.split()]
-    if len(found) != 3:
-        raise ValueError(f"a piece has a start, a slope and an intercept, not {len(found)} numbers")
-    return found
+    coefficients = [Fraction(number) for number in text.split()]
+    if len(coefficients) != 3:
+        raise ValueError(f"a piece has a start, a slope and an intercept, not {len(coefficients)} numbers")
+    return coefficients
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class Segments:
         TypeError, ValueError
             If a line is invalid, a field is missing, or as for the constructor.
         """
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         pieces = []
         known = {item.name: item for item in fields(cls) if item.name != "pieces"}
         for number, line in enumerate(text.splitlines(), 1):
@@ -257,13 +257,13 @@ class Segments:
                 if key == "piece":
                     pieces.append(Piece(*_coefficients(value)))
                 else:
-                    found[key] = cls._parsed(key, value)
+                    values[key] = cls._parsed(key, value)
             except (ValueError, ZeroDivisionError) as error:
                 raise ValueError(f"line {number}: {error}") from None
-        missing = [name for name, item in known.items() if item.default is MISSING and name not in found]
+        missing = [name for name, item in known.items() if item.default is MISSING and name not in values]
         if missing:
             raise ValueError(f"the table has no {', '.join(missing)}")
-        return cls(pieces=tuple(pieces), **found)  # type: ignore[arg-type]  # the constructor checks them
+        return cls(pieces=tuple(pieces), **values)  # type: ignore[arg-type]  # the constructor checks them
 
     @staticmethod
     def _parsed(key: str, value: str) -> object:

@@ -245,7 +245,11 @@ class UnitSpec:
     @classmethod
     def keywords(cls) -> dict[str, Parameter]:
         """Return the fields that have an effect, as keyword parameters of a function that takes them as for `of`."""
-        return {one.name: cls._keyword(one) for one in signature(cls).parameters.values() if cls.has_effect(one.name)}
+        return {
+            parameter.name: cls._keyword(parameter)
+            for parameter in signature(cls).parameters.values()
+            if cls.has_effect(parameter.name)
+        }
 
     @classmethod
     def _keyword(cls, field: Parameter) -> Parameter:
@@ -259,7 +263,7 @@ class UnitSpec:
     @functools.cache
     def operation_parameters(cls) -> dict[str, Parameter]:
         """Return the fields that the operation of the golden model takes, as for `keywords`."""
-        return {name: one for name, one in cls.keywords().items() if name not in _NOT_OF_RESULTS}
+        return {name: parameter for name, parameter in cls.keywords().items() if name not in _NOT_OF_RESULTS}
 
     @classmethod
     def of_keywords(cls, given: Mapping[str, Any], known: Mapping[str, Parameter]) -> Self:
@@ -390,19 +394,19 @@ class UnitSpec:
 
     def arguments(self, *roles: Role) -> dict[str, str | list[str]]:
         """Return the ports with some roles by argument of the golden function: one, or a list for a vector."""
-        found: dict[str, Any] = {}
+        ports: dict[str, Any] = {}
         for port in (port for port in self.ports if port.role in roles):
             if port.argument:
-                found.setdefault(port.argument, []).append(port.name)
+                ports.setdefault(port.argument, []).append(port.name)
             else:
-                found[port.name] = port.name
-        return found
+                ports[port.name] = port.name
+        return ports
 
     @property
     def vectors(self) -> list[str]:
         """Arguments of the golden function whose last dimension has the elements of one operation."""
-        found = (name for name, ports in self.arguments(*VALUES).items() if isinstance(ports, list))
-        return [name for name in found if name not in self.operands or self.operands[name].parts == 1]
+        vectors = (name for name, ports in self.arguments(*VALUES).items() if isinstance(ports, list))
+        return [name for name in vectors if name not in self.operands or self.operands[name].parts == 1]
 
     @property
     def words(self) -> dict[str, int]:
@@ -427,7 +431,8 @@ class UnitSpec:
         seeds = self.random.seeds(getattr(self, "interleave", 1), self.seed)
         first, *others = (lanes(self.random, count, seed, sharing) for seed in seeds)
         dealt = (
-            replace(own, others=tuple(one.seed for one in more)) for own, *more in zip(first, *others, strict=True)
+            replace(own, others=tuple(stream.seed for stream in more))
+            for own, *more in zip(first, *others, strict=True)
         )
         return dict(zip(self.words, dealt, strict=True))
 

@@ -76,8 +76,8 @@ def delays(pool: JobPool, output: Path | None) -> None:
 
     folder = report_folder(output)
     with pool, Bar("report delays") as bar:
-        found = measure(bar, pool)
-    publish(Report({"delays": table(found)}), folder)
+        measured = measure(bar, pool)
+    publish(Report({"delays": table(measured)}), folder)
 
 
 @click.command()
@@ -122,13 +122,13 @@ def clocks(
     from .clocks import UNITS, study, tables
 
     with requests():
-        found = [implementations(unit, goal=goal)[0] for unit in units or UNITS]
-        for one in found:
-            one.component()
+        chosen = [implementations(unit, goal=goal)[0] for unit in units or UNITS]
+        for unit in chosen:
+            unit.component()
     folder = report_folder(output)
     with pool, Bar("report clocks") as bar, requests():
         measured, drawn = study(
-            found,
+            chosen,
             stages=stages,
             count=count,
             seed=seed,
@@ -171,5 +171,5 @@ def peers(
             check_route(target)
     folder = report_folder(output)
     with pool, Bar("report peers") as bar, requests():
-        found = measure(files, top, target, clock=clock_port, route=route, progress=bar, pool=pool)
-    publish(Report({"peers": table(top, found, target)}), folder)
+        measured = measure(files, top, target, clock=clock_port, route=route, progress=bar, pool=pool)
+    publish(Report({"peers": table(top, measured, target)}), folder)

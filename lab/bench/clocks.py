@@ -114,23 +114,23 @@ def study(  # noqa: PLR0913 - options of a study, by name
         If clocks are drawn for a unit that no stage makes faster, or slices are asked of a unit with state.
     """
     plain = [unit.with_build(pipeline=number) for unit in units for number in range(stages + 1)]
-    for one in units:
-        if slices and one.component().has_valid:
-            raise ValueError(f"{one} has registers without stages, so its netlist cannot be sliced")
+    for implementation in units:
+        if slices and implementation.component().has_valid:
+            raise ValueError(f"{implementation} has registers without stages, so its netlist cannot be sliced")
     progress.total("clocks by stages", len(plain) * (1 + slices))
-    found = iter(frequencies(_by_stages(plain, seeds, slices), TARGET, progress, pool))
-    routed = [(next(found), next(found) if slices else None) for _ in plain]
+    results = iter(frequencies(_by_stages(plain, seeds, slices), TARGET, progress, pool))
+    routed = [(next(results), next(results) if slices else None) for _ in plain]
     measured = []
     for unit, place in zip(units, range(0, len(plain), stages + 1), strict=True):
         own = slice(place, place + stages + 1)
         clocks, sliced = zip(*routed[own], strict=True)
-        model = tuple(one.component().model_mhz for one in plain[own])
+        model = tuple(staged.component().model_mhz for staged in plain[own])
         measured.append(Measured(unit, clocks, model, sliced if slices else ()))
-    drawn = [one for own in measured for one in _draw(own, count, random.Random(f"{seed} {own.unit}"))]
-    modules = [module for one in drawn for module in _modules(one)]
+    drawn = [draw for own in measured for draw in _draw(own, count, random.Random(f"{seed} {own.unit}"))]
+    modules = [module for draw in drawn for module in _modules(draw)]
     progress.total("drawn clocks", len(modules))
-    found = iter(frequencies(modules, TARGET, progress, pool))
-    return measured, [_with_results(one, found) for one in drawn]
+    results = iter(frequencies(modules, TARGET, progress, pool))
+    return measured, [_with_results(draw, results) for draw in drawn]
 
 
 def _by_stages(units: Sequence[Implementation], seeds: int, slices: bool) -> Iterator[Module]:
@@ -164,19 +164,19 @@ def _stages(unit: Implementation, mhz: float) -> int | None:
     return stages
 
 
-def _tried(one: Drawn) -> list[int]:
+def _tried(draw: Drawn) -> list[int]:
     """Return the numbers of stages that are measured for a drawn clock: that of the model, and one fewer."""
-    return [] if one.stages is None else [one.stages, one.stages - 1][: one.stages + 1]
+    return [] if draw.stages is None else [draw.stages, draw.stages - 1][: draw.stages + 1]
 
 
-def _modules(one: Drawn) -> list[Module]:
-    staged = (one.unit.with_build(pipeline=stages) for stages in _tried(one))
-    return [replace(module_of(unit, registered=True), mhz=one.mhz) for unit in staged]
+def _modules(draw: Drawn) -> list[Module]:
+    staged = (draw.unit.with_build(pipeline=stages) for stages in _tried(draw))
+    return [replace(module_of(unit, registered=True), mhz=draw.mhz) for unit in staged]
 
 
-def _with_results(one: Drawn, found: Iterator[float]) -> Drawn:
-    reached, fewer, *_ = [*(next(found) for _ in _tried(one)), None, None]
-    return replace(one, reached=reached, fewer=fewer)
+def _with_results(draw: Drawn, clocks: Iterator[float]) -> Drawn:
+    reached, fewer, *_ = [*(next(clocks) for _ in _tried(draw)), None, None]
+    return replace(draw, reached=reached, fewer=fewer)
 
 
 def tables(measured: Sequence[Measured], drawn: Sequence[Drawn], seeds: int = 1) -> dict[str, Table]:
@@ -188,21 +188,21 @@ def tables(measured: Sequence[Measured], drawn: Sequence[Drawn], seeds: int = 1)
 def _drawn_table(drawn: Sequence[Drawn]) -> Table:
     count = len(drawn)
     notes = [
-        f"Place and route for the clock reaches it in {sum(one.is_met for one in drawn)} of {count}, and does not with "
-        f"one stage fewer in {sum(one.is_least for one in drawn)} of {count}.",
+        f"Place and route for the clock reaches it in {sum(row.is_met for row in drawn)} of {count}, and does not with "
+        f"one stage fewer in {sum(row.is_least for row in drawn)} of {count}.",
         "Between: the clock is drawn between those of this number of stages and of one stage more. Model: stages by "
         "the delay model. Met, fewer: clock of nextpnr with the stages of the model, and with one stage fewer.",
     ]
     rows = [
         {
-            "unit": str(one.unit),
-            "MHz": one.mhz,
-            "between": one.needed - 1,
-            "model": one.stages,
-            "met": one.reached,
-            "fewer": one.fewer,
+            "unit": str(draw.unit),
+            "MHz": draw.mhz,
+            "between": draw.needed - 1,
+            "model": draw.stages,
+            "met": draw.reached,
+            "fewer": draw.fewer,
         }
-        for one in drawn
+        for draw in drawn
     ]
     frame = pd.DataFrame(rows).astype({"model": "Int64"})
     return Table(

@@ -114,9 +114,9 @@ def fit(frame: pd.DataFrame, model: DelayModel = ECP5, step: int = 40) -> DelayM
     while tried < len(moves):
         name, change = moves[0]
         other = replace(model, **{name: max(getattr(model, name) + change, 0)})
-        found = error(frame, other)
-        if found < least:
-            model, least, tried = other, found, 0
+        loss = error(frame, other)
+        if loss < least:
+            model, least, tried = other, loss, 0
         else:
             moves, tried = moves[1:] + moves[:1], tried + 1
     return model
@@ -124,7 +124,7 @@ def fit(frame: pd.DataFrame, model: DelayModel = ECP5, step: int = 40) -> DelayM
 
 def table(frame: pd.DataFrame, model: DelayModel = ECP5) -> Table:
     """Return a table of measured delays and those of a model."""
-    found = modelled(frame, model)
+    modelled_delays = modelled(frame, model)
     is_operator = frame["operator"].isin(OPERATORS)
     units = frame[~is_operator]
     best = fit(units, model)
@@ -136,5 +136,5 @@ def table(frame: pd.DataFrame, model: DelayModel = ECP5) -> Table:
         f"operators, whose nets are shorter alone than in a unit. Constants of least error of units: {constants} "
         f"({error(units, best):.1%}).",
     ]
-    rows = frame.assign(model=found, error=found / frame["ps"] - 1)
+    rows = frame.assign(model=modelled_delays, error=modelled_delays / frame["ps"] - 1)
     return Table(f"Delays on {TARGET.name}", rows, {"error": "+.1%"}, notes)

@@ -101,8 +101,8 @@ def ports(verilog: str, top: str) -> dict[str, tuple[str, int]]:
     with scratch("peer") as folder, machine_errors("the files of Yosys"):
         (folder / "design.v").write_text(verilog)
         run_all([Command(f"Yosys on {top}", [sys.executable, "-c", PORTS, top], folder / "tool.log", cwd=folder)])
-        found = json.loads((folder / "ports.json").read_text())["modules"][top]["ports"]
-    return {name: (port["direction"], len(port["bits"])) for name, port in found.items()}
+        described = json.loads((folder / "ports.json").read_text())["modules"][top]["ports"]
+    return {name: (port["direction"], len(port["bits"])) for name, port in described.items()}
 
 
 def measure(
@@ -134,10 +134,10 @@ def measure(
     (cost,) = measure_modules([Module(verilog, top)], target, progress, pool)
     if not route:
         return cost
-    found = ports(verilog, top)
-    if clock is not None and clock not in found:
-        raise ValueError(f"{top} has no port {clock}; it has {', '.join(found)}")
-    inner = Peer(top, {name: port for name, port in found.items() if name != clock}, clock)
+    port_of = ports(verilog, top)
+    if clock is not None and clock not in port_of:
+        raise ValueError(f"{top} has no port {clock}; it has {', '.join(port_of)}")
+    inner = Peer(top, {name: port for name, port in port_of.items() if name != clock}, clock)
     around = Module.of(Registered(inner))
     progress.total("place and route", 1)
     (mhz,) = frequencies([replace(around, verilog=f"{around.verilog}\n{verilog}")], target, progress, pool)

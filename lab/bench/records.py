@@ -272,8 +272,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     if OSU018.is_file():
         yield write_files("cell-delays", delay_targets(Library.read(), progress, pool))
         yield write_files("cells", cells(CELLS, Library.read(), progress, pool))
-    found = {tool: version(tool) for tool in TOOLS} | ({"OpenSTA": timer} if (timer := opensta()) else {})
-    yield write_files("tools", pd.DataFrame({"tool": list(found), "version": list(found.values())}))
+    versions = {tool: version(tool) for tool in TOOLS} | ({"OpenSTA": timer} if (timer := opensta()) else {})
+    yield write_files("tools", pd.DataFrame({"tool": list(versions), "version": list(versions.values())}))
 
 
 def rows(
@@ -283,15 +283,15 @@ def rows(
     pool: JobPool = LOCAL,
 ) -> list[dict[str, object]]:
     """Return the rows of units on a device, with their clocks if nextpnr supports the device."""
-    found = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
-    return [_row(name, cost, target) for name, cost in found.items()]
+    costs = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
+    return [_row(name, cost, target) for name, cost in costs.items()]
 
 
 def divisions(units: Sequence[Implementation], progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     """Return the sorted rows of units on `ROUTED`, with the clock cycles from operands to the next ones."""
     cycles = {str(unit): unit.component().initiation for unit in units}
-    found = [row for target in ROUTED for row in rows(units, target, progress, pool)]
-    return _sorted([{**row, "cycles": cycles[str(row["unit"])]} for row in found])
+    table_rows = [row for target in ROUTED for row in rows(units, target, progress, pool)]
+    return _sorted([{**row, "cycles": cycles[str(row["unit"])]} for row in table_rows])
 
 
 def loops(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
@@ -319,8 +319,8 @@ def staged(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     progress.total("place and route", len(STAGED))
     registered = (replace(module_of(unit, registered=True), seeds=SEEDS) for unit in STAGED)
     clocks = frequencies(registered, target, progress, pool)
-    found = [replace(cost, fmax=clock) for cost, clock in zip(costs.values(), clocks, strict=True)]
-    return _sorted([_row(name, cost, target) for name, cost in zip(costs, found, strict=True)])
+    timed = [replace(cost, fmax=clock) for cost, clock in zip(costs.values(), clocks, strict=True)]
+    return _sorted([_row(name, cost, target) for name, cost in zip(costs, timed, strict=True)])
 
 
 def delay_targets(library: Library, progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
@@ -339,8 +339,8 @@ def cells(
     """Return the sorted rows of units in standard cells."""
     progress.total("synthesis", len(units))
     costs = measure_cells(units, library, progress, pool, power=True)
-    found = [{"unit": str(unit), **asic.row(cost)} for unit, (cost,) in zip(units, costs, strict=True)]
-    return pd.DataFrame(found).sort_values("unit")
+    table_rows = [{"unit": str(unit), **asic.row(cost)} for unit, (cost,) in zip(units, costs, strict=True)]
+    return pd.DataFrame(table_rows).sort_values("unit")
 
 
 def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:
@@ -348,8 +348,8 @@ def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:
     progress.total("synthesis", len(TILES) + len(by_modules))
     modules = [*(Module.of(build()) for build in TILES), *(Module.of_array(build()) for build in by_modules)]
     costs = measure_modules(modules, DEVICES[0], progress, pool)
-    found = [_row(module.top, cost, DEVICES[0]) for module, cost in zip(modules, costs, strict=True)]
-    return _sorted(found).drop(columns="MHz")
+    table_rows = [_row(module.top, cost, DEVICES[0]) for module, cost in zip(modules, costs, strict=True)]
+    return _sorted(table_rows).drop(columns="MHz")
 
 
 def arrays(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
@@ -363,12 +363,12 @@ def arrays(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     costs = measure_modules(map(Module.of, built()), target, progress, pool)
     progress.total("place and route", len(ROUTED_ARRAYS))
     clocks = frequencies((Module.of(Registered(array)) for array in built()), target, progress, pool)
-    found = [
+    table_rows = [
         {"array": kind.__name__, "depth": depth, "stages": build.pipeline, "goal": build.goal}
         | {"target": target.name, "LUT": cost.lut, "FF": cost.ff, "MHz": clock}
         for (kind, depth, build), cost, clock in zip(ROUTED_ARRAYS, costs, clocks, strict=True)
     ]
-    return pd.DataFrame(found)
+    return pd.DataFrame(table_rows)
 
 
 def lines() -> pd.DataFrame:
@@ -376,8 +376,8 @@ def lines() -> pd.DataFrame:
     built = {(n, m): kernel(MacSpec.parse(_MACS[1]), n, m) for n, m in LENGTHS}
     return pd.DataFrame(
         [
-            {"size": f"{n} x {m}", "lines": verilog(one, one.name, netlist=True).count("\n")}
-            for (n, m), one in built.items()
+            {"size": f"{n} x {m}", "lines": verilog(grid, grid.name, netlist=True).count("\n")}
+            for (n, m), grid in built.items()
         ]
     )
 
@@ -391,14 +391,16 @@ def _structures(progress: Progress, pool: JobPool) -> pd.DataFrame:
     }
     progress.total("synthesis", len(wanted))
     costs = measure_modules(map(module_of, wanted.values()), DEVICES[0], progress, pool)
-    found: dict[str, dict[str, object]] = {}
+    by_unit: dict[str, dict[str, object]] = {}
     for (unit, structure), cost in zip(wanted, costs, strict=True):
-        found.setdefault(unit, {"unit": unit})[structure] = cost.lut
-    return pd.DataFrame(list(found.values()), columns=["unit", *STRUCTURES]).astype(dict.fromkeys(STRUCTURES, "Int64"))
+        by_unit.setdefault(unit, {"unit": unit})[structure] = cost.lut
+    return pd.DataFrame(list(by_unit.values()), columns=["unit", *STRUCTURES]).astype(
+        dict.fromkeys(STRUCTURES, "Int64")
+    )
 
 
-def _sorted(found: Sequence[dict[str, object]]) -> pd.DataFrame:
-    return pd.DataFrame(found).sort_values(["unit", "target"])
+def _sorted(table_rows: Sequence[dict[str, object]]) -> pd.DataFrame:
+    return pd.DataFrame(table_rows).sort_values(["unit", "target"])
 
 
 def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:

@@ -58,8 +58,9 @@ def write(speeds: Sequence[Speed], path: Path) -> None:
     processor = model[1] if model else platform.machine()
     measured = f"{datetime.date.today()}, {processor}, {THREADS} threads, torch {version('torch')}"
     rows = [
-        asdict(one) | {"seconds": f"{one.seconds:.3g}", "baseline": f"{one.baseline:.3g}", "ratio": f"{one.ratio:.1f}"}
-        for one in speeds
+        asdict(speed)
+        | {"seconds": f"{speed.seconds:.3g}", "baseline": f"{speed.baseline:.3g}", "ratio": f"{speed.ratio:.1f}"}
+        for speed in speeds
     ]
     pd.DataFrame(rows).assign(measured=measured).to_csv(path, index=False)
 

@@ -80,7 +80,7 @@ def resnet18() -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """Training step whose speed is measured: a network, its size, the shape of its input, its classes and policies.
 
     ``layers`` are policies of converted layers, ``policies`` those of emulated programs, and ``compiled`` those of
@@ -98,7 +98,7 @@ class Step:
 
 
 STEPS = (
-    Step(
+    TrainingStep(
         "GPT",
         "4 layers, 256 wide",
         lambda: Transformer(64, 128, 256, 4),
@@ -108,29 +108,33 @@ STEPS = (
         IN_LAYERS,
         EVERYTHING,
     ),
-    Step("ResNet-20", "batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
-    Step("ResNet-18", "batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
-    Step("LSTM", "2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
-    Step("Transformer", "6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
+    TrainingStep("ResNet-20", "batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
+    TrainingStep("ResNet-18", "batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
+    TrainingStep("LSTM", "2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
+    TrainingStep("Transformer", "6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
 )
 
 
-def steps(speeds: list[Speed], measured: tuple[Step, ...] = STEPS, progress: Progress = silent) -> Iterator[str]:
+def steps(
+    speeds: list[Speed], measured: tuple[TrainingStep, ...] = STEPS, progress: Progress = silent
+) -> Iterator[str]:
     """Yield the lines of the table of training steps, and append their speeds."""
     yield f"{f'training steps, {THREADS} threads':34}{'emulated':>10}{'FP32':>12}{'ratio':>8}"
     yield f"{'':34}{'s':>10}{'s':>12}"
-    progress.total("training steps", sum(len(one.layers) + len(one.policies) + len(one.compiled) for one in measured))
+    progress.total(
+        "training steps", sum(len(step.layers) + len(step.policies) + len(step.compiled) for step in measured)
+    )
     with threads(THREADS):
-        for one in measured:
-            yield f"{one.name}, {one.size}"
+        for step in measured:
+            yield f"{step.name}, {step.size}"
             for make, title, kind, subject, policies in (
-                (_converted, "layers in ", "layers", one.name, one.layers),
-                (_emulated, "", "program", one.name, one.policies),
-                (_compiled, "compiled, ", "program", f"{one.name}, compiled", one.compiled),
+                (_converted, "layers in ", "layers", step.name, step.layers),
+                (_emulated, "", "program", step.name, step.policies),
+                (_compiled, "compiled, ", "program", f"{step.name}, compiled", step.compiled),
             ):
                 for policy in policies:
                     torch.manual_seed(0)
-                    ours, plain = in_turns(*make(one, policy), repeats=REPEATS)
+                    ours, plain = in_turns(*make(step, policy), repeats=REPEATS)
                     speeds.append(Speed(kind, subject, policy, ours, plain))
                     yield f"  {title}{policy}"
                     yield f"{'':34}{ours:10.2f}{plain:12.2f}{ours / plain:7,.1f}x"
@@ -140,19 +144,19 @@ def steps(speeds: list[Speed], measured: tuple[Step, ...] = STEPS, progress: Pro
 Run = Callable[[], None]
 
 
-def _converted(step: Step, policy: str) -> tuple[Run, Run]:
+def _converted(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return a step with converted layers, and one in FP32."""
     model = step.build()
     return _training_step(step, convert(model, policy).model), _training_step(step, model)
 
 
-def _emulated(step: Step, policy: str) -> tuple[Run, Run]:
+def _emulated(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return an emulated step, and one in FP32."""
     plain = _training_step(step, step.build())
     return golden.emulate(policy)(plain), plain
 
 
-def _compiled(step: Step, policy: str) -> tuple[Run, Run]:
+def _compiled(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return a step emulated by torch.compile, with its optimiser in a context, and one in FP32."""
     model = step.build()
 
@@ -164,7 +168,7 @@ def _compiled(step: Step, policy: str) -> tuple[Run, Run]:
 
 
 def _training_step(
-    step: Step,
+    step: TrainingStep,
     model: nn.Module,
     changed: Callable[[Callable[[], Tensor]], Callable[[], Tensor]] = lambda loss: loss,
     update: AbstractContextManager[Any] | None = None,

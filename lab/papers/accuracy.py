@@ -196,7 +196,7 @@ def measure(
     ``trained`` is the origin of the operands from a layer, and ``command`` that of the figures.
     """
     ours, settings, others = trained_with(runs)
-    found = errors(macs, dots, progress, pool)
+    errors_of_macs = errors(macs, dots, progress, pool)
     return Figures(
         command=command,
         tools=versions("halfulp", "torch"),
@@ -205,7 +205,7 @@ def measure(
         others=others,
         dots=dots,
         trained=trained,
-        errors={mac.expression: row for mac, row in zip(macs, found, strict=True)},
+        errors={mac.expression: row for mac, row in zip(macs, errors_of_macs, strict=True)},
     )
 
 
@@ -246,18 +246,18 @@ def tables(figures: Figures) -> dict[str, Table]:
 
 
 def _networks(figures: Figures) -> Table:
-    found = {(one.mac, one.network): one for one in figures.ours}
+    accuracy_of = {(accuracy.mac, accuracy.network): accuracy for accuracy in figures.ours}
     networks = list(figures.settings) or ["lenet5"]
     rows = []
     for row in PUBLISHED:
         cells: dict[str, Any] = {"multiplier": row.multiplier, "accumulator": row.accumulator, "MAC": row.mac}
         for network in networks:
-            one = found.get((row.mac, network))
+            accuracy = accuracy_of.get((row.mac, network))
             cells |= {
                 f"{network} published": getattr(row, network),
-                f"{network} ours": one and one.mean,
-                f"{network} s.d.": one and one.deviation,
-                f"{network} runs": one and one.runs,
+                f"{network} ours": accuracy and accuracy.mean,
+                f"{network} s.d.": accuracy and accuracy.deviation,
+                f"{network} runs": accuracy and accuracy.runs,
             }
         rows.append(cells)
     frame = pd.DataFrame(rows)
@@ -277,7 +277,7 @@ def _networks(figures: Figures) -> Table:
 
 
 def _dots(figures: Figures) -> Table:
-    rows = [{"MAC": mac} | error.cells() for mac, found in figures.errors.items() for error in found]
+    rows = [{"MAC": mac} | error.cells() for mac, errors_of_mac in figures.errors.items() for error in errors_of_mac]
     dots = figures.dots
     notes = [
         f"Error of {dots.count:,} dot products of each kind, in the arithmetic of the MAC, against exact sums of the "
@@ -311,8 +311,8 @@ def plot(figures: Figures) -> Any:
         row = []
         for distribution in figures.dots.distributions:
             lines = []
-            for mac, found in figures.errors.items():
-                own = [error for error in found if error.distribution == distribution]
+            for mac, errors_of_mac in figures.errors.items():
+                own = [error for error in errors_of_mac if error.distribution == distribution]
                 kind, lengths = kind_of(MacSpec.parse(mac)), [error.length for error in own]
                 lines.append(Curve(mac, kind, lengths, [getattr(error, measure_) for error in own]))
             row.append((distribution, lines))

@@ -68,9 +68,9 @@ def _variants(unit: Implementation) -> list[Implementation]:
     return [unit.with_spec(rounding=RN), *stochastic, unit.with_spec(random=parse_source(SOURCE))]
 
 
-def table(found: dict[Implementation, Measured]) -> Table:
+def table(costs: dict[Implementation, Measured]) -> Table:
     """Return a table with a row per unit."""
-    rows = [_row(unit, cost) for unit, cost in found.items()]
+    rows = [_row(unit, cost) for unit, cost in costs.items()]
     return Table(
         "Stochastic rounding in floating-point adders",
         pd.DataFrame(rows),

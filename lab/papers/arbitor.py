@@ -97,10 +97,10 @@ def cases() -> Iterator[Case]:
     yield from map(Case, LOWEST)
     for way, subnormals, exponents in ROWS:
         for exponent in exponents:
-            yield from (float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS)
+            yield from (float_case(exponent, mantissa, way, subnormals=subnormals) for mantissa in MANTISSAS)
     for way in WAYS:
         for network in ("transformer", "recurrent"):
-            yield from (float_case(6, one, way, network=network) for one in LEAST[way])
+            yield from (float_case(6, mantissa, way, network=network) for mantissa in LEAST[way])
     yield from (posit_case(width, es) for width in POSITS for es in ES)
     for text in SPARSITY:
         yield from (
@@ -127,11 +127,11 @@ def _floats(figures: Figures) -> Table:
         for exponent in exponents:
             cells: dict[str, Any] = {"operations": way, "subnormals": "yes" if subnormals else "no"}
             cells["exponent bits"] = str(exponent)
-            own = [float_case(exponent, one, way, subnormals=subnormals) for one in MANTISSAS]
-            cells |= {f"m = {one}": figures.cell(found) for one, found in zip(MANTISSAS, own, strict=True)}
+            own = [float_case(exponent, mantissa, way, subnormals=subnormals) for mantissa in MANTISSAS]
+            cells |= {f"m = {mantissa}": figures.cell(case) for mantissa, case in zip(MANTISSAS, own, strict=True)}
             rows.append(cells | {"seeds": figures.seeds(own)})
-    pairs = [[float_case(6, one, "all", subnormals=kind) for kind in (False, True)] for one in MANTISSAS[2:]]
-    losses = [-gain for one, other in pairs if (gain := figures.gain(one, other)) is not None]
+    pairs = [[float_case(6, mantissa, "all", subnormals=kind) for kind in (False, True)] for mantissa in MANTISSAS[2:]]
+    losses = [-gain for flushed, subnormal in pairs if (gain := figures.gain(flushed, subnormal)) is not None]
     notes = [
         "Residual network; m: mantissa bits. All: every operation, parameters and gradients are in the format, and "
         "products are rounded too; reductions in FP32: products, convolutions, sums and whole normalisations are in "
@@ -150,7 +150,7 @@ def _lowest(figures: Figures) -> Table:
         cells |= {"FP32, published": PUBLISHED_FP32[network], "FP32": figures.mean(Case(network))}
         for way, theirs in zip(WAYS, published, strict=True):
             mantissas = MANTISSAS if network == "resnet" else LEAST[way]
-            floats = [(f"e6m{one}", float_case(6, one, way, network=network)) for one in mantissas]
+            floats = [(f"e6m{mantissa}", float_case(6, mantissa, way, network=network)) for mantissa in mantissas]
             cells |= {f"{way}, published": theirs, way: lowest(figures, floats, Case(network))}
         rows.append(cells)
     notes = [
@@ -187,8 +187,8 @@ def _sparsity(figures: Figures) -> Table:
         for (network, (name, *_)), figure in zip(LOWEST.items(), theirs, strict=False):
             cells[f"{name}, published"] = figure
             for part in PRUNED:
-                one = Case(network) if text == "dense" else sparse_case(network, text, part)
-                cells[f"{network}, {part}"] = figures.mean(one)
+                case = Case(network) if text == "dense" else sparse_case(network, text, part)
+                cells[f"{network}, {part}"] = figures.mean(case)
         rows.append(cells)
     notes = [
         "N of M consecutive numbers stay. Update: a step changes them only, as published; weights: the products read "

@@ -26,8 +26,8 @@ def sru(pool: JobPool, output: Path | None) -> None:
 
     folder = report_folder(output)
     with pool, Bar("report sru") as bar:
-        found = study(progress=bar, pool=pool)
-    publish(Report(tables(found)), folder)
+        costs = study(progress=bar, pool=pool)
+    publish(Report(tables(costs)), folder)
 
 
 @click.command()
@@ -39,8 +39,8 @@ def adders(pool: JobPool, output: Path | None) -> None:
 
     folder = report_folder(output)
     with pool, Bar("report adders") as bar:
-        found = study(progress=bar, pool=pool)
-    publish(Report({"adders": table(found)}), folder)
+        costs = study(progress=bar, pool=pool)
+    publish(Report({"adders": table(costs)}), folder)
 
 
 @click.command()
@@ -58,9 +58,9 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
 
     folder = report_folder(output)
     with pool, Bar("report tiles") as bar, requests():
-        found = study(largest, progress=bar, pool=pool)
+        costs = study(largest, progress=bar, pool=pool)
         kernels = cores_cost_model(MacSpec.parse(MAC), TARGET, bar, pool)
-    publish(Report({"tiles": table(found, kernels)}), folder)
+    publish(Report({"tiles": table(costs, kernels)}), folder)
 
 
 @click.command()
@@ -98,8 +98,8 @@ def accuracy(
         layer, text = trained_layer(trained, bar)
         command = shlex.join(["halfulp", *sys.argv[1:]])
         wanted = tuple(dict.fromkeys(macs)) or MACS
-        found = measure(wanted, runs, default_dots(count, layer), text, command, bar, pool)
-    publish(report_of(found), folder)
+        figures = measure(wanted, runs, default_dots(count, layer), text, command, bar, pool)
+    publish(report_of(figures), folder)
 
 
 def _trainings(name: str, sentence: str) -> click.Command:
@@ -118,8 +118,8 @@ def _trainings(name: str, sentence: str) -> click.Command:
         with requests(), pool, Bar(f"report {name}") as bar:
             more = module.measured() if hasattr(module, "measured") else {}
             effort = QUICK if quick else Effort()
-            found = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
-        publish(module.report(found), folder)
+            figures = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
+        publish(module.report(figures), folder)
 
     return command
 

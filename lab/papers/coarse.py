@@ -31,13 +31,13 @@ def errors(seed: int = 0) -> dict[str, list[float]]:
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    found: dict[str, list[float]] = {name: [] for name in _WAYS}
+    errors_by_way: dict[str, list[float]] = {name: [] for name in _WAYS}
     for length in LENGTHS:
         a, b = (torch.randn(shape, generator=generator).bfloat16() for shape in ((SIZE, length), (length, SIZE)))
         exact = a.double() @ b.double()
         for name, way in _WAYS.items():
-            found[name].append(float((way(a, b).double() - exact).norm() / exact.norm()))
-    return found
+            errors_by_way[name].append(float((way(a, b).double() - exact).norm() / exact.norm()))
+    return errors_by_way
 
 
 def _gemm(mac: str) -> "Callable[[Tensor, Tensor], Tensor]":
@@ -82,13 +82,13 @@ def check(seed: int = 0) -> dict[str, dict[str, float]]:
     steps = np.zeros(a.shape, np.float16)
     for place in range(PUBLISHED_SIZE):
         steps = steps + a[:, place, None] * b[place]
-    x, y = (torch.from_numpy(one.astype(np.float32)) for one in (a, b))
+    x, y = (torch.from_numpy(matrix.astype(np.float32)) for matrix in (a, b))
     ways = {
         STEPS: golden.decode(golden.gemm(x, y, "fp16*fp16=fp16.rn+fp16.rn"), FP16).numpy(),
         ONCE: (x @ y).half().numpy(),
     }
-    found: dict[str, Any] = {}
+    differences: dict[str, Any] = {}
     for name, result in ways.items():
         off = np.abs(result.astype(np.float64) - steps) / steps
-        found[name] = {"results that differ": int((off > 0).sum()), "largest difference": float(off.max())}
-    return found
+        differences[name] = {"results that differ": int((off > 0).sum()), "largest difference": float(off.max())}
+    return differences

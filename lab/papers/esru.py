@@ -76,17 +76,17 @@ def measured() -> dict[str, Any]:
 
     from halfulp.golden.nn import Cast
 
-    found: dict[str, Any] = {}
+    errors_by_input: dict[str, Any] = {}
     for name, before in INPUTS.items():
         for rounding in RANDOM:
             cast = Cast.parse(f"{before}int8.{ROUNDINGS[rounding]}")
-            errors = found.setdefault(name, {}).setdefault(rounding, [])
+            errors = errors_by_input.setdefault(name, {}).setdefault(rounding, [])
             for low, high in pairwise((0, *LARGEST)):
                 values = low + (high - low) * (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
                 for signed in (values, -values):
                     given = signed.repeat_interleave(REPEATS)
                     errors.append(float((cast.real(given, 1) - given).mean()))
-    return {"errors": found}
+    return {"errors": errors_by_input}
 
 
 def report(figures: Figures) -> Report:
@@ -123,7 +123,7 @@ def _accuracy(figures: Figures) -> Table:
 
 def _order(figures: Figures) -> str:
     """Compare the order of plateau and naive words with that of the publication."""
-    found = []
+    order = []
     for name in (PLATEAU, REPEATED):
         for given, before in INPUTS.items():
             gains = [
@@ -131,9 +131,9 @@ def _order(figures: Figures) -> str:
                 for network in NETWORKS
                 if (gain := figures.gain(case(network, name, before), case(network, NAIVE, before))) is not None
             ]
-            found.append(f"{name} with {given} {' and '.join(gains)}")
+            order.append(f"{name} with {given} {' and '.join(gains)}")
     return (
-        f"Minus naive words, in points: {'; '.join(found)}; published: +1.84 (ResNet-18) and +1.53 (ResNet-50). A word "
+        f"Minus naive words, in points: {'; '.join(order)}; published: +1.84 (ResNet-18) and +1.53 (ResNet-50). A word "
         "of 3 bits above zeros loses the bits below the third, which the next table shows; repeated, it stands for the "
         "published levels and loses nothing."
     )

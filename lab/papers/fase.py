@@ -95,9 +95,9 @@ def _accuracy(figures: Figures) -> Table:
 def _rounding(figures: Figures) -> Table:
     rows = []
     for name, errors in figures.more["errors"].items():
-        rows.append({"rounded": name} | {f"K = {k}": one for k, one in zip(coarse.LENGTHS, errors, strict=True)})
+        rows.append({"rounded": name} | {f"K = {k}": error for k, error in zip(coarse.LENGTHS, errors, strict=True)})
     steps, once = (figures.more["errors"][name] for name in (coarse.STEPS, coarse.ONCE))
-    ratios = [one / other for one, other in zip(steps, once, strict=True)]
+    ratios = [of_steps / of_once for of_steps, of_once in zip(steps, once, strict=True)]
     notes = [
         f"Relative error (Frobenius norm) of products of normal matrices, {coarse.SIZE} x K by K x {coarse.SIZE}, in "
         "which BF16 rounds at these places, against binary64.",
@@ -111,7 +111,7 @@ def _rounding(figures: Figures) -> Table:
 
 
 def _check(figures: Figures) -> Table:
-    rows = [{"rounded": name} | found for name, found in figures.more["check"].items()]
+    rows = [{"rounded": name} | difference for name, difference in figures.more["check"].items()]
     low, high = coarse.PUBLISHED_RANGE
     notes = [
         f"Products of matrices in FP16 of {coarse.PUBLISHED_SIZE} x {coarse.PUBLISHED_SIZE} numbers, uniform in "
@@ -125,6 +125,6 @@ def _check(figures: Figures) -> Table:
 
 def plot(figures: Figures) -> Any:
     """Plot the error of each place of rounding against the length of the sums."""
-    found = figures.more["errors"]
-    curves = [Curve(name, ("bf16", name), coarse.LENGTHS, errors) for name, errors in found.items()]
+    errors_by_way = figures.more["errors"]
+    curves = [Curve(name, ("bf16", name), coarse.LENGTHS, errors) for name, errors in errors_by_way.items()]
     return plot_curves([[("", curves)]], xlabel="products in each sum", labels=["relative error"])

@@ -30,7 +30,7 @@ RESULT_BITS = 8
 
 
 @dataclass(frozen=True)
-class Row:
+class SruSource:
     """Row of the published table: a random source and the width of the operands.
 
     Parameters
@@ -76,26 +76,26 @@ class Row:
 
 
 ROWS = (
-    Row("32-bit LFSR", "lfsr32", 32, 217_088, 270_336),
-    Row("24-bit LFSR", "lfsr24", 24, 159_744, 204_800),
-    Row("16-bit LFSR", "lfsr16", 16, 110_592, 139_264),
-    Row("8-bit LFSR", "lfsr8", 8, 61_440, 73_728),
-    Row("8-bit plateau", "plateau8", 8, 61_440, 73_728),
-    Row("3-bit plateau", "plateau3", 8, 16_384, 32_768),
+    SruSource("32-bit LFSR", "lfsr32", 32, 217_088, 270_336),
+    SruSource("24-bit LFSR", "lfsr24", 24, 159_744, 204_800),
+    SruSource("16-bit LFSR", "lfsr16", 16, 110_592, 139_264),
+    SruSource("8-bit LFSR", "lfsr8", 8, 61_440, 73_728),
+    SruSource("8-bit plateau", "plateau8", 8, 61_440, 73_728),
+    SruSource("3-bit plateau", "plateau3", 8, 16_384, 32_768),
 )
 """Published table; a random word of more than 8 bits has the same number of discarded bits."""
 
 CROPPED = (
     *(replace(row, discarded=8) for row in ROWS),
-    Row("3-bit plateau, repeated to 6", "plateau3-rep", 8, 15 * UNITS),
-    Row("3-bit plateau, repeated to 8", "plateau3-rep", 8, 15 * UNITS, bits=8),
-    Row("3 bits, naive", "naive3", 8),
-    Row("3-bit LFSR", "lfsr3", 8),
+    SruSource("3-bit plateau, repeated to 6", "plateau3-rep", 8, 15 * UNITS),
+    SruSource("3-bit plateau, repeated to 8", "plateau3-rep", 8, 15 * UNITS, bits=8),
+    SruSource("3 bits, naive", "naive3", 8),
+    SruSource("3-bit LFSR", "lfsr3", 8),
 )
 """Rows that round 16 bits to 8; the levels of repeated words are published as a table, of which only LUT are known."""
 
 
-def row_of(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
+def row_of(source: str, rows: tuple[SruSource, ...] = ROWS) -> SruSource:
     """Return the row of a source."""
     return next(row for row in rows if row.source == source)
 
@@ -109,7 +109,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """Measured units per row: source and carry decision, the same with increment, banks of both, and saturation."""
 
-Costs = dict[tuple[Row, str], Cost]
+Costs = dict[tuple[SruSource, str], Cost]
 """Measured costs by row and kind."""
 
 
@@ -123,20 +123,20 @@ def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
     return dict(zip(keys, costs, strict=True))
 
 
-def tables(found: Costs) -> dict[str, Table]:
+def tables(costs: Costs) -> dict[str, Table]:
     """Return the tables of one unit, of 4096 units and of long words on 16 bits, by file names."""
-    banks = {row: found[row, "bank"] for row in ROWS}
+    banks = {row: costs[row, "bank"] for row in ROWS}
     own = pd.DataFrame(
-        [_unit(found, row) | {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES} for row, bank in banks.items()]
+        [_unit(costs, row) | {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES} for row, bank in banks.items()]
     )
-    cropped = pd.DataFrame([_unit(found, row) | _errors(row) for row in CROPPED])
-    many = [_array(found, row) for row in ROWS]
+    cropped = pd.DataFrame([_unit(costs, row) | _errors(row) for row in CROPPED])
+    many = [_array(costs, row) for row in ROWS]
     return {
         "sru": Table(
             "Stochastic rounding units",
             own,
             {"bank LUT": ".2f", "bank FF": ".4f"},
-            [*_counted(found), *_ratios(found)],
+            [*_counted(costs), *_ratios(costs)],
         ),
         "sru-4096": Table(
             f"{UNITS} stochastic rounding units",
@@ -153,7 +153,7 @@ def tables(found: Costs) -> dict[str, Table]:
     }
 
 
-def _head(row: Row, units: int) -> dict[str, Any]:
+def _head(row: SruSource, units: int) -> dict[str, Any]:
     return {
         "source": row.label,
         "discarded": row.discarded,
@@ -162,8 +162,8 @@ def _head(row: Row, units: int) -> dict[str, Any]:
     }
 
 
-def _unit(found: Costs, row: Row) -> dict[str, Any]:
-    decision, whole = found[row, "decision"], found[row, "whole"]
+def _unit(costs: Costs, row: SruSource) -> dict[str, Any]:
+    decision, whole = costs[row, "decision"], costs[row, "whole"]
     return _head(row, 1) | {
         "LUT": decision.lut,
         "FF": decision.ff,
@@ -173,7 +173,7 @@ def _unit(found: Costs, row: Row) -> dict[str, Any]:
     }
 
 
-def _errors(row: Row) -> dict[str, Any]:
+def _errors(row: SruSource) -> dict[str, Any]:
     """Return the mean and the largest error of the chance of rounding up, over all discarded parts of a row."""
     stream = Stream(parse_source(row.source), 1)
     parts = [Fraction(part, 1 << row.discarded) for part in range(1 << row.discarded)]
@@ -191,12 +191,12 @@ _LEVELS = (
 )
 
 
-def _array(found: Costs, row: Row) -> dict[str, Any]:
-    decision, bank = found[row, "decision"], found[row, "bank"]
+def _array(costs: Costs, row: SruSource) -> dict[str, Any]:
+    decision, bank = costs[row, "decision"], costs[row, "bank"]
     return _head(row, UNITS) | {
         "LUT": decision.lut * UNITS,
         "FF": decision.ff * UNITS,
-        "LUT +1": found[row, "whole"].lut * UNITS,
+        "LUT +1": costs[row, "whole"].lut * UNITS,
         "bank LUT": bank.lut * (UNITS // LANES),
         "bank FF": bank.ff * (UNITS // LANES),
         **{f"published % of {name}": 100 * (row.published_lut or 0) / lut for name, lut in WHOLES.items()},
@@ -204,9 +204,9 @@ def _array(found: Costs, row: Row) -> dict[str, Any]:
     }
 
 
-def _counted(found: Costs) -> list[str]:
+def _counted(costs: Costs) -> list[str]:
     """Return notes on the figures of one unit."""
-    plateau, saturating = Plateau(3), found[row_of("plateau3"), "saturating"]
+    plateau, saturating = Plateau(3), costs[row_of("plateau3"), "saturating"]
     return [
         "Published: Chang et al., DATE 2023, Table IV, figures of 4096 units divided by 4096, on a VU9P; 16 bits "
         "cropped to 8, after place and route by Vitis 2020.1.",
@@ -228,14 +228,14 @@ def _counted(found: Costs) -> list[str]:
     ]
 
 
-def _ratios(found: Costs) -> list[str]:
+def _ratios(costs: Costs) -> list[str]:
     """Return notes with the LUT ratios of a 24-bit LFSR unit to a 3-bit plateau unit, one per way of counting."""
     row, plateau = row_of("lfsr24"), row_of("plateau3")
     long, short, unit = (
-        {kind: found[one, kind].lut for kind in ("decision", "whole")}
-        for one in (row, row_of("lfsr24", CROPPED), plateau)
+        {kind: costs[source, kind].lut for kind in ("decision", "whole")}
+        for source in (row, row_of("lfsr24", CROPPED), plateau)
     )
-    bank, whole_bank = found[plateau, "bank"].lut / LANES, found[plateau, "whole bank"].lut / LANES
+    bank, whole_bank = costs[plateau, "bank"].lut / LANES, costs[plateau, "whole bank"].lut / LANES
     return [
         "LUT of a 24-bit LFSR unit over those of a 3-bit plateau unit: published "
         f"{_over(row.published_lut // UNITS, plateau.published_lut // UNITS)}; own, over a unit of the bank "

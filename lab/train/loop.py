@@ -242,22 +242,26 @@ class Run:
 
     def _updates(self) -> list[WeightUpdate]:
         """Make the weight updates of the policies; shared parameters have the update of the first layer."""
-        found, seen = [], set()
+        updates, seen = [], set()
         for name, layer in self.model.named_modules():
             policy = self._policy_of(name, layer)
             if policy is not None and (cast := policy.update) is not None:
-                own = [one for one in layer.parameters(self.conversion is not None) if id(one) not in seen]
-                seen |= {id(one) for one in own}
+                own = [
+                    parameter
+                    for parameter in layer.parameters(self.conversion is not None)
+                    if id(parameter) not in seen
+                ]
+                seen |= {id(parameter) for parameter in own}
                 seed = mix(self.plan.seed, *name.encode()) >> 1
                 if own:
-                    found.append(WeightUpdate(self.optimizer, cast, master=policy.master, parameters=own, seed=seed))
-        return found
+                    updates.append(WeightUpdate(self.optimizer, cast, master=policy.master, parameters=own, seed=seed))
+        return updates
 
     def _policy_of(self, name: str, layer: nn.Module) -> Policy | None:
         if self.conversion is not None:
             return layer.policy if isinstance(layer, Computed) else None
         candidate = Candidate((name,), (type(layer),))
-        return next((one for pattern, one in self.rules.items() if matches(pattern, candidate)), None)
+        return next((policy for pattern, policy in self.rules.items() if matches(pattern, candidate)), None)
 
     def save(self, path: Path) -> None:
         """Save a checkpoint."""
@@ -379,9 +383,9 @@ class Run:
         """Return the context of a step or test; its random words depend on the parts only."""
         if not self.plan.emulate:
             return _Plain()
-        found = emulate(self.rules, seed=mix(self.plan.seed, *parts) >> 1)
-        found.load_state_dict(self.histories)
-        return found
+        program = emulate(self.rules, seed=mix(self.plan.seed, *parts) >> 1)
+        program.load_state_dict(self.histories)
+        return program
 
     def _by_torch(self) -> bool:
         """Return True if a sum may be in torch's own arithmetic, whose order depends on threads."""

@@ -26,10 +26,10 @@ def digits() -> tuple[Pair, Pair]:
     """Return the training set and the test set, with pixels of zero mean and unit variance."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    images = torch.tensor(found.images, dtype=torch.float32)[:, None]
+    bunch = load_digits()
+    images = torch.tensor(bunch.images, dtype=torch.float32)[:, None]
     images = (images - images.mean()) / images.std()
-    classes = torch.tensor(found.target)
+    classes = torch.tensor(bunch.target)
     tests = torch.arange(len(images)) % FOLDS == 0
     return (images[~tests], classes[~tests]), (images[tests], classes[tests])
 

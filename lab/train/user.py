@@ -88,8 +88,8 @@ def _called(name: str, function: Callable[[], Any], seed: int | None = None) -> 
         raise ValueError(f"{name} raised {type(error).__name__}: {error}") from error
     model, *parts = made if isinstance(made, tuple) and made else (made,)
     if not isinstance(model, nn.Module) or len(parts) not in (0, 2, 3, 4):
-        found = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
-        raise ValueError(f"{name} returned {found}; expected {EXPECTED}")
+        returned = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
+        raise ValueError(f"{name} returned {returned}; expected {EXPECTED}")
     parts += [None] * (4 - len(parts))
     for what, part in zip(("loss", "optimizer"), parts[2:], strict=True):
         if part is not None and not callable(part):
@@ -132,11 +132,11 @@ def _try(name: str, model: nn.Module, data: Data, loss: Callable[[Tensor, Tensor
     try:
         with torch.random.fork_rng(devices=[]):
             outputs = model.eval()(data.test[0][:2])
-            found = loss(outputs, data.test[1][:2])
+            value = loss(outputs, data.test[1][:2])
     except Exception as error:  # the user's model may raise anything
         raise ValueError(f"{name} fails on its test examples: {type(error).__name__}: {error}") from error
-    if not (isinstance(found, Tensor) and found.numel() == 1):
-        raise ValueError(f"{name}: the loss must be one number, not {found!r:.80}")
+    if not (isinstance(value, Tensor) and value.numel() == 1):
+        raise ValueError(f"{name}: the loss must be one number, not {value!r:.80}")
 
 
 def _rate(name: str, model: nn.Module, optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]) -> float:

@@ -50,12 +50,12 @@ class Group:
     def bins(self, places: Sequence[Places]) -> Places:
         """Return the bin index of each vector, from its indices on the axes."""
         assert len(places) == len(self.axes), f"{len(places)} places for {len(self.axes)} axes of {self.name}"
-        found = np.zeros(1, dtype=np.int64)
+        index = np.zeros(1, dtype=np.int64)
         valid = np.ones(1, dtype=bool)
         for place, length in zip(places, self.shape, strict=True):
-            found = found * length + place
+            index = index * length + place
             valid = valid & (place >= 0)
-        return np.where(valid, found, NONE)
+        return np.where(valid, index, NONE)
 
     def count(self, bins: Places) -> Counts:
         """Count the vectors in each bin."""

@@ -77,8 +77,8 @@ class Coverage:
             for start in range(0, length, step):
                 part = slice(start, start + step)
                 columns = ({name: column[part] for name, column in side.items()} for side in (given, results))
-                for name, found in self.model.bins(*columns, chained=chained):
-                    self.counts[name] += self.groups[name].count(found)
+                for name, bins in self.model.bins(*columns, chained=chained):
+                    self.counts[name] += self.groups[name].count(bins)
         self.vectors += length
 
     def stalls(self, side: str, cycles: Batch) -> None:
@@ -97,8 +97,8 @@ class Coverage:
         ValueError
             If the side is unknown, or signals are missing.
         """
-        found = stalls.bins(self.unit, side, cycles)
-        for group, numbers in zip(self._handshakes[side], found, strict=True):
+        bins = stalls.bins(self.unit, side, cycles)
+        for group, numbers in zip(self._handshakes[side], bins, strict=True):
             self.counts[group.name] += group.count(numbers)
         self.cycles += max(len(column) for column in cycles.values())
 

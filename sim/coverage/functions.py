@@ -211,5 +211,5 @@ def _output(classes: Classes, port: str, columns: Sequence[Codes], outputs: Colu
 
 
 def _places(place: Tensor, counted: Tensor) -> Places:
-    found: Places = torch.where(counted, place, NONE).numpy()
-    return found
+    places: Places = torch.where(counted, place, NONE).numpy()
+    return places

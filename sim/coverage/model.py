@@ -124,10 +124,10 @@ class Model:
         for part in self.ports:
             # State controls are also counted in steps whose state is unknown.
             controls = any(port in states for ports in part.over for port in ports)
-            yield from ((part.group.name, found) for found in part.bins(whole if controls else inputs, outputs))
+            yield from ((part.group.name, places) for places in part.bins(whole if controls else inputs, outputs))
         for stage, raws, word, result in self._events(inputs, outputs):
             groups = zip(stage.groups, stage.bins(raws, word, result), strict=True)
-            yield from ((group.name, found) for group, found in groups)
+            yield from ((group.name, places) for group, places in groups)
 
     def _unchained(self, inputs: Columns, outputs: Columns) -> tuple[dict[str, Codes], dict[str, Codes]]:
         """Convert steps to independent vectors; for a quire, whose state is no code, only the first step of each
@@ -168,7 +168,9 @@ class Model:
     def _pairs(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Return the combined pairs of operands: all pairs of up to three operands, else the factors of products."""
         if len(self.formats) <= 3:
-            return {f"{one} x {other}": ((one, other),) for one, other in itertools.combinations(self.formats, 2)}
+            return {
+                f"{first} x {second}": ((first, second),) for first, second in itertools.combinations(self.formats, 2)
+            }
         factors = self._factors
         return {"a x b": factors} if factors else {}
 
@@ -226,8 +228,8 @@ class Model:
             first, *_ = steps
             product, *start = first.terms
             running = replace(first, terms=(product, term("total")), word=None)
-            found = [sums.stage("start", replace(first, word=None), {})] if start else []
-            return [*found, sums.stage("step", running, {"total": number("total", spec.o)})]
+            stages = [sums.stage("start", replace(first, word=None), {})] if start else []
+            return [*stages, sums.stage("step", running, {"total": number("total", spec.o)})]
         if self._lanes:
             return [] if steps[0].terms[0].scales else [sums.stage("", steps[0], {})]
         earlier = [step for step in steps[:-1] if step.o is not None and len(step.terms) > 1]

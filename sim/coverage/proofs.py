@@ -23,23 +23,26 @@ def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
     watched = [group.name for group in coverage.model.groups]
     if stored and all(not (waiting[name] & ~stored[name].excluded).any() for name in watched):
         return stored
-    found = reach(coverage.model, coverage.counts, progress)
+    reaches = reach(coverage.model, coverage.counts, progress)
     for name, known in stored.items():
         # Earlier proofs remain, even for bins that were hit since, because such a hit refutes the proof.
-        both = found[name].excluded | known.excluded
-        found[name] = Reach(both, found[name].proof or known.proof)
-    texts = {name: {"proof": one.proof, "bins": np.flatnonzero(one.excluded).tolist()} for name, one in found.items()}
+        both = reaches[name].excluded | known.excluded
+        reaches[name] = Reach(both, reaches[name].proof or known.proof)
+    texts = {
+        name: {"proof": reached.proof, "bins": np.flatnonzero(reached.excluded).tolist()}
+        for name, reached in reaches.items()
+    }
     entry.store(texts)
-    return found
+    return reaches
 
 
 def _read(entry: Entry, coverage: Coverage) -> dict[str, Reach]:
     """Read the proofs in the cache; return nothing if they do not match the groups."""
     with contextlib.suppress(ValueError, KeyError, IndexError):
-        found = {}
-        for name, one in (entry.value() or {}).items():
+        reaches = {}
+        for name, record in (entry.value() or {}).items():
             excluded = np.zeros(coverage.groups[name].size, dtype=bool)
-            excluded[one["bins"]] = True
-            found[name] = Reach(excluded, str(one["proof"]))
-        return found
+            excluded[record["bins"]] = True
+            reaches[name] = Reach(excluded, str(record["proof"]))
+        return reaches
     return {}

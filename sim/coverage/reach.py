@@ -77,14 +77,14 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
         Hit counts of bins; bins with hits need no proof.
     progress : Progress
     """
-    found = {
+    reaches = {
         part.group.name: _alone(model, part) if isinstance(part, Alone) else _joint(model, part) for part in model.ports
     }
     with threads(1):
         for stage in model.stages:
             waiting = {group.name: ~hits(counts, group) for group in stage.groups}
-            found |= of_stage(stage, waiting, progress)
-    return found
+            reaches |= of_stage(stage, waiting, progress)
+    return reaches
 
 
 def hits(counts: Mapping[str, Counts] | None, group: Group) -> Flags:
@@ -171,10 +171,10 @@ def of_stage(stage: Stage, waiting: dict[str, Flags], progress: Progress = silen
     if not any(flags.any() for flags in waiting.values()):
         return nothing
     proof = _by_enumeration(stage, waiting, known, progress)
-    found = {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()} if proof else nothing
+    reaches = {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()} if proof else nothing
     for more in (_zeros(stage, waiting), _multiples(stage, waiting), by_bounds(stage, waiting)):
-        found |= {name: _either(found[name], one) for name, one in more.items()}
-    return found
+        reaches |= {name: _either(reaches[name], proved) for name, proved in more.items()}
+    return reaches
 
 
 def _by_enumeration(stage: Stage, waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress) -> str:
@@ -218,22 +218,22 @@ def _together(stage: Stage, waiting: dict[str, Flags], known: dict[str, Flags], 
     return f"all 2^{bits} codes of {', '.join(operands)}"
 
 
-def _either(one: Reach, other: Reach) -> Reach:
+def _either(first: Reach, second: Reach) -> Reach:
     """Return the bins that one proof or the other excludes."""
-    if not (other.excluded & ~one.excluded).any():
-        return one
-    proofs = [reach.proof for reach in (one, other) if reach.excluded.any()]
-    return Reach(one.excluded | other.excluded, "; ".join(proofs))
+    if not (second.excluded & ~first.excluded).any():
+        return first
+    proofs = [reach.proof for reach in (first, second) if reach.excluded.any()]
+    return Reach(first.excluded | second.excluded, "; ".join(proofs))
 
 
 def by_bounds(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
     """Prove bins unreachable by bounds on the sums and terms of a stage."""
-    found: dict[str, Reach] = {}
+    reaches: dict[str, Reach] = {}
     every = limits.of_sums(stage), limits.of_common_factor(stage), limits.of_accumulator(stage)
     for group, excluded, proof in itertools.chain(*every):
-        one = Reach(excluded & waiting[group.name], proof)
-        found[group.name] = _either(found[group.name], one) if group.name in found else one
-    return found
+        bound = Reach(excluded & waiting[group.name], proof)
+        reaches[group.name] = _either(reaches[group.name], bound) if group.name in reaches else bound
+    return reaches
 
 
 def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
@@ -251,14 +251,14 @@ def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
     quantum = min(term.span.quantum for term in stage.terms)
     if stage.o.spacing != "uniform" or quantum < stage.o.quantum:
         return {}
-    found = {}
+    reaches = {}
     for group in stage.groups:
         dropped = [any(rest in label for rest in (*RESTS[1:], "inexact")) for label in group.labels()]
         excluded = np.array(dropped) & waiting[group.name]
         if excluded.any():
             proof = f"all terms: multiples of 2^{quantum}, and so of the last place 2^{stage.o.quantum}"
-            found[group.name] = Reach(excluded, proof)
-    return found
+            reaches[group.name] = Reach(excluded, proof)
+    return reaches
 
 
 def _values(term: Term) -> Raw | None:
@@ -302,20 +302,20 @@ def _pairs(
     stage: Stage, terms: Sequence[Raw | None], waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress
 ) -> str:
     """Enumerate all pairs of different terms, or all numbers of a single term, until all open bins are reached."""
-    found = [values for values in terms if values is not None]
+    used = [values for values in terms if values is not None]
     words = ", with the random words that matter" if stage.rounding.bits else ""
-    counts = [len(raw.sign) for raw in found]
-    if len(found) == 1:
+    counts = [len(raw.sign) for raw in used]
+    if len(used) == 1:
         for numbers in torch.arange(counts[0]).split(CHUNK):
-            _mark_reached(stage, [_taken(found[0], numbers)], known)
+            _mark_reached(stage, [_taken(used[0], numbers)], known)
         return f"all {counts[0]:,} different numbers before rounding{words}"
-    blocks = _blocks(stage, found[0], found[1], waiting)
+    blocks = _blocks(stage, used[0], used[1], waiting)
     total = sum(len(first) * len(second) for first, second in blocks)
     if total > PAIRS:
         return ""
     progress.total(f"proving {stage.name or 'sums'}", total)
     for first, second in _batches(blocks):
-        _mark_reached(stage, [_taken(found[0], first), _taken(found[1], second)], known)
+        _mark_reached(stage, [_taken(used[0], first), _taken(used[1], second)], known)
         progress.advance(len(first))
         if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
             break
@@ -327,7 +327,7 @@ Block = tuple[Tensor, Tensor]
 """Indices of terms: each first term is added to each second term."""
 
 
-def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> list[Block]:
+def _blocks(stage: Stage, left: Raw, right: Raw, waiting: dict[str, Flags]) -> list[Block]:
     """Choose pairs of terms that may reach an open bin, by exponent and sign.
 
     If terms are further apart than the window, the sum is the larger term and a sticky bit, so one smaller term of each
@@ -335,9 +335,9 @@ def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> li
     exponent of a sum is that of the larger term, plus or minus one; it is never below the last place of a term.
     """
     wanted = {stage.bounds(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
-    first, second = _by_exponent(one), _by_exponent(other)
-    specials = [torch.nonzero(~is_number(raw)).flatten() for raw in (one, other)]
-    everything = [torch.arange(len(raw.sign)) for raw in (one, other)]
+    first, second = _by_exponent(left), _by_exponent(right)
+    specials = [torch.nonzero(~is_number(raw)).flatten() for raw in (left, right)]
+    everything = [torch.arange(len(raw.sign)) for raw in (left, right)]
     blocks = [(specials[0], everything[1]), (everything[0], specials[1])]
     far, last = stage.window + 3, tuple(1 - term.span.precision for term in stage.terms)
     for (e, sign), x in first.items():
@@ -370,7 +370,7 @@ def _batches(blocks: Sequence[Block]) -> Iterator[Block]:
         for start in range(0, len(first), rows):
             some = first[start : start + rows]
             held.append((some.repeat_interleave(len(second)), second.repeat(len(some))))
-            if sum(len(one) for one, _ in held) >= CHUNK:
+            if sum(len(first) for first, _ in held) >= CHUNK:
                 yield _concatenated(held)
                 held = []
     if held:
@@ -378,7 +378,7 @@ def _batches(blocks: Sequence[Block]) -> Iterator[Block]:
 
 
 def _concatenated(held: Sequence[Block]) -> Block:
-    return torch.cat([one for one, _ in held]), torch.cat([other for _, other in held])
+    return torch.cat([first for first, _ in held]), torch.cat([second for _, second in held])
 
 
 def _exponents_of_sum(terms: tuple[int, int], last: tuple[int, ...], opposite: bool) -> tuple[int, int]:
@@ -395,10 +395,10 @@ def _by_exponent(raw: Raw) -> dict[tuple[int, bool], Tensor]:
     """Group the indices of numbers by exponent and sign."""
     index = torch.nonzero(is_number(raw)).flatten()
     keys = zip(raw.exponent[index].tolist(), raw.sign[index].tolist(), strict=True)
-    found: dict[tuple[int, bool], list[int]] = {}
+    numbers_of: dict[tuple[int, bool], list[int]] = {}
     for key, number in zip(keys, index.tolist(), strict=True):
-        found.setdefault(key, []).append(number)
-    return {key: torch.tensor(numbers) for key, numbers in found.items()}
+        numbers_of.setdefault(key, []).append(number)
+    return {key: torch.tensor(numbers) for key, numbers in numbers_of.items()}
 
 
 def _mark_reached(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) -> None:
@@ -417,11 +417,13 @@ def _sums(stage: Stage, terms: Sequence[Raw | None], known: dict[str, Flags]) ->
     sums = functools.reduce(_sumset, sets)
     width = int(np.abs(sums).max()).bit_length() + 1
     fmt = Fixed(width + quantum, -quantum)
-    one = replace(stage, terms=(Term({}, lambda codes: unpack(codes["sum"], fmt), spans[0], True),), quire=None)
-    names = {group.name: np.zeros(group.size, dtype=bool) for group in one.groups}
+    stage_of_sums = replace(
+        stage, terms=(Term({}, lambda codes: unpack(codes["sum"], fmt), spans[0], True),), quire=None
+    )
+    names = {group.name: np.zeros(group.size, dtype=bool) for group in stage_of_sums.groups}
     for start in range(0, len(sums), CHUNK):
         codes = torch.from_numpy(sums[start : start + CHUNK]) & mask(width)
-        _mark_reached(one, [unpack(codes, fmt)], names)
+        _mark_reached(stage_of_sums, [unpack(codes, fmt)], names)
     origins = stage.groups[0]
     labels = list(origins.labels())
     kinds = {
@@ -439,8 +441,8 @@ def _cancel(sets: Sequence["np.ndarray"]) -> bool:
     """Return True if terms that are not all zero may have the sum zero."""
     return any(
         (functools.reduce(_sumset, [*sets[:n], *sets[n + 1 :]]) == -value).any()
-        for n, one in enumerate(sets)
-        for value in one[one != 0]
+        for n, numbers in enumerate(sets)
+        for value in numbers[numbers != 0]
     )
 
 
@@ -452,9 +454,9 @@ def _integers(raw: Raw, quantum: int) -> "np.ndarray":
     return integers
 
 
-def _sumset(one: "np.ndarray", other: "np.ndarray") -> "np.ndarray":
+def _sumset(first: "np.ndarray", second: "np.ndarray") -> "np.ndarray":
     """Return all sums of one number of each set, computed by shifts of a long bit mask."""
-    few, many = sorted((one, other), key=len)
+    few, many = sorted((first, second), key=len)
     bits = int.from_bytes(np.packbits(np.bincount(many - many[0]).astype(bool), bitorder="little").tobytes(), "little")
     total = 0
     for value in few.tolist():

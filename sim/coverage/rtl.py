@@ -52,10 +52,10 @@ def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]
         with machine_errors("the counters of the model"), tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "coverage.dat"
             loop.write_coverage(path)
-            found = list(_read(path.read_text()))
-    if not found:
+            covered = list(_read(path.read_text()))
+    if not covered:
         raise ToolError(f"Verilator reported no coverage of {unit.name}")
-    return found
+    return covered
 
 
 def _read(text: str) -> Iterator[Point]:
@@ -74,13 +74,13 @@ def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Tabl
 
     Unreached toggles include bits that are constant by construction.
     """
-    found = points(unit, seed=seed, limit=limit)
-    counts, reached = Counter(point.kind for point in found), Counter(point.kind for point in found if point.hits)
+    covered = points(unit, seed=seed, limit=limit)
+    counts, reached = Counter(point.kind for point in covered), Counter(point.kind for point in covered if point.hits)
     rows = [(kind, counts[kind], reached[kind], 100 * reached[kind] / counts[kind]) for kind in counts]
     frame = pd.DataFrame(rows, columns=["kind", "points", "reached", "%"])
     notes = []
     for kind in counts:
-        missed = [f"{point.what} (line {point.line})" for point in found if point.kind == kind and not point.hits]
+        missed = [f"{point.what} (line {point.line})" for point in covered if point.kind == kind and not point.hits]
         more = f", and {len(missed) - SHOWN:,} more" if len(missed) > SHOWN else ""
         notes += [f"{kind}, not reached: {', '.join(missed[:SHOWN])}{more}."] if missed else []
     return Table(f"Code coverage of {unit.name}", frame, {"%": ".1f"}, notes)

@@ -139,19 +139,19 @@ class Stage:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """Groups, in the order of `bins`."""
-        found = [self._named("terms", self._origins)]
+        groups = [self._named("terms", self._origins)]
         if self._shifts:
-            found += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
-        found += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
+            groups += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
+        groups += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
         if self.rounding.bits:
             edge = Axis("discarded bits plus random word", ("one below the carry", "carry"))
-            found += [self._named("random words", *self._words), self._named("random edge", edge)]
+            groups += [self._named("random words", *self._words), self._named("random edge", edge)]
         if self.flags:
-            found.append(self._named("flags", self._raised))
-        found.append(self._named("result", Axis("result", Classes(self.o).signed)))
+            groups.append(self._named("flags", self._raised))
+        groups.append(self._named("result", Axis("result", Classes(self.o).signed)))
         if self.o.regimes:
-            found.append(self._named("regime of the result", Axis("result", Regimes(self.o).signed)))
-        return tuple(found)
+            groups.append(self._named("regime of the result", Axis("result", Regimes(self.o).signed)))
+        return tuple(groups)
 
     def bins(self, raws: Sequence[Raw], word: Tensor | None, result: Codes) -> list[Places]:
         """Return the bin indices of sums, for each group.
@@ -167,19 +167,19 @@ class Stage:
         """
         x = self.total(raws)
         where = truncate(x, self.o, self.places)
-        found: list[tuple[Places, ...]] = [(self._origin(raws, x),)]
+        places: list[tuple[Places, ...]] = [(self._origin(raws, x),)]
         if self._shifts:
-            found += [self._alignment(raws), (self._normalisation(raws, x),)]
-        found += [(self._range(x, where),), self._rounding(x, where)]
+            places += [self._alignment(raws), (self._normalisation(raws, x),)]
+        places += [(self._range(x, where),), self._rounding(x, where)]
         if self.rounding.bits:
             assert word is not None
-            found += list(self._word(x, where, word))
+            places += list(self._word(x, where, word))
         if self.flags:
-            found.append((self._flags(x, word),))
-        found.append((Classes(self.o).signed_places(result),))
+            places.append((self._flags(x, word),))
+        places.append((Classes(self.o).signed_places(result),))
         if self.o.regimes:
-            found.append((Regimes(self.o).places(result),))
-        return [group.bins(places) for group, places in zip(self.groups, found, strict=True)]
+            places.append((Regimes(self.o).places(result),))
+        return [group.bins(places) for group, places in zip(self.groups, places, strict=True)]
 
     def _named(self, name: str, *axes: Axis) -> Group:
         return Group(f"{self.name}: {name}" if self.name else name, axes)
@@ -202,9 +202,9 @@ class Stage:
         kinds = [("NaN", nan), ("inf - inf", x.nan), ("infinite", inf), ("zeros", zero), ("cancelled", x.zero)]
         labels = self._origins.labels
         place = torch.full(x.zero.shape, labels.index("other"))
-        for kind, found in reversed(kinds):
+        for kind, condition in reversed(kinds):
             if kind in labels:
-                place = torch.where(found, labels.index(kind), place)
+                place = torch.where(condition, labels.index(kind), place)
         return _numpy(place)
 
     # Alignment and normalisation -------------------------------------------------------------------------------
@@ -401,10 +401,10 @@ class Stage:
     def _rounding(self, x: Raw, where: Truncated) -> tuple[Places, ...]:
         counted = ~(x.nan | x.inf | x.zero | where.beyond)
         last = _numpy(torch.where(counted, where.last, NONE))
-        found = [last, _numpy(rest_of(where)), _numpy(x.sign.to(torch.int64))]
+        places = [last, _numpy(rest_of(where)), _numpy(x.sign.to(torch.int64))]
         if self._has_subnormals:
-            found.append(_numpy((where.code >= self._normal).to(torch.int64)))
-        return tuple(found)
+            places.append(_numpy((where.code >= self._normal).to(torch.int64)))
+        return tuple(places)
 
     # Exception flags -------------------------------------------------------------------------------------------
 
@@ -418,10 +418,14 @@ class Stage:
         function = stages_of(self.o).flags
         assert function is not None
         assert isinstance(self.flags, str)
-        found = function(x, self.o, self.rounding, word, self.flags)
-        kinds = {"inexact": found.inexact, "underflow": found.underflow, "overflow": found.overflow}
+        rounding_flags = function(x, self.o, self.rounding, word, self.flags)
+        kinds = {
+            "inexact": rounding_flags.inexact,
+            "underflow": rounding_flags.underflow,
+            "overflow": rounding_flags.overflow,
+        }
         place = torch.zeros_like(x.exponent)
-        for name, raised in (kinds | {"invalid": found.lost_nan}).items():
+        for name, raised in (kinds | {"invalid": rounding_flags.lost_nan}).items():
             if name in self._raised.labels:
                 place = torch.where(raised, self._raised.labels.index(name), place)
         return _numpy(torch.where(x.nan | x.inf, NONE, place))
@@ -530,5 +534,5 @@ def _exponents(raws: Sequence[Raw]) -> Tensor:
 
 
 def _numpy(tensor: Tensor) -> Places:
-    found: Places = tensor.to(torch.int64).numpy()
-    return found if found.ndim else found[np.newaxis]
+    array: Places = tensor.to(torch.int64).numpy()
+    return array if array.ndim else array[np.newaxis]

@@ -21,13 +21,13 @@ _TAKEN = _STREAM.index("taken")
 
 def groups(unit: Any) -> dict[str, tuple[Group, ...]]:
     """Return the groups of each side of a unit, in the order of `bins`."""
-    found = {side: _stream_groups(side, unit.initiation) for side in STREAMS}
+    groups_of = {side: _stream_groups(side, unit.initiation) for side in STREAMS}
     if unit.clocked:
         states = _states(unit)
         pairs = tuple(f"{before}, then {after}" for before in states for after in states)
         stalls = [_lengths("plain: clock enable low")] + [_lengths("plain: no operands")] * unit.has_valid
-        found[PLAIN] = (Group("plain: cycle after cycle", (Axis("cycles", pairs),)), *stalls)
-    return found
+        groups_of[PLAIN] = (Group("plain: cycle after cycle", (Axis("cycles", pairs),)), *stalls)
+    return groups_of
 
 
 def _states(unit: Any) -> tuple[str, ...]:
@@ -101,8 +101,8 @@ def _plain_bins(unit: Any, enable: "np.ndarray", valid: "np.ndarray") -> list[Pl
     state = 2 * ~enable + (~valid if unit.has_valid else np.zeros_like(valid))
     count = len(_states(unit))
     place = state if unit.has_valid else state // 2
-    found = [(place[:-1] * count + place[1:]).astype(np.int64), _run_lengths(~enable)]
-    return [*found, _run_lengths(~valid)] if unit.has_valid else found
+    bins = [(place[:-1] * count + place[1:]).astype(np.int64), _run_lengths(~enable)]
+    return [*bins, _run_lengths(~valid)] if unit.has_valid else bins
 
 
 def _run_lengths(where: "np.ndarray") -> Places:

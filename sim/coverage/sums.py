@@ -65,16 +65,16 @@ class Sums:
 
     def stages(self, steps: Formula) -> list[Stage]:
         """Return the stages of a formula in order; the last one gives the result."""
-        known, found = dict[str, Term](), list[Stage]()
+        known, stages = dict[str, Term](), list[Stage]()
         exact = any(step.o is None for step in steps.sums)
         for step in steps.sums:
             if step.o is None:
                 known[step.name] = self._exact(step, known)
             else:
-                name = step.name if step.name not in steps.results else "sum" if found else ""
-                found.append(self.stage(name, step, known, **self._bounds(step, known, exact)))
-                known[step.name] = self._rounded(found[-1])
-        return found
+                name = step.name if step.name not in steps.results else "sum" if stages else ""
+                stages.append(self.stage(name, step, known, **self._bounds(step, known, exact)))
+                known[step.name] = self._rounded(stages[-1])
+        return stages
 
     def stage(self, name: str, step: Sum, known: Mapping[str, Term], **more: Any) -> Stage:
         """Return the stage that rounds a sum; that of a compound result gives its first part."""
@@ -95,12 +95,12 @@ class Sums:
         if isinstance(call := term.factors[0], Call):
             return functions.term_of(call, self.spec, self.widths, self.parameters)
         names = term.names[: None if with_scales else len(term.factors)]
-        found = functools.reduce(_times, [known.get(name) or number(name, self.formats[name]) for name in names])
+        product = functools.reduce(_times, [known.get(name) or number(name, self.formats[name]) for name in names])
         if aligned:
-            found = replace(found, make=partial(self._scaled, names))
+            product = replace(product, make=partial(self._scaled, names))
         if term.negative:
-            found = _negated(found)
-        return found if term.negated_by is None else _negated_by(found, term.negated_by)
+            product = _negated(product)
+        return product if term.negated_by is None else _negated_by(product, term.negated_by)
 
     def _exact(self, step: Sum, known: Mapping[str, Term]) -> Term:
         """Return the term of a sum that is not rounded."""
@@ -138,14 +138,14 @@ class Sums:
             return {"quire": step.alignment.quire(len(step.terms)), "alignment": step.alignment, "signs": _positive}
         if step.register is not None:
             return {"quire": step.register} | ({"sums": step.register.sums} if exact else {})
-        found: dict[str, Any] = {}
+        bounds: dict[str, Any] = {}
         if step.from_zero or len(step.terms) > 2:
             signs = partial(sign_of_sum, step.rounding, step.from_zero)
-            found |= {"quire": _register(self.terms(step, known)), "signs": signs}
+            bounds |= {"quire": _register(self.terms(step, known)), "signs": signs}
             if (scales := step.terms[0].scales) and all(term.scales == scales for term in step.terms):
                 factors = self._term(step.terms[0], known, with_scales=False).span
-                found["common"] = factors, self._term(formula.Term(scales), known).span
-        return found | ({"sums": self._range(step, known)} if found or exact else {})
+                bounds["common"] = factors, self._term(formula.Term(scales), known).span
+        return bounds | ({"sums": self._range(step, known)} if bounds or exact else {})
 
     def _range(self, step: Sum, known: Mapping[str, Term]) -> ValueRange:
         """Return the range of a sum; equal terms count together, and so do terms with the same scales."""
@@ -175,16 +175,16 @@ def evaluate(unit: Any, spec: Any, change: Callable[[Formula], Formula], codes: 
     """
     inputs, choices = Ports.inputs_of(unit), spec.rounding.choices
     codes = {**codes, **inputs.select(codes)} if inputs.picks else codes
-    found = np.zeros(max(map(len, codes.values())), dtype=np.uint64)
+    results = np.zeros(max(map(len, codes.values())), dtype=np.uint64)
     for mode in dict.fromkeys(choices or (spec.rounding,)):
         own = replace(spec, rounding=mode)
         here = [choice == mode for choice in choices]
-        where = np.array(here)[codes[MODE].astype(np.int64)] if here else np.ones(len(found), dtype=np.bool_)
+        where = np.array(here)[codes[MODE].astype(np.int64)] if here else np.ones(len(results), dtype=np.bool_)
         values = {name: torch.from_numpy(column[where].view(np.int64)) for name, column in codes.items()}
         *_, last = Sums.of(unit, own).stages(change(own.formula))
         word = None if last.word is None else values[last.word]
-        found[where] = result_of(last, [term.make(values) for term in last.terms], word)
-    return found
+        results[where] = result_of(last, [term.make(values) for term in last.terms], word)
+    return results
 
 
 def rounded(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Tensor:
@@ -204,14 +204,14 @@ def number(port: str, fmt: Format) -> Term:
     return Term({port: fmt.width}, lambda codes: unpack(codes[port], fmt), ValueRange.of(fmt), fixed)
 
 
-def _times(one: Term, other: Term) -> Term:
+def _times(first: Term, second: Term) -> Term:
     """Return the product of two terms."""
 
     def make(codes: Tensors) -> Raw:
-        return multiply(one.make(codes), other.make(codes))
+        return multiply(first.make(codes), second.make(codes))
 
-    both, fixed = (one, other), one.fixed and other.fixed
-    return Term(_ports(both), make, one.span * other.span, fixed, _words(both))
+    both, fixed = (first, second), first.fixed and second.fixed
+    return Term(_ports(both), make, first.span * second.span, fixed, _words(both))
 
 
 def _negated(term: Term) -> Term:

@@ -77,12 +77,12 @@ class Verdicts:
     def of(cls, coverage: Coverage, progress: Progress = silent) -> "Verdicts":
         """Return the verdicts of a coverage, with proofs for the bins without hits."""
         known = proofs.of(coverage, progress)
-        found = []
+        findings = []
         for name, group in coverage.groups.items():
             # Handshakes depend on the environment of a unit, so their bins have no proofs.
-            one = known.get(name, Reach(np.zeros(group.size, dtype=bool), ""))
-            found.append(Finding(group, coverage.counts[name].copy(), one.excluded, one.proof))
-        return cls(coverage.unit.name, coverage.vectors, coverage.cycles, tuple(found))
+            reach = known.get(name, Reach(np.zeros(group.size, dtype=bool), ""))
+            findings.append(Finding(group, coverage.counts[name].copy(), reach.excluded, reach.proof))
+        return cls(coverage.unit.name, coverage.vectors, coverage.cycles, tuple(findings))
 
     def count(self, verdict: str) -> int:
         """Return the number of bins with this verdict."""

@@ -113,8 +113,8 @@ def claims(unit: str = "all", fmt: str | None = None, **options: Any) -> list[Cl
     if unit not in ("all", *UNITS):
         raise ValueError(f"there are no claims about {unit}: expected all, {', '.join(UNITS)}, or the text of a unit")
     formats = (*SMALL, *LARGE) if fmt is None else (fmt,)
-    found = [claim for text in formats for claim in _claims(text)]
-    return [claim for claim in found if unit in ("all", claim.asked.spec.form.unit)]
+    candidates = [claim for text in formats for claim in _claims(text)]
+    return [claim for claim in candidates if unit in ("all", claim.asked.spec.form.unit)]
 
 
 def _of_text(asked: Implementation) -> list[Claim]:
@@ -124,16 +124,16 @@ def _of_text(asked: Implementation) -> list[Claim]:
     known = [claim for claim in ([] if a.parts > 1 else _claims(str(a))) if claim.asked.spec == asked.spec]
     # Different structures have different register stages, so only units without stages are comparable.
     plain = asked.without_stages
-    found = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
-    found += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
+    claims_of_text = [Claim("DSP is LUT", plain)] if _exists(plain.with_build(dsp=True)) else []
+    claims_of_text += [Claim("lazy is eager", plain)] if _exists(plain.with_build(stochastic="eager")) else []
     if plain.build.goal == LOOP:
-        found += [Claim("loop is area", plain)]
+        claims_of_text += [Claim("loop is area", plain)]
     elif _exists(plain.with_build(goal="speed")):
-        found += [Claim("speed is area", plain)]
+        claims_of_text += [Claim("speed is area", plain)]
     registered = asked if asked.component().stages else plain.with_build(pipeline=1)
     of_state = ("reset",) if registered.component().stateful else ()
-    found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]
-    return list(dict.fromkeys([*known, *found]))
+    claims_of_text += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]
+    return list(dict.fromkeys([*known, *claims_of_text]))
 
 
 def _claims(fmt: str) -> Iterator[Claim]:
@@ -158,10 +158,10 @@ def _properties(fmt: str) -> Iterator[Claim]:
 
 def _structures(fmt: str) -> Iterator[Claim]:
     eager = [short(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
-    yield from (Claim("lazy is eager", one.with_build(stochastic=None)) for one in eager if _exists(one))
+    yield from (Claim("lazy is eager", asked.with_build(stochastic=None)) for asked in eager if _exists(asked))
     yield from (Claim("DSP is LUT", short(unit, fmt)) for unit in ("mul", "fma", "mac"))
     plain = [short(unit, fmt) for unit in ("mul", "add", "fma")]
-    yield from (Claim("speed is area", one) for one in plain if _exists(one.with_build(goal="speed")))
+    yield from (Claim("speed is area", asked) for asked in plain if _exists(asked.with_build(goal="speed")))
     for unit in ("mul", "add", "fma", "convert", "mac"):
         to = None if unit != "convert" else "e4m3fn" if fmt == "e5m2" else "e5m2"
         for stages in (1, 3):
@@ -253,7 +253,10 @@ def table(findings: Sequence[Finding]) -> Table:
     # pandas takes long to load.
     import pandas as pd
 
-    rows = [(one.claim.kind, one.claim.unit, one.verdict.status, one.verdict.seconds) for one in findings]
+    rows = [
+        (finding.claim.kind, finding.claim.unit, finding.verdict.status, finding.verdict.seconds)
+        for finding in findings
+    ]
     counts = collections.Counter(finding.verdict.status for finding in findings)
     kinds = dict.fromkeys(finding.claim.kind for finding in findings)
     return Table(
@@ -276,7 +279,7 @@ def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str
     from amaranth.hdl import Module, Value
     from amaranth.sim import Simulator
 
-    found: list[tuple[Any, dict[str, int]]] = []
+    runs: list[tuple[Any, dict[str, int]]] = []
     bad = []
     m = Module()
     m.submodules += miter
@@ -289,11 +292,11 @@ def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str
         for unit in miter.applied:
             ports = [*unit.inputs, *unit.outputs]
             codes = {name: context.get(Value.cast(getattr(unit, name)).as_unsigned()) for name in ports}
-            found.append((unit, codes))
+            runs.append((unit, codes))
 
     simulator = Simulator(m)
     simulator.add_testbench(drive)
     simulator.run()
     if bad != [1]:
         raise ToolError("ABC and Amaranth's simulator disagree about the counterexample")
-    return found
+    return runs

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, ClockDomain, Const, Elaboratable, Instance, Module
 
 from halfulp.sim.ports import Ports
 
-from .prove import Question, Step, circuit
+from .prove import Question, Transition, circuit
 
 Codes = Mapping[str, Value]
 
@@ -22,7 +22,7 @@ class Miter(Elaboratable):
         Widths of the free inputs, by name.
     wrong : callable
         Function from a module and this miter to the value that must never be 1.
-    steps : sequence of Step
+    steps : sequence of Transition
         Modules with instances in the circuit.
     registers : bool
         True if the circuit has its own registers, in the domain ``sync``.
@@ -41,7 +41,7 @@ class Miter(Elaboratable):
         self,
         inputs: Mapping[str, int],
         wrong: Callable[[Module, "Miter"], Value],
-        steps: tuple[Step, ...] = (),
+        steps: tuple[Transition, ...] = (),
         *,
         registers: bool = False,
     ) -> None:
@@ -102,7 +102,7 @@ class Clocked:
         Constant inputs.
     """
 
-    step: Step
+    step: Transition
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
     fixed: Mapping[str, int]
@@ -140,10 +140,10 @@ class Clocked:
 
     def run(self, m: Module, i: Miter, held: Codes, cycles: Iterable[int], **given: Value) -> list[Cycle]:
         """Add consecutive clock cycles."""
-        found: list[Cycle] = []
+        trace: list[Cycle] = []
         for number in cycles:
-            found.append(self.advance(m, i, found[-1].next if found else held, number, **given))
-        return found
+            trace.append(self.advance(m, i, trace[-1].next if trace else held, number, **given))
+        return trace
 
 
 def differ(x: Codes, y: Codes) -> Value:

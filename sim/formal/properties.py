@@ -61,11 +61,11 @@ def symmetric(asked: Implementation) -> Miter:
         # Negate one factor of a product, and both terms of a sum.
         turned = {name for name in formats if name != "b" or "subtract" in unit.inputs}
         other = i.free | {name: negated(formats[name], i[name]) for name in turned}
-        one = i.apply(m, asked.component(), i.free)["o"]
-        two = i.apply(m, asked.component(), other)["o"]
+        result = i.apply(m, asked.component(), i.free)["o"]
+        mirrored = i.apply(m, asked.component(), other)["o"]
         # An exactly cancelled sum is +0 in both cases.
-        exempt = is_zero(o, one) & is_zero(o, two) if o.has_negative_zero else Const(0, 1)
-        return ~exempt & (two != negated(o, one))
+        exempt = is_zero(o, result) & is_zero(o, mirrored) if o.has_negative_zero else Const(0, 1)
+        return ~exempt & (mirrored != negated(o, result))
 
     unit = asked.component()
     formats = Ports.inputs_of(unit).formats

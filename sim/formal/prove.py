@@ -24,8 +24,8 @@ PROVED, REFUTED, UNFINISHED = "proved", "refuted", "not finished"
 
 
 @dataclass(frozen=True)
-class Step:
-    """Clock cycle of a component, as a module without registers.
+class Transition:
+    """Transition function of a component: a clock cycle, as a module without registers.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ def circuit(component: Any, ports: Sequence[Any] | None = None) -> str:
     return text
 
 
-def step_of(component: Any) -> Step:
-    """Return the step of a component from the cache, or generate it; raises ToolError if Yosys fails."""
+def transition_of(component: Any) -> Transition:
+    """Return the transition function of a component from the cache, or generate it; raises ToolError if Yosys fails."""
     text = circuit(component)
     name = f"step_{digest(text)}"
 
@@ -79,7 +79,7 @@ def step_of(component: Any) -> Step:
             registers = json.loads((folder / "registers.json").read_text())
             return {"name": name, "registers": registers, "netlist": (folder / "step.json").read_text()}
 
-    return Step(**cached_value("formal", (text, *_tools()), make, name="step"))
+    return Transition(**cached_value("formal", (text, *_tools()), make, name="step"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class Question:
         Prefix of the name of the cache entry.
     text : str
         RTLIL of the circuit.
-    steps : sequence of Step
+    steps : sequence of Transition
         Modules with instances in the circuit.
     registers : bool
         True if the circuit has registers; the verdict is then proved or not finished.
@@ -100,7 +100,7 @@ class Question:
 
     name: str
     text: str
-    steps: Sequence[Step] = ()
+    steps: Sequence[Transition] = ()
     registers: bool = False
 
     @property
@@ -110,10 +110,10 @@ class Question:
 
     def known(self, limit: float) -> Verdict | None:
         """Return the cached verdict, unless it is unfinished and had less time."""
-        found = self.entry.value()
-        if found is None:
+        record = self.entry.value()
+        if record is None:
             return None
-        verdict = Verdict(**found)
+        verdict = Verdict(**record)
         return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
 
     def answer(self, limit: float) -> Verdict:
@@ -202,7 +202,7 @@ def _witness(folder: Path) -> dict[str, int]:
     """Assemble the input bits of ABC's counterexample into codes of ports."""
     bits = dict(re.findall(r"^pi(\d+)@0=([01])$", (folder / "witness.txt").read_text(), re.M))
     values = {int(index): int(bit) for index, bit in bits.items()}
-    found: dict[str, int] = {}
+    inputs: dict[str, int] = {}
     for index, place, name in re.findall(r"^input (\d+) (\d+) (\S+)$", (folder / "design.map").read_text(), re.M):
-        found[name] = found.get(name, 0) | values.get(int(index), 0) << int(place)
-    return found
+        inputs[name] = inputs.get(name, 0) | values.get(int(index), 0) << int(place)
+    return inputs

@@ -18,26 +18,26 @@ from halfulp.sim.ports import Ports
 from halfulp.units.stream import Streamed
 
 from .miters import Clocked, Codes, Cycle, Miter, differ, ports_of, stream_ports_of, widths
-from .prove import step_of
+from .prove import transition_of
 
 
 def clocked(unit: Any) -> Clocked:
     """Return a unit with registers, enabled and not reset by default."""
-    return Clocked(step_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
+    return Clocked(transition_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
 
 
 def _with_effect(registers: Codes) -> Codes:
     """Mask registers without effect: the sum of an infinite quire, and all but the flag of a quire that is NaN."""
     never = Const(0, 1)
-    found = dict(registers)
+    effective = dict(registers)
     for name in registers:
         # Sums that take turns have a number.
         if match := re.fullmatch(r"(held_from_\d+|held_inf_sign|held_inf_register)((?:_\d+)?)", name):
             kind, turn = match.groups()
             nan, inf = (registers.get(f"held_{flag}_register{turn}", never) for flag in ("nan", "inf"))
             effects = {"held_inf_sign": ~nan & inf, "held_inf_register": ~nan}
-            found[name] = Mux(effects.get(kind, ~nan & ~inf), registers[name], 0)
-    return found
+            effective[name] = Mux(effects.get(kind, ~nan & ~inf), registers[name], 0)
+    return effective
 
 
 def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
@@ -46,16 +46,16 @@ def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
     For a unit with state, equal states must also lead to equal next states. Only registers with an effect are compared.
     """
     first, second = (asked.with_build(**{name: two[n] for name, two in structures.items()}) for n in (0, 1))
-    one, two = first.component(), second.component()
-    if not one.clocked:
+    left, right = first.component(), second.component()
+    if not left.clocked:
 
         def wrong(m: Module, i: Miter) -> Value:
             return differ(*(i.apply(m, built.component(), i.free) for built in (first, second)))
 
-        return Miter(widths(one.inputs), wrong)
-    sides = clocked(one), clocked(two)
+        return Miter(widths(left.inputs), wrong)
+    sides = clocked(left), clocked(right)
     if sides[0].step.registers != sides[1].step.registers:
-        raise ValueError(f"{one.name} and {two.name} have different registers, so their states are not comparable")
+        raise ValueError(f"{left.name} and {right.name} have different registers, so their states are not comparable")
 
     def wrong_step(m: Module, i: Miter) -> Value:
         x = sides[0].advance(m, i, sides[0].held(i))
@@ -75,13 +75,13 @@ def equal_from_start(asked: Implementation) -> Miter:
     The first step starts from any value of ``c``. Registers of the two structures are not comparable.
     """
     sides = [clocked(asked.with_build(goal=goal).component()) for goal in (AREA, asked.build.goal)]
-    one = Const(1, 1)
+    high = Const(1, 1)
 
     def wrong(m: Module, i: Miter) -> Value:
         results = []
         for side in sides:
-            begin = side.advance(m, i, side.held(i), 0, load=one, valid=one)
-            results.append([cycle.outputs for cycle in side.run(m, i, begin.next, (1, 2), valid=one)])
+            begin = side.advance(m, i, side.held(i), 0, load=high, valid=high)
+            results.append([cycle.outputs for cycle in side.run(m, i, begin.next, (1, 2), valid=high)])
         return Cat(*(differ(x, y) for x, y in zip(*results, strict=True))).any()
 
     free = sides[0].free(range(3)) | sides[1].free(range(3))
@@ -110,9 +110,9 @@ def pipelined(asked: Implementation) -> Miter:
     cycles = range(built.latency + 1)
 
     def wrong(m: Module, i: Miter) -> Value:
-        found = unit.run(m, i, unit.held(i), cycles)
+        trace = unit.run(m, i, unit.held(i), cycles)
         first = {name: i[f"{name}@0"] for name in unit.inputs if name not in unit.fixed}
-        return differ(found[-1].outputs, plain.results(m, i, first, found))
+        return differ(trace[-1].outputs, plain.results(m, i, first, trace))
 
     return Miter(unit.free(cycles) | plain.free, wrong, (unit.step, *plain.steps))
 
@@ -132,14 +132,14 @@ class _Plain:
         omitted = {name: width for name, width in registers.items() if prefix + name not in other.step.registers}
         self.free = {f"omitted@{name}": width for name, width in omitted.items()}
 
-    def results(self, m: Module, i: Miter, given: dict[str, Value], found: Sequence[Cycle]) -> Codes:
+    def results(self, m: Module, i: Miter, given: dict[str, Value], trace: Sequence[Cycle]) -> Codes:
         """Return results for operands, from the other unit's registers in its cycles."""
         if self.clocked is None:
             return i.apply(m, self.unit, given)
         before = {
             name: i[omitted]
             if (omitted := f"omitted@{name}") in self.free
-            else found[self.slots[name]].held[self.prefix + name]
+            else trace[self.slots[name]].held[self.prefix + name]
             for name in self.clocked.step.registers
         }
         step = self.clocked.advance(m, i, before, **given)
@@ -167,7 +167,7 @@ def _zero_after_reset(component: Clocked, latency: int, outputs: Iterable[str]) 
 
 def _stream(asked: Implementation) -> Clocked:
     """Return the stream wrapper of a unit."""
-    return Clocked(step_of(Streamed(asked.component())), *stream_ports_of(asked.component()), {"rst": 0})
+    return Clocked(transition_of(Streamed(asked.component())), *stream_ports_of(asked.component()), {"rst": 0})
 
 
 def stream_waits(asked: Implementation) -> Miter:
@@ -198,12 +198,12 @@ def stream_is_in_order(asked: Implementation) -> Miter:
     cycles = range(unit.latency + 1)
 
     def wrong(m: Module, i: Miter) -> Value:
-        found = stream.run(m, i, stream.held(i), cycles, o__ready=Const(1, 1))
+        trace = stream.run(m, i, stream.held(i), cycles, o__ready=Const(1, 1))
         given: dict[str, Value] = {"valid": Const(1, 1)}
         for port, low in Ports.inputs_of(unit).slices():
             given[port.name] = i["i__payload@0"][low : low + port.width]
-        due = Cat(*plain.results(m, i, given, found).values())
-        last, taken = found[-1].outputs, i["i__valid@0"]
+        due = Cat(*plain.results(m, i, given, trace).values())
+        last, taken = trace[-1].outputs, i["i__valid@0"]
         return (last["o__valid"] != taken) | (taken & (last["o__payload"] != due))
 
     return Miter(stream.free(cycles) | plain.free, wrong, (stream.step, *plain.steps))

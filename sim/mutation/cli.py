@@ -113,5 +113,5 @@ def faults(
         campaigns.check(built, flips)
     folder = report_folder(output)
     with pool, Bar(built.name) as bar:
-        found = campaigns.campaign(built, flips=flips, stuck=stuck, seed=seed, progress=bar, pool=pool)
-    publish(campaigns.report(found), folder)
+        measured = campaigns.campaign(built, flips=flips, stuck=stuck, seed=seed, progress=bar, pool=pool)
+    publish(campaigns.report(measured), folder)

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 
 from halfulp.sim.formal import LIMIT
 from halfulp.sim.formal.miters import Clocked, Codes, Cycle, Miter, differ
-from halfulp.sim.formal.prove import PROVED, REFUTED, Step, Verdict
+from halfulp.sim.formal.prove import PROVED, REFUTED, Transition, Verdict
 
 from . import SELECT, WIDTH
 
@@ -39,14 +39,14 @@ class EquivalenceChecker:
 
     Parameters
     ----------
-    step : Step
+    step : Transition
         Clock cycle of the component, with the input `SELECT`.
     inputs, outputs : dict of str to int
         Widths of the ports, without the clock.
     latency : int
     """
 
-    def __init__(self, step: Step, inputs: Mapping[str, int], outputs: Mapping[str, int], latency: int) -> None:
+    def __init__(self, step: Transition, inputs: Mapping[str, int], outputs: Mapping[str, int], latency: int) -> None:
         self.inputs, self.latency = list(inputs), latency
         self.component = Clocked(step, {**inputs, SELECT: WIDTH}, outputs, {SELECT: 0})
 
@@ -81,8 +81,8 @@ class EquivalenceChecker:
             return EquivalenceResult(True, [])
         if verdict.witness is None:
             return EquivalenceResult(None, [])
-        found = verdict.witness
-        rows = [{name: fixed.get(name, found.get(f"{name}@{cycle}", 0)) for name in self.inputs} for cycle in cycles]
+        witness = verdict.witness
+        rows = [{name: fixed.get(name, witness.get(f"{name}@{cycle}", 0)) for name in self.inputs} for cycle in cycles]
         return EquivalenceResult(False, rows)
 
     def _sides(

@@ -268,10 +268,10 @@ def values(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64
 
 def last_place(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
     """Return the distance from a number to the next one away from zero, or toward zero at the end of the range."""
-    grid, one = Grid.of(fmt), np.ones(codes.shape, dtype=np.int64)
+    grid, up = Grid.of(fmt), np.ones(codes.shape, dtype=np.int64)
     own = values(fmt, codes)
     with np.errstate(invalid="ignore"):
-        out, back = (np.abs(values(fmt, grid.neighbour(codes, steps)) - own) for steps in (one, -one))
+        out, back = (np.abs(values(fmt, grid.neighbour(codes, steps)) - own) for steps in (up, -up))
     # Beyond the last number there is none, or the same one; two zeros are not neighbours.
     step = np.where(np.isfinite(out) & (out > 0), out, back)
     return np.where(np.isfinite(own), np.where(step > 0, step, float(fmt.smallest)), 1.0)
@@ -340,8 +340,8 @@ def report(faults: Faults) -> Report:
 
 def harm_of(faults: Faults) -> dict[str, list[tuple[str, float, float]]]:
     """Return the name, percentage of wrong results and median error of each bit, by kind of fault."""
-    found: dict[str, list[tuple[str, float, float]]] = {}
+    harm: dict[str, list[tuple[str, float, float]]] = {}
     for effect in faults.effects:
         median = float(np.median(effect.errors)) if len(effect.errors) else 0.0
-        found.setdefault(effect.kind, []).append((effect.change.net, 100 * effect.wrong / effect.trials, median))
-    return found
+        harm.setdefault(effect.kind, []).append((effect.change.net, 100 * effect.wrong / effect.trials, median))
+    return harm

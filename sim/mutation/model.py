@@ -12,7 +12,7 @@ from amaranth.back import rtlil
 
 from halfulp.sim.build import Design, emitter
 from halfulp.sim.driver import DriverPorts
-from halfulp.sim.formal.prove import Step
+from halfulp.sim.formal.prove import Transition
 from halfulp.tools import processes
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import code, digest, version
@@ -71,13 +71,13 @@ class Made:
         Design with the input `SELECT`.
     changes : list of Change
         Changes; the number of the first is 1.
-    step : Step
+    step : Transition
         Clock cycle for proofs, with the input `SELECT`.
     """
 
     design: Design
     changes: list[Change]
-    step: Step
+    step: Transition
 
 
 def make(component: Any, ports: DriverPorts, *, mutants: int | None, seed: int = 0) -> Made:
@@ -112,7 +112,7 @@ def make(component: Any, ports: DriverPorts, *, mutants: int | None, seed: int =
     changes = [Change(**row) for row in json.loads((folder / "changes.json").read_text())]
     registers = json.loads((folder / "registers.json").read_text())
     verilog = (folder / "mutated.v").read_text()
-    return Made(Design("top", verilog, ports), changes, Step(step, registers, (folder / "step.json").read_text()))
+    return Made(Design("top", verilog, ports), changes, Transition(step, registers, (folder / "step.json").read_text()))
 
 
 def run_changes(
@@ -143,12 +143,12 @@ def run_changes(
     """
     progress.total("running", len(todo))
     jobs = [Job(component, function, (*arguments, todo[at : at + batch])) for at in range(0, len(todo), batch)]
-    found: dict[Job, list[Any]] = {}
+    results_of: dict[Job, list[Any]] = {}
     with threads(1), contextlib.closing(pool.run(jobs, versions=_versions)) as running:
         for job, results in running:
-            found[job] = results
+            results_of[job] = results
             progress.advance(len(results))
-    return [result for job in jobs for result in found[job]]
+    return [result for job in jobs for result in results_of[job]]
 
 
 def _versions() -> dict[str, str]:

@@ -281,19 +281,19 @@ def survivors(campaign: Campaign) -> list[str]:
         lines.append(f"{mutant.status} {mutant.number}: {mutant.change}, {mutant.change.place}")
         for row in mutant.witness:
             lines.append("  " + ", ".join(f"{name} {code:#x}" for name, code in row.items()))
-        if mutant.status == SURVIVED and (found := witness_of(campaign.unit, mutant)) is not None:
-            lines.append(f"  {found.text(campaign.unit)}")
+        if mutant.status == SURVIVED and (vector := witness_of(campaign.unit, mutant)) is not None:
+            lines.append(f"  {vector.text(campaign.unit)}")
     return lines
 
 
 def save(campaign: Campaign) -> list[Path]:
     """Save vectors that detect survivors as regressions; return the changed files."""
-    found = []
+    saved = []
     for mutant in campaign.survivors():
         if (row := witness_of(campaign.unit, mutant)) is not None:
             path, new = regressions.save(campaign.unit, row)
-            found += [path] if new else []
-    return found
+            saved += [path] if new else []
+    return saved
 
 
 def mutants_table(campaign: Campaign) -> Table:

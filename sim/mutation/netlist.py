@@ -30,10 +30,10 @@ def mutants(design: Any, count: int, seed: int) -> list[dict[str, Any]]:
     """
     run(design, f"mutate -list {ALL} -o list.txt")
     lines = [line for line in Path("list.txt").read_text().splitlines() if line.startswith("mutate ")]
-    found = [change for change in map(_change, lines) if change["port"] != "CLK"]
-    random.Random(seed).shuffle(found)
+    changes = [change for change in map(_change, lines) if change["port"] != "CLK"]
+    random.Random(seed).shuffle(changes)
     cells: dict[str, list[dict[str, Any]]] = {}
-    for change in found:
+    for change in changes:
         cells.setdefault(change["cell"], []).append(change)
     return [change for turn in zip_longest(*cells.values()) for change in turn if change][:count]
 
@@ -58,7 +58,7 @@ def faults(design: Any) -> list[dict[str, Any]]:
         for place, bit in enumerate(module["netnames"][name]["bits"])
         if not module["netnames"][name]["hide_name"]
     }
-    found = []
+    injections = []
     for cell, what in sorted(module["cells"].items()):
         for port, direction in what["port_directions"].items():
             if direction != "output":
@@ -67,8 +67,10 @@ def faults(design: Any) -> list[dict[str, Any]]:
             for place, bit in enumerate(what["connections"][port]):
                 for mode in (*modes, "const0", "const1"):
                     src = what["attributes"].get("src", "").split("|")
-                    found.append(_fault(mode, cell, port, place, wires.get(bit, ""), [text for text in src if text]))
-    return found
+                    injections.append(
+                        _fault(mode, cell, port, place, wires.get(bit, ""), [text for text in src if text])
+                    )
+    return injections
 
 
 def _fault(mode: str, cell: str, port: str, place: int, wire: str, src: list[str]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Grid(Array):
         )
         passed: Value = Const(0, self.m * self.mac.o.width)
         for row, code in enumerate(self.a.payload):
-            line = Row(self, self.seeds[row * self.m : (row + 1) * self.m])
+            line = GridRow(self, self.seeds[row * self.m : (row + 1) * self.m])
             constants = {"row": Const(row, index_shape(self.n)), **line.sources.ports}
             add_part(m, platform, f"row{row}", line, self.key, **constants)
             m.d.comb += [
@@ -169,7 +169,7 @@ def _layouts(grid: Grid) -> tuple[data.StructLayout, data.StructLayout, int]:
     return right, down, grid.mac.o.width
 
 
-class Row(wiring.Component):
+class GridRow(wiring.Component):
     """Row of a grid.
 
     Parameters
