@@ -12,6 +12,7 @@ from halfulp.hdl.specs.formula import VALUES, Role
 
 if TYPE_CHECKING:
     from halfulp.hdl.specs.segments import Segments
+    from halfulp.units import Unit
 
 _OPTIONS = {"seed": "random_seed", "o": "to", "function": "fn"}
 """Options that are not called like their field."""
@@ -58,7 +59,7 @@ class Implementation:
         return cls(UnitSpec.parse(text), Build(**build))
 
     @classmethod
-    def of(cls, unit: Any) -> Self:
+    def of(cls, unit: "Unit") -> Self:
         """Return the implementation of a component."""
         return cls(unit.spec, unit.build)
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from .netlist import netlist
 from .ports import Codes, Ports
 from .reference import reference, row_of
 from .space import Space
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 DIGESTS = ("sources", "rtlil", "netlist", "results")
 """Digests of an implementation: of the code that decides its behaviour, of its RTLIL, netlist and golden results.
@@ -79,7 +82,7 @@ def _same(rows: list[tuple[Implementation, dict[str, str]]]) -> dict[Implementat
     return {asked: own for asked, (own, row) in present.items() if all(own[name] == row[name] for name in DIGESTS[-2:])}
 
 
-def results(unit: Any) -> str:
+def results(unit: "Unit") -> str:
     """Return a digest of the golden results of a unit on the fixed vectors, also as steps of a unit with state."""
     inputs = Ports.inputs_of(unit)
     codes = vectors(inputs)

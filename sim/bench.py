@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from .signals.rules import SHOWN
 from .simulate import Outcome, UnitSimulation
 from .vectors import DEFAULT, Vectors, chains, make, with_corner_words
 from .wave import decode_wave
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 PLAIN, CHAIN, STREAM = 1 << 13, 1 << 12, 1 << 12
 """Number of vectors that cocotb runs through the unit, as a chain of steps, and through the stream wrapper."""
@@ -76,7 +79,7 @@ class Plan:
 
 
 def plan(
-    unit: Any, *, seed: int, limit: int | None = None, vector: Mapping[str, int] | None = None, traced: bool = False
+    unit: "Unit", *, seed: int, limit: int | None = None, vector: Mapping[str, int] | None = None, traced: bool = False
 ) -> Plan:
     """Choose the vectors of a run.
 
@@ -116,7 +119,7 @@ def plan(
     return Plan(vectors, plain, vectors.take(few), steps)
 
 
-def _share(unit: Any) -> int:
+def _share(unit: "Unit") -> int:
     """Return the divisor of default numbers of vectors; above 1 for wide exact accumulators, which are slow."""
     quire = getattr(unit.spec, "quire", None)
     return 1 if quire is None else max(1, quire.width // WIDE)
@@ -131,7 +134,7 @@ def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
     )
 
 
-def operations(unit: Any, count: int, seed: int = 0) -> dict[str, Codes]:
+def operations(unit: "Unit", count: int, seed: int = 0) -> dict[str, Codes]:
     """Choose the operands of a test outside the test bench.
 
     Parameters
@@ -152,7 +155,7 @@ def operations(unit: Any, count: int, seed: int = 0) -> dict[str, Codes]:
     return {name: column[:count] for name, column in codes.items()}
 
 
-def result_formats(unit: Any) -> list[Format]:
+def result_formats(unit: "Unit") -> list[Format]:
     """Return the formats to which a unit rounds: the result format, and the format of a rounded product.
 
     A unit without a result format has that of its operand, whose numbers and middles are then tested.
@@ -164,7 +167,7 @@ def result_formats(unit: Any) -> list[Format]:
 
 
 def run(
-    unit: Any,
+    unit: "Unit",
     *,
     seed: int = 0,
     limit: int | None = None,
@@ -241,11 +244,10 @@ def run(
 def _show_cycles(watch: Watch, outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         for side, cycles in outcome.cycles.items():
-            names = ("en", "valid") if side == "plain" else ("valid", "ready")
-            watch.stalls(side, dict(zip(names, cycles.T, strict=True)))
+            watch.stalls(side, cycles)
 
 
-def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, watch: Watch | None) -> Check:
+def _bulk(unit: "Unit", loop: CompiledModel, vectors: Vectors, progress: Progress, watch: Watch | None) -> Check:
     """Run all independent vectors through the compiled loop."""
     failures: list[Failure] = []
     failed = 0
@@ -260,7 +262,7 @@ def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, 
 
 
 def run_and_compare(
-    unit: Any, loop: CompiledModel, codes: Columns, most: int, watch: Watch | None = None, chained: bool = False
+    unit: "Unit", loop: CompiledModel, codes: Columns, most: int, watch: Watch | None = None, chained: bool = False
 ) -> tuple[int, list[Failure]]:
     """Run vectors through the loop and the golden model; return the number of mismatches and the first ones in full."""
     if unit.sources or chained:
@@ -271,13 +273,13 @@ def run_and_compare(
     return compare(unit, codes, want, got, most, chained=chained)
 
 
-def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
+def _loop_chain(unit: "Unit", loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
     """Run chained steps from reset through the compiled loop; one failure may cause the next ones."""
     failed, failures = run_and_compare(unit, loop, steps, SHOWN, watch, chained=True)
     return Check("compiled loop", "chain", len(steps["load"]), failed, failures)
 
 
-def _check(unit: Any, outcome: Outcome, codes: Columns, want: Columns) -> Check:
+def _check(unit: "Unit", outcome: Outcome, codes: Columns, want: Columns) -> Check:
     """Convert a cocotb outcome to a check with full failure reports."""
     outputs = Ports.of(unit.outputs)
     chained = unit.stateful and outcome.test != "plain"
@@ -287,6 +289,6 @@ def _check(unit: Any, outcome: Outcome, codes: Columns, want: Columns) -> Check:
         if row["kind"] != "mismatch" or index is None:
             failures.append(Failure(row["kind"], row["text"]))
             continue
-        got = dict(zip(outputs.names, outputs.unpack(int(row["got"], 16)), strict=True))
+        got = dict(zip(outputs.names, outputs.unpack(row["got"]), strict=True))
         failures += full_failures(unit, [index], codes, want, [got], chained=chained)
     return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)

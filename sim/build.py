@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halfulp.tools import processes
 from halfulp.tools.cache import Entry, cached_all, cached_value
@@ -31,6 +31,9 @@ from .toolchain import (
     verilate,
     verilator_root,
 )
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 HERE = Path(__file__).resolve().parent
 
@@ -82,7 +85,7 @@ class Design:
         return TOP if self.bench else self.name
 
 
-def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
+def design(unit: "Unit", kinds: Iterable[str] = ("loop",)) -> Design:
     """Generate the Verilog of a unit.
 
     Parameters
@@ -103,7 +106,7 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
     return Design(unit.name, text, DriverPorts.of_unit(unit), bench)
 
 
-def generated(unit: Any, kind: str, make: Callable[[], str], *modules: str) -> str:
+def generated(unit: "Unit", kind: str, make: Callable[[], str], *modules: str) -> str:
     """Return the Verilog of a unit from the cache, or generate it.
 
     The cache key contains the code of the unit's module and of its imports. A key from elaborated RTLIL would take
@@ -150,7 +153,7 @@ def component_design(component: Any, ports: DriverPorts = NO_PORTS) -> Design:
     return Design(name, verilog(component), ports)
 
 
-def _bench(unit: Any, plain: str) -> str:
+def _bench(unit: "Unit", plain: str) -> str:
     from halfulp.units.stream import Streamed
 
     name = f"{unit.name}_stream"

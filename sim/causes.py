@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from .coverage.sums import Sums, evaluate
 from .fields import Grid
 from .ports import MODE, Codes, Columns, Ports
 from .reference import own_words, reference
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Mask = npt.NDArray[np.bool_]
 
@@ -72,7 +75,7 @@ class Cause:
     visible: int | None = None
 
 
-def causes(unit: Any, codes: Columns, want: Columns, got: Columns) -> list[Cause]:
+def causes(unit: "Unit", codes: Columns, want: Columns, got: Columns) -> list[Cause]:
     """Explain the wrong results of all outputs, those of the most vectors first.
 
     Parameters
@@ -111,7 +114,7 @@ def causes(unit: Any, codes: Columns, want: Columns, got: Columns) -> list[Cause
     return sorted(explanations, key=lambda cause: -len(cause.at))
 
 
-def _guilty(unit: Any, codes: Columns, want: Codes, got: Codes) -> Iterator[Cause]:
+def _guilty(unit: "Unit", codes: Columns, want: Codes, got: Codes) -> Iterator[Cause]:
     """Yield suspects that explain more wrong results than they have wrong results of their own, the best one first."""
     rest = want != got
     right = ~rest
@@ -153,7 +156,7 @@ class Suspects:
         Right results.
     """
 
-    def __init__(self, unit: Any, codes: Columns, want: Codes) -> None:
+    def __init__(self, unit: "Unit", codes: Columns, want: Codes) -> None:
         self.unit, self.codes, self.want = unit, codes, want
         self.spec: UnitSpec = unit.spec
         self.o: Format = next(iter(Ports.of(unit.outputs).formats.values()))

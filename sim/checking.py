@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ from . import vector_files
 from .causes import Cause, causes
 from .compare import full_failures
 from .reference import reference
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Checked:
     causes: list[Cause]
 
 
-def check(unit: Any, path: Path) -> Checked:
+def check(unit: "Unit", path: Path) -> Checked:
     """Compare the results in a file with the golden model; raises ValueError if the file does not fit the unit."""
     given = vector_files.read(path, unit)
     want = reference(unit, given.codes)

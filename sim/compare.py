@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,9 +10,12 @@ from .ports import Columns
 from .reference import own_words
 from .report import Failure, mismatch, unexplained
 
+if TYPE_CHECKING:
+    from halfulp.units import Unit
+
 
 def compare(
-    unit: Any, codes: Columns, want: Columns, got: Columns, most: int, *, chained: bool = False
+    unit: "Unit", codes: Columns, want: Columns, got: Columns, most: int, *, chained: bool = False
 ) -> tuple[int, list[Failure]]:
     """Count wrong results and report the first ones in full.
 
@@ -35,7 +38,7 @@ def compare(
 
 
 def full_failures(
-    unit: Any, at: Sequence[int], codes: Columns, want: Columns, got: Sequence[Mapping[str, int]], *, chained: bool
+    unit: "Unit", at: Sequence[int], codes: Columns, want: Columns, got: Sequence[Mapping[str, int]], *, chained: bool
 ) -> list[Failure]:
     """Return the full reports of the mismatches ``got`` at vector indices ``at``."""
     if not at:
@@ -47,7 +50,7 @@ def full_failures(
     return [mismatch(unit, _row(index, shown), _row(index, want), result) for index, result in rows]
 
 
-def _step(unit: Any, index: int, codes: Columns, want: Columns, got: dict[str, int]) -> Failure:
+def _step(unit: "Unit", index: int, codes: Columns, want: Columns, got: dict[str, int]) -> Failure:
     """Convert a failed step of a chain to an independent vector, with the state before it as start value."""
     row, expected = _row(index, codes), _row(index, want)
     if unit.spec.quire is not None and not row["load"]:

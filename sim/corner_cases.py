@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from .directed import Directed
 from .fields import Codes, Grid
 from .ports import Ports
 
+if TYPE_CHECKING:
+    from halfulp.units import Unit
+
 COUNT = 1 << 11
 """Number of vectors with results that are hard to round."""
 
@@ -27,7 +30,7 @@ STEPS = 1 << 16
 """Number of steps that add mainly one product."""
 
 
-def corner_cases(unit: Any) -> dict[str, Codes]:
+def corner_cases(unit: "Unit") -> dict[str, Codes]:
     """Return operand codes that test the function of a unit, by port; columns of one length belong together.
 
     Line segments have arguments around breakpoints and zeros. Quotients, roots and products with powers of two are at

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 CONSTANTS = {"en": 1, "valid": 1, "rst": 0}
 """Constant levels of a unit's control inputs."""
@@ -69,7 +72,7 @@ class DriverPorts:
     select: str = ""
 
     @classmethod
-    def of_unit(cls, unit: Any) -> "DriverPorts":
+    def of_unit(cls, unit: "Unit") -> "DriverPorts":
         """Return the ports of a unit, with constant controls."""
         return cls(tuple(unit.inputs), tuple(unit.outputs), tuple(CONSTANTS), unit.latency, unit.initiation)
 

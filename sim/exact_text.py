@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halfulp.hdl.formats import decimal_text
 from halfulp.hdl.specs.division import EndlessSpec
@@ -12,6 +12,9 @@ from halfulp.hdl.specs.scaleb import ScalebSpec
 
 from .ports import Ports
 from .reference import exact_call
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Number = Fraction | float
 
@@ -46,7 +49,7 @@ def number(value: Number) -> str:
     return f"{decimal_text(value, 17)} = {value.numerator >> zeros} * 2^{exponent}"
 
 
-def exact_result(unit: Any, codes: dict[str, int]) -> str:
+def exact_result(unit: "Unit", codes: dict[str, int]) -> str:
     """Format the exact result of a unit before its last rounding, with its expression; empty if it has several."""
     from halfulp.golden import exact
 
@@ -113,7 +116,7 @@ def _scaled(value: Number, power: Number) -> str:
     return f"{odd} * 2^{int(exponent) + int(power)}"
 
 
-def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
+def shown(unit: "Unit", inputs: Ports, codes: dict[str, int]) -> list[str]:
     """Format the inputs of a vector, without state controls, and its exact result."""
     lines = [line(port, codes[port.name]) for port in inputs if port.role is not Role.STATE]
     if exact := exact_result(unit, codes):

@@ -6,7 +6,7 @@ scoreboard with the golden model. A `Bench` starts the clock, resets, and steps 
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from amaranth.hdl import Shape, ShapeCastable
@@ -20,11 +20,13 @@ from .compare import compare
 from .coverage.collect import Coverage, hits
 from .ports import Codes, Ports
 from .reference import reference
-from .report import Failure
-from .signals.agents import Bench, Driver, Explanation, Monitor, Scoreboard, Throttle, chance, paced
+from .signals.agents import Bench, Board, Driver, Explanation, Monitor, Scoreboard, Throttle, chance, paced
 from .signals.interfaces import ActiveLow, Aligned, Packed, Pins, Sink, Source, Streams, Wires
 from .signals.rules import SHOWN
 from .simulate import LOG, Simulation
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 __all__ = [
     "ActiveLow",
@@ -54,31 +56,26 @@ __all__ = [
 ]
 
 
-class Expected:
+class Expected(Board):
     """Scoreboard that computes the results of a design from its operands with a function, and compares them in order.
 
     A design may have fewer results than operands, or more. The function gets all operands from one reset to the next;
-    results that a reset interrupts are not missing.
+    results that a reset interrupts are not missing. Results are compared and counted by `check`.
 
     Parameters
     ----------
     function : callable
         Function from the packed operands since a reset, in order, to the packed results, in order.
-
-    Attributes
-    ----------
-    checked, failed : int
-        Numbers of compared results and of failures, after `check`.
     """
 
     paired = False
+    nothing = "no result was observed"
 
     def __init__(self, function: Callable[[list[int]], Sequence[int]]) -> None:
-        self.function, self.checked, self.failed = function, 0, 0
+        super().__init__()
+        self.function = function
         self._parts: list[tuple[list[int], list[int]]] = [([], [])]
-        self._failures: list[Failure] = []
         self._computed = (0, 0)
-        self._nothing = "no result was observed"
 
     @property
     def missing(self) -> int:
@@ -89,45 +86,20 @@ class Expected:
         return max(self._computed[1] - len(results), 0)
 
     def operands(self, word: int) -> None:
-        """Take packed operands that the design accepts."""
         self._parts[-1][0].append(word)
 
     def result(self, word: int) -> None:
-        """Take a packed result."""
         self._parts[-1][1].append(word)
 
-    def broken(self, kind: str, text: str) -> None:
-        """Take a violated rule of the protocol."""
-        self.failed += 1
-        self._failures.append(Failure(kind, text))
-
     def reset(self) -> None:
-        """Begin again."""
         self._parts.append(([], []))
         self._computed = (0, 0)
 
-    def check(self, explain: Explanation = lambda expected: None) -> None:
-        """Compare all results.
-
-        Parameters
-        ----------
-        explain : callable
-            Function from all expected words since the last reset to a cause of wrong results other than arithmetic.
-
-        Raises
-        ------
-        AssertionError
-            If nothing was compared, a result is wrong, or a rule of the protocol is violated.
-        """
-        expected: Sequence[int] = []
+    def check(self, explain: Explanation = lambda expected: None, expected: Sequence[int] = ()) -> None:
         for words, results in self._parts:
             if words or results:
                 expected = self._compare(words, results)
-        assert self.checked > 0, self._nothing
-        if self.failed:
-            cause = explain(expected)
-            texts = [text for _, text in [cause] if cause] if cause else []
-            raise AssertionError("\n".join([f"{self.failed} failures", *texts, *(one.text for one in self._failures)]))
+        super().check(explain, expected)
 
     def _compare(self, words: list[int], results: list[int]) -> Sequence[int]:
         """Compare the results since a reset, and return all expected ones."""
@@ -135,12 +107,7 @@ class Expected:
         if len(results) > len(expected):
             self.broken("count", f"the design has {len(results)} results; {len(expected)} are expected")
         for index, (got, want) in enumerate(zip(results, expected, strict=False)):
-            self.checked += 1
-            if got != want:
-                self.failed += 1
-                shown = "unknown bits" if got < 0 else f"{got:#x}"
-                if len(self._failures) < SHOWN:
-                    self._failures.append(Failure("mismatch", f"result {index}: {shown}, expected {want:#x}"))
+            self.compare(index, got, want)
         return expected
 
 
@@ -158,19 +125,17 @@ class Reference(Expected):
 
     Attributes
     ----------
-    checked, failed : int
-        Numbers of compared results and of failures, after `check`.
     coverage : Coverage or None
     """
 
     paired = True
 
-    def __init__(self, unit: Any, *, coverage: bool = False) -> None:
+    def __init__(self, unit: "Unit", *, coverage: bool = False) -> None:
         super().__init__(self._results)
         self.unit = unit
         self.coverage = Coverage(unit) if coverage else None
         self._inputs, self._outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
-        self._nothing = f"no operation of {unit.name} was observed"
+        self.nothing = f"no operation of {unit.name} was observed"
 
     @property
     def missing(self) -> int:
@@ -195,10 +160,10 @@ class Reference(Expected):
         codes = _columns(self._inputs, words[:count])
         expected = self.function(words[:count])
         want = _columns(self._outputs, expected)
-        most = SHOWN - len(self._failures)
+        most = SHOWN - len(self.shown)
         failed, failures = compare(self.unit, codes, want, got, most, chained=self.unit.stateful)
-        self.checked, self.failed = self.checked + count, self.failed + failed
-        self._failures += failures
+        self.checked += count
+        self.fail(*failures, count=failed)
         if self.coverage is not None:
             self.coverage.sample(codes, got, chained=self.unit.stateful)
         return expected
@@ -216,7 +181,7 @@ def _columns(ports: Ports, words: Sequence[int]) -> dict[str, Codes]:
     return {name: np.array(row, dtype=np.uint64) for name, row in zip(ports.names, rows, strict=True)}
 
 
-def vectors(unit: Any, count: int = 1000, seed: int = 0) -> list[int]:
+def vectors(unit: "Unit", count: int = 1000, seed: int = 0) -> list[int]:
     """Return packed operands for a unit: directed and random, or all inputs if they are few.
 
     Parameters
@@ -230,7 +195,7 @@ def vectors(unit: Any, count: int = 1000, seed: int = 0) -> list[int]:
     return [ports.pack(row) for row in zip(*(codes[name].tolist() for name in ports.names), strict=True)]
 
 
-def pins(unit: Any, handle: Any, *, clk: Any = None, rst: Any = None, en: Any = None, valid: Any = None) -> Pins:
+def pins(unit: "Unit", handle: Any, *, clk: Any = None, rst: Any = None, en: Any = None, valid: Any = None) -> Pins:
     """Return the interface of a unit by the names of its ports.
 
     Parameters
@@ -318,12 +283,12 @@ def sink(handle: Any, name: str, shapes: Any) -> Sink:
     return Sink(clk=handle.clk, rst=handle.rst, outputs=word, valid=valid, ready=ready)
 
 
-def streams(unit: Any, handle: Any) -> Streams:
+def streams(unit: "Unit", handle: Any) -> Streams:
     """Return the interface of a `Streamed` unit, whose streams are ``i`` and ``o``."""
     return Streams(source(handle, "i", unit.inputs), sink(handle, "o", unit.outputs))
 
 
-def axi_stream(unit: Any, handle: Any) -> Streams:
+def axi_stream(unit: "Unit", handle: Any) -> Streams:
     """Return the interface of the AXI4-Stream wrapper of a unit in a package of `halfulp emit --package`."""
     clock = {"clk": handle.aclk, "rst": ActiveLow(handle.aresetn)}
     operands = Aligned(handle.s_axis_tdata, Ports.inputs_of(unit))

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from halfulp.tools.errors import ToolError
 from .build import Design, component_design, design, models
 from .driver import CONSTANTS, DriverPorts
 from .ports import Codes, Columns
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Words = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
@@ -121,7 +124,7 @@ class CompiledModel:
         self.reset()
 
     @classmethod
-    def of_unit(cls, unit: Any, kind: str = "loop") -> "CompiledModel":
+    def of_unit(cls, unit: "Unit", kind: str = "loop") -> "CompiledModel":
         """Build the model of a unit, which takes one vector per cycle."""
         return cls(design(unit), kind)
 

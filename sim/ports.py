@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.formula import Pick, Port, Role
 
 from .signals.layout import Layout
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Codes = npt.NDArray[np.uint64]
 Columns = Mapping[str, Codes]
@@ -38,7 +41,7 @@ class Ports(Layout):
         return cls(tuple(Port(name, of) for name, of in formats.items()))
 
     @classmethod
-    def inputs_of(cls, unit: Any) -> "Ports":
+    def inputs_of(cls, unit: "Unit") -> "Ports":
         """Create from the inputs of a unit, with their roles in its formula."""
         known = {port.name: port for port in unit.spec.ports}
         return cls(tuple(known[name] for name in unit.inputs))

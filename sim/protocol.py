@@ -13,12 +13,13 @@ from typing import Any
 
 import cocotb
 import numpy as np
+import numpy.typing as npt
 from cocotb.triggers import FallingEdge
 
 from .signals.agents import SILENT, STUCK, Bench, Monitor, Scoreboard, chance, paced, settle
 from .signals.interfaces import Packed, Pins, Sink, Source, Streams, reset
 from .signals.layout import Field, Layout
-from .signals.rules import BUBBLES, STALLED
+from .signals.rules import BUBBLES, STALLED, Fault
 
 REPORTED = 512
 """Number of results between two progress reports."""
@@ -77,6 +78,11 @@ class Job:
         return Streams(source, sink)
 
 
+def levels_of(cycles: list[dict[str, bool]]) -> dict[str, npt.NDArray[np.uint8]]:
+    """Return the levels of the handshake signals that a `Monitor` observed in clock cycles, one array per signal."""
+    return {name: np.array([levels[name] for levels in cycles], dtype=np.uint8) for name in cycles[0]}
+
+
 def report_progress(count: int) -> None:
     """Report ``count`` more vectors to the process that runs the simulator."""
     os.write(int(os.environ["HALFULP_PROGRESS"]), b"%d\n" % count)
@@ -97,9 +103,14 @@ class Outcome(Scoreboard):
     def finish(self, monitor: Monitor | None = None) -> None:
         """Write the outcome, and fail the cocotb test if a check failed."""
         report_progress(self.checked % REPORTED)
-        known = {"test": self.test, "checked": self.checked, "failed": self.failed, "failures": self.shown}
+        known = {
+            "test": self.test,
+            "checked": self.checked,
+            "failed": self.failed,
+            "failures": [one._asdict() for one in self.shown],
+        }
         for side, cycles in (monitor.cycles if monitor else {}).items():
-            np.save(self.job.folder / f"{self.test}-{side}-cycles.npy", np.array(cycles, dtype=np.uint8))
+            np.savez(self.job.folder / f"{self.test}-{side}-cycles.npz", **levels_of(cycles))
         (self.job.folder / f"{self.test}-outcome.json").write_text(json.dumps(known))
         self.check()
 
@@ -170,11 +181,10 @@ def diagnose(outcome: Outcome, monitor: Monitor, calm: int) -> None:
     if not outcome.failed:
         return
     if (cause := monitor.explain(outcome.expected)) is not None:
-        kind, text = cause
-        outcome.shown.insert(0, {"kind": kind, "text": text, "index": None, "got": "0x0"})
-    elif (outcome.first or 0) >= calm > 0 and all(failure["kind"] == "mismatch" for failure in outcome.shown):
+        outcome.shown.insert(0, Fault(*cause))
+    elif (outcome.first or 0) >= calm > 0 and all(failure.kind == "mismatch" for failure in outcome.shown):
         text = "results are wrong only with stalls: a register does not hold while the clock enable is low"
-        outcome.shown.insert(0, {"kind": "stall", "text": text, "index": None, "got": "0x0"})
+        outcome.shown.insert(0, Fault("stall", text))
 
 
 @cocotb.test()
@@ -195,5 +205,5 @@ async def stream(dut: Any) -> None:
     await bench.run(going)
     if not outcome.done:
         text = f"the stream stopped after {driver.sent} operands and {outcome.checked} results"
-        outcome.fail("count", text)
+        outcome.broken("count", text)
     outcome.finish(monitor)

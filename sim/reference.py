@@ -1,7 +1,7 @@
 """Reference results of a unit: the golden model, called with the parameters of the unit."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,11 +9,14 @@ from halfulp.hdl.specs.formula import VALUES, Role
 
 from .ports import Codes, Columns
 
+if TYPE_CHECKING:
+    from halfulp.units import Unit
+
 CHUNK = 1 << 17
 """Number of vectors per call of the golden model; larger batches exceed the processor's caches."""
 
 
-def row_of(unit: Any) -> Any:
+def row_of(unit: "Unit") -> Any:
     """Return the catalogue row of a unit or of a unit whose class is derived."""
     from halfulp.units.catalogue import CATALOGUE
 
@@ -26,7 +29,7 @@ def row_of(unit: Any) -> Any:
     )
 
 
-def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, Codes]:
+def reference(unit: "Unit", codes: Columns, *, chained: bool = False) -> dict[str, Codes]:
     """Compute the reference results of a unit: an array of codes for each output.
 
     Parameters
@@ -66,7 +69,7 @@ def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, 
     }
 
 
-def exact_call(unit: Any, codes: Mapping[str, int]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+def exact_call(unit: "Unit", codes: Mapping[str, int]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
     """Return the exact function of a unit, with its operands and keyword arguments for one vector."""
     from halfulp.golden import exact
 
@@ -81,7 +84,7 @@ def exact_call(unit: Any, codes: Mapping[str, int]) -> tuple[Callable[..., Any],
     return getattr(exact, row_of(unit).name), [*operands.values()], words | unit.parameters
 
 
-def own_words(unit: Any, count: int) -> dict[str, Codes]:
+def own_words(unit: "Unit", count: int) -> dict[str, Codes]:
     """Return the first random words of the unit's own sources after reset, by the ports that they replace."""
     from halfulp.golden.random import of_stream
 

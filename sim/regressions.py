@@ -13,7 +13,7 @@ from reset, separated by semicolons.
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from .model import CompiledModel
 from .ports import Codes, Columns, Ports
 from .reference import reference
 from .report import Check, Failure, exact_codes, mismatch
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 StepCodes = dict[str, int]
 
@@ -54,7 +57,7 @@ class Regression:
         """Return the steps as one array of codes per port."""
         return {name: np.array([step[name] for step in self.steps], dtype=np.uint64) for name in self.steps[0]}
 
-    def text(self, unit: Any) -> str:
+    def text(self, unit: "Unit") -> str:
         """Format the line that `read` parses."""
         inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         steps = "; ".join(map((inputs if self.chained else inputs.stateless).write, self.steps))
@@ -69,7 +72,7 @@ def folder() -> Path:
     return (checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()) / "tests" / "regressions"
 
 
-def place(unit: Any) -> Path:
+def place(unit: "Unit") -> Path:
     """Return the path of a unit's file."""
     return folder() / f"{unit.spec.without_source.name}.txt"
 
@@ -85,7 +88,7 @@ def parse_steps(text: str, inputs: Ports) -> tuple[StepCodes, ...]:
     return (inputs.read_vector(parts[0].strip()),)
 
 
-def with_results(unit: Any, steps: tuple[StepCodes, ...], why: str) -> Regression:
+def with_results(unit: "Unit", steps: tuple[StepCodes, ...], why: str) -> Regression:
     """Create a regression with the results of the golden model.
 
     Raises CheckError if exact arithmetic gives another result for a vector, and ValueError if the reason is not one
@@ -102,7 +105,7 @@ def with_results(unit: Any, steps: tuple[StepCodes, ...], why: str) -> Regressio
     return replace(vectors, results=results)
 
 
-def save(unit: Any, row: Regression) -> tuple[Path, bool]:
+def save(unit: "Unit", row: Regression) -> tuple[Path, bool]:
     """Add a vector to the file of its unit; return the file, and True if the vector is new."""
     path, computed = place(unit), Implementation(unit.spec.without_source).component()
     already = read(path)[1] if path.is_file() else []
@@ -120,7 +123,7 @@ def save(unit: Any, row: Regression) -> tuple[Path, bool]:
 
 def read(path: Path) -> tuple[Any, list[Regression]]:
     """Parse a file into its unit and vectors; raises ValueError with the line number if a line is invalid."""
-    unit: Any = None
+    unit: Unit = None
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
@@ -135,7 +138,7 @@ def read(path: Path) -> tuple[Any, list[Regression]]:
     return unit, rows
 
 
-def _row(line: str, unit: Any) -> Regression:
+def _row(line: str, unit: "Unit") -> Regression:
     if unit is None:
         raise ValueError("expected the line of the unit before the first vector")
     codes, hash_, why = line.partition("#")
@@ -149,13 +152,13 @@ def _row(line: str, unit: Any) -> Regression:
     return Regression(steps, results, why.strip())
 
 
-def of(unit: Any) -> list[Regression]:
+def of(unit: "Unit") -> list[Regression]:
     """Return the regressions of a unit; empty for a unit with its own random source."""
     path = place(unit)
     return read(path)[1] if not unit.sources and path.is_file() else []
 
 
-def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
+def replay(unit: "Unit", loop: CompiledModel, rows: list[Regression]) -> Check:
     """Run regressions in the compiled loop and the golden model, and compare both with the saved results."""
     failures: list[Failure] = []
     for row in rows:
@@ -176,7 +179,7 @@ def _results(columns: Columns, count: int) -> tuple[StepCodes, ...]:
     return tuple({name: int(codes[n]) for name, codes in columns.items()} for n in range(count))
 
 
-def _wrong(unit: Any, row: Regression, got: tuple[StepCodes, ...]) -> Failure:
+def _wrong(unit: "Unit", row: Regression, got: tuple[StepCodes, ...]) -> Failure:
     if row.chained:
         return Failure("mismatch", f"{row.text(unit)}\nthe steps from reset gave {got}")
     failure = mismatch(unit, row.steps[0], row.results[0], got[0])

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,6 +16,9 @@ from halfulp.tools.paths import write_whole
 
 from .exact_text import line, shown
 from .ports import Ports
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def summary(result: Result) -> str:
     return "\n".join(lines)
 
 
-def describe(unit: Any) -> str:
+def describe(unit: "Unit") -> str:
     """Describe the formats, rounding and latency of a unit."""
     given = unit.parameters
     operands, results = _format_ports(unit.inputs), _format_ports(unit.outputs)
@@ -175,7 +178,7 @@ def _format_ports(shapes: Any) -> str:
     return ", ".join(f"{row[0]}{f' to {row[-1]}' * (len(row) > 1)} {formats[row[0]]}" for row in rows)
 
 
-def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:
+def mismatch(unit: "Unit", codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:
     """Create the failure of a wrong result, with the command that runs its vector again.
 
     A unit with its own random source is replaced by the same unit with random ports; the codes include the random
@@ -197,7 +200,9 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 
-def unexplained(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int], where: str) -> Failure:
+def unexplained(
+    unit: "Unit", codes: dict[str, int], expected: dict[str, int], got: dict[str, int], where: str
+) -> Failure:
     """Create the failure of a wrong sum that depends on earlier steps and has no command to reproduce it."""
     lines = [where, *(line(port, codes[port.name]) for port in Ports.inputs_of(unit))]
     for output in Ports.of(unit.outputs):
@@ -205,7 +210,7 @@ def unexplained(unit: Any, codes: dict[str, int], expected: dict[str, int], got:
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 
-def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
+def expected_lines(unit: "Unit", codes: dict[str, int]) -> list[str]:
     """Format one vector with its expected result."""
     from .reference import reference
 
@@ -214,7 +219,7 @@ def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
     return lines + [line(port, int(want[port.name][0]), "expected") for port in Ports.of(unit.outputs)]
 
 
-def fit_lines(unit: Any) -> list[str]:
+def fit_lines(unit: "Unit") -> list[str]:
     """Format the largest error of a fitted function over every number; empty for other units."""
     if not isinstance(unit.spec, PwlSpec) or is_table_name(unit.spec.function):
         return []
@@ -228,7 +233,7 @@ def fit_lines(unit: Any) -> list[str]:
     return [f"fit         largest error {ulp:.4g} ulp, at a = {fit_errors.at:.6g}; {absolute:.3g} absolute"]
 
 
-def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
+def exact_codes(unit: "Unit", codes: dict[str, int]) -> dict[str, int]:
     """Compute the results of one vector with the exact model, by port."""
     from .reference import exact_call
 

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from halfulp.hdl.formats import FAMILIES, Rounding
@@ -31,6 +31,9 @@ from .report import exact_codes
 from .space import Space
 from .sweep import sweep
 from .vectors import make
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 RESULTS = Path(__file__).resolve().parent / "results"
 """Folder of the records of the project."""
@@ -206,14 +209,14 @@ Found = tuple[dict[str, int], list[Record]]
 """Result of a check: its counts, and what it leaves open, with the columns from ``kind`` on."""
 
 
-def _swept(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _swept(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     """Compare the RTL with the golden model."""
     every = _bits(Implementation.of(unit)) <= SWEEP_BITS
     result = sweep(unit, limit=None if every else SAMPLES, progress=progress, pool=pool)
     return {"every input" if every else "sampled": result.checked, "wrong": result.failed}, []
 
 
-def _exact(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _exact(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     """Compare the golden model with exact fractions."""
     limit = 1 << EXACT_BITS if _bits(Implementation.of(unit)) <= EXACT_BITS else EXACT_SAMPLES
     vectors = make(Ports.inputs_of(unit), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
@@ -227,7 +230,7 @@ def _exact(unit: Any, progress: Progress, pool: JobPool) -> Found:
     return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}, []
 
 
-def _covered(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _covered(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     """Simulate with stalls, and measure the functional coverage of the vectors."""
     from .coverage import verdicts
     from .coverage.collect import Coverage
@@ -248,7 +251,7 @@ def _covered(unit: Any, progress: Progress, pool: JobPool) -> Found:
     return counts, [_open(BIN, len(bins), group, "; ".join(bins)) for group, bins in names.items() if bins]
 
 
-def _proved(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _proved(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     """Prove the formal claims."""
     from .formal.claims import claims, examine
     from .formal.prove import PROVED, REFUTED, UNFINISHED
@@ -264,7 +267,7 @@ def _proved(unit: Any, progress: Progress, pool: JobPool) -> Found:
     return counts, [_open(CLAIM, 1, claim.kind, claim.unit) for claim, status in proofs if status == UNFINISHED]
 
 
-def _mutated(unit: Any, progress: Progress, pool: JobPool) -> Found:
+def _mutated(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     """Run mutants of the netlist."""
     from .mutation import mutants
 

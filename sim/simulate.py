@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,6 +20,9 @@ from halfulp.tools.processes import Command, failure, start, stop, uninterrupted
 
 from .harness import TOP
 from .ports import Columns, Ports
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 LOG = "simulator.log"
 """Log of the simulator and its tests, in the working folder."""
@@ -124,17 +127,17 @@ class Outcome:
     checked, failed : int
         Numbers of compared results and of failures.
     failures : list of dict
-        First failures: ``kind``, ``text``, ``index`` of the vector or None, ``got`` as hexadecimal text.
-    cycles : dict of str to array
-        Handshake signals of each side in every clock cycle: clock enable and valid of ``plain``, valid and ready of
-        ``input`` and ``output``.
+        First failures: fields of `Fault`.
+    cycles : dict
+        Levels of the handshake signals of each side by name, in every clock cycle: ``en`` and ``valid`` of ``plain``,
+        ``valid`` and ``ready`` of ``input`` and ``output``.
     """
 
     test: str
     checked: int
     failed: int
     failures: list[dict[str, Any]]
-    cycles: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
+    cycles: dict[str, dict[str, npt.NDArray[np.uint8]]] = field(default_factory=dict)
 
 
 class UnitSimulation(Simulation):
@@ -156,7 +159,7 @@ class UnitSimulation(Simulation):
     """
 
     def __init__(
-        self, model: Path, unit: Any, tests: Tests, folder: Path, *, seed: int, wave: Path | None = None
+        self, model: Path, unit: "Unit", tests: Tests, folder: Path, *, seed: int, wave: Path | None = None
     ) -> None:
         inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         known = {
@@ -186,8 +189,8 @@ class UnitSimulation(Simulation):
             except (FileNotFoundError, json.JSONDecodeError) as error:
                 log = self._command.log
                 raise ToolError(f"the cocotb test {test} has no outcome: {reason} (whole log: {log})") from error
-            files = {side: self._folder / f"{test}-{side}-cycles.npy" for side in ("plain", "input", "output")}
-            cycles = {side: np.load(file) for side, file in files.items() if file.is_file()}
+            files = {side: self._folder / f"{test}-{side}-cycles.npz" for side in ("plain", "input", "output")}
+            cycles = {side: dict(np.load(file)) for side, file in files.items() if file.is_file()}
             found.append(Outcome(**known, cycles=cycles))
         return found
 

@@ -5,7 +5,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from .report import Check, Failure, Result, describe, write_junit
 from .signals.rules import SHOWN
 from .space import Space
 from .vectors import random_words, sampled
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 CHUNK_BITS = 17
 """Log2 of the vectors per chunk: large enough to amortise overhead, small enough for the processor's caches."""
@@ -94,7 +97,7 @@ class State:
 class SweepVectors:
     """Vectors of a sweep, by chunk."""
 
-    unit: Any
+    unit: "Unit"
     space: Space
     count: int
     seed: int
@@ -119,7 +122,7 @@ class SweepVectors:
         return codes | random_words(inputs, self.size(chunk), rng)
 
 
-def vectors_of(unit: Any, *, seed: int, limit: int | None = None) -> SweepVectors:
+def vectors_of(unit: "Unit", *, seed: int, limit: int | None = None) -> SweepVectors:
     """Return the vectors of a sweep; raises ValueError if the unit has more than 2^40 inputs and no limit is given."""
     space = Space.of(Ports.inputs_of(unit))
     if limit is None and space.bits > MOST_BITS:
@@ -132,7 +135,7 @@ def vectors_of(unit: Any, *, seed: int, limit: int | None = None) -> SweepVector
 
 
 def sweep(
-    unit: Any,
+    unit: "Unit",
     *,
     seed: int = 0,
     limit: int | None = None,
@@ -209,7 +212,7 @@ def sweep(
     return _result(vectors, state, resumed, entry)
 
 
-def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> list[tuple[int, int, list[str]]]:
+def run_chunks(unit: "Unit", seed: int, limit: int | None, chunks: list[int]) -> list[tuple[int, int, list[str]]]:
     """Run chunks of a sweep; return for each its index, number of mismatches, and first mismatches in full."""
     vectors = vectors_of(unit, seed=seed, limit=limit)
     rows = []

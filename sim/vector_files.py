@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from halfulp.tools.paths import machine_errors, write_whole
 from .bench import plan
 from .ports import Codes, Ports
 from .reference import reference
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 DEFAULT = 1 << 16
 """Default number of vectors of a unit that is not exhaustive."""
@@ -43,13 +46,13 @@ class Table:
         Choice of the vectors, in words.
     """
 
-    unit: Any
+    unit: "Unit"
     codes: Mapping[str, Codes]
     results: Mapping[str, Codes]
     what: str
 
     @classmethod
-    def of(cls, unit: Any, *, seed: int = 0, limit: int | None = None) -> "Table":
+    def of(cls, unit: "Unit", *, seed: int = 0, limit: int | None = None) -> "Table":
         """Choose the vectors of a unit and compute its results with the golden model."""
         vectors = plan(unit, seed=seed, limit=limit or DEFAULT).vectors
         return cls(unit, vectors.codes, reference(unit, vectors.codes), vectors.what)
@@ -176,7 +179,7 @@ def write(table: Table, layout: str, output: Path) -> None:
     write_whole(output, content, str(output))
 
 
-def read(path: Path, unit: Any) -> Table:
+def read(path: Path, unit: "Unit") -> Table:
     """Read vectors with results, as text or as a numpy archive.
 
     Raises

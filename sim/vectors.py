@@ -1,7 +1,7 @@
 """Vectors of a run: all inputs if they are few, else directed and random vectors."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from .fields import Grid, words
 from .ports import Codes, Columns, Ports
 from .reference import reference
 from .space import Space
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 EXHAUSTIVE_BITS = 16
 """Largest total width of operands that are enumerated."""
@@ -125,7 +128,7 @@ def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[st
     return rows
 
 
-def with_corner_words(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
+def with_corner_words(unit: "Unit", codes: dict[str, Codes]) -> dict[str, Codes]:
     """Set the random words of the first vectors to the smallest word that rounds up, or to the one before.
 
     Long random words rarely hit this threshold. It is found by bisection with the golden model; if the word has no
@@ -149,7 +152,7 @@ def with_corner_words(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
     return codes | {"random": chosen}
 
 
-def _results(unit: Any, codes: dict[str, Codes], words: Codes) -> Codes:
+def _results(unit: "Unit", codes: dict[str, Codes], words: Codes) -> Codes:
     results = reference(unit, codes | {"random": words})
     return results["o" if "o" in results else "maximum"]
 

@@ -4,15 +4,18 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from halfulp.hdl.formats import Format
 from halfulp.tools.paths import machine_errors, replacing
 
 from .ports import Ports
 
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
-def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
+
+def decode_wave(trace: Path, wave: Path, unit: "Unit") -> None:
     """Copy a value change dump and add decoded signals.
 
     Parameters
@@ -28,7 +31,7 @@ def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
         raw.writelines(line.encode() for line in _decoded(source, _formats(unit)))
 
 
-def _formats(unit: Any) -> dict[tuple[str, int], Format]:
+def _formats(unit: "Unit") -> dict[tuple[str, int], Format]:
     """Return the formats of signals in the harness and the unit, by name and width."""
     found: dict[tuple[str, int], Format] = {}
     for port in (*Ports.inputs_of(unit), *Ports.of(unit.outputs)):

@@ -100,7 +100,7 @@ def test_kit_scoreboard_counts_failures() -> None:
     board.result(3)
     board.result(0)
     assert (board.checked, board.failed, board.first, board.done) == (2, 2, 1, True)
-    assert [failure["kind"] for failure in board.shown] == ["mismatch", "count"]
+    assert [failure.kind for failure in board.shown] == ["mismatch", "count"]
     with pytest.raises(AssertionError, match="2 failures"):
         board.check()
 

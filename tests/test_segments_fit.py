@@ -13,7 +13,6 @@ from mpmath import mp
 from halfulp.hdl.fit.fit import SHARE, fit
 from halfulp.hdl.fit.functions import FUNCTIONS, Function, function_of
 from halfulp.hdl.fit.grid import Grid
-from halfulp.hdl.fit.minimax import minimax
 from halfulp.hdl.fit.points import nearest_to
 from halfulp.hdl.fit.rounding_table import rounding_table_of
 from halfulp.hdl.fit.store import segments_of
@@ -116,60 +115,6 @@ def test_correctly_rounded_values_near_limit(name):
 def test_fit_of_one_bit_format_is_exact():
     found = fit("relu", "int1", pieces=1)
     assert (found.error, found.errors.ulp.max()) == (0, 0)
-
-
-# Before rounding -----------------------------------------------------------------------------------------------------
-
-
-def chord_error(name, low, high):
-    """Return the error of the best line of a convex or concave function: half the gap to the chord."""
-    value, at_slope = {
-        "tanh": (math.tanh, lambda m: math.atanh(math.sqrt(1 - m))),
-        "sigmoid": (lambda x: 1 / (1 + math.exp(-x)), lambda m: 2 * math.atanh(math.sqrt(1 - 4 * m))),
-        "exp": (math.exp, math.log),
-    }[name]
-    slope = (value(high) - value(low)) / (high - low)
-    return abs(value(x := at_slope(slope)) - value(low) - slope * (x - low)) / 2
-
-
-def reaches(name, low, high, pieces, error):
-    """Return True if a number of pieces, each as long as the error allows, covers the interval."""
-    for _ in range(pieces):
-        if high - low < 1e-3 or chord_error(name, low, high) <= error:
-            return True
-        short, long = low + 1e-4, high
-        for _ in range(50):
-            middle = (short + long) / 2
-            short, long = (middle, long) if chord_error(name, low, middle) <= error else (short, middle)
-        low = short
-    return False
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("pieces", [2, 4, 8])
-@pytest.mark.parametrize(("name", "low", "high"), [("tanh", 0, 4), ("sigmoid", 0, 8), ("exp", 0, 1)])
-def test_minimax_is_within_a_thousandth_of_optimal(name, low, high, pieces):
-    """The fit is at most a thousandth above a lower bound of the error of all segments."""
-    found = minimax(name, float(low), float(high), pieces)
-    assert (found.breaks[0], found.breaks[-1], len(found.lines)) == (low, high, pieces)
-    assert not reaches(name, low, high, pieces, found.error / 1.001)
-    function = {"tanh": np.tanh, "exp": np.exp, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}[name]
-    errors = []
-    for (first, last), (slope, intercept) in zip(pairwise(found.breaks), found.lines, strict=True):
-        x = np.linspace(first, last, 2001)
-        errors.append(np.abs(function(x) - slope * x - intercept).max())
-    assert max(errors) <= found.error * (1 + 1e-6)
-    assert min(errors) >= found.error * 0.999
-
-
-def test_minimax_line_equioscillates_over_inflection():
-    """The best line of an odd function has equal errors at three points or more, unlike the tangent."""
-    found = minimax("tanh", -2.0, 2.0, 1)
-    ((slope, intercept),) = found.lines
-    x = np.linspace(-2, 2, 4001)
-    errors = np.tanh(x) - slope * x - intercept
-    peaks = [errors[x <= 0].max(), -errors[x <= 0].min(), errors[x >= 0].max(), -errors[x >= 0].min()]
-    assert peaks == pytest.approx([found.error] * 4, rel=1e-3)
 
 
 # After rounding ------------------------------------------------------------------------------------------------------

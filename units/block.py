@@ -13,6 +13,7 @@ from halfulp.hdl.rows import Iterated, Rows
 from halfulp.hdl.specs import BlockDequantizeSpec, BlockDotSpec, BlockMacSpec, BlockQuantizeSpec
 from halfulp.hdl.wire import word_at
 
+from .base import Unit
 from .described import Described, vector
 from .running_sum import RunningSum, Term
 
@@ -160,7 +161,7 @@ class BlockDequantize(Described):
             m.d.comb += self.o[index].as_value().eq(results["o"])
 
 
-def _scaled_sum(unit: Any, m: Module, *, from_zero: bool) -> Raw:
+def _scaled_sum(unit: Unit, m: Module, *, from_zero: bool) -> Raw:
     """Return the exact sum of the products of elements times the scales."""
     x, y = unit.spec.a, unit.spec.b
     scale = block.factor(m, unit.a_scale.as_value(), unit.b_scale.as_value(), x, y)

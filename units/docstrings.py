@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 from inspect import Parameter, Signature, cleandoc
-from typing import Any
 
 from halfulp.hdl.specs import Build, UnitSpec
+
+from .base import Unit
 
 _TITLES = ("Formula", "Parameters", "Members", "Raises", "Notes", "Latency", "Source")
 """Sections of the docstring of a unit, in order."""
@@ -17,7 +18,7 @@ def signature_of(spec: type[UnitSpec]) -> Signature:
     return Signature([*spec.keywords().values(), build])
 
 
-def docstring_of(unit: Any) -> str:
+def docstring_of(unit: type[Unit]) -> str:
     """Return the docstring of a class of units, with the sections of its bases and the fields of its description."""
     sections = {title: text for base in reversed(unit.__mro__) for title, text in _sections(base).items()}
     sections["Members"] = "\n".join(_members(unit))
@@ -27,7 +28,7 @@ def docstring_of(unit: Any) -> str:
     return "\n\n".join([sections[""], *parts]) + "\n"
 
 
-def _parameters(unit: Any) -> Iterator[str]:
+def _parameters(unit: type[Unit]) -> Iterator[str]:
     """Yield the entries of the parameters of a unit: those of its description, and that of its build."""
     spec: type[UnitSpec] = unit.SPEC
     by_name = {**_entries(unit, "Parameters"), **_entries(spec, "Parameters")}
@@ -39,7 +40,7 @@ def _parameters(unit: Any) -> Iterator[str]:
         yield "\n".join([head, *text])
 
 
-def _members(unit: Any) -> Iterator[str]:
+def _members(unit: type[Unit]) -> Iterator[str]:
     """Yield the entries of the members of a unit: operands, its own ones, and those of its bases."""
     spec: type[UnitSpec] = unit.SPEC
     by_name = _entries(unit, "Members")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from amaranth.hdl import Const, Module, Value
 
@@ -18,6 +17,7 @@ from halfulp.hdl.specs.build import SPEED
 from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
 from halfulp.hdl.wire import NEVER
 
+from .base import Unit
 from .described import Described
 
 Rounded = tuple[Value, Value | None]
@@ -208,7 +208,7 @@ class Dot(Described):
 
 
 def product_terms(
-    unit: Any,
+    unit: Unit,
     m: Module,
     factors: Sequence[tuple[Value, Value]],
     quantum: int,

@@ -1,12 +1,11 @@
 """Multiply-accumulate with a registered accumulator."""
 
-from typing import Any
-
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.number import multiply, unpack
 from halfulp.hdl.specs import MacSpec
 
+from .base import Unit
 from .running_sum import RunningSum, Term
 
 
@@ -40,7 +39,7 @@ class Mac(RunningSum):
         return product_term(self, m, Value.cast(self.a), Value.cast(self.b))
 
 
-def product_term(unit: Any, m: Module, a_code: Value, b_code: Value) -> Term:
+def product_term(unit: Unit, m: Module, a_code: Value, b_code: Value) -> Term:
     """Return the product of two factors in a multiply-accumulate, and the flags of its rounding."""
     spec = unit.spec
     a = unit.number_of(m, a_code, spec.a.part_format, "a")

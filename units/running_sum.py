@@ -18,6 +18,7 @@ from halfulp.hdl.specs import AccumulateSpec, MacSpec, QuireRegister, RunningSum
 from halfulp.hdl.specs.build import LOOP, SPEED
 from halfulp.hdl.wire import extended, wire
 
+from .base import Unit
 from .builds import Choices
 from .described import Described
 from .sources import is_source
@@ -66,7 +67,7 @@ def rounded_sums(spec: RunningSumSpec) -> list[Sum]:
 
 
 def add_term(
-    unit: Any, m: Module, term: Number | Placed, base: Number, random: Value | None
+    unit: Unit, m: Module, term: Number | Placed, base: Number, random: Value | None
 ) -> tuple[Number, Value | None]:
     """Add a term to the number of a rounded accumulator. Also return the random word if it is not used yet."""
     spec, rounding = unit.spec, unit.rounding

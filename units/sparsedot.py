@@ -1,12 +1,11 @@
 """Dot products with structured sparsity."""
 
-from typing import Any
-
 from amaranth.hdl import Array, Module, Value
 
 from halfulp.hdl.specs import SparseDotSpec
 from halfulp.hdl.wire import wire
 
+from .base import Unit
 from .dot import Dot
 
 
@@ -45,7 +44,7 @@ class SparseDot(Dot):
         return selected_factors(self, m)
 
 
-def selected_factors(unit: Any, m: Module) -> list[tuple[Value, Value]]:
+def selected_factors(unit: Unit, m: Module) -> list[tuple[Value, Value]]:
     """Return the selected activation and the weight of each product, from the vectors ``a``, ``b`` and ``i``."""
     factors = []
     for index, (b, at) in enumerate(zip(unit.b, unit.i, strict=True)):

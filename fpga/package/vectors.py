@@ -1,10 +1,13 @@
 """Vectors of a packaged unit: operands with the results of the golden model, as lines of hexadecimal digits."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from halfulp.sim.bench import operations
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 COUNT = 1 << 10
 """Number of vectors of a unit."""
@@ -21,7 +24,7 @@ _ANY_ORDER = "Each line is an operation of its own."
 _IN_ORDER = "The lines are consecutive steps from reset."
 
 
-def vectors(unit: Any, module: str, count: int = COUNT) -> tuple[str, int]:
+def vectors(unit: "Unit", module: str, count: int = COUNT) -> tuple[str, int]:
     """Return the vector file of a unit, which ``$readmemh`` reads, and its number of vectors.
 
     A line has two hexadecimal numbers, joined by ``_``. The vectors are those of `halfulp sim` with seed 0: directed

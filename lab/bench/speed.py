@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,9 @@ from halfulp.sim.simulate import UnitSimulation
 from halfulp.sim.vectors import Vectors, make
 from halfulp.tools.digests import version
 from halfulp.tools.threads import threads
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
 """Measured units and formats."""
@@ -203,7 +206,7 @@ def in_turns(*functions: Callable[[], Any], repeats: int = REPEATS) -> list[floa
     return [statistics.median(taken) for taken in times]
 
 
-def _models(unit: Any, vectors: Vectors) -> tuple[float, float]:
+def _models(unit: "Unit", vectors: Vectors) -> tuple[float, float]:
     """Return seconds per vector of the exact model and the golden model."""
     from halfulp.golden import exact
 
@@ -216,7 +219,7 @@ def _models(unit: Any, vectors: Vectors) -> tuple[float, float]:
     return slow, in_turns(lambda: reference(unit, vectors.codes))[0] / vectors.count
 
 
-def _simulators(unit: Any, vectors: Vectors) -> tuple[float, float]:
+def _simulators(unit: "Unit", vectors: Vectors) -> tuple[float, float]:
     """Return vectors per second of cocotb and the compiled loop."""
     kinds = "loop", "cocotb"
     made = design(unit, kinds)

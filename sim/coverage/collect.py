@@ -1,7 +1,7 @@
 """Coverage of a unit: hit counts of its bins."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ from halfulp.tools.threads import threads
 from . import stalls
 from .bins import Counts, Group
 from .model import Model
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 CHUNK = 1 << 15
 """Number of vectors per call; larger batches exceed the processor's caches."""
@@ -43,7 +46,7 @@ class Coverage:
         If the unit is not in the catalogue.
     """
 
-    def __init__(self, unit: Any) -> None:
+    def __init__(self, unit: "Unit") -> None:
         self.unit, self.model = unit, Model(unit)
         self._handshakes = stalls.groups(unit)
         watched = (*self.model.groups, *(group for side in self._handshakes.values() for group in side))

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from . import functions
 from .bins import Axis, Group
 from .stages import Stage
 from .sums import Sums, Tensors, number, result_of
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Event = tuple[Stage, list[Raw], Tensor | None, Codes]
 """Stage of a sum, its terms, the random word of its rounding, and the codes of its results."""
@@ -89,7 +92,7 @@ class Model:
         Rounded sums of the unit, for each mode if a port chooses the rounding.
     """
 
-    def __init__(self, unit: Any) -> None:
+    def __init__(self, unit: "Unit") -> None:
         self.unit = unit
         self.inputs, sums = Ports.inputs_of(unit), Sums.of(unit, unit.spec)
         self.formats, self.widths = sums.formats, sums.widths

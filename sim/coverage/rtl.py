@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -15,6 +15,9 @@ from halfulp.sim.model import CompiledModel
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import machine_errors
 from halfulp.tools.tables import Table
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 SHOWN = 12
 """Maximum number of named points per kind."""
@@ -40,7 +43,7 @@ class Point:
     hits: int
 
 
-def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]:
+def points(unit: "Unit", *, seed: int = 0, limit: int | None = None) -> list[Point]:
     """Run the test bench's vectors, plain and chained, on a model with counters; raises ToolError if a tool fails."""
     chosen = plan(unit, seed=seed, limit=limit)
     with CompiledModel.of_unit(unit, "covered") as loop:
@@ -69,7 +72,7 @@ def _read(text: str) -> Iterator[Point]:
             yield Point(kind, int(known["l"]), what, int(hits))
 
 
-def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Table:
+def code_coverage(unit: "Unit", *, seed: int = 0, limit: int | None = None) -> Table:
     """Compute the share of lines, branches and toggles that the vectors of the test bench reach.
 
     Unreached toggles include bits that are constant by construction.

@@ -1,13 +1,16 @@
 """Bins of the clock cycles of a handshake: transfers, waits, gaps, and their lengths."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from halfulp.sim.classes import NONE, Places
 
 from .bins import Axis, Group
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 LENGTHS = ("1", "2", "3", "4 or more")
 PLAIN, STREAMS = "plain", ("input", "output")
@@ -19,7 +22,7 @@ _WAITS = _STREAM.index("waits")
 _TAKEN = _STREAM.index("taken")
 
 
-def groups(unit: Any) -> dict[str, tuple[Group, ...]]:
+def groups(unit: "Unit") -> dict[str, tuple[Group, ...]]:
     """Return the groups of each side of a unit, in the order of `bins`."""
     groups_of = {side: _stream_groups(side, unit.initiation) for side in STREAMS}
     if unit.clocked:
@@ -30,7 +33,7 @@ def groups(unit: Any) -> dict[str, tuple[Group, ...]]:
     return groups_of
 
 
-def _states(unit: Any) -> tuple[str, ...]:
+def _states(unit: "Unit") -> tuple[str, ...]:
     return _PLAIN if unit.has_valid else _PLAIN[::2]
 
 
@@ -71,7 +74,7 @@ def _shortest_gap(side: str, interval: int) -> int:
     return min(interval - 1, len(LENGTHS)) if side == "output" else 0
 
 
-def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
+def bins(unit: "Unit", side: str, cycles: Mapping[str, Any]) -> list[Places]:
     """Return the bin indices of clock cycles by group of a side; raises ValueError for an unknown side or signal."""
     if side not in SIGNALS or (side == PLAIN and not unit.clocked):
         known = ", ".join(name for name in SIGNALS if name != PLAIN or unit.clocked)
@@ -97,7 +100,7 @@ def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
     return [table[state[:-1], state[1:]], _run_lengths(state == _WAITS), places]
 
 
-def _plain_bins(unit: Any, enable: "np.ndarray", valid: "np.ndarray") -> list[Places]:
+def _plain_bins(unit: "Unit", enable: "np.ndarray", valid: "np.ndarray") -> list[Places]:
     state = 2 * ~enable + (~valid if unit.has_valid else np.zeros_like(valid))
     count = len(_states(unit))
     place = state if unit.has_valid else state // 2

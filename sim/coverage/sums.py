@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from halfulp.sim.ports import MODE, Columns, Ports
 
 from . import functions
 from .stages import Stage, Term, in_register
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Tensors = Mapping[str, Tensor]
 
@@ -51,7 +54,7 @@ class Sums:
     parameters: Mapping[str, Any]
 
     @classmethod
-    def of(cls, unit: Any, spec: Any) -> Self:
+    def of(cls, unit: "Unit", spec: Any) -> Self:
         """Return the sums of a unit, or of another description with the same operands."""
         inputs = Ports.inputs_of(unit)
         formats = inputs.operands | inputs.scales
@@ -159,7 +162,7 @@ class Sums:
         return functools.reduce(operator.add, parts)
 
 
-def evaluate(unit: Any, spec: Any, change: Callable[[Formula], Formula], codes: Columns) -> Codes:
+def evaluate(unit: "Unit", spec: Any, change: Callable[[Formula], Formula], codes: Columns) -> Codes:
     """Return the results of a unit with another description and a changed formula.
 
     Parameters

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import Cat, ClockDomain, Const, Elaboratable, Instance, Module, Signal, Value
 
 from halfulp.sim.ports import Ports
 
 from .prove import Question, Transition, circuit
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Codes = Mapping[str, Value]
 
@@ -67,7 +70,7 @@ class Miter(Elaboratable):
         m.d.comb += self.bad.eq(self.wrong(m, self))
         return m
 
-    def apply(self, m: Module, unit: Any, codes: Codes) -> dict[str, Value]:
+    def apply(self, m: Module, unit: "Unit", codes: Codes) -> dict[str, Value]:
         """Add a combinational unit with these input codes; return its outputs."""
         m.submodules += unit
         self.applied.append(unit)
@@ -156,13 +159,13 @@ def widths(shapes: Mapping[str, Any]) -> dict[str, int]:
     return {port.name: port.width for port in Ports.of(shapes)}
 
 
-def ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
+def ports_of(unit: "Unit") -> tuple[dict[str, int], dict[str, int]]:
     """Return the widths of a unit's inputs, including controls, and outputs, without the clock."""
     controls = ["rst", "en"] * unit.clocked + ["valid"] * unit.has_valid
     return widths(unit.inputs) | dict.fromkeys(controls, 1), widths(unit.outputs)
 
 
-def stream_ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
+def stream_ports_of(unit: "Unit") -> tuple[dict[str, int], dict[str, int]]:
     """Return the widths of the inputs and outputs of a unit's stream wrapper, without the clock."""
     return (
         {"rst": 1, "i__valid": 1, "i__payload": Ports.inputs_of(unit).width, "o__ready": 1},

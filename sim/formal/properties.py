@@ -1,7 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """Properties of results for all operands, as miters."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amaranth.hdl import Const, Module, Value
 
@@ -12,6 +12,9 @@ from halfulp.sim.ports import Ports
 from .codes import is_nan, is_negative, is_zero, magnitude, negated, rank
 from .miters import Codes, Miter, differ, widths
 from .structures import clocked
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 
 def commutes(asked: Implementation) -> Miter:
@@ -89,7 +92,7 @@ def valid(asked: Implementation) -> Miter:
     return Miter(widths(unit.inputs), wrong)
 
 
-def _invalid(unit: Any, given: Codes, result: Value) -> Value:
+def _invalid(unit: "Unit", given: Codes, result: Value) -> Value:
     inputs, o, formats = unit.inputs, unit.outputs["o"], Ports.inputs_of(unit).formats
     if o.rounds == "string":
         # No sum overflows to NaR, and no product rounds to zero.

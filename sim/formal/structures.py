@@ -8,7 +8,7 @@ and a stalled cycle changes nothing.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -20,8 +20,11 @@ from halfulp.units.stream import Streamed
 from .miters import Clocked, Codes, Cycle, Miter, differ, ports_of, stream_ports_of, widths
 from .prove import transition_of
 
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
-def clocked(unit: Any) -> Clocked:
+
+def clocked(unit: "Unit") -> Clocked:
     """Return a unit with registers, enabled and not reset by default."""
     return Clocked(transition_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
 

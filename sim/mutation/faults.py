@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,14 @@ from halfulp.tools.threads import threads
 
 from .model import Change, Made, make, run_changes, unit_ports
 
+if TYPE_CHECKING:
+    from halfulp.units import Unit
+
 STEPS = 16
 """Number of steps of a sum, or of operations of a unit without accumulator, between two resets."""
 
 
-def _steps(unit: Any) -> int:
+def _steps(unit: "Unit") -> int:
     """Return the number of operations between two resets: all steps of the sums that take turns."""
     return STEPS * (unit.spec.interleave if unit.stateful else 1)
 
@@ -85,12 +88,12 @@ class Faults:
         One effect per bit and kind of fault.
     """
 
-    unit: Any
+    unit: "Unit"
     effects: list[Effect]
 
 
 def campaign(
-    unit: Any,
+    unit: "Unit",
     *,
     flips: int | None,
     stuck: int | None,
@@ -138,7 +141,7 @@ def campaign(
     return Faults(unit, run_changes(unit.name, run_faults, (key, unit, seed), todo, BATCH, progress, pool))
 
 
-def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) -> list[Effect]:
+def run_faults(key: str, unit: "Unit", seed: int, todo: Sequence[tuple[int, int]]) -> list[Effect]:
     """Run faults, each given by its number and number of results."""
     made = shared(key, partial(_made, unit))
     with threads(1), CompiledModel(made.design) as model:
@@ -148,11 +151,11 @@ def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) 
         ]
 
 
-def _made(unit: Any) -> Made:
+def _made(unit: "Unit") -> Made:
     return make(unit, unit_ports(unit), mutants=None)
 
 
-def check(unit: Any, flips: int | None) -> None:
+def check(unit: "Unit", flips: int | None) -> None:
     """Raise ValueError if there are no registers for bit flips, or no results in a number format."""
     if flips and not unit.clocked:
         raise ValueError(f"{unit.name} has no registers for bit flips; add --pipeline 1, or give only --stuck-at")
@@ -161,7 +164,7 @@ def check(unit: Any, flips: int | None) -> None:
 
 
 def _effect(
-    unit: Any, model: CompiledModel, number: int, change: Change, size: int, rng: np.random.Generator
+    unit: "Unit", model: CompiledModel, number: int, change: Change, size: int, rng: np.random.Generator
 ) -> Effect:
     length = _length(unit)
     each = 1 if unit.stateful or change.mode == "inv" else STEPS
@@ -185,12 +188,12 @@ def _effect(
     return Effect(change, trials, wrong, special, np.concatenate(errors))
 
 
-def _length(unit: Any) -> int:
+def _length(unit: "Unit") -> int:
     """Return the number of cycles between two resets: the reset, the steps, and the latency."""
     return 1 + _steps(unit) + int(unit.latency)
 
 
-def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
+def operands(unit: "Unit", count: int, rng: np.random.Generator) -> dict[str, Codes]:
     """Choose inputs of ``count`` sequences: numbers around one, which an accumulator sums from +0."""
     length = _length(unit)
     total = count * length
@@ -208,7 +211,7 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
     return feeds | {name: np.ascontiguousarray(level, dtype=np.uint64) for name, level in levels.items()}
 
 
-def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Codes:
+def _moments(unit: "Unit", count: int, number: int, rng: np.random.Generator) -> Codes:
     """Return the fault number of each cycle: one bit flip per sequence, while registers hold data."""
     at = np.zeros((count, _length(unit)), dtype=np.uint64)
     at[np.arange(count), rng.integers(2, 1 + _steps(unit), count)] = number
@@ -216,7 +219,7 @@ def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Co
 
 
 def _worst(
-    unit: Any, right: Columns, bad: Columns, count: int, once: bool
+    unit: "Unit", right: Columns, bad: Columns, count: int, once: bool
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Return which results changed, which of them are lost, and the errors of the others: per sequence or per step."""
     length, latency, steps = _length(unit), int(unit.latency), _steps(unit)

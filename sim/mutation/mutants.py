@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,9 @@ from . import SELECT
 from .equivalence import NO_STALL, EquivalenceChecker
 from .model import Change, Made, make, run_changes, unit_ports
 from .recording import Recording, record
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 FIRST = 1 << 14
 """Number of cycles that detect most mutants; the others are checked for equivalence before they run all cycles."""
@@ -70,7 +73,7 @@ class Campaign:
         Name of the component.
     """
 
-    unit: Any
+    unit: "Unit"
     title: str
     mutants: list[Mutant]
 
@@ -90,7 +93,7 @@ class Campaign:
 
 
 def mutate(
-    unit: Any, *, count: int, seed: int = 0, stream: bool = False, progress: Progress = silent, pool: JobPool = LOCAL
+    unit: "Unit", *, count: int, seed: int = 0, stream: bool = False, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Campaign:
     """Run mutants of a unit through its bench.
 
@@ -132,7 +135,7 @@ def run_mutants(key: str, asked: tuple[Any, ...], numbers: Sequence[int]) -> lis
             return [_run_mutant(number, bench, model) for number in numbers]
 
 
-def check_stream(unit: Any) -> None:
+def check_stream(unit: "Unit") -> None:
     """Raise ValueError if the stream wrapper of a unit has no registers."""
     if not unit.latency:
         raise ValueError(f"the stream wrapper of {unit.name} has no registers; add --pipeline 1")
@@ -173,7 +176,7 @@ class _Bench:
         return passed.given != traffic["counts"] or passed.faults["o"] > 0
 
 
-def _bench(unit: Any, count: int, seed: int, stream: bool) -> _Bench:
+def _bench(unit: "Unit", count: int, seed: int, stream: bool) -> _Bench:
     from halfulp.units.stream import Streamed
 
     component = Streamed(unit) if stream else unit
@@ -202,7 +205,7 @@ def _run_mutant(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
     return Mutant(number, change, status, equivalence.cycles)
 
 
-def _record(unit: Any, seed: int) -> Recording:
+def _record(unit: "Unit", seed: int) -> Recording:
     """Record cycles of the test bench's vectors and of the regressions."""
     chosen = plan(unit, seed=seed)
     sets: list[tuple[Columns, bool]] = [(row.columns(), row.chained) for row in regressions.of(unit)]
@@ -214,7 +217,7 @@ def _record(unit: Any, seed: int) -> Recording:
     return record(unit, sets, seed)
 
 
-def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
+def _stream_traffic(unit: "Unit", seed: int, count: int) -> dict[str, Any]:
     """Return arguments of `CompiledModel.stream`: payloads, results, and handshake patterns of a stream wrapper.
 
     For a unit with an accumulator, half of the payloads are chained steps and half load start values.
@@ -242,7 +245,7 @@ def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
     }
 
 
-def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
+def witness_of(unit: "Unit", mutant: Mutant) -> Regression | None:
     """Return a vector, or steps from reset, that detects a survivor; None if it needs stalls or a stream."""
     rows = mutant.witness
     if not rows or any(row.get(name, level) != level for row in rows for name, level in NO_STALL.items()):

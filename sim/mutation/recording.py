@@ -1,7 +1,7 @@
 """Recordings of the test bench, cycle by cycle: inputs with stalls, gaps and resets, and expected outputs."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,9 @@ from halfulp.sim.fields import words
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Codes, Columns, Ports
 from halfulp.sim.reference import reference
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 Bits = npt.NDArray[np.bool_]
 
@@ -42,7 +45,7 @@ class Recording:
         return model.first_difference(self.inputs, self.outputs, self.look, count=count, before=self.before)
 
 
-def record(unit: Any, sets: list[tuple[Columns, bool]], seed: int) -> Recording:
+def record(unit: "Unit", sets: list[tuple[Columns, bool]], seed: int) -> Recording:
     """Record sets of vectors in sequence.
 
     As in cocotb, a quarter of each set runs without stalls, inputs carry noise while the unit is stalled or its
@@ -77,11 +80,11 @@ def _joined(columns: list[Codes]) -> Codes:
     return np.ascontiguousarray(np.concatenate(columns), dtype=np.uint64)
 
 
-def _noise(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
+def _noise(unit: "Unit", count: int, rng: np.random.Generator) -> dict[str, Codes]:
     return {port.name: words(rng, count, port.width) for port in Ports.inputs_of(unit)}
 
 
-def _reset(unit: Any, rng: np.random.Generator) -> Recording:
+def _reset(unit: "Unit", rng: np.random.Generator) -> Recording:
     """Record some cycles of operation and a reset."""
     count = 10
     ones = np.ones(count, dtype=np.uint64)
@@ -91,7 +94,7 @@ def _reset(unit: Any, rng: np.random.Generator) -> Recording:
     return Recording(inputs, outputs, np.zeros(count, dtype=bool), False)
 
 
-def _clocked(unit: Any, vectors: Columns, want: Columns, rng: np.random.Generator) -> Recording:
+def _clocked(unit: "Unit", vectors: Columns, want: Columns, rng: np.random.Generator) -> Recording:
     count = len(next(iter(want.values())))
     enabled, valid = _willing(unit, count, rng)
     fresh = enabled & valid
@@ -110,7 +113,7 @@ def _clocked(unit: Any, vectors: Columns, want: Columns, rng: np.random.Generato
     return Recording(inputs, {name: codes[np.maximum(shown, 0)] for name, codes in want.items()}, shown >= 0, False)
 
 
-def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bits]:
+def _willing(unit: "Unit", count: int, rng: np.random.Generator) -> tuple[Bits, Bits]:
     """Choose the cycles in which the unit is enabled and operands are valid; the last ones have no operands."""
     cycles = int(count * 1.7) + 64
     enabled, valid = rng.random(cycles) < 0.75, np.ones(cycles, dtype=bool)
@@ -122,7 +125,7 @@ def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bit
     return np.concatenate([enabled[:end], flush]), np.concatenate([valid[:end], flush & (not unit.has_valid)])
 
 
-def _shown(unit: Any, taken: Bits, enabled: Bits, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _shown(unit: "Unit", taken: Bits, enabled: Bits, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the vector of the result after each cycle, or -1 if it is unknown."""
     entered = np.where(taken, number, -1)[enabled]
     if unit.stateful:

@@ -4,14 +4,14 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import Event, FallingEdge, Timer
 
 from .interfaces import PERIOD, Interface, Word, reset
-from .rules import SHOWN, Broken, Pace
+from .rules import SHOWN, Broken, Fault, Pace
 
 Explanation = Callable[[Sequence[int]], Broken | None]
 """Function from all expected words since the last reset to a cause of wrong results other than arithmetic."""
@@ -28,35 +28,41 @@ SILENT = 16
 
 def chance(probability: float, noise: random.Random) -> Iterator[bool]:
     """Yield True with a probability: a gap or a stall in each cycle, independent of the others."""
-    while True:
-        yield noise.random() < probability
+    return iter(lambda: noise.random() < probability, None)
 
 
 def paced(noise: random.Random) -> tuple[Iterator[bool], Iterator[bool]]:
     """Return the gaps and the stalls of a stream whose probabilities change every 64 cycles."""
     pace = Pace(noise)
-
-    def gaps() -> Iterator[bool]:
-        while True:
-            pace.step()
-            yield noise.random() >= pace.offers
-
-    def stalls() -> Iterator[bool]:
-        while True:
-            yield noise.random() >= pace.takes
-
-    return gaps(), stalls()
+    return iter(pace.gap, None), iter(pace.stall, None)
 
 
-class Board(Protocol):
-    """Receiver of the operations that a `Monitor` observes."""
+class Board:
+    """Base of scoreboards, which receive what a `Monitor` observes: counts, and the first failures.
 
-    paired: bool
-    """True if each operation has one result, so that no result comes before its operands."""
+    Attributes
+    ----------
+    paired : bool
+        True if each operation has one result, so that no result comes before its operands.
+    checked, failed : int
+        Numbers of compared results and of failures.
+    shown : list
+        First failures, with at least the attributes of a `Fault`.
+    nothing : str
+        Error of `check` if nothing was compared.
+    """
+
+    paired = True
+    nothing = "nothing was checked"
+
+    def __init__(self) -> None:
+        self.checked = self.failed = 0
+        self.shown: list[Any] = []
 
     @property
     def missing(self) -> int:
         """Number of expected results that have not been observed, at least 0."""
+        return 0
 
     def operands(self, word: int) -> None:
         """Take operands that the design accepts."""
@@ -64,17 +70,43 @@ class Board(Protocol):
     def result(self, word: int) -> None:
         """Take a result."""
 
-    def broken(self, kind: str, text: str) -> None:
-        """Take a violated rule."""
-
     def reset(self) -> None:
         """Begin again after a reset."""
 
-    def check(self, explain: Explanation = lambda expected: None) -> None:
-        """Raise AssertionError if nothing was checked or a check failed."""
+    def broken(self, kind: str, text: str) -> None:
+        """Take a violated rule of the protocol."""
+        self.fail(Fault(kind, text))
+
+    def fail(self, *failures: Any, count: int | None = None) -> None:
+        """Record failures; ``count`` is their number if some are not given."""
+        self.failed += len(failures) if count is None else count
+        self.shown += failures[: max(SHOWN - len(self.shown), 0)]
+
+    def compare(self, index: int, got: int, want: int) -> bool:
+        """Compare the packed result of an operation with its expected word; return True if they are equal."""
+        self.checked += 1
+        if got != want:
+            text = "unknown bits" if got < 0 else f"{got:#x}"
+            self.fail(Fault("mismatch", f"result {index}: {text}, expected {want:#x}", index, got))
+        return got == want
+
+    def check(self, explain: Explanation = lambda expected: None, expected: Sequence[int] = ()) -> None:
+        """Raise AssertionError if nothing was compared, a result is wrong, or a rule of the protocol is violated.
+
+        Parameters
+        ----------
+        explain : callable
+            Function from all expected words since the last reset to a cause of wrong results other than arithmetic.
+        expected : sequence of int
+            These words.
+        """
+        assert self.checked > 0, self.nothing
+        if self.failed:
+            causes = [cause[1] for cause in [explain(expected)] if cause]
+            raise AssertionError("\n".join([f"{self.failed} failures", *causes, *(one.text for one in self.shown)]))
 
 
-class Scoreboard:
+class Scoreboard(Board):
     """Scoreboard that compares results with expected words, in order.
 
     Parameters
@@ -86,64 +118,40 @@ class Scoreboard:
 
     Attributes
     ----------
-    checked, failed : int
-        Numbers of compared results and of failures.
-    shown : list of dict
-        First failures: ``kind``, ``text``, ``index`` of the operation or None, ``got`` as hexadecimal text.
     first : int or None
         Index of the first wrong result.
     """
 
     def __init__(self, expected: Sequence[int], *, paired: bool = True) -> None:
+        super().__init__()
         self.expected, self.paired = expected, paired
-        self.checked = self.failed = 0
-        self.shown: list[dict[str, Any]] = []
         self.first: int | None = None
+        self._next = 0
 
     @property
     def missing(self) -> int:
-        """Number of expected results that have not been observed."""
-        return len(self.expected) - self.checked
+        return len(self.expected) - self._next
 
     @property
     def done(self) -> bool:
         """True after all expected results."""
         return not self.missing
 
-    def operands(self, word: int) -> None:
-        """Ignore operands: their results are known."""
-
     def result(self, word: int) -> None:
-        """Compare the next result with its expected word."""
-        index = self.checked
-        if index == len(self.expected):
-            self.fail("count", "the stream has more results than operands", None, word)
+        index = self._next
+        if self.done:
+            self.broken("count", "the stream has more results than operands")
             return
-        self.checked += 1
-        if word != self.expected[index]:
-            self.first = index if self.first is None else self.first
-            self.fail("mismatch", "", index, word)
-
-    def broken(self, kind: str, text: str) -> None:
-        """Record a violated rule."""
-        self.fail(kind, text)
+        self._next += 1
+        if not self.compare(index, word, self.expected[index]) and self.first is None:
+            self.first = index
 
     def reset(self) -> None:
         """Expect the first result again."""
-        self.checked = 0
+        self._next = 0
 
-    def fail(self, kind: str, text: str, index: int | None = None, got: int | None = None) -> None:
-        """Record a failure, with the index of the operation and the packed result."""
-        self.failed += 1
-        if len(self.shown) < SHOWN:
-            self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
-
-    def check(self, explain: Explanation = lambda expected: None) -> None:
-        """Raise AssertionError if nothing was checked or a check failed."""
-        assert self.checked > 0, "nothing was checked"
-        if self.failed:
-            cause = explain(self.expected)
-            raise AssertionError(f"{self.failed} failures; the first: {cause or self.shown[0]}")
+    def check(self, explain: Explanation = lambda expected: None, expected: Sequence[int] = ()) -> None:
+        super().check(explain, self.expected)
 
 
 class Driver:
@@ -165,6 +173,8 @@ class Driver:
     ----------
     sent : int
         Number of accepted words.
+    gaps : iterator of bool
+        Gaps of the next cycles.
     """
 
     def __init__(
@@ -178,7 +188,7 @@ class Driver:
     ) -> None:
         self.interface, self.sent, self.limit = interface, 0, limit
         self._idle = 0
-        self._gaps = gaps or repeat(False)
+        self.gaps = gaps or repeat(False)
         self._noise, self._width = random.Random(seed), interface.inputs.ports.width
         self._waiting = deque(words)
         self._offered: int | None = None
@@ -189,11 +199,15 @@ class Driver:
         """True if all words are accepted."""
         return self._offered is None and not self._waiting
 
-    async def send(self, *words: int) -> None:
-        """Send packed words, and wait until the design has accepted all; AssertionError if it is stuck."""
+    def put(self, *words: int) -> None:
+        """Add packed words to those that wait for their offer."""
         self._waiting.extend(words)
         self._idle = 0
         self._empty.clear()
+
+    async def send(self, *words: int) -> None:
+        """Send packed words, and wait until the design has accepted all; AssertionError if it is stuck."""
+        self.put(*words)
         if not self.done:
             await self._empty.wait()
         assert self.done, f"the design stopped after {self.sent} operands: none was accepted in {self.limit:,} cycles"
@@ -204,7 +218,7 @@ class Driver:
 
     def drive(self) -> None:
         """Drive the pins, at a falling edge."""
-        gap = next(self._gaps)
+        gap = next(self.gaps)
         if self._offered is None and self._waiting and not gap:
             self._offered = self._waiting.popleft()
         noise = self._noise.getrandbits(self._width)
@@ -258,23 +272,28 @@ class Monitor:
     late : bool
         True if the interface is read before each rising edge; False if it is read after it, at the falling edge, before
         its own driver changes the pins.
+    operands, results : bool
+        False to ignore one side of the interface.
 
     Attributes
     ----------
     cycles : dict
-        Levels of the two handshake signals of each side in every clock cycle.
+        Levels of the two handshake signals of each side by name, in every clock cycle; none if results are ignored.
     quiet : int
         Number of clock cycles since the last transfer.
     """
 
-    def __init__(self, interface: Interface, board: Board, *, late: bool = True) -> None:
+    def __init__(
+        self, interface: Interface, board: Board, *, late: bool = True, operands: bool = True, results: bool = True
+    ) -> None:
         self.interface, self.board, self.late = interface, board, late
-        self.cycles: dict[str, list[tuple[bool, ...]]] = {}
+        self.takes, self.results = operands and interface.takes, results
+        self.cycles: dict[str, list[dict[str, bool]]] = {}
         self.quiet = 0
         self._restart()
 
     def _restart(self) -> None:
-        self._watch = self.interface.watch() if self.interface.gives else None
+        self._watch = self.interface.watch() if self.results and self.interface.gives else None
         self._taken, self._given, self._resetting = 0, 0, False
 
     @property
@@ -313,14 +332,13 @@ class Monitor:
 
     def _step(self) -> None:
         self.quiet += 1
-        takes = self.interface.takes
-        if takes and self.interface.taken:
+        if self.takes and self.interface.taken:
             self.quiet, self._taken = 0, self._taken + 1
             self.board.operands(self.interface.inputs.read())
-        if takes and self.board.paired and self._given > self._taken:
+        if self.takes and self.board.paired and self._given > self._taken:
             self.board.broken("count", "the stream has a result before its operands")
-        for side, levels in self.interface.handshakes().items():
-            self.cycles.setdefault(side, []).append(tuple(levels.values()))
+        for side, levels in self.interface.handshakes().items() if self.results else ():
+            self.cycles.setdefault(side, []).append(levels)
         if self._watch:
             self._watch.step()
 

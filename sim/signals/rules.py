@@ -19,6 +19,16 @@ SHOWN = 8
 Broken = tuple[str, str]
 """Kind of a failure, and a sentence about it."""
 
+
+class Fault(NamedTuple):
+    """Failure with the index of its operation and the packed result, if it has them."""
+
+    kind: str
+    text: str
+    index: int | None = None
+    got: int = 0
+
+
 MOVED: Broken = ("stall", "the result changed while the clock enable was low")
 BUBBLE: Broken = ("bubble", "the result changed in a cycle without valid operands")
 
@@ -40,6 +50,15 @@ class Pace:
         if self._cycle % PACED == 0:
             self.offers, self.takes = self.noise.choice(PACES)
         self._cycle += 1
+
+    def gap(self) -> bool:
+        """Start the next cycle; return True if it begins no offer."""
+        self.step()
+        return self.noise.random() >= self.offers
+
+    def stall(self) -> bool:
+        """Return True if the cycle has back-pressure."""
+        return self.noise.random() >= self.takes
 
 
 class Waiting:

@@ -1,30 +1,30 @@
 """Agents with drivers and monitors on both sides of a unit; a passive agent has only a monitor."""
 
-import random
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any, ClassVar
 
-import numpy as np
 from pyuvm import uvm_agent, uvm_analysis_port, uvm_driver, uvm_monitor, uvm_sequencer
 
-from halfulp.sim.signals.interfaces import Interface, Watch, Word
-from halfulp.sim.signals.rules import Broken
+from halfulp.sim.protocol import levels_of
+from halfulp.sim.signals import agents
+from halfulp.sim.signals.interfaces import Interface, Word
 
 from .items import Operation
 
 
 class Driver(uvm_driver):
-    """Driver that offers each operation until the unit accepts it; without an operation the pins carry noise."""
+    """Driver that offers each operation until the unit accepts it, with the driver of `halfulp.sim.kit`."""
 
     def build_phase(self) -> None:
         super().build_phase()
         self.interface: Interface = self.cdb_get("interface")
-        self.noise = random.Random(self.cdb_get("seed"))
-        self.width = self.interface.inputs.ports.width
+        self.pins = agents.Driver(self.interface, seed=self.cdb_get("seed"))
 
     async def run_phase(self) -> None:
-        self._rest()
+        self.pins.rest()
+        # `Throttle` begins to wait for each edge before this driver, which depends on the clock enable, and runs first.
+        await self.interface.middle()
         while True:
             await self.interface.edge()
             known, item = self.seq_item_port.try_next_item()
@@ -32,25 +32,23 @@ class Driver(uvm_driver):
                 await self.drive(item)
                 self.seq_item_port.item_done()
             else:
-                self._rest()
+                self.pins.drive()
+                await self.interface.middle()
 
     async def drive(self, item: Operation) -> None:
         """Drive an operation from an edge until it is accepted; the next one may follow without a gap."""
         if item.reset:
-            self._rest()
+            self.pins.rest()
             await self.interface.reset()
-        for _ in range(item.gap):
-            self._rest()
-            await self.interface.edge()
+        self.pins.gaps = chain(repeat(True, item.gap), repeat(False))
+        self.pins.put(item.word)
         while True:
-            self.interface.offer(item.word)
+            self.pins.drive()
             await self.interface.middle()
-            if self.interface.taken:
+            self.pins.look()
+            if self.pins.done:
                 return
             await self.interface.edge()
-
-    def _rest(self) -> None:
-        self.interface.offer(None, self.noise.getrandbits(self.width))
 
 
 class Throttle(uvm_driver):
@@ -59,52 +57,54 @@ class Throttle(uvm_driver):
     def build_phase(self) -> None:
         super().build_phase()
         self.interface: Interface = self.cdb_get("interface")
+        self.pins = agents.Throttle(self.interface, self._stalls())
 
     async def run_phase(self) -> None:
         self.interface.grant(True)
         while True:
+            await self.interface.edge()
+            self.pins.drive()
+
+    def _stalls(self) -> Iterator[bool]:
+        while True:
             known, item = self.seq_item_port.try_next_item()
-            for granted in item.pattern if known else [True]:
-                await self.interface.edge()
-                self.interface.grant(granted)
+            yield from (not granted for granted in (item.pattern if known else [True]))
             if known:
                 self.seq_item_port.item_done()
 
 
 class Monitor(uvm_monitor):
-    """Monitor of every cycle after the first reset, which publishes operations.
+    """Monitor of every cycle, which publishes operations that the monitor of `halfulp.sim.kit` observes.
 
     Members
     -------
     ap : uvm_analysis_port
         Observed operations.
+
+    Attributes
+    ----------
+    published : int
+        Number of operations since the last reset.
     """
+
+    SIDES: ClassVar[dict[str, bool]]
 
     def build_phase(self) -> None:
         super().build_phase()
         self.ap = uvm_analysis_port("ap", self)
         self.interface: Interface = self.cdb_get("interface")
         self.epoch = self.cycle = self.published = 0
+        self.pins = agents.Monitor(self.interface, Observed(self), **self.SIDES)
 
     async def run_phase(self) -> None:
-        before = False
         while True:
             await self.interface.cycle()
             self.cycle += 1
-            resetting = self.interface.resetting
-            if not resetting:
-                if before:
-                    self.epoch, self.published = self.epoch + 1, 0
-                    self.after_reset()
-                self.look()
-            before = resetting
+            self.pins.look()
 
     def after_reset(self) -> None:
-        """Discard the state from before the reset."""
-
-    @abstractmethod
-    def look(self) -> None:
-        """Observe one cycle."""
+        """Begin the next epoch."""
+        self.epoch, self.published = self.epoch + 1, 0
 
     def publish(self, side: Word, word: int) -> None:
         """Publish the operation of a packed word."""
@@ -114,12 +114,32 @@ class Monitor(uvm_monitor):
         self.ap.write(item)
 
 
+class Observed(agents.Board):
+    """Receiver of what a monitor observes; the scoreboard is a component of its own."""
+
+    paired = False
+
+    def __init__(self, monitor: Any) -> None:
+        super().__init__()
+        self.monitor = monitor
+
+    def operands(self, word: int) -> None:
+        self.monitor.publish(self.monitor.interface.inputs, word)
+
+    def result(self, word: int) -> None:
+        self.monitor.publish(self.monitor.interface.outputs, word)
+
+    def broken(self, kind: str, text: str) -> None:
+        self.monitor.broken.write((kind, text))
+
+    def reset(self) -> None:
+        self.monitor.after_reset()
+
+
 class OperandMonitor(Monitor):
     """Monitor of the operands that a unit accepts."""
 
-    def look(self) -> None:
-        if self.interface.taken:
-            self.publish(self.interface.inputs, self.interface.inputs.read())
+    SIDES: ClassVar[dict[str, bool]] = {"results": False}
 
 
 class ResultMonitor(Monitor):
@@ -133,41 +153,21 @@ class ResultMonitor(Monitor):
         At the end of each epoch: name of each side with the levels of its signals in each cycle.
     """
 
+    SIDES: ClassVar[dict[str, bool]] = {"operands": False}
+
     def build_phase(self) -> None:
         super().build_phase()
         self.broken = uvm_analysis_port("broken", self)
         self.handshakes = uvm_analysis_port("handshakes", self)
-        self._cycles: dict[str, dict[str, list[bool]]] = {}
-        self.watch: Watch = self.interface.watch()
-
-    def explain(self, expected: Sequence[int]) -> Broken | None:
-        """Return a cause of wrong results other than arithmetic; ``expected`` are all words since the last reset."""
-        return self.watch.explain(expected)
 
     def after_reset(self) -> None:
-        self._publish_handshakes()
-        self.watch = self.interface.watch()
-
-    def look(self) -> None:
-        for seen in self.watch.see():
-            if isinstance(seen, int):
-                self.publish(self.interface.outputs, seen)
-            else:
-                self.broken.write(seen)
-        self.watch.step()
-        for side, signals in self.interface.handshakes().items():
-            columns = self._cycles.setdefault(side, {name: [] for name in signals})
-            for name, level in signals.items():
-                columns[name].append(level)
+        super().after_reset()
+        self.extract_phase()
 
     def extract_phase(self) -> None:
-        self._publish_handshakes()
-
-    def _publish_handshakes(self) -> None:
-        for side, signals in self._cycles.items():
-            arrays = {name: np.array(levels, dtype=np.uint8) for name, levels in signals.items()}
-            self.handshakes.write((side, arrays))
-        self._cycles = {}
+        while self.pins.cycles:
+            side, cycles = self.pins.cycles.popitem()
+            self.handshakes.write((side, levels_of(cycles)))
 
 
 class SideAgent(uvm_agent):

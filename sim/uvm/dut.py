@@ -1,7 +1,8 @@
 """Design under test, created by the factory."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from amaranth.lib.wiring import Component
 from pyuvm import ConfigDB, uvm_object
 
 from halfulp.implementation import Implementation
@@ -25,21 +26,21 @@ class Dut(uvm_object):
         request: Implementation = ConfigDB().get(None, "", "request")
         return request
 
-    def make(self) -> Any:
+    def make(self) -> Component:
         """Create the unit; override it to test a derived class."""
         self.request().check_every_cycle("halfulp uvm")
         return self.request().component()
 
-    def design(self, unit: Any, kind: str) -> Design:
+    def design(self, unit: Component, kind: str) -> Design:
         """Generate the Verilog for a kind of model."""
         return design(unit, (kind,))
 
-    def title(self, unit: Any) -> str:
+    def title(self, unit: Component) -> str:
         """Return the text of the unit, or the name of another component."""
         from halfulp.units import Unit
 
         return str(Implementation.of(unit)) if isinstance(unit, Unit) else str(unit.name)
 
-    def describe(self, unit: Any) -> str:
+    def describe(self, unit: Component) -> str:
         """Describe formats, rounding and latency of the unit."""
         return describe(unit)

@@ -5,25 +5,19 @@ from typing import Any
 
 from pyuvm import uvm_env
 
+from halfulp.sim.signals.agents import SILENT, STUCK
+
 from .agent import ResultMonitor, UnitAgent
 from .collector import CoverageCollector
 from .reference import Reference
 from .scoreboard import Scoreboard
 
-QUIET = 2000
-"""Number of clock cycles without a result after which pending operations are lost."""
-
-AFTER = 16
-"""Number of clock cycles after the last result in which extra results are detected."""
-
 
 async def drain(results: ResultMonitor, done: Callable[[], bool]) -> None:
     """Wait for all results and for the absence of extra ones, or until pending results count as lost."""
-    quiet, before = 0, -1
-    while quiet < (AFTER if done() else QUIET):
+    results.pins.quiet = 0
+    while results.pins.quiet < (SILENT if done() else STUCK):
         await results.interface.cycle()
-        quiet = quiet + 1 if results.published == before else 0
-        before = results.published
 
 
 class UnitEnv(uvm_env):
@@ -41,7 +35,7 @@ class UnitEnv(uvm_env):
         results.ap.connect(self.scoreboard.results)
         results.broken.connect(self.scoreboard.broken)
         self.reference.ap.connect(self.scoreboard.predictions)
-        self.scoreboard.explain = results.explain
+        self.scoreboard.explain = results.pins.explain
         self.scoreboard.compared.connect(self.collector.analysis_export)
         results.handshakes.connect(self.collector.handshakes)
 

@@ -1,6 +1,6 @@
 """Reference model: results of the golden model for observed operations."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pyuvm import uvm_analysis_port, uvm_subscriber
@@ -9,6 +9,9 @@ from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import CHUNK, reference
 
 from .items import Operation
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 
 class Prediction(NamedTuple):
@@ -57,7 +60,7 @@ class Reference(uvm_subscriber):
 
     def build_phase(self) -> None:
         self.ap = uvm_analysis_port("ap", self)
-        self.unit: Any = self.cdb_get("unit")
+        self.unit: Unit = self.cdb_get("unit")
         self.inputs = Ports.inputs_of(self.unit)
         self.in_sequence = self.unit.stateful or bool(self.unit.sources)
         self._items: list[Operation] = []

@@ -1,17 +1,21 @@
 """Scoreboard: compares observed results with predictions, with the comparison of the test bench."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyuvm import uvm_analysis_port, uvm_component, uvm_scoreboard, uvm_subscriber
 
 from halfulp.sim.compare import compare
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.report import Check, Failure
+from halfulp.sim.signals.agents import Board
 from halfulp.sim.signals.rules import SHOWN, Broken
 
 from .items import Operation
 from .reference import Prediction, columns
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 
 class Compared(NamedTuple):
@@ -50,7 +54,7 @@ class Scoreboard(uvm_scoreboard):
     """
 
     def build_phase(self) -> None:
-        self.unit: Any = self.cdb_get("unit")
+        self.unit: Unit = self.cdb_get("unit")
         self.outputs = self.outputs_of(self.unit)
         self._due: list[Prediction] = []
         self.predictions = export("predictions", self, self._due.append)
@@ -59,10 +63,9 @@ class Scoreboard(uvm_scoreboard):
         self.compared = uvm_analysis_port("compared", self)
         self.explain: Callable[[Sequence[int]], Broken | None] = lambda expected: None
         self._seen: dict[int, list[Operation]] = {}
-        self._failures: list[Failure] = []
-        self._broken = 0
+        self.board = Board()
 
-    def outputs_of(self, unit: Any) -> Ports:
+    def outputs_of(self, unit: "Unit") -> Ports:
         """Return the ports of a result."""
         return Ports.of(unit.outputs)
 
@@ -78,12 +81,10 @@ class Scoreboard(uvm_scoreboard):
         self._seen.setdefault(item.epoch, []).append(item)
 
     def _fail(self, broken: Broken) -> None:
-        self._broken += 1
-        if self._broken <= SHOWN:
-            self._failures.append(Failure(*broken))
+        self.board.fail(Failure(*broken))
 
     def check_phase(self) -> None:
-        checked = failed = 0
+        board, wrong = self.board, 0
         last = max((part.epoch for part in self._due), default=0)
         taken: dict[int, int] = {}
         for part in self._due:
@@ -92,10 +93,9 @@ class Scoreboard(uvm_scoreboard):
             if any(item.cycle < cycle for item, cycle in zip(found, part.cycles, strict=False)):
                 self._fail(("count", "a result appeared before its operands were accepted"))
             if found:
-                checked += len(found)
-                wrong, failures = self.compare_part(part, columns(self.outputs, found), SHOWN - len(self._failures))
-                failed += wrong
-                self._failures += failures
+                count, failures = self.compare_part(part, columns(self.outputs, found), SHOWN - len(board.shown))
+                board.checked, wrong = board.checked + len(found), wrong + count
+                board.fail(*failures, count=count)
             if len(found) < len(part.cycles) and part.epoch == last:
                 given = part.first + len(found)
                 text = f"the unit stopped after {taken[last]} operations and {given} results"
@@ -103,9 +103,9 @@ class Scoreboard(uvm_scoreboard):
         for epoch, items in self._seen.items():
             if len(items) > taken.get(epoch, 0):
                 self._fail(("count", "there are more results than accepted operations"))
-        if failed:
+        if wrong:
             self._add_cause(last)
-        self.check = Check("pyuvm", self.cdb_get("channel"), checked, failed + self._broken, self._failures)
+        self.check = Check("pyuvm", self.cdb_get("channel"), board.checked, board.failed, board.shown)
 
     def _add_cause(self, epoch: int) -> None:
         """Insert a cause of wrong results other than arithmetic before them."""
@@ -116,4 +116,4 @@ class Scoreboard(uvm_scoreboard):
             for row in zip(*(part.want[port.name].tolist() for port in self.outputs), strict=True)
         ]
         if (cause := self.explain(words)) is not None:
-            self._failures.insert(0, Failure(*cause))
+            self.board.shown.insert(0, Failure(*cause))

@@ -2,7 +2,7 @@
 
 import random
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cocotb
 import numpy as np
@@ -18,6 +18,9 @@ from halfulp.sim.space import Space
 from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, sampled, with_corner_words
 
 from .items import Grants, Operation
+
+if TYPE_CHECKING:
+    from halfulp.units import Unit
 
 ITEMS = 1 << 11
 """Default number of operations of a sequence, which takes seconds."""
@@ -37,7 +40,7 @@ class Sequence(uvm_sequence):
     """
 
     @classmethod
-    def check(cls, unit: Any, limit: int | None) -> None:
+    def check(cls, unit: "Unit", limit: int | None) -> None:
         """Raise ValueError if the sequence does not fit the unit."""
 
     def config(self, label: str) -> Any:
@@ -122,9 +125,7 @@ class VectorSequence(Sequence):
 def gap_of(pace: Pace) -> int:
     """Choose the number of cycles without an offer."""
     gap = 0
-    pace.step()
-    while pace.noise.random() >= pace.offers:
-        pace.step()
+    while pace.gap():
         gap += 1
     return gap
 
@@ -145,14 +146,14 @@ class PaceSequence(uvm_sequence):
     @staticmethod
     def _cycle(pace: Pace) -> bool:
         pace.step()
-        return pace.noise.random() < pace.takes
+        return not pace.stall()
 
 
 class ExhaustiveSequence(VectorSequence):
     """All combinations of operands, and of random words if there are few."""
 
     @classmethod
-    def check(cls, unit: Any, limit: int | None) -> None:
+    def check(cls, unit: "Unit", limit: int | None) -> None:
         space = Space.of(Ports.inputs_of(unit))
         if space.operand_bits > EXHAUSTIVE_BITS:
             raise ValueError(
@@ -220,7 +221,7 @@ class ChainSequence(VectorSequence):
     """Chained steps of a unit with state, after some other steps and a reset."""
 
     @classmethod
-    def check(cls, unit: Any, limit: int | None) -> None:
+    def check(cls, unit: "Unit", limit: int | None) -> None:
         if not unit.stateful:
             raise ValueError(f"{unit.name} has no state: expected a unit with an accumulator for the sequence chain")
 
@@ -253,7 +254,7 @@ class RegressionSequence(VectorSequence):
     storms = False
 
     @classmethod
-    def check(cls, unit: Any, limit: int | None) -> None:
+    def check(cls, unit: "Unit", limit: int | None) -> None:
         if not regressions.of(unit):
             raise ValueError(f"{unit.name} has no regressions for this sequence")
 

@@ -3,7 +3,7 @@
 import os
 import pickle
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cocotb
 from pyuvm import ConfigDB, uvm_root, uvm_test
@@ -20,6 +20,9 @@ from .job import FOUND, JOB, Job, class_of, prepare
 from .scoreboard import Scoreboard
 from .sequences import ITEMS, SEQUENCES
 
+if TYPE_CHECKING:
+    from halfulp.units import Unit
+
 
 class UnitTest(uvm_test):
     """Test of a unit and its stream wrapper, each with an agent on which a sequence runs.
@@ -35,7 +38,7 @@ class UnitTest(uvm_test):
     SEQUENCES: ClassVar[dict[str, type[Any]]] = SEQUENCES
 
     @classmethod
-    def check(cls, job: Job, unit: Any) -> None:
+    def check(cls, job: Job, unit: "Unit") -> None:
         """Raise ValueError for a job that does not fit the unit."""
         if job.sequence not in cls.SEQUENCES:
             raise ValueError(f"unknown sequence {job.sequence!r}: expected {', '.join(cls.SEQUENCES)}")
@@ -52,7 +55,7 @@ class UnitTest(uvm_test):
 
     def build_phase(self) -> None:
         self.job: Job = self.cdb_get("job")
-        self.unit: Any = self.cdb_get("unit")
+        self.unit: Unit = self.cdb_get("unit")
         for label in ("seed", "limit", "vector"):
             self.cdb_set(label, getattr(self.job, label))
         self.cdb_set("progress", report_progress)

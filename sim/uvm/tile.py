@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import cocotb
 import numpy as np
 import torch
+from amaranth.lib.wiring import Component
 from cocotb.clock import Clock
 from pyuvm import uvm_analysis_port, uvm_component, uvm_env, uvm_sequence
 
@@ -75,7 +76,7 @@ class TileRequest:
 class TileDut(Dut):
     """Systolic array under test."""
 
-    def make(self) -> Any:
+    def make(self) -> Component:
         from halfulp.units.systolic import Chain, Grid
 
         asked: Any = self.request()
@@ -88,10 +89,10 @@ class TileDut(Dut):
             return Grid(**known)
         return Chain(**known, depth=asked.depth, rows=1 if asked.rows is None else asked.rows)
 
-    def design(self, unit: Any, kind: str) -> Design:
+    def design(self, unit: Component, kind: str) -> Design:
         return component_design(unit)
 
-    def describe(self, unit: Any) -> str:
+    def describe(self, unit: Component) -> str:
         depth = f", {unit.tiling.depth} vectors a row" if unit.tiling.depth > 1 else ""
         depth += f", {unit.tiling.rows} rows an element" if unit.tiling.rows > 1 else ""
         return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.stages} register stages"
@@ -275,7 +276,7 @@ def _vectors(job: Operation) -> int:
 class TileScoreboard(Scoreboard):
     """Scoreboard of tiles, which reports a wrong element with its row and column of operands."""
 
-    def outputs_of(self, unit: Any) -> Ports:
+    def outputs_of(self, unit: Component) -> Ports:
         return ports_of(unit, "c")
 
     def compare_part(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
@@ -357,7 +358,7 @@ class TileTest(UnitTest):
     }
 
     @classmethod
-    def check(cls, job: Job, unit: Any) -> None:
+    def check(cls, job: Job, unit: Component) -> None:
         if job.sequence not in cls.SEQUENCES:
             raise ValueError(f"unknown sequence {job.sequence!r} of an array: expected {', '.join(cls.SEQUENCES)}")
 

@@ -326,7 +326,7 @@ def entry_shape(mac: RunningSumSpec, name: str) -> Any:
     return next(iter(ports.values())) if len(ports) == 1 else data.StructLayout(dict(ports))
 
 
-def connect_entry(m: Module, unit: Any, name: str, entry: Value) -> None:
+def connect_entry(m: Module, unit: Unit, name: str, entry: Value) -> None:
     """Connect an entry of matrix ``a`` or ``b`` to the ports of a unit that take it."""
     for port, fmt in unit.spec.entries[name].items():
         m.d.comb += Value.cast(getattr(unit, port)).eq(entry[: fmt.width])

@@ -16,14 +16,14 @@ from signals.layout import Field, Layout
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def vectors_of(unit: Any) -> list[list[int]]:
+def vectors_of(unit: dict[str, Any]) -> list[list[int]]:
     """Return the packed operands and the packed results of all vectors."""
     lines = (ROOT / unit["vectors"]["file"]).read_text().splitlines()
     words = [line.split("_") for line in lines if line and not line.startswith("//")]
     return [[int(word, 16) for word in side] for side in zip(*words, strict=True)]
 
 
-def layout_of(unit: Any, direction: str) -> Layout:
+def layout_of(unit: dict[str, Any], direction: str) -> Layout:
     """Return the ports of a direction; the first one is in the lowest bits of a packed word."""
     data = [port for port in unit["ports"] if port["role"] == "data"]
     return Layout(tuple(Field(port["name"], port["width"]) for port in data if port["direction"] == direction))
@@ -47,7 +47,7 @@ async def test_vectors(dut: Any) -> None:
     await check(dut, unit)
 
 
-async def check_unit(dut: Any, unit: Any) -> None:
+async def check_unit(dut: Any, unit: dict[str, Any]) -> None:
     """Send the vectors to a unit with gaps and stalls; results come after the latency and hold in stalls."""
     words, expected = vectors_of(unit)
     board, noise = Scoreboard(expected), random.Random(1)
@@ -67,7 +67,7 @@ async def check_unit(dut: Any, unit: Any) -> None:
         """The context sends all vectors and waits for their results."""
 
 
-async def check_stream(dut: Any, unit: Any) -> None:
+async def check_stream(dut: Any, unit: dict[str, Any]) -> None:
     """Send the vectors to the AXI4-Stream wrapper of a unit with gaps, and receive results with back-pressure."""
     words, expected = vectors_of(unit)
     clock = {"clk": dut.aclk, "rst": ActiveLow(dut.aresetn)}
