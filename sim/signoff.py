@@ -47,7 +47,7 @@ FORMATS = {
 }
 """Representative operand formats of each family, in order of width; compound ones are sums of two floats.
 
-Only `convert` takes scales of blocks; tests/test_scale.py sweeps it.
+Only `convert` takes scales of blocks; tests/hdl/formats/test_scale.py sweeps it.
 """
 
 ONLY = {"sparsedot": ("float",), "sparsemac": ("float",), "blockquantize": ("float",)}
@@ -443,9 +443,7 @@ def write_oracles(folder: Path, junit: Path) -> list[Record]:
                 found = sums.setdefault((unit, family, library), [0, 0])
                 found[:] = found[0] + 1, found[1] + int(vectors)
     if not sums:
-        raise ValueError(
-            f"{junit} has no passed tests with properties 'oracle'; expected the XML of tests/test_oracle_*"
-        )
+        raise ValueError(f"{junit} has no passed tests with properties 'oracle'; expected the XML of tests/oracles")
     rows = [dict(zip(ORACLE_COLUMNS, (*key, *map(str, counts)), strict=True)) for key, counts in sorted(sums.items())]
     _save(folder / "oracles.csv", ORACLE_COLUMNS, rows)
     return rows
