@@ -24,7 +24,7 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.sim import listing
 from halfulp.units import Mul
 from tests.agreement.test_exhaustive import mismatches
-from tests.golden.kernels.test_gemm_kernels import compare
+from tests.kernel_products import compare
 from tests.settings import ROOT
 
 NEXT = {"e4m3fn": 480, "e5m2": 65536}

@@ -12,7 +12,7 @@ from halfulp.hdl.formats import Rounding, Takum, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODES
 from tests.agreement.test_exhaustive import mismatches
-from tests.golden.kernels.test_gemm_kernels import compare
+from tests.kernel_products import compare
 
 
 def published(bits: str) -> Fraction | None:
