@@ -142,7 +142,7 @@ cost: .venv/ready
 # The oracle tests run if no UNIT is given; default folder: the project's own records.
 signoff: .venv/ready
 	@mkdir -p build
-	$(if $(call given,UNIT),,$(alone) .venv/bin/pytest -q -n auto -o junit_family=xunit1 tests/test_oracle_*.py --junitxml=build/oracles.xml)
+	$(if $(call given,UNIT),,$(alone) .venv/bin/pytest -q -n auto -o junit_family=xunit1 tests/oracles --junitxml=build/oracles.xml)
 	$(alone) .venv/bin/halfulp signoff $(foreach u,$(call given,UNIT),$(call quote,$(u))) \
 		$(if $(call given,UNIT),,--oracles build/oracles.xml) $(if $(call given,OUT),,-o sim/results) $(options)
 

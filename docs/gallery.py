@@ -38,7 +38,7 @@ PLOTS = {
         "Clock and registers against lookup tables, for each number of register stages of a unit.",
     ),
     "delays": (
-        "halfulp synth mul e5m2 --target asic --liberty tests/cells.lib --delays 1,2,4",
+        "halfulp synth mul e5m2 --target asic --liberty tests/fpga/synth/cells.lib --delays 1,2,4",
         "Delay against area in standard cells, for each delay target of the mapping.",
     ),
     "match-lenet5-u55c": (

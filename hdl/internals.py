@@ -1,4 +1,4 @@
-"""Private names of Amaranth 0.5 and 0.6; `tests/test_internals.py` states the behaviour that units need."""
+"""Private names of Amaranth 0.5 and 0.6; `tests/hdl/test_internals.py` states the behaviour that units need."""
 
 from collections.abc import Iterable
 from typing import Any

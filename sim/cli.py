@@ -184,7 +184,7 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
     "--oracles",
     metavar="XML",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JUnit XML of a run of tests/test_oracle_*",
+    help="JUnit XML of a run of tests/oracles",
 )
 @click.option("--all", "every", is_flag=True, help="also check units whose records are current")
 @click.option("--compare", is_flag=True, help="only renew digests of current records, list stale ones")

@@ -50,7 +50,7 @@ FORMATS = {
 }
 """Representative operand formats of each family, in order of width; compound ones are sums of two floats.
 
-Only `convert` takes scales of blocks; tests/test_scale.py sweeps it.
+Only `convert` takes scales of blocks; tests/hdl/formats/test_scale.py sweeps it.
 """
 
 ONLY = {"sparsedot": ("float",), "sparsemac": ("float",), "blockquantize": ("float",)}
@@ -451,9 +451,7 @@ def write_oracles(folder: Path, junit: Path) -> list[Record]:
                 totals = sums.setdefault((unit, family, library), [0, 0])
                 totals[:] = totals[0] + 1, totals[1] + int(vectors)
     if not sums:
-        raise ValueError(
-            f"{junit} has no passed tests with properties 'oracle'; expected the XML of tests/test_oracle_*"
-        )
+        raise ValueError(f"{junit} has no passed tests with properties 'oracle'; expected the XML of tests/oracles")
     rows = [dict(zip(ORACLE_COLUMNS, (*key, *map(str, counts)), strict=True)) for key, counts in sorted(sums.items())]
     _save(folder / "oracles.csv", ORACLE_COLUMNS, rows)
     return rows

@@ -1,1 +1,1 @@
-"""Tests of all rooms; test modules may import each other as `tests.test_x`."""
+"""Tests of all rooms; a module is imported by its path, as `tests.hdl.test_shape`."""

@@ -22,8 +22,8 @@ from halfulp.sim.report import exact_codes
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import random_words, sampled
 from halfulp.units.catalogue import CATALOGUE, component
+from tests.agreement.test_exhaustive import Bundle
 from tests.short_form import BLOCK
-from tests.test_exhaustive import Bundle
 
 MODES = (*ROUNDING_MODES, "sr3")
 CHUNK = 1 << 17

@@ -1,0 +1,103 @@
+"""Report of an emulated program: rows, arithmetic of their operations, and share of products."""
+
+import json
+import math
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+
+from halfulp import golden
+from halfulp.golden.nn import Policy, convert
+from tests.emulated_programs import BF16
+
+
+def test_report_names_operations_in_torch():
+    with golden.emulate("bf16*bf16+fp32.rn") as run:
+        torch.fft.rfft(torch.randn(8)).abs()
+        torch.randn(2, 3) @ torch.randn(3, 4)
+        torch.randn(3).exp()
+    report = run.report()
+    assert {row.operation for row in report.in_torch} >= {"_fft_r2c", "exp"}
+    assert next(row.macs for row in report.rows if row.operation == "mm") == 24
+    assert report.share == 1
+    assert json.loads(report.json())["share"] == 1
+    assert "test_emulate.py" in str(report)
+
+
+def test_report_plots_its_rows(tmp_path):
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with golden.emulate({"linear1": BF16, "self_attn*": BF16}) as run:
+        model(torch.randn(2, 4, 8)).sum().backward()
+    run.report().plot(tmp_path / "operations.svg")
+    drawn = (tmp_path / "operations.svg").read_text()
+    assert "of the multiply-accumulates are in the arithmetic" in drawn
+    with pytest.raises(ValueError, match="ending"):
+        run.report().plot(tmp_path / "operations.txt")
+
+
+def test_report_has_a_row_for_each_gradient_of_a_convolution():
+    layer, x = nn.Conv2d(2, 3, 3), torch.randn(1, 2, 5, 5, requires_grad=True)
+    with golden.emulate("bf16*bf16+fp32.rn, elementwise=bf16.rn", values=True) as run:
+        layer(x).sum().backward()
+    rows = {row.phase: row.macs for row in run.report().rows if row.kind == "product"}
+    assert rows == dict.fromkeys(["forward", "input_gradient", "weight_gradient"], 3 * 9 * 2 * 9)
+    policy = Policy.of("bf16*bf16+fp32.rn", input_gradient="fp32", elementwise="bf16.rn")
+    with pytest.raises(RuntimeError, match="input_gradient"), golden.emulate(policy, strict=True):
+        layer(x).sum().backward()
+
+
+def test_products_without_a_policy_count_against_the_share():
+    layers = nn.ModuleList([nn.Linear(4, 3), nn.Conv2d(2, 3, 3, groups=1)])
+    with golden.emulate({"1": "bf16*bf16+fp32.rn"}) as run:
+        layers[0](torch.ones(2, 4)).sum().backward()
+        layers[1](torch.ones(1, 2, 5, 5)).sum().backward()
+    macs = Counter()
+    for row in run.report().rows:
+        macs[row.operation, row.arithmetic == "fp32"] += row.macs
+    assert macs["addmm", True] == macs["mm", True] == 2 * 4 * 3
+    assert sum(macs.values()) == 2 * 2 * 4 * 3 + 2 * 9 * 3 * 2 * 9
+    assert run.report().share < 1
+
+
+def test_converted_layers_report_their_own_arithmetic():
+    model = convert(nn.Sequential(nn.Linear(4, 3), nn.Tanh()), "e5m2*e5m2+e6m5.sr4").model
+    with golden.emulate(BF16, strict=True) as run:
+        model(torch.randn(2, 4, requires_grad=True)).sum().backward()
+    rows = {row.operation: (row.arithmetic, row.macs) for row in run.report().rows if row.macs}
+    assert rows == {
+        "matmul": ("e5m2*e5m2+e6m5.sr4", 2 * 4 * 3),
+        "matmul_gradients": ("e5m2*e5m2+e6m5.sr4", 2 * 2 * 4 * 3),
+    }
+
+
+NUMBERS = {
+    "decimals": lambda: torch.tensor([0.123, -2.345, 7.0]).round(decimals=2),
+    "decimals in place": lambda: torch.tensor([0.123, -2.345, 7.0]).round_(decimals=2),
+    "real steps": lambda: torch.arange(0, 1, 0.1),
+    "points": lambda: torch.linspace(0, 1, 7),
+    "largest numbers": lambda: torch.tensor([math.nan, math.inf, -math.inf, 0.3]).nan_to_num(),
+    "sums at places": lambda: torch.full((2,), 0.3).scatter_(0, torch.tensor([0]), torch.tensor([0.3]), reduce="add"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_new_numbers_are_rounded_and_reported(name):
+    policy = "bf16*bf16+bf16.rn, elementwise=bf16.rn"
+    with golden.emulate(policy, strict=True) as run:
+        found = NUMBERS[name]()
+    rows = [row for row in run.report().rows if row.arithmetic.startswith("bf16")]
+    assert rows
+    # Numbers at which nothing was added stay as they are.
+    numbers = found[:1] if name == "sums at places" else found
+    assert torch.equal(numbers, numbers.bfloat16().float())
+    torch.testing.assert_close(found.clamp(-3e38, 3e38), NUMBERS[name]().clamp(-3e38, 3e38), rtol=3 * 2**-8, atol=0)
+    with pytest.raises(RuntimeError, match=r"elementwise|forward"), golden.emulate("fp32", strict=True):
+        NUMBERS[name]()
+
+
+def test_sequences_of_integers_are_constants():
+    with golden.emulate("fp32", strict=True) as run:
+        assert torch.arange(0, 4, dtype=torch.float32).tolist() == torch.linspace(0, 3, 4).tolist() == [0, 1, 2, 3]
+    assert not run.report().rows

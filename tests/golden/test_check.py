@@ -1,0 +1,265 @@
+"""Arguments that golden operations refuse."""
+
+import re
+
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.hdl.formats import (
+    E5M2,
+    E6M5,
+    EXACT,
+    FP64,
+    POSIT8,
+    RZ,
+    Float,
+    stochastic,
+)
+
+MUL = {"a": E5M2, "b": E5M2, "o": E5M2}
+MAC = {"a": E5M2, "b": E5M2, "acc": E6M5}
+POSITS = {"a": POSIT8, "b": POSIT8, "o": POSIT8}
+CODES = torch.arange(4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "keyword"),
+    [
+        (
+            lambda: golden.mul(CODES.float(), CODES, **MUL),
+            TypeError,
+            "integer",
+        ),
+        (lambda: golden.mul([1], CODES, **MUL), TypeError, "tensor"),
+        (
+            lambda: golden.mul(CODES + 256, CODES, **MUL),
+            ValueError,
+            "259",
+        ),
+        (lambda: golden.mul(CODES, CODES - 1, **MUL), ValueError, "-1"),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, random=CODES),
+            ValueError,
+            "random",
+        ),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, rounding=stochastic(3)),
+            ValueError,
+            "random",
+        ),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, rounding=stochastic(1), random=CODES),
+            ValueError,
+            "random",
+        ),
+        (lambda: golden.mul(CODES, CODES, **MUL, rounding=EXACT), ValueError, "e5m2"),
+        (
+            lambda: golden.mul(CODES, CODES, a=5, b=E5M2, o=E5M2),
+            TypeError,
+            "Format",
+        ),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, rounding="up"),
+            ValueError,
+            "up",
+        ),
+        (
+            lambda: golden.mac(CODES, CODES, CODES, a=E5M2, b=E5M2, acc=E6M5, product_rounding=RZ),
+            ValueError,
+            "product",
+        ),
+        (
+            lambda: golden.mac_sequence(CODES, CODES, CODES[:3], CODES, CODES, a=E5M2, b=E5M2, acc=E6M5),
+            ValueError,
+            "one-dimensional",
+        ),
+        (lambda: golden.encode(CODES > 1, E5M2), TypeError, "numbers"),
+        (
+            lambda: golden.encode(torch.tensor([1, -(1 << 53)]), FP64),
+            ValueError,
+            "integers",
+        ),
+        (
+            lambda: golden.decode(CODES, Float(11, 52, bias=0)),
+            ValueError,
+            "number",
+        ),
+        (lambda: golden.decode(CODES + 253, E5M2), ValueError, "codes"),
+        (lambda: golden.mul(CODES, CODES, **MUL, saturate=1), TypeError, "saturate"),
+        (lambda: golden.add(CODES, CODES, 2, **MUL), ValueError, "subtract"),
+        (lambda: golden.add(CODES, CODES, 1.0, **MUL), TypeError, "subtract"),
+        (
+            lambda: golden.mul(CODES, CODES.to("meta"), **MUL),
+            ValueError,
+            "tensors",
+        ),
+        (
+            lambda: golden.mac_sequence(CODES, CODES, CODES + 4093, CODES * 0, CODES * 0, **MAC),
+            ValueError,
+            "start",
+        ),
+        (
+            lambda: golden.mac_sequence(CODES, CODES, CODES, CODES, CODES, **MAC),
+            ValueError,
+            "load",
+        ),
+        (
+            lambda: golden.mac_sequence(*[CODES > 9] * 5, **MAC, rounding=stochastic(3), random=CODES[:3]),
+            ValueError,
+            "one-dimensional",
+        ),
+        (
+            lambda: golden.mac_sequence(*[CODES[:0]] * 5, **MAC, rounding=EXACT),
+            ValueError,
+            "sum",
+        ),
+        (
+            lambda: golden.dot(CODES[0], CODES[0], **POSITS),
+            ValueError,
+            "shape",
+        ),
+        (lambda: golden.dot(CODES, CODES[0], **POSITS), ValueError, "shape"),
+        (
+            lambda: golden.dot(CODES, CODES[:3], **POSITS),
+            ValueError,
+            "shape",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, CODES[0], **POSITS),
+            ValueError,
+            "both",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, c="int8", **POSITS),
+            ValueError,
+            "both",
+        ),
+        (
+            lambda: golden.dot(CODES[:0], CODES[:0], **POSITS),
+            ValueError,
+            "k 0",
+        ),
+        (
+            lambda: golden.dot(torch.zeros(2, 257).long(), torch.zeros(2, 257).long(), **POSITS),
+            ValueError,
+            "k 257",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, order="best", **POSITS),
+            ValueError,
+            "best",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, rounding="exact", **POSITS),
+            ValueError,
+            "products",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, rounding="sr2", **POSITS),
+            ValueError,
+            "random",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, rounding="sr2", order="sequential", **POSITS),
+            ValueError,
+            "random",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, random=CODES[0], **POSITS),
+            ValueError,
+            "random",
+        ),
+        (lambda: golden.dot(CODES + 253, CODES, **POSITS), ValueError, "256"),
+        (lambda: golden.dot(CODES, CODES, [1], c="int8", **POSITS), TypeError, "tensor"),
+        (lambda: golden.dot(CODES, CODES, saturate=1, **POSITS), TypeError, "saturate"),
+        (
+            lambda: golden.dot(CODES, CODES.to("meta"), **POSITS),
+            ValueError,
+            "tensors",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, 2, **POSITS),
+            ValueError,
+            "subtract",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES + 253, **POSITS),
+            ValueError,
+            "start",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, carry=0, **POSITS),
+            ValueError,
+            "carry",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, carry=7.0, **POSITS),
+            TypeError,
+            "carry",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, rounding="sr9", **POSITS),
+            ValueError,
+            "random",
+        ),
+        (
+            lambda: golden.quire_sequence(CODES, CODES, CODES, 0, CODES > 1, CODES > 1, **POSITS),
+            ValueError,
+            "one-dimensional",
+        ),
+        (
+            lambda: golden.quire_sequence(*[CODES[:0]] * 6, carry=65, **POSITS),
+            ValueError,
+            "carry",
+        ),
+        (
+            lambda: golden.quire_sequence(*[CODES[:0]] * 6, rounding="exact", **POSITS),
+            ValueError,
+            "exact",
+        ),
+        (
+            lambda: golden.mac(CODES, CODES, CODES, a="posit8", b="int8", acc="posit16", o="posit8"),
+            ValueError,
+            "accumulator exact",
+        ),
+        (
+            lambda: golden.accumulate(CODES, CODES, a="posit8", acc="posit16", carry=7),
+            ValueError,
+            "no carry",
+        ),
+        (
+            lambda: golden.accumulate(CODES, CODES, a="posit8", acc="exakt"),
+            ValueError,
+            "exakt",
+        ),
+        (
+            lambda: golden.accumulate_sequence(CODES, CODES, CODES > 1, CODES[:3] > 1, a="posit8", acc="exact"),
+            ValueError,
+            "one-dimensional",
+        ),
+        (
+            lambda: golden.accumulate_sequence(*[CODES] * 2, *[CODES > 1] * 2, a="int8", acc="int32", rounding="sr1"),
+            ValueError,
+            "random",
+        ),
+        (
+            lambda: golden.decode(CODES, "posit64"),
+            ValueError,
+            "number",
+        ),
+        (lambda: golden.decode(CODES, "fxp4.52"), ValueError, "number"),
+        (lambda: golden.mul(CODES, CODES[:2], a="int8", b="int8"), ValueError, "broadcast: x (4,), y (2,)"),
+        (lambda: golden.add(CODES, CODES, CODES[:3], a="int8", b="int8"), ValueError, "subtract (3,)"),
+        (lambda: golden.mac(CODES, CODES, CODES[:3], a="int8", b="int8", acc="int32"), ValueError, "start (3,)"),
+        (lambda: golden.convert(CODES, a="int8", o="int4", rounding="sr1", random=CODES[:3]), ValueError, "random"),
+        (lambda: golden.quire(CODES, CODES[:3], CODES, a="posit8", b="posit8"), ValueError, "y (3,)"),
+        (lambda: golden.encode([1.0], "e5m2", "port"), ValueError, "choose one mode"),
+        (lambda: golden.quantize_blocks(torch.ones(4), "mxfp4", "port"), ValueError, "choose one mode"),
+        (lambda: golden.compress(CODES, 3), TypeError, "format"),
+        (lambda: golden.mac_sequence(*[CODES] * 3, 0, 0, a="int8", b="int8", acc="int32"), ValueError, "load"),
+    ],
+)
+def test_golden_rejects_bad_arguments(call, error, keyword):
+    with pytest.raises(error, match=re.escape(keyword)):
+        call()

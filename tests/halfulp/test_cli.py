@@ -1,0 +1,791 @@
+"""Command line: errors, exit codes, and files left after an interrupt."""
+
+import contextlib
+import os
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from halfulp.cli import COMMANDS, GROUPS, cli
+from halfulp.hdl.formats import parse
+from halfulp.hdl.formats.rounding import MODES
+from halfulp.tools.commands import run
+from halfulp.tools.errors import ToolError
+from halfulp.tools.jobs import JobPool
+from halfulp.tools.paths import build_root, machine_errors, replacing_folder, write_whole
+from halfulp.tools.processes import Command, run_all, uninterrupted
+from halfulp.units.catalogue import CATALOGUE
+from tests.settings import ROOT
+
+UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
+"""Number of units that accept e2m1fn."""
+
+PROGRAM = [sys.executable, "-m", "halfulp"]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | changes
+
+
+Answer = tuple[int, str, str]
+"""Exit code, standard output and standard error."""
+
+Program = Callable[..., Answer]
+
+
+def process(*words: str, env: dict[str, str] | None = None, **options: Any) -> Answer:
+    """Run the program in a separate process."""
+    done = subprocess.run(
+        [*PROGRAM, *words], capture_output=True, text=True, timeout=240, env=env or environment(), **options
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(answer: Answer, code: int) -> str:
+    """Check that standard error is one sentence, and return it."""
+    assert answer[:2] == (code, ""), answer
+    lines = answer[2].strip().split("\n")
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("halfulp: ")
+    return lines[0].removeprefix("halfulp: ")
+
+
+# Requests ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "keyword"),
+    [
+        ("sim mac e1m2", "1 exponent bit"),
+        ("sim mac e12m2", "12 exponent bits"),
+        (
+            "sim mac banana",
+            "banana",
+        ),
+        ("sim mac e5m2 --round sr0", "sr0 has 0 random bits"),
+        ("sim mac e5m2 --round up", "up"),
+        ("sim mul e5m2 --round exact", "result of mul e5m2*e5m2.exact"),
+        ("sim mul e5m2 --acc e6m5", "no --acc"),
+        ("sim mac e5m2 --acc e1m1", "e1m1 has 1 exponent bit"),
+        ("sim mac e5m2 --product e5m2.foo", "foo"),
+        ("sim mac e5m2 --pipeline 65", "65 is not in the range 0<=x<=64"),
+        ("synth mul e5m2 --target ecp5-85k --explore 3..1", "--explore"),
+        ("synth mul e5m2 --explore 0..2", "vu9p"),
+        ("synth all e5m2 --target ecp5-85k --explore 0..2", "one unit"),
+        ("sim mac e5m2 --pipeline -1", "--pipeline"),
+        ("sim mac e5m2 --vectors 0", "--vectors"),
+        ("sim mac e5m2 --vector 1,2", "vector"),
+        ("sim mac e5m2 --vector 1,2,0x1000", "code 0x1000"),
+        ("sim mac e5m2 --vector zz", "'zz' is not a number"),
+        ("sim mac e5m2 --k 8", "--random-seed"),
+        ("sim mac ''", "format ''"),
+        ("sim all ''", "format ''"),
+        ("sim ''", "unit is empty"),
+        ("sim mul int0", "int0 has 0 bits"),
+        ("sim mul fxp65.0", "fxp65.0 has 65 bits"),
+        ("formal all --acc e3m2", "one unit"),
+        ("formal mac e2m1 --k 3", "no --k"),
+        ("cost 'mul e5m2*e5m2'", "halfulp synth"),
+        ("report 'mul e5m2*e5m2'", "halfulp synth"),
+        ("report frobnicate", "adders"),
+        ("sim all e5m2 --vector 1,2", "unit"),
+        ("sim frobnicate", "frobnicate"),
+        ("sim mul posit8e5", "es 5"),
+        ("sim mul fxp4.-4", "0 bits"),
+        ("sim mul posit8 --k 3", "no --k"),
+        ("sim dot posit8 --k 0", "k 0"),
+        ("sim dot posit8 --k many", "Invalid value for '--k'"),
+        ("sim dot posit8 --order best", "best"),
+        (
+            "sim dot posit8 --vector 1,2",
+            "vector",
+        ),
+        ("sim dot int8 --k 1 --vector 1,256", "code 256"),
+        ("sim mac e5m2 --carry 3", "no carry guard"),
+        ("sim accumulate int8 --to int8", "accumulator in int32"),
+        ("sim mac posit8 --acc exact --carry 65", "carry"),
+        ("sim quire posit8 --carry 0", "carry"),
+        ("sim quire posit8 --acc posit16", "no --acc"),
+        ("sim quire posit8 --round exact", "exact"),
+        ("sim sru int16 --to int8 --no-increment", "saturation"),
+        ("sim mul e5m2 --no-increment", "no --increment"),
+        ("sim", "Missing argument 'UNIT'"),
+        ("sim mac e5m2 --colour red", "No such option"),
+        ("sweep fma fp32", "inputs"),
+        ("sweep dot posit8", "inputs"),
+        ("emit mac e1m2", "e1m2 has 1 exponent bit"),
+        ("emit dot posit8 --k 257", "k 257"),
+        ("emit mul e5m2 -o /nowhere/mul.v", "folder"),
+        ("emit mul e5m2 -o /", "/ is a folder"),
+        ("emit mul e5m2 mac", "--package"),
+        ("emit mul e5m2 --ports clk", "clk=aclk"),
+        ("emit mul e5m2 --package", "-o FOLDER"),
+        ("emit mul e5m2 --package -o /", "not empty"),
+        ("emit mul e5m2 --package --enable low -o /nowhere/mul", "port en"),
+        ("emit e5m2*e5m2+e6m5 e5m2*e5m2+e5m2 --package -o /nowhere/macs", "--name"),
+        (
+            "synth mac e5m2 --target vu13p",
+            "vu13p",
+        ),
+        ("synth mac e5m2 --route", "nextpnr"),
+        ("synth mac e1m2", "e1m2 has 1 exponent bit"),
+        ("synth frobnicate", "frobnicate"),
+        ("list colours", "colours"),
+        ("frobnicate", "frobnicate"),
+    ],
+)
+def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) -> None:
+    assert keyword in refused(halfulp(*shlex.split(words)), 2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "report sru",
+        "report adders",
+        "report tiles",
+        "report clocks",
+        "report delays",
+        "synth mul",
+        "formal mul",
+        "mutate mul",
+    ],
+)
+def test_report_folder_is_created_before_the_work(words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def begin(pool: JobPool) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr(JobPool, "__enter__", begin)
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(cli, [*words.split(), "-o", str(tmp_path / "file" / "folder")])
+    assert isinstance(result.exception, ToolError), result.exception
+
+
+def test_cli_tells_too_little_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def large() -> None:
+        bytearray(1 << 62)
+
+    monkeypatch.setattr(sys, "argv", ["large"])
+    with pytest.raises(SystemExit) as end:
+        run(large)
+    assert end.value.code == 3
+    assert "memory" in capsys.readouterr().err
+
+
+def test_cli_does_not_import_torch_for_help_and_errors() -> None:
+    code = "import sys, halfulp.sim.cli as c; c.implementation('mac').component(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+    helps = """
+from click.testing import CliRunner
+from halfulp.cli import COMMANDS, GROUPS, cli
+import sys
+for words in (["--help"], *([name, "--help"] for name in COMMANDS)):
+    assert CliRunner().invoke(cli, words).exit_code == 0, words
+    assert not {"torch", "numpy", "mpmath"} & set(sys.modules), words
+"""
+    subprocess.run([sys.executable, "-c", helps], env=environment(), check=True)
+
+
+def test_cli_help_lists_commands(halfulp: Program) -> None:
+    code, out, err = halfulp("--help")
+    assert code == 0, err
+    for command in (*COMMANDS, "list"):
+        assert f"  {command} " in out
+    assert halfulp()[0] == 2
+
+
+def test_round_option_names_every_mode() -> None:
+    commands = [cli.get_command(click.Context(cli), name) for name in COMMANDS]
+    options = [option for command in commands if command for option in command.params if "--round" in option.opts]
+    assert len(options) > 5
+    for option in options:
+        assert isinstance(option, click.Option)
+        assert {*MODES, "exact", "srN"} <= {*re.findall(r"\w+", option.help or "")}
+
+
+def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
+    reports = [
+        ("report", name) for name in ("accuracy", "adders", "clocks", "delays", "pwl", "sru", "tiles", "study.toml")
+    ]
+    for words in ((), *((command,) for command in COMMANDS), *reports, ("stats", "sru"), ("list",)):
+        text = halfulp(*words, "--help")[1]
+        usage, _, listed = text.partition("\nOptions:\n")
+        assert [line for line in listed.splitlines() if not re.match(r"  -|  [a-z]+  +[A-Z]|$|[A-Z]", line)] == [], (
+            words
+        )
+        assert [line for line in listed.splitlines() if line.endswith("...") or len(line) > 79] == [], words
+        assert "by default," not in text
+        if re.match(r"Usage: halfulp [a-z]+ \[OPTIONS\] \[?UNIT\]? \[FMT", usage):
+            assert "mac e5m2*e5m2+e6m5.sr10" in usage.replace("\n  ", " ")
+    assert "{boards|formats|grammar|targets|units}" in halfulp("list", "--help")[1]
+
+
+def test_make_help_lists_groups_and_commands_of_program() -> None:
+    helped = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for title, commands in GROUPS.items():
+        found = [cli.get_command(click.Context(cli), name) for name in commands]
+        rows = [f"  make {command.name:8}  {command.get_short_help_str(64)}" for command in found if command]
+        assert "\n".join([f"{title}:", *rows, ""]) in helped
+
+
+def test_list_targets_prints_parts_and_totals(halfulp: Program) -> None:
+    rows = {line.split()[0]: line.split()[1:] for line in halfulp("list", "targets")[1].splitlines() if line}
+    assert rows["u55c"] == [
+        "xcu55c-fsvh2892-2L-e",
+        "xcup",
+        "1,303,680",
+        "2,607,360",
+        "162,960",
+        "9,024",
+        "2,016",
+        "960",
+        "775",
+    ]
+    assert rows["ecp5-85k"] == ["LFE5U-85F-6BG381C", "ecp5", "83,640", "83,640", "41,820", "156", "208", "0", "257"]
+
+
+def test_synth_prints_one_table(halfulp: Program) -> None:
+    code, out, err = halfulp("synth", "mul", "e2m1fn", "--target", "ecp5-85k")
+    assert code == 0, err
+    assert out.startswith("## Cost on ecp5-85k\n")
+    (row,) = [line for line in out.splitlines() if line.startswith("| mul e2m1fn*e2m1fn.rn ")]
+    assert row.endswith("% LUT |")
+    assert "synth_ecp5 -nodsp" in out
+
+
+@pytest.mark.slow
+def test_synth_all_prints_a_row_for_each_unit(halfulp: Program) -> None:
+    code, out, err = halfulp("synth", "all", "e2m1fn", "--target", "ecp5-85k", "--acc", "e3m2fn", "--k", "2")
+    assert code == 0, err
+    assert len(re.findall(r"^\| \w+ .*e2m1fn", out, re.MULTILINE)) == UNITS
+
+
+def test_list_prints_formats_and_units(halfulp: Program) -> None:
+    assert "e4m3fnuz" in halfulp("list", "formats")[1]
+    formats = {line.split()[0] for line in halfulp("list", "formats")[1].splitlines() if line}
+    assert {"int8", "posit8", "fixed", "posit", "float"} <= formats
+    units = halfulp("list", "units")[1].splitlines()
+    for row, form in (("mac ", "mac a*b[=product]+acc[=o]"), ("dot ", "dot{k} a*b[+c][=o]"), ("sru ", "sru a>o")):
+        assert [line.endswith(form) for line in units if line.startswith(row)] == [True]
+    assert "`mac a*b[=product]+acc[=o]` | `flags`, `carry=31`, `interleave=1` |" in halfulp("list", "grammar")[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "keyword"),
+    [
+        ("sim", "mac e5m2*e5m2+^e6n5", "e6n5"),
+        ("sweep", "e5m2*e5m2^", "expected '=' or '+'"),
+        ("emit", "mul e5m2*e5m2.^rq", "rq"),
+        ("synth", "^foo e5m2*e5m2", "foo"),
+        ("coverage", "sru int16>^e5m2", "fixed point"),
+        ("formal", "mul e5m2^", "expected '*'"),
+        ("mutate", "mul e5m2*e5m2 ^lanes=3", "lanes"),
+        ("faults", "dot8 e5m2*e5m2 order=^best", "order"),
+        ("uvm", "mul e5m2*e5m2.sr4@^lfsr1", "lfsr"),
+        ("save", "mul e5m2*e5m2.^exact", "exact"),
+    ],
+)
+def test_commands_report_position_of_error_in_text(halfulp: Program, command: str, text: str, keyword: str) -> None:
+    more = ["--vector", "1,2"] if command == "save" else []
+    code, _, err = halfulp(command, text.replace("^", ""), *more)
+    assert code == 2
+    sentence, shown, caret = err.rstrip("\n").split("\n")
+    assert keyword in sentence
+    assert shown == f"  {text.replace('^', '')}"
+    assert caret.index("^") == text.index("^") + 2
+
+
+def test_text_rejects_format_and_own_options(halfulp: Program) -> None:
+    for words in (("e5m2",), ("--round", "rn")):
+        code, _, err = halfulp("sim", "mul e5m2*e5m2", *words)
+        assert code == 2
+        assert f"omit {words[0]}" in err
+
+
+def test_emit_of_text_matches_short_form(halfulp: Program) -> None:
+    text = halfulp("emit", "e2m1fn*e2m1fn + e3m2fn.sr3@lfsr8:5", "--pipeline", "2")[1]
+    assert "module mac_e2m1fn_e2m1fn_e3m2fn_sr3_lfsr8_5_p2(" in text
+    words = "emit mac e2m1fn --acc e3m2fn --round sr3 --random lfsr8 --random-seed 5 --pipeline 2"
+    assert halfulp(*words.split())[1] == text
+
+
+# Success -----------------------------------------------------------------------------------------------------------
+
+
+def test_sim_prints_checks(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "mac", "e5m2", "--vectors", "20000", "--seed", "5")
+    assert code == 0, out + err
+    assert err == ""
+    for text in (
+        "mac e5m2*e5m2+e6m5.rn\n  a e5m2, b e5m2, c e6m5 -> o e6m5, rounding rn, latency 1\n",
+        "8,192  with stalls",
+        "20,000  one per cycle",
+        "mismatches  0",
+        "seconds",
+    ):
+        assert text in out
+    assert out.endswith("PASS\n")
+
+
+def test_sim_prints_one_vector_in_detail(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "mac", "e5m2", "--vector", "0x3c,0x40,0x001")
+    assert code == 0, err
+    assert "a * b + c = 2.0000000000291038 = 68719476737 * 2^-35" in out
+    assert "0x400  0_100000_00000  2" in out
+
+
+@pytest.mark.slow
+def test_sim_prints_one_dot_vector_in_detail(halfulp: Program) -> None:
+    code, out, err = halfulp(
+        "sim", "dot", "posit8", "--k", "2", "--c", "int8", "--to", "posit8", "--vector", "0x40,0x48,0x40,0xc0,3"
+    )
+    assert code == 0, out + err
+    for text in (
+        "dot2 posit8*posit8+int8=posit8.rn\n  a0 to a1 posit8, b0 to b1 posit8, c int8 -> o posit8, rounding rn, comb",
+        "b1             0xc0  1_1000000  -1",
+        "exact          exact sum = 2 = 1 * 2^1",
+        "expected o              0x48  0_1001000  2",
+    ):
+        assert text in out
+
+
+@pytest.mark.parametrize(
+    ("codes", "exact"),
+    [
+        ("0x3e00,0x7f", "2.5521177519070385e+38 = 3 * 2^126"),
+        ("0x3e00,0x80", "3 * 2^-129"),
+        ("0x8000,0x7f", "0"),
+    ],
+)
+def test_sim_vector_shows_exact_scaled_number(halfulp: Program, codes: str, exact: str) -> None:
+    code, out, err = halfulp("sim", "scaleb fp16,int8", "--vector", codes)
+    assert code == 0, err
+    (line,) = (line for line in out.splitlines() if "exact" in line)
+    assert line.endswith(exact)
+
+
+def test_sim_vector_shows_powers_of_scaled_number_beyond_decimals(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "scaleb fp16,int32", "--vector", "0xbe00,0x7fffffff")
+    assert code == 0, err
+    assert f"exact          -3 * 2^{2**31 - 2}\n" in out
+
+
+def test_list_of_units_has_a_blank_between_columns(halfulp: Program) -> None:
+    _, out, _ = halfulp("list", "units")
+    head, *lines = out.splitlines()
+    columns = head.index("computes"), head.index("text")
+    assert len(lines) == len(CATALOGUE)
+    for row, line in zip(CATALOGUE.values(), lines, strict=True):
+        assert [line[: columns[0]].rstrip(), line[columns[0] : columns[1]].rstrip()] == [row.name, row.summary]
+        assert all(line[column - 2 : column] == "  " for column in columns)
+
+
+@pytest.mark.slow
+def test_sim_all_passes_options_to_units_that_have_them(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
+    assert code == 0, out + err
+    assert out.count("PASS\n") == UNITS
+    assert "mac e2m1fn*e2m1fn+e4m3.rn" in out
+    assert "mul e2m1fn*e2m1fn=e3m2fn.rn" in out
+
+
+def test_emit_command_accepts_names_and_reset(halfulp: Program) -> None:
+    options = ("mac", "e5m2", "--pipeline", "1", "--reset-less", "--prefix", "my_", "--reset", "async-low")
+    code, text, _ = halfulp("emit", *options)
+    assert code == 0
+    again = shlex.split(text.splitlines()[1].partition(": ")[2])
+    assert again[:3] == ["halfulp", "emit", "mac e5m2*e5m2+e6m5.rn"]
+    assert halfulp(*again[1:])[1] == text
+    assert "module my_mac_e5m2_e5m2_e6m5_rn_p1_reset_less_async_low(clk, rst_n, en, " in text
+    for words in (["--name", "1 bad"], ["--reset", "never"]):
+        assert halfulp("emit", "mul", "e5m2", *words)[0] == 2
+
+
+_MODULES = {
+    "acc": ["mac e2m1fn --acc e3m1", "mac e2m1fn --acc exact"],
+    "t": ["lerp e2m1fn --t e3m1", "lerp e2m1fn --t e2m2"],
+    "product": ["mac e2m1fn --product e2m1fn.rz", "mac e2m1fn --product e2m1fn.ru"],
+    "rounding": ["mul e2m1fn --round rz", "mul e2m1fn --round ru", "mul e2m1fn --round sr3", "mul e2m1fn --round port"],
+    "lanes": ["sru ufxp1.3 --to ufxp1.1 --lanes 2"],
+    "sharing": [f"sru ufxp1.3 --to ufxp1.1 --lanes 2 --random lfsr4 --sharing {kind}" for kind in ("own", "rotated")],
+    "increment": ["sru fxp2.3 --to int2-wrap", "sru fxp2.3 --to int2-wrap --no-increment"],
+    "stochastic": ["add e2m3fn --round sr3", "add e2m3fn --round sr3 --stochastic eager"],
+    "goal": ["add e2m3fn", "add e2m3fn --goal speed", "mac e2m1fn --acc e3m1 --goal loop"],
+    "dsp": ["mul e2m3fn", "mul e2m3fn --dsp"],
+    "random": ["mul e2m1fn --round sr4 --random lfsr4", "mul e2m1fn --round sr4 --random plateau4"],
+    "random_seed": ["mul e2m1fn --round sr3 --random lfsr4 --random-seed 2"],
+    "saturate": ["mul e2m1", "mul e2m1 --saturate"],
+    "flags": ["mul e2m1 --flags", "mul e2m1 --flags-before"],
+    "pipeline": ["mul e2m1fn", "mul e2m1fn --pipeline 1", "mul e2m1fn --pipeline 2"],
+    "iterations": ["div e2m1fn", "div e2m1fn --iterations 1", "div e2m1fn --iterations 2"],
+    "reset_less": ["mul e2m1fn --pipeline 1 --reset-less"],
+    "b": ["mul e2m1fn --b e3m0"],
+    "c": ["fma e2m1fn", "fma e2m1fn --c e3m2fn"],
+    "to": ["mul e2m1fn --to e3m2fn"],
+    "k": ["dot e2m1fn --k 2", "dot e2m1fn --k 3"],
+    "order": ["dot e2m1fn --k 2 --order sequential", "dot e2m1fn --k 2 --order aligned6.trunc"],
+    "sparsity": ["sparsedot e2m1fn --k 4", "sparsedot e2m1fn --k 4 --sparsity 1:4"],
+    "fn": ["pwl fxp2.2", "pwl fxp2.2 --fn exp"],
+    "pieces": ["pwl fxp2.2 --pieces 2", "pwl fxp2.2 --pieces 3"],
+    "error": ["pwl fxp2.2 --error 2"],
+    "measure": ["pwl e3m2 --fn exp --pieces 1", "pwl e3m2 --fn exp --pieces 1 --measure absolute"],
+    "breakpoints": ["pwl fxp2.2 --pieces 2 --breakpoints uniform"],
+    "slopes": ["pwl fxp2.2 --pieces 2 --slopes pow2"],
+    "terms": ["pwl fxp2.2 --pieces 2 --slopes pow2 --terms 1"],
+    "structure": ["pwl fxp2.2 --pieces 2 --structure table"],
+    "carry": ["mac e2m1fn --acc exact --carry 2"],
+    "interleave": ["mac e2m1fn --acc e3m1 --interleave 2"],
+    "reset": [f"mac e2m1fn --acc e3m1 --reset {style}" for style in ("async", "sync-low", "async-low")],
+    "no_initial": ["mac e2m1fn --acc e3m1 --no-initial"],
+    "enable": ["mac e2m1fn --acc e3m1 --enable low"],
+    "ports": [
+        *("mac e2m1fn --acc e3m1 --ports clk=aclk", "mac e2m1fn --acc e3m1 --ports rst=aclk"),
+        *("mac e2m1fn --acc e3m1 --ports clk=x_rst_y", "mac e2m1fn --acc e3m1 --ports clk=x,rst=y"),
+    ],
+    "target": ["mul e2m1fn --clock 200 --target xc7", "mul e2m1fn --clock 200 --target ecp5"],
+    "clock": ["mul e2m1fn --clock 100 --target ecp5", "mul e2m1fn --clock 100.5 --target ecp5"],
+}
+"""Command lines of `halfulp emit` whose modules differ by an option, by the name of the option."""
+
+_SAME_MODULE = {"unit", "fmt", "more", "package", "name", "prefix", "output", "flow"}
+"""Arguments that choose the unit, and options of the files and of the name itself."""
+
+
+def bodies(halfulp: Program, lines: Iterable[str]) -> dict[str, set[str]]:
+    """Return the Verilog without comments of emitted modules, by name."""
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        code, text, err = halfulp("emit", *shlex.split(line))
+        assert code == 0, err
+        name = re.search(r"^module \\?(\S+?)[ (]", text, re.M)
+        assert name is not None
+        body = "".join(part for part in text.splitlines(True) if not part.startswith("//"))
+        found.setdefault(name[1], set()).add(body)
+    return found
+
+
+def test_list_of_modules_has_every_option_of_emit() -> None:
+    from halfulp.fpga.vendor.cli import emit
+
+    assert {option.name for option in emit.params} == {*_MODULES, *_SAME_MODULE}
+
+
+def test_controls_are_in_the_names_of_modules(halfulp: Program) -> None:
+    lines = [line for option in ("reset", "enable", "ports") for line in _MODULES[option]]
+    found = bodies(halfulp, [*lines, "mac e2m1fn --acc e3m1"])
+    assert len(found) == len(lines) + 1
+    assert "mac_e2m1fn_e2m1fn_e3m1_rn_async_low" in found
+    # The order of ports, and names that are the default ones, change no module.
+    assert len(bodies(halfulp, ["mac e2m1fn --ports clk=x,rst=y", "mac e2m1fn --ports rst=y,clk=x"])) == 1
+    assert "mul_e2m1fn_e2m1fn_e2m1fn_rn_p1" in bodies(halfulp, ["mul e2m1fn --pipeline 1 --ports clk=clk"])
+
+
+@pytest.mark.slow
+def test_different_modules_have_different_names(halfulp: Program) -> None:
+    found = bodies(halfulp, [line for lines in _MODULES.values() for line in lines])
+    assert {name: len(texts) for name, texts in found.items() if len(texts) > 1} == {}
+    assert len(found) > 60
+
+
+def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> None:
+    path = tmp_path / "mul.v"
+    path.write_text("old")
+    code, out, err = halfulp("emit", "mul", "e2m1fn", "-o", str(path))
+    assert (code, out, err) == (0, "", "")
+    assert "module mul_e2m1fn_e2m1fn_e2m1fn_rn(" in path.read_text()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mul.v"]
+    assert halfulp("emit", "mul", "e2m1fn")[1] == path.read_text()
+    code, out, err = halfulp("emit", "dot", "posit8", "--k", "3", "--order", "sequential", "--pipeline", "2")
+    assert (code, err) == (0, "")
+    assert "module dot3_posit8_posit8_posit8_rn_order_sequential_p2(" in out
+    assert all(f"input [7:0] {name};" in out for name in ("a0", "a1", "a2", "b0", "b1", "b2"))
+
+
+# Failing machines -----------------------------------------------------------------------------------------------------
+
+
+def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"), PATH=str(tmp_path / "bin"))
+    env.pop("CXX", None)
+    said = refused(process("sim", "mul", "e2m1fn", env=env), 3)
+    assert "g++ was not found" in said
+    assert "CXX" in said
+    said = refused(process("sim", "mul", "e2m1fn", env=env | {"CXX": "no-such-compiler"}), 3)
+    assert "no-such-compiler was not found" in said
+
+
+def test_sim_reports_failing_compiler(tmp_path: Path) -> None:
+    compiler = tmp_path / "broken"
+    compiler.write_text('#!/bin/sh\ntest "$1" = --version && exit 0\necho "error: out of ideas" >&2\nexit 7\n')
+    compiler.chmod(0o755)
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"), CXX=str(compiler))
+    said = refused(process("sim", "mul", "e2m1fn", env=env), 3)
+    assert said == "the C++ compiler failed with exit code 7: error: out of ideas"
+    assert leftovers(tmp_path / "build") == []
+
+
+@pytest.mark.parametrize("room", [1 << 10, 1 << 17])
+def test_sim_reports_full_disk(tmp_path: Path, room: int) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"), PYTHONDONTWRITEBYTECODE="1")
+    said = refused(process("sim", "mul", "e2m1fn", env=env, preexec_fn=limit), 3)
+    assert said.startswith("the disk is full: ")
+    assert leftovers(tmp_path / "build") == []
+
+
+def test_emit_preserves_old_file_on_full_disk(tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 10))
+
+    path = tmp_path / "mac.v"
+    path.write_text("old")
+    said = refused(process("emit", "mac", "e5m2", "-o", str(path), preexec_fn=limit), 3)
+    assert said.startswith("the disk is full: ")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
+
+
+def test_emit_works_without_writable_build_folder() -> None:
+    words = ("emit", "pwl", "fxp4.6", "--fn", "silu", "--pieces", "4")
+    expected = process(*words)
+    code, out, err = process(*words, env=environment(HALFULP_BUILD="/proc/x"))
+    assert (code, out) == (0, expected[1])
+    assert err.count("\n") == 1
+    assert "cannot be written" in err
+
+
+@pytest.mark.slow
+def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
+    """Requested results are never written to a temporary folder."""
+    (tmp_path / "build").write_text("a file")
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"))
+    code, out, err = process("train", "lenet5", "--mac", "fp32", "--limit", "10", env=env)
+    assert (code, out) == (3, "")
+    assert "could not be written" in err.splitlines()[-1]
+
+
+def test_machine_errors_have_one_sentence(tmp_path: Path) -> None:
+    full, denied = OSError(28, "No space left on device", "here"), PermissionError(13, "Permission denied")
+    for error, sentence in (
+        (full, r"^the disk is full: it could not be written \(here\); free some space$"),
+        (denied, "^it could not be written: Permission denied$"),
+    ):
+        with pytest.raises(ToolError, match=sentence), machine_errors("it"):
+            raise error
+    log = tmp_path / "log"
+    with pytest.raises(ToolError, match=r"^the tool was ended by signal 9"):
+        run_all([Command("the tool", ["sh", "-c", "kill -9 $$"], log)])
+    with pytest.raises(ToolError, match=r"^the disk is full: the tool reports: No space left on device$"):
+        run_all([Command("the tool", ["sh", "-c", "echo No space left on device; exit 1"], log)])
+    with pytest.raises(ToolError, match="nothing-there does not exist"):
+        run_all([Command("the tool", ["nothing-there"], log)])
+
+
+def test_run_all_ends_other_tools_after_failure(tmp_path: Path) -> None:
+    began = time.monotonic()
+    commands = [["sleep", "60"], ["sh", "-c", "exit 3"]]
+    with pytest.raises(ToolError, match="exit code 3"):
+        run_all([Command("it", argv, tmp_path / f"{n}.log") for n, argv in enumerate(commands)], jobs=2)
+    assert time.monotonic() - began < 30
+
+
+def test_run_all_limits_jobs(tmp_path: Path) -> None:
+    ended = []
+
+    def commands() -> Iterator[Command]:
+        for number in range(3):
+            ended.append(len(list(tmp_path.glob("*.end"))))
+            yield Command("it", ["touch", str(tmp_path / f"{number}.end")], tmp_path / "log")
+
+    run_all(commands(), jobs=1)
+    assert ended == [0, 1, 2]
+
+
+def test_replacing_folder_is_whole_or_absent(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with pytest.raises(ZeroDivisionError), replacing_folder(folder) as scratch:
+        (scratch / "half").write_text(str(1 / 0))
+    assert list(tmp_path.iterdir()) == []
+    for text in ("first", "second"):
+        with replacing_folder(folder) as scratch:
+            (scratch / "file").write_text(text)
+        assert (folder / "file").read_text() == text
+        assert list(tmp_path.iterdir()) == [folder]
+    write_whole(folder / "file", "new")
+    assert [entry.name for entry in folder.iterdir()] == ["file"]
+
+
+def leftovers(build: Path) -> list[str]:
+    """Return unfinished folders and files, and the folders of runs."""
+    hidden = [str(path) for path in build.rglob(".*")] if build.is_dir() else []
+    runs = list(map(str, (build / "runs").iterdir())) if (build / "runs").is_dir() else []
+    return hidden + runs
+
+
+# Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def running(*words: str, build: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Start the program in an empty build folder, with precompiled headers of Verilator."""
+    common = build_root() / "cache" / "headers"
+    common.mkdir(parents=True, exist_ok=True)
+    (build / "cache").mkdir(parents=True, exist_ok=True)
+    if not (build / "cache" / "headers").exists():
+        (build / "cache" / "headers").symlink_to(common)
+    process = subprocess.Popen(
+        [*PROGRAM, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(HALFULP_BUILD=str(build)),
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def interrupt(process: "subprocess.Popen[str]", when: Callable[[], bool], how: int = signal.SIGINT) -> tuple[str, str]:
+    deadline = time.monotonic() + 120
+    while not when():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(how)
+    return process.communicate(timeout=30)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the command lines of the processes that use a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder) in words:
+                found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_sim_stops_on_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
+    build = tmp_path / "build"
+    with running("sim", "mul", "e2m1fn", build=build) as process:
+        out, err = interrupt(process, lambda: any((build / "cache" / "runtime").glob(".*/*.log")), how)
+        assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
+    assert processes_in(build) == []
+    assert leftovers(build) == []
+
+
+def test_ctrl_c_in_a_destructor_stops_the_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Unit:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    @click.command()
+    def delete() -> None:
+        Unit()
+        # The interrupt ends the wait at once; without one the command succeeds after it, and the test fails.
+        time.sleep(10)
+
+    monkeypatch.setattr(sys, "argv", ["halfulp"])
+    with pytest.raises(SystemExit) as end:
+        run(delete)
+    assert (end.value.code, capsys.readouterr().err) == (130, "halfulp: stopped\n")
+
+
+def test_ctrl_c_waits_for_a_starting_tool() -> None:
+    """An interrupt during the start of a tool would leave a process that nothing ends."""
+    started = []
+
+    def interrupted_start() -> None:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            started.append("tool")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_start()
+    assert started == ["tool"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.slow
+def test_sim_stops_on_ctrl_c_while_simulating(tmp_path: Path) -> None:
+    build = shared_runtime(tmp_path)
+    with running("sim", "mul", "fp32", "--vectors", "20000000", build=build) as process:
+        out, err = interrupt(process, lambda: any((build / "runs").glob("*/simulator.log")))
+        assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
+    assert processes_in(build) == []
+    assert leftovers(build) == []
+
+
+@pytest.mark.slow
+def test_sweep_saves_state_on_ctrl_c(tmp_path: Path) -> None:
+    build = shared_runtime(tmp_path)
+    for _ in range(2):
+        with running("sweep", "mac", "e5m2", build=build) as process:
+            saved = save_times(build)
+            out, err = interrupt(process, lambda known=saved: bool(save_times(build) - known))  # type: ignore[misc]  # a default binds the name
+            assert (process.returncode, out) == (130, "")
+        assert err.startswith("halfulp: stopped; ")
+        assert err.endswith("% is done and saved; the same command resumes the sweep\n")
+    assert leftovers(build) == []
+
+
+def save_times(build: Path) -> set[int]:
+    """Return the times at which the states of sweeps were written."""
+    return {path.stat().st_mtime_ns for path in (build / "cache" / "sweeps").glob("[!.]*/value.json")}
+
+
+def shared_runtime(tmp_path: Path) -> Path:
+    """Return an empty build folder with the compiled runtime."""
+    process("sim", "mul", "e2m1fn", "--vectors", "16")
+    (tmp_path / "build" / "cache").mkdir(parents=True)
+    (tmp_path / "build" / "cache" / "runtime").symlink_to(build_root() / "cache" / "runtime")
+    return tmp_path / "build"
+
+
+# Concurrent runs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_sim_runs_twice_in_one_build_folder(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    words = ("sim", "mul", "e3m2fn", "--wave", "--vectors", "2000")
+    with running(*words, build=build) as first, running(*words, build=build) as second:
+        for process in (first, second):
+            out, err = process.communicate(timeout=240)
+            assert process.returncode == 0, out + err
+            assert out.endswith("PASS\n")
+    assert leftovers(build) == []
+    assert len(list((build / "cache" / "runtime").iterdir())) == 1
+
+
+def test_emit_announces_slow_exact_sum(halfulp: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("halfulp.units.verilog.emit", lambda *_, **how: "module")
+    code, out, err = halfulp("emit", "dot", "fp64", "--k", "16")
+    assert (code, out) == (0, "module")
+    assert err.count("\n") == 1
+    assert "4,202 bits" in err
+    for quick in (("dot", "fp32", "--k", "16"), ("dot", "fp64", "--order", "sequential"), ("mac", "fp64")):
+        assert halfulp("emit", *quick) == (0, "module", "")
