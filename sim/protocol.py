@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,10 @@ class Outcome(Scoreboard):
             "test": self.test,
             "checked": self.checked,
             "failed": self.failed,
-            "failures": [one._asdict() for one in self.shown],
+            "failures": [asdict(fault) for fault in self.shown],
         }
         for side, cycles in (monitor.cycles if monitor else {}).items():
-            np.savez(self.job.folder / f"{self.test}-{side}-cycles.npz", **levels_of(cycles))
+            np.savez(self.job.folder / f"{self.test}-{side}-cycles.npz", **levels_of(cycles))  # type: ignore[arg-type]  # names of arrays are no options
         (self.job.folder / f"{self.test}-outcome.json").write_text(json.dumps(known))
         self.check()
 

@@ -123,7 +123,7 @@ def save(unit: "Unit", row: Regression) -> tuple[Path, bool]:
 
 def read(path: Path) -> tuple[Any, list[Regression]]:
     """Parse a file into its unit and vectors; raises ValueError with the line number if a line is invalid."""
-    unit: Unit = None
+    unit: Unit | None = None
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
@@ -138,7 +138,7 @@ def read(path: Path) -> tuple[Any, list[Regression]]:
     return unit, rows
 
 
-def _row(line: str, unit: "Unit") -> Regression:
+def _row(line: str, unit: "Unit | None") -> Regression:
     if unit is None:
         raise ValueError("expected the line of the unit before the first vector")
     codes, hash_, why = line.partition("#")

@@ -40,18 +40,18 @@ class SruSource:
     source : str
     discarded : int
         Number of discarded bits.
-    published_lut, published_ff : int, optional
-        Figures of 4096 units.
-    bits : int, optional
-        Width of the random word; default: all that the source gives, at most ``discarded``.
+    published_lut, published_ff : int
+        Figures of 4096 units; 0 if they are not published.
+    bits : int
+        Width of the random word; 0 for all that the source gives, at most ``discarded``.
     """
 
     label: str
     source: str
     discarded: int
-    published_lut: int | None = None
-    published_ff: int | None = None
-    bits: int | None = None
+    published_lut: int = 0
+    published_ff: int = 0
+    bits: int = 0
 
     @property
     def word(self) -> int:
@@ -157,8 +157,8 @@ def _head(row: SruSource, units: int) -> dict[str, Any]:
     return {
         "source": row.label,
         "discarded": row.discarded,
-        "published LUT": None if row.published_lut is None else row.published_lut * units // UNITS,
-        "published FF": None if row.published_ff is None else row.published_ff * units // UNITS,
+        "published LUT": row.published_lut * units // UNITS or None,
+        "published FF": row.published_ff * units // UNITS or None,
     }
 
 
@@ -199,7 +199,7 @@ def _array(costs: Costs, row: SruSource) -> dict[str, Any]:
         "LUT +1": costs[row, "whole"].lut * UNITS,
         "bank LUT": bank.lut * (UNITS // LANES),
         "bank FF": bank.ff * (UNITS // LANES),
-        **{f"published % of {name}": 100 * (row.published_lut or 0) / lut for name, lut in WHOLES.items()},
+        **{f"published % of {name}": 100 * row.published_lut / lut for name, lut in WHOLES.items()},
         **{f"% of {name}": 100 * decision.lut * UNITS / lut for name, lut in WHOLES.items()},
     }
 

@@ -1,6 +1,7 @@
 """Protocol rules of units and streams, checked on the signal levels of each cycle."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
@@ -20,7 +21,8 @@ Broken = tuple[str, str]
 """Kind of a failure, and a sentence about it."""
 
 
-class Fault(NamedTuple):
+@dataclass(frozen=True)
+class Fault:
     """Failure with the index of its operation and the packed result, if it has them."""
 
     kind: str
