@@ -52,9 +52,7 @@ def everything(fmt: str) -> str:
 
 def with_reductions(fmt: str) -> str:
     """Return the policy that computes products, sums and normalisations in FP32, of operands in a format."""
-    return (
-        f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn, reductions=fp32.rn, normalisation=fp32.rn, optimizer={fmt}.rn"
-    )
+    return f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn, reductions=fp32.rn, normalisation=fp32.rn, optimizer={fmt}.rn"
 
 
 WAYS = {"all": everything, "reductions in FP32": with_reductions}
