@@ -43,7 +43,7 @@ GROUPS = {
         "faults": "halfulp.sim.mutation.cli",
     },
     "Study networks": {
-        "emulate": "halfulp.golden.program.cli",
+        "emulate": "halfulp.emulate",
         "train": "halfulp.lab.train.cli",
         "match": "halfulp.fpga.match.cli",
     },
