@@ -27,6 +27,7 @@ Measure cost and error:
   make faults    Inject faults into a unit and count wrong results.
 
 Study networks:
+  make emulate   Run an unmodified torch program in the arithmetic of a policy.
   make train     Train a network in the arithmetic of a multiply-accumulate.
   make match     Find the arrays on a board that run a network fastest.
 
@@ -74,6 +75,7 @@ Examples:
   make report UNIT=pwl FN="tanh sigmoid" FMT=fxp4.12 PIECES=2,3,4,8,16,32 [SLOPES=pow2 OUT=folder]
   make report UNIT=examples/study.toml [OUT=folder]
   make report UNIT=accuracy [OUT=folder]
+  make emulate UNIT=program.py MAC='bf16*bf16+fp32.rn, elementwise=bf16.rn' [SEED=1]
   make train UNIT=lenet5 MAC=e5m2*e5m2+e6m5.sr10 [SEED=1 EPOCHS=10 DATA=folder RESUME=1]
   make train UNIT=gru MAC=fp32 TANH=3 SIGMOID=3 [SEED=1]
   make train UNIT=my_file.py:network MAC=bf16*bf16+fp32.rn [EMULATE=1 EPOCHS=5]
@@ -103,7 +105,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim vectors check sweep uvm emit synth stats report train match tile cost test test-all bench docs figures package lint clean FORCE formal mutate faults save coverage signoff
+.PHONY: help sim vectors check sweep uvm emit synth stats report emulate train match tile cost test test-all bench docs figures package lint clean FORCE formal mutate faults save coverage signoff
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
@@ -134,6 +136,10 @@ help:
 
 sim vectors check sweep uvm emit synth stats report train match tile formal mutate faults save coverage: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
+
+# Options behind a program are its own.
+emulate: .venv/ready
+	$(alone) .venv/bin/halfulp emulate $(options) $(unit)
 
 # Default folder: the records of the project.
 cost: .venv/ready

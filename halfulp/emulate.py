@@ -37,7 +37,7 @@ def emulate(
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run an unmodified torch program in the arithmetic of a policy, and report its operations.
+    """Run an unmodified torch program in the arithmetic of a policy.
 
     PROGRAM is a Python file, or a module with -m; ARGUMENTS are its own. The report lists every operation with its
     place and arithmetic, those that torch computed itself with the reason, and where numbers left torch as arrays of

@@ -23,7 +23,7 @@ def test_report_names_operations_in_torch():
     assert next(row.macs for row in report.rows if row.operation == "mm") == 24
     assert report.share == 1
     assert json.loads(report.json())["share"] == 1
-    assert "test_emulate.py" in str(report)
+    assert "test_report.py" in str(report)
 
 
 def test_report_plots_its_rows(tmp_path):

@@ -187,7 +187,7 @@ def test_report_lists_constants_of_programs(compiled):
     # torch.compile makes masked_fill of a full tensor.
     assert [str(one.became) for one in report.constants if one.value < -1e38] == ["-inf"]
     assert len(report.constants) == 4
-    assert "add at test_emulate_counts.py" in str(report)
+    assert "add at test_report_counts.py" in str(report)
     assert "1e+06 became inf in fp16.rn" in str(report)
     saved = json.loads(report.json())["constants"]
     assert {"inf", "-inf", "0.0", "1.0"} == {one["became"] for one in saved}

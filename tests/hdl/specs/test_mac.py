@@ -244,7 +244,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
         (
             lambda: MacSpec(E5M2, E5M2, E6M5, rounding=stochastic(10), random="lfsr16"),
             TypeError,
-            "Plateau",
+            "Source",
         ),
         (
             lambda: MacSpec.parse(E5M2),
