@@ -193,6 +193,7 @@ def test_fma_matches_golden_on_toy_formats(turn, fmt):
     assert checks >= len(modes) * 8**fmt.width
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("turn", "fmt", "options"),
     [

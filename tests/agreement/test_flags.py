@@ -222,6 +222,7 @@ def test_flags_of_known_steps(case):
     assert getattr(exact, name)(*codes, **spec.parameters) == (code, flags)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text",
     [

@@ -76,7 +76,7 @@ def one_netlist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_netlist")
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("made", [*kinds(), *DESIGNS], ids=label)
 def test_emitted_verilog_is_proved_equal_to_the_netlist(made: Any, tmp_path: Path) -> None:
     design = made()

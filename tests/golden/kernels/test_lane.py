@@ -76,7 +76,7 @@ ROUNDED_BY_TABLES += [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("text", ROUNDED_BY_TABLES)
 def test_lanes_round_to_tables(text):
     spec = MacSpec.parse(text)
