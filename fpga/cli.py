@@ -275,7 +275,7 @@ def stats() -> None:
     "texts",
     metavar="SOURCE",
     multiple=True,
-    help="lfsrN, naiveN, plateauN, plateauN-rep, or lfsrN.srM; repeatable",
+    help="lfsrN, naiveN, plateauN[-rep], lfsrN.srM; repeatable",
 )
 @click.option("--rounds", metavar="N", type=click.IntRange(1), help="roundings per fraction; default: period or 2^17")
 @written

@@ -20,7 +20,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by module, operation and phase"
 )
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m")
-@click.option("--strict", is_flag=True, help="stop at an operation that would run in torch's own arithmetic")
+@click.option("--strict", is_flag=True, help="stop at an operation in torch's own arithmetic")
 @click.option("--values", is_flag=True, help="count zeros, infinities and NaN among the results")
 @click.option("--seed", default=0, type=click.IntRange(0, (1 << 63) - 1), metavar="N", help="random seed; default: 0")
 @click.option("-o", "--output", metavar="FILE.json", type=_FILE, help="file for the report")

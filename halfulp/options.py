@@ -37,9 +37,7 @@ _UNIT_OPTIONS = (
     click.option("--stochastic", metavar="KIND", help="lazy or eager stochastic rounding; default: lazy"),
     click.option("--goal", metavar="GOAL", help="area (default), speed, or loop: short loops of sums"),
     click.option("--dsp/--no-dsp", default=None, help="map products to DSP blocks"),
-    click.option(
-        "--random", metavar="SOURCE", help="lfsrN, naiveN, plateauN[-rep]; default: input ports"
-    ),
+    click.option("--random", metavar="SOURCE", help="lfsrN, naiveN, plateauN[-rep]; default: input ports"),
     click.option("--random-seed", metavar="N", type=int, help="reset state of that source; default: 1"),
     click.option("--saturate", is_flag=True, default=None, help="round overflows to the largest finite number"),
     click.option("--flags", flag_value="after", default=None, help="output exception flags"),
