@@ -6,6 +6,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import click
 
@@ -47,13 +48,19 @@ def emulate(
     Example: halfulp emulate --mac "bf16*bf16+fp32.rn, elementwise=bf16.rn" train.py --epochs 2
     """
     with requests():
-        if (mac is None) == (file is None):
-            raise ValueError("give the arithmetic by --mac MAC or by --policy FILE")
         _check_program(program, is_module)
         from halfulp.golden.nn.policy_file import rules
         from halfulp.golden.program import emulate as context
 
-        run = context(mac or rules(file), strict=strict, seed=seed, values=values)  # type: ignore[arg-type]  # one is given
+        if file is not None and mac is None:
+            policy: Any = rules(file)
+        elif mac is not None and file is None:
+            policy = mac
+        else:
+            raise ValueError("give the arithmetic by --mac MAC or by --policy FILE")
+        run = context(policy, strict=strict, seed=seed, values=values)
+    if output is not None and not output.resolve().parent.is_dir():
+        raise Refused(f"there is no folder {output.parent} for the report {output.name}")
     sys.argv = [program, *arguments]
     sys.path.insert(0, str(Path.cwd()) if is_module else str(Path(program).resolve().parent))
     try:
@@ -62,7 +69,7 @@ def emulate(
                 runpy.run_module(program, run_name="__main__", alter_sys=True)
             else:
                 runpy.run_path(program, run_name="__main__")
-    except Exception as error:  # any error of the program
+    except Exception as error:  # whatever the program raises, as Python itself reports it
         traceback.print_exception(type(error), error, _of_program(error.__traceback__))
         raise click.exceptions.Exit(1) from None
     finally:

@@ -120,6 +120,8 @@ def test_strict_stops_at_an_operation_of_torch(script):
         (["--mac", "e5m2*e5m2", "program.py"], "expected"),
         (["--policy", "missing.toml", "program.py"], "missing.toml"),
         (["--mac", MAC], "Missing argument 'PROGRAM'"),
+        (["--mac", "", "program.py"], "the text of the unit is empty"),
+        (["--mac", MAC, "-o", "missing/report.json", "program.py"], "there is no folder missing for the report"),
     ],
 )
 def test_bad_requests_are_refused_in_a_sentence(halfulp, script, tmp_path, monkeypatch, words, sentence):

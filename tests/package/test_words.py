@@ -14,7 +14,7 @@ QUESTION = re.compile(r'^[ \t]*[rf]?"""[^\w\n]*(what|where|how|whether|who|which
 """Docstring that begins with a question word; closing quotes end their line, so they do not match."""
 
 VAGUE = re.compile(r"\bunless told\b|\b(is|are|was|be) told\b|\bwhat it (is|says)\b|\bthereof\b|\bfor ever\b|\bmeant\b")
-"""Phrases that CONTRIBUTING.md replaces by plain ones."""
+"""Phrases for which a plain word or the name of the thing is right."""
 
 TEST_NAME = re.compile(r"def (test(?!_(?:what|where|how|whether|who|which|that|why|an?|it|the)_)(?:_[a-z0-9]+){2,})\(")
 """Definition of a test named by subject and behaviour."""
