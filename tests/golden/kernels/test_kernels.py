@@ -70,6 +70,13 @@ def test_kernels_match_tensors(text):
     assert given[-1] == max(given) > 0
 
 
+@pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.sr10@plateau4-rep", "fxp4.4*fxp4.4+fxp8.4.sr4@naive3"])
+def test_kernels_take_the_words_of_every_source(text):
+    given = compare(text, 2000)
+    assert given[-1] == max(given) > 0
+    assert given[0] > 0
+
+
 @pytest.mark.slow
 def test_kernels_match_fractions():
     """Compare step by step with exact arithmetic that shares no code with the kernels."""
