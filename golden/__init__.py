@@ -49,6 +49,7 @@ from .compare import compare as compare
 from .compound import join as join
 from .compound import split as split
 from .convert import convert as convert
+from .custom import register_format as register_format
 from .division import div as div
 from .division import reciprocal as reciprocal
 from .division import rsqrt as rsqrt
@@ -64,6 +65,7 @@ from .integral import logb as logb
 from .integral import rint as rint
 from .mac import mac as mac
 from .mac import mac_sequence as mac_sequence
+from .operators import register_operator as register_operator
 from .partmac import partmac as partmac
 from .partmac import partmac_sequence as partmac_sequence
 from .products import explain as explain

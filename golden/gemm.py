@@ -12,7 +12,9 @@ from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, Unit
 from .check import broadcast, check_devices, check_int, codes_of
 from .entries import Operand, elements_of
 from .kernels import MatrixProduct, Words
+from .operators import operator
 from .products import KINDS, compute, compute_tiled
+from .products.approximate import check as check_operators
 from .products.words import Drawing, words_of
 from .random import Seeds
 from .sparse import SparseTensor
@@ -34,6 +36,8 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     tiling: Tiling | None = None,
     operand_rounding: Rounding | str = RN,
     operand_saturate: bool = False,
+    multiplier: str | None = None,
+    adder: str | None = None,
 ) -> Tensor:
     """Multiply matrices on an array of multiply-accumulates: one for each element of the result, or tile by tile.
 
@@ -66,6 +70,10 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
         Rounding of real numbers to the operand formats; not stochastic.
     operand_saturate : bool
         Real numbers that overflow become the largest finite number.
+    multiplier, adder : str, optional
+        Names of operators of users (`register_operator`): the first multiplies the operands, and its results are added
+        as exact products are; the second adds an accumulator and a product, and takes the place of the rounded sum.
+        They need a ``mac`` of numbers, an adder one without source, and no ``tiling``.
 
     Returns
     -------
@@ -128,7 +136,11 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     shape = _shape(codes, columns, stored=isinstance(y, SparseTensor))
     begin = None if start is None else broadcast("start", codes_of("start", start, spec.o.width), shape)
     spec, x, y = kind.in_steps(spec, x, y)
-    job = MatrixProduct(spec, x, y, begin, shape, Words())
+    own = [None if name is None else operator(name) for name in (multiplier, adder)]
+    check_operators(spec, *own)
+    if tiling is not None and any(own):
+        raise ValueError("multiplier and adder are not in the arrays of a tiling; omit one of both")
+    job = MatrixProduct(spec, x, y, begin, shape, Words(), multiplier=own[0], adder=own[1])
     drawing = Drawing(seed, random, random_product, source, first_step)
     if tiling is not None:
         return compute_tiled(job, tiling, drawing)

@@ -197,7 +197,7 @@ def normalises(o: Format) -> bool:
 def _stages(fmt: Format) -> Stages:
     stages = STAGES.get(type(fmt))
     if stages is None:
-        raise TypeError(f"{fmt} has no RTL: add its family to STAGES of halfulp.hdl.number")
+        raise TypeError(f"{fmt} has no RTL; the golden model alone computes in it")
     return stages
 
 

@@ -36,6 +36,8 @@ class MatrixProduct:
         Type of the result: int64 for codes, or float32.
     parts : tuple of int
         Results in float32 may be rounded sums of parts, as `launch.Call` describes them.
+    multiplier, adder : Operator, optional
+        Operators of users in place of those of a step.
     """
 
     spec: Any
@@ -47,6 +49,8 @@ class MatrixProduct:
     out: Patches | None = None
     dtype: torch.dtype = torch.int64
     parts: tuple[int, int] = (0, 0)
+    multiplier: Any = None
+    adder: Any = None
 
     @property
     def elements(self) -> Tensor | Patches:

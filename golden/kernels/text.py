@@ -59,7 +59,7 @@ def format_text(fmt: Format) -> str:
 
 def fits(*formats: Format | None) -> bool:
     """Return True if kernels support all of the formats."""
-    return all(_cpp(fmt).fits(fmt) for fmt in formats if fmt is not None)
+    return all(type(fmt) in TYPES and _cpp(fmt).fits(fmt) for fmt in formats if fmt is not None)
 
 
 def definitions(*formats: Format | None) -> str:

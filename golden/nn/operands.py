@@ -120,7 +120,18 @@ class Call:
         kind = dtype if reals else torch.int64
         if out is not None and out.dtype != kind:
             out = replace(out, data=torch.empty_like(out.data, dtype=kind))
-        made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device, out=out, dtype=kind)
+        own = (None, None) if role == "bias_gradient" else self.policy.operators
+        made = product(
+            a,
+            b,
+            mac,
+            key=self.key_of(role),
+            start=start,
+            device=self.policy.device,
+            out=out,
+            dtype=kind,
+            operators=own,
+        )
 
         def exact() -> Tensor:
             x, y = _reals(a, mac.a), _reals(b, mac.b)

@@ -10,10 +10,13 @@ from typing import Any
 from torch import nn
 
 from halfulp.golden.check import check_bool
+from halfulp.golden.operators import Operator, operator
+from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.blocks import is_block_mac
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update
+from .elementwise import ARITHMETIC, Elementwise
 from .product import PRODUCTS
 from .reduction import Reduction
 from .rotation import Rotation
@@ -90,12 +93,16 @@ class Policy:
         ``rtl``: the Verilated kernel of an array computes the products, with the same result bits. It is slow, and
         needs an import of `halfulp.fpga.kernel.layers`. With stochastic rounding its random words differ from those of
         the golden layer (see `halfulp.fpga.kernel.layers.expected`).
-    elementwise : Cast or str, optional
+    multiplier, adder : str, optional
+        Operators of users (`halfulp.golden.register_operator`) in the products, as for `halfulp.golden.gemm`; sums of
+        the gradients of a bias are of exact products with 1.
+    elementwise : Elementwise, Cast or str, optional
         Format and rounding of element-wise operations of a program: operands are rounded to the format, and the exact
-        result is rounded once. Default: torch's own arithmetic. This part and the next three are for
-        `halfulp.golden.emulate`.
-    functions : Cast or str, optional
-        The same for functions such as the exponential; default: ``elementwise``.
+        result is rounded once. Default: torch's own arithmetic. This part and the next four are for
+        `halfulp.golden.emulate`. ``bf16.rn; mul=NAME`` replaces products of elements by an operator of a user.
+    functions : Elementwise, Cast or str, optional
+        The same for functions such as the exponential; default: ``elementwise``. ``tanh=pwl tanh(fxp4.12) pieces=3``
+        replaces a function by a piecewise linear unit, in modules, functions, recurrent cells and compositions.
     reductions : Reduction or str, optional
         Sums over elements; default: sequential, in the accumulator of the products.
     normalisation : Cast or str, optional
@@ -141,8 +148,10 @@ class Policy:
     update: Cast | None = None
     master: bool = False
     device: str | None = None
-    elementwise: Cast | None = None
-    functions: Cast | None = None
+    multiplier: str | None = None
+    adder: str | None = None
+    elementwise: Elementwise | None = None
+    functions: Elementwise | None = None
     reductions: Reduction | None = None
     normalisation: Cast | None = None
     optimizer: Cast | None = None
@@ -153,8 +162,8 @@ class Policy:
         optional: dict[str, Callable[[Any], Any]] = {
             "hadamard": Rotation.parse,
             "update": parse_update,
-            "elementwise": parse_element,
-            "functions": parse_element,
+            "elementwise": Elementwise.parse,
+            "functions": Elementwise.parse,
             "reductions": Reduction.parse,
             "normalisation": parse_element,
             "optimizer": parse_element,
@@ -164,6 +173,7 @@ class Policy:
             with prefixed(name):
                 object.__setattr__(self, name, read(getattr(self, name)))
         self._check_blocks()
+        self._check_operators()
         if self.hadamard is not None:
             self._check_rotation(self.hadamard)
         check_bool("master", self.master)
@@ -181,6 +191,36 @@ class Policy:
             for name in casts:
                 if getattr(self, name).scale is not None:
                     raise ValueError(f"{name} have a scale, but blocks of {phase} have scales of their own; omit it")
+
+    def _check_operators(self) -> None:
+        """Raise ValueError if an operator has no effect."""
+        for name in ("multiplier", "adder"):
+            text = getattr(self, name)
+            if text is None:
+                continue
+            own = operator(text)
+            if self.device is not None:
+                raise ValueError(f"{name} {text} is not in the hardware of the device {self.device}; omit one of both")
+            for phase, mac in zip(PRODUCTS, self.macs, strict=True):
+                if mac is None:
+                    raise ValueError(f"{name} {text} does nothing in {phase}, which is in torch's own arithmetic")
+                check_operators(mac, *((own, None) if name == "multiplier" else (self._multiplier, own)))
+        for part, others in ((self.elementwise, False), (self.functions, True)):
+            for name, _ in () if part is None else part.operators:
+                if (name not in ARITHMETIC) != others:
+                    raise ValueError(
+                        f"{name} is {'an element-wise operation' if others else 'a function'}; give its operator in "
+                        f"{'elementwise' if others else 'functions'}"
+                    )
+
+    @property
+    def _multiplier(self) -> Operator | None:
+        return None if self.multiplier is None else operator(self.multiplier)
+
+    @property
+    def operators(self) -> tuple[Operator | None, Operator | None]:
+        """Multiplier and adder of the products."""
+        return self._multiplier, None if self.adder is None else operator(self.adder)
 
     def _check_rotation(self, rotation: Rotation) -> None:
         """Raise ValueError if rotated operands are sparse, have delayed scales, or are not rounded for a product."""
@@ -248,6 +288,7 @@ class Policy:
         pieces += [f"update={self.update}"] if self.update else []
         pieces += ["master=true"] if self.master else []
         pieces += [f"device={self.device}"] if self.device else []
+        pieces += self._own_operators
         pieces += [f"{name}={part}" for name in PROGRAM if (part := getattr(self, name)) is not None]
         return ", ".join(pieces)
 
@@ -262,11 +303,43 @@ class Policy:
             "input_gradient": ("weights", "gradients"),
             "weight_gradient": ("activations", "gradients"),
         }
-        texts = {phase: [_text(getattr(self, phase)), *self._named(casts[phase])] for phase in PRODUCTS}
+        texts = {
+            phase: [_text(getattr(self, phase)), *self._named(casts[phase]), *self._own_operators] for phase in PRODUCTS
+        }
         if self.hadamard is not None:
             for phase in self.hadamard.products:
                 texts[phase].append(f"hadamard={self.hadamard.length}")
         return {phase: ", ".join(pieces) for phase, pieces in texts.items()}
+
+    @property
+    def _own_operators(self) -> list[str]:
+        return [f"{name}={text}" for name in ("multiplier", "adder") if (text := getattr(self, name)) is not None]
+
+    def rounding_of(self, operation: str) -> Cast | None:
+        """Return the format and rounding of an element-wise operation or function; None for torch's own arithmetic."""
+        parts = (self.elementwise,) if operation in ARITHMETIC else (self.functions, self.elementwise)
+        return next((part.cast for part in parts if part is not None and part.cast is not None), None)
+
+    def operator_of(self, operation: str) -> Operator | None:
+        """Return the operator that replaces an element-wise operation or function; None without one."""
+        text = self._replaced.get(operation)
+        return None if text is None else operator(text)
+
+    @functools.cached_property
+    def _replaced(self) -> dict[str, str]:
+        return dict(pair for part in (self.elementwise, self.functions) if part is not None for pair in part.operators)
+
+    @property
+    def replaces(self) -> bool:
+        """True if an operator replaces an element-wise operation, a function, or a part of the products."""
+        return bool(self._replaced or self._own_operators)
+
+    @property
+    def program_casts(self) -> list[Cast]:
+        """Formats and roundings of all operations outside layers."""
+        casts = [part.cast for part in (self.elementwise, self.functions) if part is not None]
+        sums = None if self.reductions is None else self.reductions.accumulator
+        return [cast for cast in (*casts, sums, self.normalisation, self.optimizer) if cast is not None]
 
     def _named(self, casts: Iterable[str]) -> list[str]:
         return [f"{name}={getattr(self, name)}" for name in casts if getattr(self, name) != PLAIN]
@@ -291,7 +364,13 @@ class Policy:
     @functools.cached_property
     def _normalising(self) -> "Policy":
         cast, order = self.normalisation, "sequential" if self.reductions is None else self.reductions.order
-        return replace(self, elementwise=cast, functions=None, reductions=Reduction(cast, order), normalisation=None)
+        return replace(
+            self,
+            elementwise=None if cast is None else Elementwise(cast),
+            functions=None,
+            reductions=Reduction(cast, order),
+            normalisation=None,
+        )
 
     def histories(self, paired: bool) -> tuple[int, int, int]:
         """Return the lengths of the histories of activations, weights and gradients; 0 without delayed scaling.

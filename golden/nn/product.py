@@ -8,6 +8,7 @@ from torch import Tensor
 
 from halfulp.golden.entries import Operand
 from halfulp.golden.kernels import MatrixProduct, Patches, Words, gathered
+from halfulp.golden.operators import Operator
 from halfulp.golden.products import KINDS, compute
 from halfulp.golden.products.words import split_states
 from halfulp.golden.quantize import BlockTensor
@@ -39,12 +40,14 @@ def product(
     device: str | None = None,
     out: Patches | None = None,
     dtype: torch.dtype = torch.int64,
+    operators: tuple[Operator | None, Operator | None] = (None, None),
 ) -> Tensor:
     """Multiply matrices of codes, or of blocks, in the golden model or on a device.
 
     With ``out``, the result is its tensor, with the product as its elements. Matrices in float32 are real numbers, and
     with ``dtype`` float32 the result is; devices take codes only. ``key`` decides all random words. If ``mac`` has a
-    source, each sum has a source with a random state; otherwise ``key`` is that of counter-based words.
+    source, each sum has a source with a random state; otherwise ``key`` is that of counter-based words. ``operators``
+    are a multiplier and an adder of the user.
 
     Raises
     ------
@@ -61,7 +64,8 @@ def product(
     x, y = (operand.elements if isinstance(operand, BlockTensor) else operand for operand in (a, b))
     shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
     given = None if start is None else start.expand(shape)
-    return compute(MatrixProduct(mac, a, b, given, shape, _words(mac, shape, key, x.device), out, dtype))
+    words, (multiplier, adder) = _words(mac, shape, key, x.device), operators
+    return compute(MatrixProduct(mac, a, b, given, shape, words, out, dtype, multiplier=multiplier, adder=adder))
 
 
 def _device(name: str) -> Device:

@@ -13,6 +13,7 @@ from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import RN, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, UnitSpec
 
+from .approximate import approximate
 from .folds import Folds
 from .in_torch import InTorch
 from .kinds import KINDS
@@ -24,8 +25,13 @@ ENGINES: tuple[Engine, ...] = (Slices(), *KERNELS, Folds(), InTorch())
 
 def compute(job: MatrixProduct) -> Tensor:
     """Return the result of a product as codes in int64, or real numbers in float32, or the tensor of ``out``."""
-    result = first(KERNELS, job) if job.is_real else None
-    if result is None:
+    own = job.multiplier or job.adder
+    result = first(KERNELS, job) if job.is_real and not own else None
+    if own:
+        codes = _in_codes(job) if job.is_real else job
+        result = approximate(codes, compute)
+        result = result if job.dtype == torch.int64 else decoded(result, job.spec.o, job.dtype)
+    elif result is None:
         result = first(ENGINES, _in_codes(job) if job.is_real else job)
         assert result is not None
         if job.dtype != torch.int64:

@@ -1,12 +1,15 @@
 """Operands of matrix products of numbers: each step takes a column of the first matrix and a row of the second."""
 
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from halfulp.golden.check import codes_of
 from halfulp.golden.codec import unpack
-from halfulp.golden.kernels import MatrixProduct, gathered
+from halfulp.golden.convert import converted
+from halfulp.golden.kernels import MatrixProduct, Patches, gathered
 from halfulp.golden.mac import term_of
 from halfulp.golden.parts import by_parts
 from halfulp.golden.quantize import BlockTensor
@@ -14,7 +17,7 @@ from halfulp.golden.raw import Raw
 from halfulp.golden.sparse import SparseTensor
 from halfulp.golden.values import encode
 from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import ConvertSpec, MacSpec
 
 from .steps import Kind, Terms, zeros
 
@@ -36,7 +39,9 @@ class Numbers(Kind):
         return codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
 
     def in_steps(self, spec: MacSpec, a: Any, b: Any) -> tuple[MacSpec, Any, Any]:
-        return by_parts(spec, a, b)
+        spec, a, b = by_parts(spec, a, b)
+        formats = {name: fmt.held_in for name, fmt in (("a", spec.a), ("b", spec.b)) if fmt.held_in is not None}
+        return replace(spec, **formats) if formats else spec, _held(a, spec.a), _held(b, spec.b)
 
     def terms(self, job: MatrixProduct) -> Terms:
         a, b = gathered(job.a), gathered(job.b)
@@ -49,6 +54,15 @@ class Numbers(Kind):
 
     def example(self, spec: MacSpec, n: int, k: int, m: int, device: str) -> tuple[Tensor, Tensor]:
         return zeros(n, k, device), zeros(k, m, device)
+
+
+def _held(x: Any, fmt: Format) -> Any:
+    """Return codes of a format that is given by functions as those of the float that holds its numbers."""
+    if fmt.held_in is None or x.dtype != torch.int64:
+        return x
+    if isinstance(x, Patches):
+        return replace(x, data=_held(x.data, fmt))
+    return converted(x, ConvertSpec(a=fmt, o=fmt.held_in), None)
 
 
 def encoded(operands: list[Any], formats: list[Format], rounding: Rounding, saturate: bool) -> list[Any]:

@@ -18,7 +18,7 @@ from halfulp.golden.errorfree import halves, product_error, sum_and_error, to_od
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.draw import mix
-from halfulp.hdl.formats import FP32, RN, RZ, Format
+from halfulp.hdl.formats import FP32, RN, Format
 
 from .functions import FUNCTIONS, TABLE_WIDTH, function, table
 
@@ -62,10 +62,11 @@ ARITHMETIC: dict[str, Callable[..., Tensor]] = {
 
 def operand(value: Any, cast: Cast, key: int) -> Tensor:
     """Round an operand, a tensor or a number, to the format of its operation, as float64."""
-    return cast.real(_in_binary64(value), key)
+    return cast.real(in_binary64(value), key)
 
 
-def _in_binary64(value: Any) -> Tensor:
+def in_binary64(value: Any) -> Tensor:
+    """Return a tensor or a number as a tensor of float64."""
     given = value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
     return given.to(torch.float64)
 
@@ -112,7 +113,7 @@ def compute(
     if in_kernel is not None:
         return in_kernel
     given = [
-        _in_binary64(value) if place in exact else operand(value, cast, mix(key, 1 + place))
+        in_binary64(value) if place in exact else operand(value, cast, mix(key, 1 + place))
         for place, value in enumerate(operands)
     ]
     if name in FUNCTIONS:
@@ -146,7 +147,7 @@ def _in_kernel(
         return None
     keys = [mix(key, 1 + place) for place in range(len(operands))]
     given = [
-        _in_binary64(value) if place in exact and not isinstance(value, Tensor) else _tensor(value, cast, own_key)
+        in_binary64(value) if place in exact and not isinstance(value, Tensor) else _tensor(value, cast, own_key)
         for place, (value, own_key) in enumerate(zip(operands, keys, strict=True))
     ]
     if not elementwise.takes(*given):
@@ -272,4 +273,4 @@ def became(text: str, cast: Cast) -> float | None:
 @functools.lru_cache(maxsize=4096)
 def is_held(value: int, fmt: Format) -> bool:
     """Return True for an integer that is a number of a format."""
-    return float(operand(value, Cast(fmt, RZ), 0)) == value
+    return float(operand(value, Cast(fmt, RN), 0)) == value

@@ -202,8 +202,14 @@ def _cast(name: str, policy: Policy | None) -> Cast | None:
     """Return the rounding of an operation; None if the kernel does not have it."""
     if policy is None:
         return None
-    cast = policy.elementwise if name in ARITHMETIC else policy.functions or policy.elementwise
-    if cast is None or cast.fmt is None or cast.target is None or cast.rounding.bits:
+    cast = policy.rounding_of(name)
+    if (
+        policy.operator_of(name) is not None
+        or cast is None
+        or cast.fmt is None
+        or cast.target is None
+        or cast.rounding.bits
+    ):
         return None
     return None if name not in ARITHMETIC and cast.fmt.width > TABLE_WIDTH else cast
 

@@ -30,6 +30,7 @@ from halfulp.golden.torch_internals import (
     tree_map_only,
     without_mkldnn,
 )
+from halfulp.hdl.formats.checks import check_one_of
 
 from . import products
 from .arithmetic import ARITHMETIC, CHAINS, chained
@@ -38,7 +39,7 @@ from .compositions import compositions
 from .functions import FUNCTIONS
 from .keys import Keys
 from .loops import loops, note_generator
-from .operations import EXACT, FILLS, HANDLERS, SEQUENCES
+from .operations import EXACT, FILLS, HANDLERS, IN_BINARY64, SEQUENCES
 from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
 from .site import UPDATE, Place, Site
 
@@ -100,9 +101,7 @@ class Program:
 
 @functools.lru_cache(maxsize=256)
 def _is_stochastic(policy: Policy) -> bool:
-    sums = None if policy.reductions is None else policy.reductions.accumulator
-    program = (policy.elementwise, policy.functions, sums, policy.normalisation, policy.optimizer)
-    return policy.stochastic or any(cast.rounding.bits for cast in program if cast is not None)
+    return policy.stochastic or any(cast.rounding.bits for cast in policy.program_casts)
 
 
 _compositions = functools.cache(compositions)
@@ -118,7 +117,10 @@ def policies_of(policy: Rules) -> dict[Pattern, Policy]:
     given = policy if isinstance(policy, Mapping) else {"*": policy}
     for pattern in given:
         check_pattern(pattern, operations=True)
-    return {pattern: Policy.parse(text) for pattern, text in given.items()}
+    policies = {pattern: Policy.parse(text) for pattern, text in given.items()}
+    for name in (name for policy in policies.values() if policy.functions for name, _ in policy.functions.operators):
+        check_one_of("function", name, (*FUNCTIONS, *IN_BINARY64))
+    return policies
 
 
 @functools.cache
@@ -493,9 +495,10 @@ class Dispatch(TorchDispatchMode):
 
     def _chained(self, policy: Policy, base: str, args: Any) -> Tensor | None:
         """Compute a composition of `CHAINS` at once, and count its parts; None if they have to be separate."""
-        started, cast = time.perf_counter(), policy.elementwise
+        started, cast = time.perf_counter(), policy.rounding_of("mul")
         # Patterns may give the parts different policies, and the values of each part are counted.
-        if cast is None or self.phase() == UPDATE or self.owner.values or self.owner.policies.keys() != {"*"}:
+        apart = policy.replaces or self.owner.values or self.owner.policies.keys() != {"*"}
+        if cast is None or apart or self.phase() == UPDATE:
             return None
         result = chained(base, args[0], args[1], cast)
         if result is not None:

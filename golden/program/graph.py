@@ -242,7 +242,10 @@ class Analysis:
         if base in PRODUCTS:
             mac = getattr(policy, operation.roles[0] if operation.roles else "forward")
             return mac.o if mac is not None and not node.kwargs else None
-        elementwise, functions = policy.elementwise, policy.functions or policy.elementwise
+        if policy.replaces:
+            # Operators have formats of their own.
+            return None
+        elementwise, functions = policy.rounding_of("add"), policy.rounding_of("exp")
         if base == "sum":
             return self._sum_result(node, policy, operation)
         if base in _ELEMENTS:
@@ -270,7 +273,7 @@ class Analysis:
             return self._format(node.args[0])
         if not all(isinstance(size, int) for size in sizes):
             return None
-        self._count(node, policy.elementwise)
+        self._count(node, policy.rounding_of("add"))
         acc, _ = products.accumulator(policy, operation.sums)
         return None if acc is None else products.as_cast(acc).fmt
 

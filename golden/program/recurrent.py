@@ -43,14 +43,15 @@ from .site import Place, Site
 
 def _supports(policy: Policy) -> bool:
     """Return True if kernels have the arithmetic of layers in a policy without stochastic rounding."""
-    element, function = policy.elementwise, policy.functions or policy.elementwise
+    element, function = policy.rounding_of("add"), policy.rounding_of("tanh")
     sums, _ = products.accumulator(policy, WEIGHT)
     casts = (policy.weights, policy.activations, policy.gradients, policy.bias)
-    if element is None or function is None or function.fmt is None or sums is None or None in policy.macs:
+    if element is None or function is None or sums is None or None in policy.macs or policy.replaces:
         return False
     return (
         policy.device is None
         and not any(cast.sparsity or cast.scale for cast in casts)
+        and function.fmt is not None
         and FP32 not in (element.fmt, function.fmt)
         and function.fmt.width <= TABLE_WIDTH
     )
@@ -58,7 +59,7 @@ def _supports(policy: Policy) -> bool:
 
 def _cast_of(policy: Policy, operation: str) -> Cast:
     """Return format and rounding of an operation."""
-    cast = policy.elementwise if operation in ARITHMETIC else policy.functions or policy.elementwise
+    cast = policy.rounding_of(operation)
     assert cast is not None
     return cast
 

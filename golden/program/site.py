@@ -15,12 +15,14 @@ from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.operands import Call
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.operators import Operator
 from halfulp.golden.torch_internals import COMPILED, backward_pass, running_node
+from halfulp.golden.values import decoded
 from halfulp.hdl.formats import FP32, RN, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import products, report
-from .arithmetic import ARITHMETIC, became, broadcast, compute, is_held
+from .arithmetic import ARITHMETIC, became, broadcast, compute, in_binary64, is_held
 from .functions import FUNCTIONS, TABLE_WIDTH
 
 _HERE = (Path(__file__), Path(__file__).resolve())
@@ -222,9 +224,7 @@ class Site:
         """Return format and rounding of an element-wise operation or function, or None for torch's own arithmetic."""
         if self.phase == UPDATE:
             return self.policy.optimizer
-        if name not in ARITHMETIC and self.policy.functions is not None:
-            return self.policy.functions
-        return self.policy.elementwise
+        return self.policy.rounding_of(name)
 
     def average(self, sums: Tensor, count: Any) -> Tensor:
         """Divide sums by a count: neither is rounded to the format of the operation before the quotient is."""
@@ -239,6 +239,10 @@ class Site:
         cast = self.arithmetic(name)
         dtype = _result_dtype(name, operands)
         kind = report.ELEMENTWISE if name in ARITHMETIC else report.FUNCTION
+        # Quotients of exact sums and counts are no operation of the program.
+        own = None if exact or self.phase == UPDATE or dtype not in DTYPES else self.policy.operator_of(name)
+        if own is not None:
+            return self._replaced(own, name, operands, dtype)
         if cast is None or dtype not in DTYPES:
             reason = f"{dtype} is no type of real numbers" if cast else f"the policy names no {self._missing}"
             result = _in_torch(name, operands)
@@ -260,6 +264,17 @@ class Site:
             text += "" if correct else " of binary64"
             result = compute(name, operands, cast, self.next_key(cast), dtype, into, (*exact, *counts))
         self.count_element(name, text, result, started)
+        return result
+
+    def _replaced(self, own: Operator, name: str, operands: tuple[Any, ...], dtype: torch.dtype) -> Tensor:
+        """Compute an operation by an operator of the user."""
+        started = time.perf_counter()
+        check_holds(dtype, own.o)
+        if len(own.formats) != len(operands):
+            raise ValueError(f"{name} has {len(operands)} operands, and {own} takes {len(own.formats)}")
+        given = torch.broadcast_tensors(*(in_binary64(operand) for operand in operands))
+        result = decoded(own.of_numbers(*given), own.o, dtype)
+        self.count_element(name, f"{name}={own}", result, started)
         return result
 
     def rounded(self, name: str, x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -317,7 +332,7 @@ class Site:
     @property
     def numbers(self) -> Cast | None:
         """Format of the elements of sums."""
-        return self.policy.optimizer if self.phase == UPDATE else self.policy.elementwise
+        return self.policy.optimizer if self.phase == UPDATE else self.policy.rounding_of("add")
 
     def accumulator(self) -> tuple[Cast | MacSpec | None, str]:
         """Return the accumulator of sums and their order."""

@@ -90,6 +90,9 @@ class Format(Family, ShapeCastable):
         Exponent below which numbers share the last place of those at this exponent; None if there is none.
     threshold : Fraction or None
         Magnitude after the largest one, to which results that overflow round; None without such a number.
+    held_in : Format or None
+        Float to which operands of matrix products are converted first, because functions alone know the numbers;
+        None for other formats.
     has_flags : bool
         True if operations on the format have exception flags.
     nan_is_ordered : bool
@@ -120,6 +123,7 @@ class Format(Family, ShapeCastable):
     flushes: bool = False
     floor_exponent: int | None = None
     threshold: Fraction | None = None
+    held_in: "Format | None" = None
     has_flags: bool = False
     nan_is_ordered: bool = False
     has_zero: bool = True
