@@ -8,7 +8,9 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Rounding
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, UnitSpec
+from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
+from . import matrix_unit
 from .check import broadcast, check_devices, check_int, codes_of
 from .entries import Operand, elements_of
 from .kernels import MatrixProduct, Words
@@ -25,7 +27,7 @@ from .uncompiled import uncompiled
 def gemm(  # noqa: PLR0913 - options of a public function, by name
     a: Operand,
     b: Operand,
-    mac: MacSpec | BlockMacSpec | SparseMacSpec | str,
+    mac: MacSpec | BlockMacSpec | SparseMacSpec | MatrixUnitSpec | str,
     *,
     start: Tensor | None = None,
     seed: Seeds | None = None,
@@ -48,9 +50,10 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
         numbers, which are encoded first. For blocks: `BlockTensor` along k, as `quantize_blocks` returns it, of ``a``
         with ``dim=-1`` and of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale. With
         structured sparsity ``b`` is a `SparseTensor` along k, as `compress` returns it with ``dim=-2``.
-    mac : MacSpec, BlockMacSpec, SparseMacSpec or str
+    mac : MacSpec, BlockMacSpec, SparseMacSpec, MatrixUnitSpec or str
         Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``mxfp8_e4m3*mxfp8_e4m3+fp32.rn`` or
-        ``sparsemac e4m3fn*e4m3fn+fp32.rn sparsity=2:4``.
+        ``sparsemac e4m3fn*e4m3fn+fp32.rn sparsity=2:4``; or a matrix unit of an accelerator, such as
+        ``h100.wgmma.e4m3``, whose steps are padded with +0.
     start : Tensor, optional
         Initial sums as codes in the result format, of a shape that broadcasts to (..., n, m); default: +0.
     seed : int, sequence of int, or Tensor, optional
@@ -124,6 +127,11 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     given random words only.
     """
     rounding = Rounding.parse(operand_rounding)
+    if isinstance(mac, MatrixUnitSpec) or MatrixUnitSpec.is_text(mac):
+        words = {"seed": seed, "random": random, "random_product": random_product, "source": source}
+        others: dict[str, object] = {**words, "tiling": tiling}
+        others |= {"first_step": first_step or None, "multiplier": multiplier, "adder": adder}
+        return _of_matrix_unit(MatrixUnitSpec.parse(mac), a, b, start, rounding, operand_saturate, others)
     check_int("first_step", first_step, 0, (1 << 32) - 1)
     spec: Any = UnitSpec.parse(cast("UnitSpec | str", mac))
     if type(spec) not in KINDS:
@@ -145,6 +153,27 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     if tiling is not None:
         return compute_tiled(job, tiling, drawing)
     return compute(replace(job, words=words_of(spec, drawing, shape, job.steps, codes.device)))
+
+
+def _of_matrix_unit(
+    spec: MatrixUnitSpec,
+    a: Operand,
+    b: Operand,
+    start: Tensor | None,
+    rounding: Rounding,
+    saturate: bool,
+    others: dict[str, object],
+) -> Tensor:
+    """Multiply matrices on a matrix unit; ``others`` are parameters that have no effect on it."""
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{name} has no effect on the matrix unit {spec}; omit it")
+    x, y = matrix_unit.checked(spec, a, b, rounding, saturate)
+    codes, columns = elements_of(x), elements_of(y)
+    check_devices(a=codes, b=columns, start=start)
+    shape = _shape(codes, columns)
+    begin = None if start is None else broadcast("start", codes_of("start", start, spec.o.width), shape)
+    return matrix_unit.multiply(spec, x, y, begin, shape)
 
 
 def _shape(a: Tensor, b: Tensor, *, stored: bool = False) -> tuple[int, ...]:

@@ -78,6 +78,7 @@ LISTS = {
     "boards": "halfulp.boards.catalogue:listing",
     "formats": "halfulp.sim.listing:formats",
     "grammar": "halfulp.sim.listing:grammar",
+    "matrix-units": "halfulp.hdl.specs.matrix_unit:listing",
     "targets": "halfulp.boards.targets:listing",
     "units": "halfulp.sim.listing:units",
 }

@@ -14,7 +14,6 @@ from halfulp.golden.kernels import Matrices, Patches, gathered, reads
 from halfulp.golden.quantize import MAX, BlockTensor, quantize_blocks, tensor_scale
 from halfulp.golden.values import decode, decoded, encode
 from halfulp.hdl.formats import RN, Block, Format
-from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
 from .amax import ROLES, Delay
 from .cast import Cast, check_holds, real
@@ -107,7 +106,7 @@ class Call:
         if factor is not None and start is not None:
             codes = encode(start, mac.o) if start.is_floating_point() else start
             bias, start = decoded(codes, mac.o, torch.float64), None
-        if isinstance(mac, BlockMacSpec):
+        if mac.a.shares_scale:
             made = self._of_blocks(role, mac, left, right, start)
             note((self.layer, role, "result"), made, lambda: gathered(a) @ gathered(b), mac.o)
             check_holds(dtype, mac.o)
@@ -152,7 +151,7 @@ class Call:
             bias = _placed(bias.expand(out.shape), out)
         return multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias)
 
-    def _of_blocks(self, role: str, mac: BlockMacSpec, a: "Codes", b: "Codes", start: Tensor | None) -> Tensor:
+    def _of_blocks(self, role: str, mac: Product, a: "Codes", b: "Codes", start: Tensor | None) -> Tensor:
         """Quantize the values of operands along the sums, and return the codes of their product."""
         x, y = a.in_blocks(-1), ones_in_blocks(mac.b, b.tensor) if role == "bias_gradient" else b.in_blocks(-2)
         if start is not None and start.is_floating_point():
@@ -168,15 +167,16 @@ class Call:
         """Return the start values of the forward sums."""
         if bias is None:
             return None
-        if isinstance(self.policy.weight_gradient, MacSpec):
-            check_one(self.policy.weight_gradient)
+        mac = self.policy.weight_gradient
+        if mac is not None and not mac.b.shares_scale:
+            check_one(mac)
         return self.operand("bias", bias).codes("forward", "o").tensor
 
     def bias_gradient(self, columns: "Codes", dtype: torch.dtype) -> Tensor:
         """Sum gradients of shape (..., m, n) over n, as products with 1."""
         mac, shape = self.policy.weight_gradient, columns.matrices.shape
         ones = _data(columns.matrices).new_ones((*shape[:-2], shape[-1], 1))
-        if isinstance(mac, MacSpec):
+        if mac is not None and not mac.b.shares_scale:
             code_of_one = check_one(mac)
             ones.fill_(1 if ones.is_floating_point() else code_of_one)
         return self.product("bias_gradient", columns, Codes(ones), dtype).squeeze(-1)
@@ -375,7 +375,7 @@ def _data(x: Matrices) -> Tensor:
     return x.data if isinstance(x, Patches) else x
 
 
-def _reals(given: Matrices, fmt: Format) -> Matrices:
+def _reals(given: Matrices, fmt: Any) -> Matrices:
     """Return the numbers of codes, or real numbers rounded to the format."""
     codes = _data(given)
     numbers = decode(encode(codes, fmt) if codes.is_floating_point() else codes, fmt)
@@ -386,7 +386,7 @@ policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
 
 
 @functools.lru_cache(maxsize=256)
-def check_one(mac: MacSpec) -> int:
+def check_one(mac: Any) -> int:
     """Return the code of 1 in the second operand's format; ValueError if the format has no 1."""
     code = mac.b.encode(1, "rz")
     if mac.b.decode(code) != 1:

@@ -14,6 +14,7 @@ from halfulp.golden.operators import Operator, operator
 from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.blocks import is_block_mac
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
+from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update
 from .elementwise import ARITHMETIC, Elementwise
@@ -30,7 +31,7 @@ PLAIN = Cast()
 DEVICES = ("rtl",)
 """Names of the devices that can compute products instead of the golden model."""
 
-Product = MacSpec | BlockMacSpec
+Product = MacSpec | BlockMacSpec | MatrixUnitSpec
 """Descriptions of the steps of products."""
 
 _COMMA = re.compile(r",(?![^()]*\))")
@@ -70,9 +71,9 @@ class Policy:
 
     Parameters
     ----------
-    forward : MacSpec, BlockMacSpec or str, optional
-        Multiply-accumulate of the layer's result: ``a`` are activations, ``b`` weights. None or the text ``fp32`` is
-        torch's own arithmetic, here and for the gradients.
+    forward : MacSpec, BlockMacSpec, MatrixUnitSpec or str, optional
+        Multiply-accumulate of the layer's result, or matrix unit: ``a`` are activations, ``b`` weights. None or
+        the text ``fp32`` is torch's own arithmetic, here and for the gradients.
     input_gradient : MacSpec, BlockMacSpec or str, optional
         Multiply-accumulate of the input gradient: ``a`` are gradients, ``b`` weights.
     weight_gradient : MacSpec, BlockMacSpec or str, optional
@@ -181,12 +182,14 @@ class Policy:
             raise ValueError("master needs an update, such as e6m5.sr10")
         if self.device is not None and self.device not in DEVICES:
             raise ValueError(f"unknown device {self.device!r}: expected {', '.join(DEVICES)}, or none")
+        if self.device is not None and any(isinstance(mac, MatrixUnitSpec) for mac in self.macs):
+            raise ValueError(f"no device {self.device} has matrix units; omit the device")
 
     def _check_blocks(self) -> None:
         """Raise ValueError if an operand in blocks has another scale."""
         for phase, casts in _OPERANDS.items():
             mac = getattr(self, phase)
-            if not isinstance(mac, BlockMacSpec):
+            if mac is None or not mac.a.shares_scale:
                 continue
             for name in casts:
                 if getattr(self, name).scale is not None:
@@ -254,7 +257,8 @@ class Policy:
         for piece in (piece.strip() for piece in _COMMA.split(text)):
             key, equals, value = piece.partition("=")
             # A multiply-accumulate with a rounded product contains an equals sign too.
-            name, value = ("mac", piece) if "*" in key or not equals else (key.strip(), value.strip())
+            is_mac = "*" in key or not equals or MatrixUnitSpec.is_text(piece)
+            name, value = ("mac", piece) if is_mac else (key.strip(), value.strip())
             if name in parts:
                 raise ValueError(f"policy {text!r} has {name} twice")
             parts[name] = value
@@ -407,6 +411,8 @@ def _mac(given: object) -> Product | None:
             "a policy has no sparsemac, whose weights are stored with indices for golden.gemm and arrays; give a mac, "
             "and prune weights with weights=2:4"
         )
+    if isinstance(given, MatrixUnitSpec) or MatrixUnitSpec.is_text(given):
+        return MatrixUnitSpec.parse(given)
     kind = BlockMacSpec if is_block_mac(given) else MacSpec
     spec: Product = kind.parse(given)  # type: ignore[arg-type]  # parse() checks
     spec.check_one_sum()

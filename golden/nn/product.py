@@ -6,13 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.entries import Operand
+from halfulp.golden import matrix_unit
+from halfulp.golden.entries import Operand, elements_of
 from halfulp.golden.kernels import MatrixProduct, Patches, Words, gathered
 from halfulp.golden.operators import Operator
 from halfulp.golden.products import KINDS, compute
 from halfulp.golden.products.words import split_states
 from halfulp.golden.quantize import BlockTensor
+from halfulp.golden.values import decoded
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
+from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
 from .draw import states
 
@@ -33,7 +36,7 @@ def register(name: str, device: Device) -> None:
 def product(
     a: Any,
     b: Any,
-    mac: MacSpec | BlockMacSpec,
+    mac: MacSpec | BlockMacSpec | MatrixUnitSpec,
     *,
     key: int,
     start: Tensor | None = None,
@@ -54,9 +57,11 @@ def product(
     ValueError
         If the device is unknown or cannot compute the product.
     """
-    mac, a, b = KINDS[type(mac)].in_steps(mac, a, b)
+    if isinstance(mac, MatrixUnitSpec):
+        return _on_matrix_unit(a, b, mac, start, out, dtype)
+    spec, a, b = KINDS[type(mac)].in_steps(mac, a, b)
     if device is not None:
-        result = _device(device)(gathered(a), gathered(b), mac, start, key)
+        result = _device(device)(gathered(a), gathered(b), spec, start, key)
         if out is None:
             return result
         out.scatter(result)
@@ -64,8 +69,26 @@ def product(
     x, y = (operand.elements if isinstance(operand, BlockTensor) else operand for operand in (a, b))
     shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
     given = None if start is None else start.expand(shape)
-    words, (multiplier, adder) = _words(mac, shape, key, x.device), operators
-    return compute(MatrixProduct(mac, a, b, given, shape, words, out, dtype, multiplier=multiplier, adder=adder))
+    words, (multiplier, adder) = _words(spec, shape, key, x.device), operators
+    return compute(MatrixProduct(spec, a, b, given, shape, words, out, dtype, multiplier=multiplier, adder=adder))
+
+
+def _on_matrix_unit(
+    a: Any, b: Any, spec: MatrixUnitSpec, start: Tensor | None, out: Patches | None, dtype: torch.dtype
+) -> Tensor:
+    x, y = (
+        operand if isinstance(operand, BlockTensor) else matrix_unit.in_codes(operand, fmt)
+        for operand, fmt in ((a, spec.a), (b, spec.b))
+    )
+    left, right = elements_of(x), elements_of(y)
+    shape = (*torch.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1])
+    begin = None if start is None else matrix_unit.in_codes(start, spec.o).expand(shape)
+    codes = matrix_unit.multiply(spec, x, y, begin, shape)
+    result = codes if dtype == torch.int64 else decoded(codes, spec.o, dtype)
+    if out is None:
+        return result
+    out.scatter(result)
+    return out.data
 
 
 def _device(name: str) -> Device:

@@ -12,7 +12,7 @@ from halfulp.golden.mac import term_of
 from halfulp.golden.operators import Operator
 from halfulp.golden.philox import philox_words
 from halfulp.hdl.formats import RN, Fixed, Format
-from halfulp.hdl.specs import MacSpec, UnitSpec
+from halfulp.hdl.specs import MacSpec
 
 ELEMENTS = 1 << 24
 """Largest number of products that are in memory at once."""
@@ -21,7 +21,7 @@ ONE = Fixed(1, 0, signed=False)
 """Format of a factor 1 for formats without it."""
 
 
-def check(spec: UnitSpec, multiplier: Operator | None, adder: Operator | None) -> None:
+def check(spec: object, multiplier: Operator | None, adder: Operator | None) -> None:
     """Raise TypeError or ValueError if a multiply-accumulate cannot have a multiplier or an adder."""
     if multiplier is None and adder is None:
         return

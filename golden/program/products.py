@@ -15,12 +15,13 @@ from halfulp.golden.nn.convolution import convolved, gradients_of_convolution, s
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.matmul import turned
 from halfulp.golden.nn.operands import Call, check_one
-from halfulp.golden.nn.policy import Policy
+from halfulp.golden.nn.policy import Policy, Product
 from halfulp.golden.nn.product import product
 from halfulp.golden.nn.reduction import Reduction
 from halfulp.golden.values import encoded
 from halfulp.hdl.formats import EXACT, RN, Fixed, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
+from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
 from .arithmetic import compute, operand
 
@@ -160,9 +161,11 @@ def convolution_gradients(
 def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]:
     """Return accumulator and order of sums in a phase; no accumulator for torch's own arithmetic."""
     given = policy.reductions or Reduction()
-    mac: MacSpec | BlockMacSpec | None = getattr(policy, phase)
+    mac: Product | None = getattr(policy, phase)
     if given.accumulator is not None or mac is None:
         return given.accumulator, given.order
+    if isinstance(mac, MatrixUnitSpec):
+        return Cast(mac.o), given.order
     if isinstance(mac, BlockMacSpec):
         return Cast(mac.o, mac.rounding, mac.saturate), "exact" if mac.acc == "exact" else given.order
     return mac, "exact" if mac.acc == "exact" else given.order

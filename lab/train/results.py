@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from halfulp.hdl.specs import BlockMacSpec, MacSpec
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.digests import version
 from halfulp.tools.paths import build_root, locked, machine_errors, write_whole
@@ -33,7 +32,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
     macs = {mac for policy in run.file.policies for mac in policy.macs}
     mac = macs.pop() if len(macs) == 1 else MIXED
     cells = {
-        "mac": mac.expression if isinstance(mac, MacSpec | BlockMacSpec) else mac or "fp32",
+        "mac": getattr(mac, "expression", mac or "fp32"),
         "network": network_of(plan),
         "accuracy": NONE if math.isnan(last.accuracy) else f"{last.accuracy:.4f}",
         "loss": f"{last.loss:.6g}",

@@ -1,0 +1,432 @@
+"""Descriptions of the matrix units of accelerators: chains of dot products with their own alignment and rounding."""
+
+import functools
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from halfulp.hdl.formats.block import Block
+from halfulp.hdl.formats.catalogue import is_block_text, parse
+from halfulp.hdl.formats.checks import check_int, check_one_of
+from halfulp.hdl.formats.floating import Float
+from halfulp.hdl.formats.rounding import RN, RZ, Rounding
+
+ORDERS = ("aligned", "exact", "pairwise", "staged")
+"""Orders of the sum of a step."""
+
+_TEXT = re.compile(
+    r"mma(?P<k>[0-9]+) (?P<a>[^*]+)\*(?P<b>[^+]+)\+(?P<o>\w+)\.(?P<rounding>\w+)(?P<words>( [a-z]+=\S+)*)"
+)
+
+_NAMED = re.compile(r"(?P<name>\w+\.\w+): *(?P<a>[^*]+)\*(?P<b>[^+]+)\+(?P<o>\w+)(?P<words>( [a-z]+=\S+)*)")
+
+
+@dataclass(frozen=True)
+class MatrixUnitSpec:
+    """Matrix unit: a product of K elements is a chain of steps of k elements, acc <- step(a, b, acc).
+
+    ``str()`` returns a text such as ``mma32 e4m3fn*e4m3fn+fp32.rz order=aligned13 zero=-133 through=e8m13``, which
+    `MatrixUnitSpec.parse` reads.
+
+    Parameters
+    ----------
+    k : int
+        Products of a step.
+    a, b : Float or Block
+        Formats of the operands.
+    o : Float
+        Format of the accumulator and the result.
+    rounding : Rounding
+        Rounding of the sum of a step, ``rn`` or ``rz``. An overflow is an infinity in both.
+    order : str
+        ``aligned``: terms are the k products and the accumulator. Significands are those of the codes, products of
+        them are not normalised, and a subnormal number has the exponent of the smallest normal one. All terms are
+        truncated to ``fraction`` bits after the point of the largest exponent and added exactly; a sum of zero is +0.
+        ``exact``: the exact sum of all terms is rounded.
+        ``pairwise``: subnormal operands become +0, and at the beginning of a step the accumulator too. Products are
+        rounded to nearest; of each ``fraction`` of them, neighbours are added, then sums of neighbours, and the last
+        sum to the accumulator; each addition is rounded to nearest, and a subnormal result is zero of its sign.
+        ``staged``: products are truncated to ``fraction`` bits after the point of their largest exponent and added;
+        their sum is rounded down to 32 bits after the point of the larger exponent of it and the accumulator, and the
+        accumulator to ``fraction`` bits; the sum of both is normalised and rounded down to 31 bits, then as
+        ``rounding`` says. A product of 2^128 or more is infinite.
+    fraction : int, optional
+        Bits after the point, or with ``pairwise`` the number of products of a group, 2 or 4.
+    zero : int, optional
+        Exponent of terms that are zero, for ``aligned``; it counts among the exponents.
+    through : Float, optional
+        Format to which a sum is rounded before it is written in ``o``, of which it is the beginning.
+    group : int
+        Number of products in blocks that are added exactly before ``aligned`` sums. A group has the exponent of the
+        product of its scales; it is zero if all its products or a scale are.
+    halves : int
+        2: with ``staged``, products with even and with odd indices are two such sums, each rounded down to
+        ``fraction`` bits of the larger exponent and added; an accumulator below 2^-(fraction + 1) of the largest
+        exponent is dropped.
+    every : int, optional
+        Sums of this many elements start from +0, and are added to the result one after the other, rounded to nearest
+        in ``o``: the accumulation in software of DeepSeek-V3 (arXiv 2412.19437, section 3.3.2).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is invalid or has no effect.
+
+    Notes
+    -----
+    Sources: Xie, Wang, Yang, Yang, MMA-Sim, arXiv 2511.10909 (2025); Khattak, Mikaitis, Accurate Models of NVIDIA
+    Tensor Cores, arXiv 2512.07004 (2025).
+    """
+
+    k: int
+    a: Float | Block
+    b: Float | Block
+    o: Float
+    rounding: Rounding
+    order: str
+    fraction: int | None = None
+    zero: int | None = None
+    through: Float | None = None
+    group: int = 1
+    halves: int = 1
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        check_int("k", self.k, "matrix unit", 1, 1024)
+        check_one_of("order", self.order, ORDERS)
+        blocks = [isinstance(fmt, Block) for fmt in (self.a, self.b)]
+        for name, fmt in (("a", self.a), ("b", self.b)):
+            element = fmt.element if isinstance(fmt, Block) else fmt
+            if not isinstance(element, Float):
+                raise TypeError(f"{name} of a matrix unit must be a float or a block of floats, not {fmt}")
+            if element.width > 19:
+                raise ValueError(f"{name} of a matrix unit has up to 19 bits, and {element} has {element.width}")
+        if not isinstance(self.o, Float) or str(self.o) not in ("fp32", "fp16"):
+            raise ValueError(f"the accumulator of a matrix unit is fp32 or fp16, not {self.o}")
+        if self.rounding not in (RN, RZ):
+            raise ValueError(f"the rounding of a matrix unit is rn or rz, not {self.rounding}")
+        if blocks[0] != blocks[1]:
+            raise ValueError(f"both operands of a matrix unit are in blocks, or none is, not {self.a} and {self.b}")
+        self._check_parameters()
+        if isinstance(self.a, Block) and isinstance(self.b, Block):
+            if self.order != "aligned" or self.group == 1:
+                if self.order != "aligned" or (self.a.length, self.b.length) != (self.k, self.k):
+                    raise ValueError(f"a step of a matrix unit without groups is one block of {self.a} and {self.b}")
+            elif any(block.length % self.group or self.k % block.length for block in (self.a, self.b)):
+                raise ValueError(f"groups of {self.group} must divide blocks, and blocks steps of {self.k}")
+        elif self.group != 1:
+            raise ValueError(f"group={self.group} needs operands in blocks")
+
+    def _check_parameters(self) -> None:
+        """Raise TypeError or ValueError if a parameter is missing, out of range or without effect."""
+        needs = {"aligned": ("fraction", "zero"), "exact": (), "pairwise": ("fraction",), "staged": ("fraction",)}
+        for name in ("fraction", "zero"):
+            if (getattr(self, name) is None) == (name in needs[self.order]):
+                raise ValueError(f"order {self.order} {'needs' if name in needs[self.order] else 'takes no'} {name}")
+        if self.fraction is not None:
+            check_int("fraction", self.fraction, "matrix unit", 2, 40)
+        if self.order == "pairwise" and (self.fraction not in (2, 4) or self.k % (self.fraction or 1)):
+            raise ValueError(f"pairwise sums have 2 or 4 products, which divide the step of {self.k}")
+        if self.zero is not None:
+            check_int("zero", self.zero, "matrix unit", -1000, 1000)
+        if self.halves not in (1, 2) or (self.halves == 2 and (self.order != "staged" or self.k % 2)):
+            raise ValueError(f"halves=2 is for staged sums of an even number of products, not {self.order}")
+        if self.through is not None:
+            same = isinstance(self.through, Float) and (self.through.exp, self.through.bias) == (
+                self.o.exp,
+                self.o.bias,
+            )
+            if not same or self.through.man >= self.o.man or self.order != "aligned":
+                raise ValueError(f"{self.through} is no beginning of {self.o} for aligned sums")
+        if self.order in ("pairwise", "staged", "exact") and self.rounding != RN:
+            raise ValueError(f"order {self.order} rounds to nearest, not {self.rounding}")
+        if self.order in ("pairwise", "staged") and str(self.o) != "fp32":
+            raise ValueError(f"order {self.order} has the accumulator fp32, not {self.o}")
+        if self.every is not None:
+            check_int("every", self.every, "matrix unit", 1, 1 << 20)
+            if self.every % self.k:
+                raise ValueError(f"every={self.every} must be a multiple of the step of {self.k}")
+
+    def __str__(self) -> str:
+        order = f"{self.order}{'' if self.fraction is None else self.fraction}"
+        text = f"mma{self.k} {self.a}*{self.b}+{self.o}.{self.rounding} order={order}"
+        for name, default in (("zero", None), ("through", None), ("group", 1), ("halves", 1), ("every", None)):
+            if getattr(self, name) != default:
+                text += f" {name}={getattr(self, name)}"
+        return text
+
+    @classmethod
+    def parse(cls, text: object) -> "MatrixUnitSpec":
+        """Parse a text: of all parameters, a name of `MATRIX_UNITS`, or a unit and formats.
+
+        ``h100.wgmma.e4m3`` is a name, ``h100.wgmma: e4m3fn*e5m2+fp32`` chooses formats, and ``every=128`` may follow.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the text is not a string, describes no matrix unit, or the unit does not have these formats.
+        """
+        if isinstance(text, cls):
+            return text
+        if not isinstance(text, str):
+            raise TypeError(f"matrix unit must be a MatrixUnitSpec or a text, not {type(text).__name__}")
+        return _parsed(" ".join(text.split()))
+
+    @staticmethod
+    def is_text(text: object) -> bool:
+        """Return True for a text that begins as that of a matrix unit does."""
+        return isinstance(text, str) and (re.match(r"mma[0-9]", text) is not None or text.split(".")[0] in _DEVICES)
+
+    @property
+    def expression(self) -> str:
+        """Text of the description."""
+        return str(self)
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Ports of random words: none."""
+        return {}
+
+    @property
+    def random(self) -> None:
+        """Source of random words: none."""
+        return None
+
+    @property
+    def saturate(self) -> bool:
+        """False: overflow is an infinity."""
+        return False
+
+    @property
+    def acc(self) -> Float:
+        """Format of the accumulator."""
+        return self.o
+
+    def check_one_sum(self) -> None:
+        """Accept: a matrix unit has no sums in turn."""
+
+    @property
+    def nan_code(self) -> int:
+        """Code of NaN results: all ones but the sign, where sums are aligned or staged."""
+        ones = self.order in ("aligned", "staged")
+        return (1 << (self.o.width - 1)) - 1 if ones else self.o.nan_code
+
+    @property
+    def elements(self) -> tuple[Float, Float]:
+        """Formats of the elements of both operands."""
+        a, b = (fmt.element if isinstance(fmt, Block) else fmt for fmt in (self.a, self.b))
+        assert isinstance(a, Float)
+        assert isinstance(b, Float)
+        return a, b
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """Matrix unit of an accelerator.
+
+    Attributes
+    ----------
+    device : str
+        Architecture, and a device of it.
+    source : str
+        Publication of its arithmetic.
+    steps : dict of str to int
+        Products of a step by the names of operand formats; a mixture has those of its first operand.
+    order : str
+    fraction : dict of str to int, or int
+        Bits after the point, by the format of the first operand or for all.
+    zero : dict of str to int
+        Exponent of zero terms by the format of the result.
+    other : dict
+        Other parameters by the format of the first operand.
+    """
+
+    device: str
+    source: str
+    steps: dict[str, int]
+    order: str
+    fraction: Any = None
+    zero: Any = None
+    other: Any = None
+
+    def spec(self, a: str, b: str, o: str) -> MatrixUnitSpec:
+        """Return the description for formats; ValueError if the unit does not have them."""
+        results = self.zero or {"fp32": 0}
+        if a not in self.steps or b not in self.steps or o not in results or not self._mixes(a, b, o):
+            raise ValueError(
+                f"no {a}*{b}+{o}: its operands are {', '.join(self.steps)}, its results {', '.join(results)}"
+            )
+        fraction = self.fraction.get(a) if isinstance(self.fraction, dict) else self.fraction
+        rounding = RZ if self.order == "aligned" and o == "fp32" else RN
+        more = dict((self.other or {}).get(a, {}))
+        if o != "fp32":
+            more.pop("through", None)
+        zero = None if self.zero is None else more.pop("zero", self.zero[o])
+        x, y, result = map(_format, (a, b, o))
+        return MatrixUnitSpec(self.steps[a], x, y, result, rounding, self.order, fraction, zero, **more)
+
+    def _mixes(self, a: str, b: str, o: str) -> bool:
+        """Return True for formats that one instruction has: 8 bits or fewer mix, with the same step."""
+        narrow = _NARROW | _MX
+        same = a == b or (a in narrow and b in narrow and self.steps[a] == self.steps[b] and (a in _MX) == (b in _MX))
+        wide = a in ("bf16", "tf32") or a in _MX or a in _FOUR
+        return same and not (o == "fp16" and wide)
+
+
+_NARROW = {"e4m3fn", "e5m2", "e3m2fn", "e2m3fn", "e2m1fn", "e4m3fnuz", "e5m2fnuz"}
+_MX = {"mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3"}
+_FOUR = {"mxfp4", "nvfp4"}
+
+_XIE = "Xie et al. 2025, arXiv 2511.10909"
+
+_FP8, _FP6_FP4 = ("e4m3fn", "e5m2"), ("e3m2fn", "e2m3fn", "e2m1fn")
+
+
+def _zeros(fp32: int, fp16: int) -> dict[str, int]:
+    return {"fp32": fp32, "fp16": fp16}
+
+
+def _through(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    return {name: {"through": parse("e8m13")} for name in names}
+
+
+_GROUPS = {"group": 16, "zero": -139}
+_BLOCKS = dict.fromkeys(sorted(_MX), 32) | {"mxfp4": 64, "nvfp4": 64}
+_BLOCK_BITS = dict.fromkeys(sorted(_MX), 25) | {"mxfp4": 35, "nvfp4": 35}
+_WIDE = {"fp16": 16, "bf16": 16, "tf32": 8}
+_ALL = _WIDE | dict.fromkeys((*_FP8, *_FP6_FP4), 32)
+_HALF = {"fp16": 8, "bf16": 8, "tf32": 4}
+
+UNITS_BY_NAME: dict[str, MatrixUnit] = {
+    "v100.mma": MatrixUnit("Volta", _XIE, {"fp16": 4}, "aligned", 23, _zeros(-131, -20)),
+    "t4.mma": MatrixUnit("Turing", _XIE, {"fp16": 8}, "aligned", 24, _zeros(-132, -21)),
+    "a100.mma": MatrixUnit("Ampere", _XIE, _HALF, "aligned", 24, _zeros(-132, -21)),
+    "l40s.mma": MatrixUnit(
+        "Ada Lovelace",
+        _XIE,
+        _HALF | dict.fromkeys(_FP8, 16),
+        "aligned",
+        dict.fromkeys(_HALF, 24) | dict.fromkeys(_FP8, 13),
+        _zeros(-132, -21),
+        _through(_FP8),
+    ),
+    "h100.mma": MatrixUnit("Hopper", _XIE, _WIDE, "aligned", 25, _zeros(-133, -21)),
+    "h100.wgmma": MatrixUnit(
+        "Hopper",
+        _XIE,
+        _WIDE | dict.fromkeys(_FP8, 32),
+        "aligned",
+        dict.fromkeys(_WIDE, 25) | dict.fromkeys(_FP8, 13),
+        _zeros(-133, -21),
+        _through(_FP8),
+    ),
+    "b200.mma": MatrixUnit("Blackwell", _XIE, _WIDE, "aligned", 25, _zeros(-133, -21)),
+    "b200.tcgen05": MatrixUnit(
+        "Blackwell",
+        _XIE,
+        _ALL | _BLOCKS,
+        "aligned",
+        dict.fromkeys(_ALL, 25) | _BLOCK_BITS,
+        _zeros(-133, -21),
+        dict.fromkeys(_FOUR, _GROUPS),
+    ),
+    "rtx5090.mma": MatrixUnit(
+        "RTX Blackwell",
+        _XIE,
+        _ALL | _BLOCKS,
+        "aligned",
+        dict.fromkeys(_ALL, 25) | _BLOCK_BITS,
+        _zeros(-133, -21),
+        dict.fromkeys(_FOUR, _GROUPS),
+    ),
+    "mi100.mfma": MatrixUnit("CDNA1", _XIE, {"fp16": 4, "bf16": 2}, "exact"),
+    "mi250.mfma": MatrixUnit("CDNA2", _XIE, {"fp16": 16, "bf16": 8}, "pairwise", {"fp16": 4, "bf16": 2}),
+    "mi250.mfma_1k": MatrixUnit("CDNA2", _XIE, {"bf16": 16}, "pairwise", 4),
+    "mi300.mfma": MatrixUnit(
+        "CDNA3",
+        _XIE,
+        {"fp16": 8, "bf16": 8, "tf32": 4, "e4m3fnuz": 16, "e5m2fnuz": 16},
+        "staged",
+        24,
+        other={name: {"halves": 2} for name in ("e4m3fnuz", "e5m2fnuz")},
+    ),
+}
+"""Matrix units by name."""
+
+_DEVICES = {name.partition(".")[0] for name in UNITS_BY_NAME}
+
+
+def _rows() -> dict[str, MatrixUnitSpec]:
+    made = {}
+    for name, unit in UNITS_BY_NAME.items():
+        for fmt in unit.steps:
+            for result in unit.zero or ("fp32",):
+                if unit._mixes(fmt, fmt, result):
+                    short = fmt.removesuffix("uz").removesuffix("fn") if fmt in _NARROW else fmt
+                    made[f"{name}.{short}{'' if result == 'fp32' else '.fp16'}"] = unit.spec(fmt, fmt, result)
+    return made
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> MatrixUnitSpec:
+    head, *words = text.split(" ")
+    if head in MATRIX_UNITS:
+        return _with_words(MATRIX_UNITS[head], words)
+    if match := _NAMED.fullmatch(text):
+        if match["name"] not in UNITS_BY_NAME:
+            raise ValueError(f"unknown matrix unit {match['name']}: expected {', '.join(UNITS_BY_NAME)}")
+        try:
+            spec = UNITS_BY_NAME[match["name"]].spec(*(match[part].strip() for part in ("a", "b", "o")))
+        except ValueError as error:
+            raise ValueError(f"{match['name']} has {error}") from None
+        return _with_words(spec, match["words"].split())
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"invalid matrix unit {text!r}: expected a name of `halfulp list matrix-units`, h100.wgmma: "
+            "e4m3fn*e4m3fn+fp32, or mma32 e4m3fn*e4m3fn+fp32.rz order=aligned13 zero=-133, for example"
+        )
+    given = dict(word.split("=", 1) for word in match["words"].split())
+    order = re.fullmatch(r"([a-z]+)([0-9]*)", given.pop("order", "exact"))
+    if order is None:
+        raise ValueError(f"invalid order in {text!r}: expected one of {', '.join(ORDERS)}, with a number")
+    a, b, o = (_format(match[part].strip()) for part in ("a", "b", "o"))
+    fraction = int(order[2]) if order[2] else None
+    rounding = Rounding.parse(match["rounding"])
+    return MatrixUnitSpec(int(match["k"]), a, b, o, rounding, order[1], fraction, **_options(given))
+
+
+def _format(text: str) -> Any:
+    return Block.parse(text) if is_block_text(text) else parse(text)
+
+
+MATRIX_UNITS: dict[str, MatrixUnitSpec] = _rows()
+"""Descriptions by name: device, instruction and operand format, and ``.fp16`` for results in fp16."""
+
+
+def _options(given: dict[str, str]) -> dict[str, Any]:
+    """Return the values of parameters after the order."""
+    known = {field.name for field in fields(MatrixUnitSpec)} - {"k", "a", "b", "o", "rounding", "order", "fraction"}
+    for name in given:
+        check_one_of("parameter of a matrix unit", name, sorted(known))
+    try:
+        return {name: parse(value) if name == "through" else int(value) for name, value in given.items()}
+    except ValueError as error:
+        raise ValueError(f"invalid parameter of a matrix unit: {error}") from None
+
+
+def _with_words(spec: MatrixUnitSpec, words: list[str]) -> MatrixUnitSpec:
+    """Return the description with ``every=``."""
+    given = dict(word.partition("=")[::2] for word in words)
+    if given.keys() - {"every"}:
+        raise ValueError(f"a named matrix unit takes every=N only, not {', '.join(words)}")
+    return replace(spec, **_options(given)) if given else spec
+
+
+def listing() -> list[str]:
+    """Return lines with names, descriptions, devices and sources."""
+    width = max(map(len, MATRIX_UNITS))
+    units = {name: UNITS_BY_NAME[".".join(name.split(".")[:2])] for name in MATRIX_UNITS}
+    sources = {unit.source for unit in units.values()}
+    lines = [f"{name:{width}}  {units[name].device:13}  {spec}" for name, spec in MATRIX_UNITS.items()]
+    return [*lines, f"Sources: {'; '.join(sorted(sources))}; facts on these units as of November 2026"]
