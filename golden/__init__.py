@@ -86,3 +86,4 @@ from .sparsemac import sparsemac_sequence as sparsemac_sequence
 from .sru import sru as sru
 from .values import decode as decode
 from .values import encode as encode
+from .values import to_torch as to_torch

@@ -16,7 +16,7 @@ def _term(spec: AccumulateSpec, x: Tensor) -> Raw:
     ``start`` holds codes of the result format. Formats and ``carry`` are those of `AccumulateSpec`; see
     `halfulp.golden` for the other parameters.
     """
-    return unpack_operand(spec, codes_of("x", x, spec.a.width), spec.a)
+    return unpack_operand(spec, codes_of("x", x, spec.a), spec.a)
 
 
 accumulate, accumulate_sequence = accumulator(AccumulateSpec, "x", "start")(_term)

@@ -54,7 +54,7 @@ def blockquantize(
     """
     spec = BlockQuantizeSpec.of(a=a, o=o, rounding=rounding)
     check_devices(x=x, random=random)
-    codes, words = codes_of("x", x, spec.a.width), random_of("random", random, spec.rounding)
+    codes, words = codes_of("x", x, spec.a), random_of("random", random, spec.rounding)
     _check_length("x", codes, spec.o.length)
     return quantized(unpack(codes, spec.a), spec.o, spec.rounding, words)
 
@@ -133,7 +133,7 @@ def blockdot(  # noqa: PLR0913 - tensors, and the fields of a description by nam
         first = torch.zeros_like(signs[..., 0])
     else:
         assert spec.c is not None
-        base = unpack(codes_of("start", start, spec.c.width), spec.c)
+        base = unpack(codes_of("start", start, spec.c), spec.c)
         total, first = register.add(total, register.place(base, quire.quantum, quire.width)), base.sign
     signs = torch.cat([signs, first.expand(signs.shape[:-1]).unsqueeze(-1)], -1)
     return rounded(spec, register.as_raw(total, quire.quantum, register.cancelled_sign(signs, spec.rounding)), words)
@@ -178,7 +178,7 @@ def _terms(x: Tensor, y: Tensor, x_scale: Tensor, y_scale: Tensor, a: Block, b: 
 
 def _unpacked(name: str, x: Tensor, scale: Tensor, block: Block, length: int) -> tuple[Raw, Raw]:
     """Check and unpack elements and scales; scales get a last dimension of 1."""
-    x, scale = codes_of(name, x, block.element.width), codes_of(f"{name}_scale", scale, block.scale.width)
+    x, scale = codes_of(name, x, block.element), codes_of(f"{name}_scale", scale, block.scale)
     _check_length(name, x, length)
     return unpack(x, block.element), unpack(scale.unsqueeze(-1), block.scale)
 

@@ -1,9 +1,25 @@
 """Checks of the arguments of operations."""
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats import Format, Rounding, parse
+
+TORCH_TYPES = {
+    getattr(torch, name): name
+    for name in (
+        *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+        *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
+    )
+    if hasattr(torch, name)
+}
+"""Types of real numbers of torch, with the names of their formats."""
+
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Types of integers by their bytes."""
 
 
 def check_bool(name: str, value: object) -> None:
@@ -47,13 +63,22 @@ def one_mode(rounding: Rounding | str, function: str) -> Rounding:
     return rounding
 
 
-def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
-    """Return codes as int64; TypeError or ValueError unless they are integers of ``width`` bits.
+def codes_of(name: str, codes: object, kind: Format | int) -> Tensor:
+    """Return codes of a format, or integers of a number of bits, as int64; TypeError or ValueError for others.
 
-    Any int64 is a 64-bit code: it has the same bits.
+    Any int64 is a 64-bit code: it has the same bits. A tensor of torch's own type for the format, such as
+    ``torch.float8_e5m2`` for e5m2, has the codes of its numbers. Arrays of numpy and ml_dtypes are taken as tensors
+    are.
     """
+    width = kind if isinstance(kind, int) else kind.width
+    if isinstance(codes, np.ndarray):
+        codes = tensor_of(codes)
     if not isinstance(codes, Tensor):
         raise TypeError(f"{name} must be a tensor of codes, not {type(codes).__name__}")
+    if codes.dtype in TORCH_TYPES:
+        own = parse(TORCH_TYPES[codes.dtype])
+        if own == kind:
+            return codes.view(WORDS[codes.dtype.itemsize]).to(torch.int64) & ((1 << width) - 1 if width < 64 else -1)
     if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
         raise TypeError(f"{name} must be a tensor of integer codes, not {codes.dtype}; encode() converts real numbers")
     codes = codes.to(torch.int64)
@@ -64,6 +89,23 @@ def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
                 f"{name} contains {least if least < 0 else most}; codes of {width} bits are 0 to {(1 << width) - 1}"
             )
     return codes
+
+
+def is_of_ml_dtypes(array: "np.ndarray[Any, Any]") -> bool:
+    """Return True for an array of a type of ml_dtypes."""
+    return array.dtype.type.__module__.split(".")[0] == "ml_dtypes"
+
+
+def tensor_of(array: "np.ndarray[Any, Any]") -> Tensor:
+    """Return an array of numpy or ml_dtypes as a tensor with the same numbers."""
+    if is_of_ml_dtypes(array):
+        bits = array.view(f"u{array.dtype.itemsize}")
+        dtype = next((dtype for dtype, name in TORCH_TYPES.items() if name == array.dtype.name), None)
+        if dtype is not None:
+            return torch.tensor(bits.astype(np.int64)).to(WORDS[array.dtype.itemsize]).view(dtype)
+        return torch.tensor(array.astype(np.int64 if "int" in array.dtype.name else np.float32))
+    # torch supports the native byte order only.
+    return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
 
 
 def flags_of(name: str, flags: Tensor | int, device: torch.device | None = None) -> Tensor:

@@ -17,7 +17,7 @@ def classify(x: Tensor, /, *, a: Format | str) -> Tensor:
     positive zero, subnormal, normal and infinity, signalling NaN, quiet NaN. See `halfulp.golden` for errors.
     """
     fmt = ClassifySpec.of(a=a).a
-    codes = codes_of("x", x, fmt.width)
+    codes = codes_of("x", x, fmt)
     number = unpack(codes, fmt)
     floor = fmt.floor_exponent
     subnormal = torch.zeros_like(number.nan) if floor is None else number.exponent < floor

@@ -73,11 +73,15 @@ def operands(
         As for all operations, see `halfulp.golden`.
     """
     check_devices(**codes, random=random)
+    checked = {
+        name: codes_of(name, x, fmt) for (name, x), fmt in zip(codes.items(), spec.operands.values(), strict=True)
+    }
     if not vectors:
-        check_shapes(**codes, random=random)
+        check_shapes(**checked, random=random)
     words = random_of("random", random, spec.rounding)
-    pairs = zip(codes.items(), spec.operands.values(), strict=True)
-    return [unpack_operand(spec, codes_of(name, x, fmt.width), fmt) for (name, x), fmt in pairs], words
+    return [
+        unpack_operand(spec, x, fmt) for x, fmt in zip(checked.values(), spec.operands.values(), strict=True)
+    ], words
 
 
 def unpack_operand(spec: UnitSpec, codes: Tensor, fmt: Format) -> Raw:

@@ -53,7 +53,7 @@ def join(
     spec = JoinSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
     check_devices(x=x, random=random)
     words = random_of("random", random, spec.rounding)
-    parts = unpack(parts_of(codes_of("x", x, spec.a.width), spec.a), spec.a.part)
+    parts = unpack(parts_of(codes_of("x", x, spec.a), spec.a), spec.a.part)
     if words is not None and words.shape[-1:] != (spec.a.parts - 1,):
         raise ValueError(f"random has shape {tuple(words.shape)}; the last size must be {spec.a.parts - 1}")
     total = parts.at(-1)

@@ -37,7 +37,7 @@ def convert(  # noqa: PLR0913 - tensors, and the fields of a description by name
     spec = ConvertSpec.of(a=a, o=o, rounding=rounding, saturate=saturate, flags=flags)
     check_devices(x=x, random=random)
     check_shapes(x=x, random=random)
-    codes, words = codes_of("x", x, spec.a.width), random_of("random", random, spec.rounding)
+    codes, words = codes_of("x", x, spec.a), random_of("random", random, spec.rounding)
     if spec.flags:
         return rounded(spec, unpack_operand(spec, codes, spec.a), words)
     return converted(codes, spec, words)

@@ -61,7 +61,7 @@ def encoded(values: Tensor, fmt: Custom) -> Tensor:
     codes = _FUNCTIONS[fmt.name][0](values)
     if not isinstance(codes, Tensor) or codes.shape != values.shape:
         raise ValueError(f"from_real of {fmt} must return a tensor of codes in the shape of its argument")
-    return codes_of(f"result of from_real of {fmt}", codes, fmt.width)
+    return codes_of(f"result of from_real of {fmt}", codes, fmt)
 
 
 def decoded(codes: Tensor, fmt: Custom) -> Tensor:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, Unit
 from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
 from . import matrix_unit
-from .check import broadcast, check_devices, check_int, codes_of
+from .check import broadcast, check_devices, check_int, codes_of, tensor_of
 from .entries import Operand, elements_of
 from .kernels import MatrixProduct, Words
 from .operators import operator
@@ -45,7 +46,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
 
     Parameters
     ----------
-    a, b : Tensor
+    a, b : Tensor or array
         Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or real
         numbers, which are encoded first. For blocks: `BlockTensor` along k, as `quantize_blocks` returns it, of ``a``
         with ``dim=-1`` and of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale. With
@@ -127,6 +128,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     given random words only.
     """
     rounding = Rounding.parse(operand_rounding)
+    a, b = (tensor_of(x) if isinstance(x, np.ndarray) else x for x in (a, b))
     if isinstance(mac, MatrixUnitSpec) or MatrixUnitSpec.is_text(mac):
         words = {"seed": seed, "random": random, "random_product": random_product, "source": source}
         others: dict[str, object] = {**words, "tiling": tiling}
@@ -142,7 +144,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     codes, columns = elements_of(x), elements_of(y)
     check_devices(a=codes, b=columns, start=start, seed=seed, random=random, random_product=random_product)
     shape = _shape(codes, columns, stored=isinstance(y, SparseTensor))
-    begin = None if start is None else broadcast("start", codes_of("start", start, spec.o.width), shape)
+    begin = None if start is None else broadcast("start", codes_of("start", start, spec.o), shape)
     spec, x, y = kind.in_steps(spec, x, y)
     own = [None if name is None else operator(name) for name in (multiplier, adder)]
     check_operators(spec, *own)
@@ -172,7 +174,7 @@ def _of_matrix_unit(
     codes, columns = elements_of(x), elements_of(y)
     check_devices(a=codes, b=columns, start=start)
     shape = _shape(codes, columns)
-    begin = None if start is None else broadcast("start", codes_of("start", start, spec.o.width), shape)
+    begin = None if start is None else broadcast("start", codes_of("start", start, spec.o), shape)
     return matrix_unit.multiply(spec, x, y, begin, shape)
 
 

@@ -22,7 +22,7 @@ def _term(spec: MacSpec, x: Tensor, y: Tensor, *, random_product: Tensor | None)
     """
     spec.check_one_step()
     word = random_of("random_product", random_product, spec.product_rounding)
-    x, y = codes_of("x", x, spec.a.width), codes_of("y", y, spec.b.width)
+    x, y = codes_of("x", x, spec.a), codes_of("y", y, spec.b)
     return term_of(spec, unpack_operand(spec, x, spec.a), unpack_operand(spec, y, spec.b), word)
 
 

@@ -365,7 +365,7 @@ def _checked(name: str, given: Any, fmt: Any, dim: int, rounding: Rounding, satu
         if rounding.bits:
             raise ValueError(f"operand_rounding must not be stochastic, as {rounding} is; round operands with encode()")
         return encoded(given, fmt, rounding, None, saturate)
-    return codes_of(name, given, fmt.width)
+    return codes_of(name, given, fmt)
 
 
 def in_codes(x: Matrices, fmt: Any) -> Tensor:

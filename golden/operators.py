@@ -126,7 +126,7 @@ def register_operator(
         if not isinstance(made, Tensor) or made.shape != codes[0].shape or made.is_floating_point() != values:
             kind = "real numbers" if values else "integer codes"
             raise ValueError(f"operator {name} must return a tensor of {kind} in the shape of its operands")
-        return encoded(made, result, RN, None, False) if values else codes_of(f"result of {name}", made, result.width)
+        return encoded(made, result, RN, None, False) if values else codes_of(f"result of {name}", made, result)
 
     operator = Operator(name, given, result, of_codes)
     corners = itertools.product(*([0, (1 << fmt.width) - 1] for fmt in given))

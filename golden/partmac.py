@@ -19,7 +19,7 @@ def _term(spec: PartMacSpec, x: Tensor, y: Tensor, step: Tensor | int, *, random
     A larger step, in as many bits, is the last one. The other parameters are those of `mac`.
     """
     word = random_of("random_product", random_product, spec.product_rounding)
-    x, y = codes_of("x", x, spec.a.width), codes_of("y", y, spec.b.width)
+    x, y = codes_of("x", x, spec.a), codes_of("y", y, spec.b)
     steps = codes_of("step", torch.as_tensor(step, device=x.device), spec.step_bits)
     x, y, steps = torch.broadcast_tensors(x, y, steps)
     places = torch.tensor(spec.pairs, device=x.device)

@@ -48,7 +48,7 @@ def pwl(
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         table.check_exact()
-    random, x = random_of("random", random, rounding), codes_of("x", x, table.fmt.width)
+    random, x = random_of("random", random, rounding), codes_of("x", x, table.fmt)
     return round_and_pack(value_of(x, table, rounding), table.out, rounding, saturate, random)
 
 

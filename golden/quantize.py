@@ -182,8 +182,8 @@ def dequantize_blocks(
         raise TypeError(f"dtype must be a floating-point type, not {dtype}")
     x = check_blocks("x", x, block, dim)
     dim = _dim(dim, x.elements)
-    elements = codes_of("elements of x", x.elements, block.element.width)
-    scale = codes_of("scale of x", x.scale, block.scale.width)
+    elements = codes_of("elements of x", x.elements, block.element)
+    scale = codes_of("scale of x", x.scale, block.scale)
     numbers = unpack(in_blocks(elements, dim, block.length), block.element)
     product = multiply(numbers, unpack(scale.movedim(dim, -1).unsqueeze(-1), block.scale))
     if x.tensor is not None:

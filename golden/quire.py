@@ -16,7 +16,7 @@ def _term(spec: QuireSpec, x: Tensor, y: Tensor, subtract: Tensor | int) -> Raw:
     ``start`` holds codes of the result format. Formats and ``carry`` are those of `QuireSpec`; see `halfulp.golden` for
     the other parameters.
     """
-    product = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
+    product = multiply(unpack(codes_of("x", x, spec.a), spec.a), unpack(codes_of("y", y, spec.b), spec.b))
     return negate(product, flags_of("subtract", subtract, product.sign.device))
 
 

@@ -89,7 +89,7 @@ def step(
     check_devices(start=start, random=random, mode=mode, **operands)
     word, mode = random_of("random", random, spec.rounding), mode_of(mode, spec.rounding)
     sums = Accumulation(spec)
-    held = sums.load(codes_of("start", start, spec.o.width))
+    held = sums.load(codes_of("start", start, spec.o))
     held, flags = sums.step(held, term(spec, **operands), word, mode)
     codes = sums.read(held, word, mode)
     return codes if flags is None else Flagged(codes, flags)
@@ -144,7 +144,7 @@ def steps(  # noqa: PLR0913 - operands of a unit, by name
     check_devices(**given)
     load, clear = flags_of("load", load), flags_of("clear", clear)
     # All start values are checked here, because steps use only some of them.
-    start = codes_of("start", start, spec.o.width)
+    start = codes_of("start", start, spec.o)
     random, mode = random_of("random", random, spec.rounding), mode_of(mode, spec.rounding)
     # The steps of each accumulator are consecutive in this order.
     order = torch.argsort(torch.arange(len(load), device=load.device) % spec.interleave, stable=True)

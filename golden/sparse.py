@@ -59,7 +59,7 @@ def compress(x: Tensor, fmt: Format | str, sparsity: str = "2:4", *, dim: int = 
         not zero.
     """
     fmt = parse(fmt)
-    (n, m), codes = group_of(sparsity), codes_of("x", x, fmt.width)
+    (n, m), codes = group_of(sparsity), codes_of("x", x, fmt)
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise TypeError(f"dim must be an int, not {type(dim).__name__}")
     if not -codes.dim() <= dim < codes.dim():
@@ -96,7 +96,7 @@ def check_weights(x: object, spec: SparseMacSpec, k: int) -> SparseTensor:
     if not isinstance(x, SparseTensor):
         raise TypeError(f"b must be a SparseTensor, as compress() returns, for {spec}, not {type(x).__name__}")
     values, index = (
-        codes_of("values of b", x.values, spec.b.width),
+        codes_of("values of b", x.values, spec.b),
         codes_of("indices of b", x.indices, spec.index_bits),
     )
     check_devices(values=values, index=index)

@@ -46,7 +46,7 @@ def _term(spec: SparseMacSpec, x: Tensor, y: Tensor, index: Tensor, *, chosen: T
 def sum_of(spec: SparseMacSpec, x: Tensor, y: Tensor, mode: Tensor | None = None) -> Raw:
     """Return the exact sums of the products of selected activations and weights along the last dimension."""
     pairs = (("x", x, spec.a), ("y", y, spec.b))
-    first, second = (unpack_operand(spec, codes_of(name, codes, fmt.width), fmt) for name, codes, fmt in pairs)
+    first, second = (unpack_operand(spec, codes_of(name, codes, fmt), fmt) for name, codes, fmt in pairs)
     products = multiply(first, second)
     zero_sign = partial(register.cancelled_sign, products.sign)
     mode = mode_of(mode, spec.rounding)

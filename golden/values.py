@@ -10,7 +10,7 @@ from torch import Tensor
 from halfulp.hdl.formats import EXACT, FP32, FP64, RD, RN, Compound, Format, Rounding, parse
 from halfulp.hdl.specs import ConvertSpec, ValueRange
 
-from .check import check_devices, codes_of, one_mode, random_of
+from .check import TORCH_TYPES, WORDS, check_devices, codes_of, is_of_ml_dtypes, one_mode, random_of, tensor_of
 from .convert import TABLE_WIDTH, convert, converted
 from .kernels import elements
 from .parts import code_of, parts_of
@@ -124,11 +124,12 @@ def _tensor(values: "ArrayLike") -> Tensor:
         array = np.asarray(values)
     except ValueError:
         raise ValueError("values must be a sequence of rows of one length") from None
+    if is_of_ml_dtypes(array):
+        return tensor_of(array)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         kind = array.dtype if isinstance(values, (np.ndarray, np.generic)) else type(values).__name__
         raise TypeError(f"values must be a tensor, an array or a sequence of real numbers, not {kind}")
-    # torch supports the native byte order only.
-    return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
+    return tensor_of(array)
 
 
 @uncompiled
@@ -145,7 +146,7 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     Parts of a compound number are added from the smallest one up. The sum of parts that `encode` gives is exact.
     """
     fmt = parse(fmt)
-    codes = codes_of("codes", codes, fmt.width)
+    codes = codes_of("codes", codes, fmt)
     try:
         ValueRange.of(fmt.part_format).check_fits(FP64, f"number of {fmt}")
     except ValueError:
@@ -153,6 +154,35 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
             f"float64 cannot hold every number of {fmt}; Format.decode converts single codes to fractions"
         ) from None
     return decoded(codes, fmt, torch.float64)
+
+
+@uncompiled
+def to_torch(codes: "Tensor | ArrayLike", fmt: Format | str) -> Tensor:
+    """Return codes as a tensor of torch's own type for the format, without rounding.
+
+    Parameters
+    ----------
+    codes : Tensor or array
+    fmt : Format or str
+        A format that torch has: fp64, fp32, fp16, bf16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu, or an integer of 8,
+        16, 32 or 64 bits.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``codes`` holds no codes of the format, or torch has no type for it.
+    """
+    fmt = parse(fmt)
+    integers = codes_of("codes", codes, fmt)
+    dtype = next((dtype for dtype, name in TORCH_TYPES.items() if parse(name) == fmt), None)
+    if dtype is None:
+        name = str(fmt).removesuffix("-wrap")
+        dtype = getattr(torch, name, None) if name in ("int8", "int16", "int32", "int64", "uint8") else None
+    if dtype is None:
+        known = ", ".join(str(parse(name)) for name in TORCH_TYPES.values())
+        raise ValueError(f"torch has no type for {fmt}; it has {known}, and integers such as int8")
+    # A conversion to fewer bits keeps the last ones.
+    return integers.to(WORDS[dtype.itemsize]).view(dtype)
 
 
 def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:

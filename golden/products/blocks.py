@@ -70,8 +70,8 @@ def _checked(name: str, x: Any, block: Block, dim: int, rounding: Rounding, satu
         raise ValueError("operand_rounding and operand_saturate have no effect on codes; give real numbers as a and b")
     x = check_blocks(name, x, block, dim)
     return BlockTensor(
-        codes_of(f"elements of {name}", x.elements, block.element.width),
-        codes_of(f"scale of {name}", x.scale, block.scale.width),
+        codes_of(f"elements of {name}", x.elements, block.element),
+        codes_of(f"scale of {name}", x.scale, block.scale),
         x.tensor,
     )
 

@@ -36,7 +36,7 @@ class Numbers(Kind):
             if not isinstance(given, Tensor) and (other := OTHER_OPERANDS.get(type(given))):
                 raise TypeError(f"{name} is a {type(given).__name__}, but {spec} takes codes; {other}")
         a, b = encoded([a, b], [spec.a, spec.b], rounding, saturate)
-        return codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
+        return codes_of("a", a, spec.a), codes_of("b", b, spec.b)
 
     def in_steps(self, spec: MacSpec, a: Any, b: Any) -> tuple[MacSpec, Any, Any]:
         spec, a, b = by_parts(spec, a, b)

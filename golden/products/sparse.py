@@ -23,7 +23,7 @@ class Sparse(Kind):
 
     def checked(self, spec: SparseMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
         (a,) = encoded([a], [spec.a], rounding, saturate)
-        a = codes_of("a", a, spec.a.width)
+        a = codes_of("a", a, spec.a)
         return a, check_weights(b, spec, a.shape[-1] if a.dim() else 0)
 
     def terms(self, job: MatrixProduct) -> Terms:

@@ -9,8 +9,20 @@ from .floating import ML_DTYPES, OTHER_NAMES
 _LIKE = "e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8"
 
 
-def parse(text: str | Format) -> Format:
+def _name_of(given: object) -> object:
+    """Return the name of a type of torch, numpy or ml_dtypes; other objects as they are."""
+    package = (given if isinstance(given, type) else type(given)).__module__.split(".")[0]
+    if package == "torch" and type(given).__name__ == "dtype":
+        return str(given).removeprefix("torch.")
+    if package not in ("numpy", "ml_dtypes") or isinstance(given, str):
+        return given
+    return given.__name__ if isinstance(given, type) else getattr(given, "name", given)
+
+
+def parse(text: object) -> Format:
     """Parse a format: a name such as ``bf16``, or fields in the syntax of a family.
+
+    Types of torch, numpy and ml_dtypes are taken as their names, such as ``torch.float8_e4m3fn``.
 
     Raises
     ------
@@ -21,8 +33,9 @@ def parse(text: str | Format) -> Format:
     """
     if isinstance(text, Format):
         return text
+    text = _name_of(text)
     if not isinstance(text, str):
-        raise TypeError(f"a format must be a Format or a string such as 'e5m2', not {type(text).__name__}")
+        raise TypeError(f"a format must be a Format, a type or a string such as 'e5m2', not {type(text).__name__}")
     for family in FORMATS:
         fmt = family.from_text(text)
         if fmt is not None:

@@ -148,6 +148,34 @@ def products(speeds: list[Speed]) -> list[str]:
     return lines
 
 
+UNITS = (
+    *("v100.mma.fp16", "a100.mma.bf16", "h100.mma.fp16", "h100.wgmma.e4m3", "b200.tcgen05.e4m3"),
+    *("b200.tcgen05.mxfp8_e4m3", "b200.tcgen05.nvfp4", "mi100.mfma.fp16", "mi250.mfma.fp16", "mi300.mfma.e4m3"),
+)
+"""Measured matrix units."""
+
+
+def matrix_units(speeds: list[Speed]) -> list[str]:
+    """Return the lines of the table of products of real numbers on matrix units, and append their speeds."""
+    import torch
+
+    from halfulp import golden
+
+    lines = [
+        f"{f'{SIDE}^3 products, matrix units':34}{'golden':>10}{'FP32':>12}{'ratio':>8}",
+        f"{'':34}{'MMAC/s':>10}{'MMAC/s':>12}",
+    ]
+    with threads(THREADS):
+        generator = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(SIDE, SIDE, generator=generator) for _ in range(2))
+        for name in UNITS:
+            ours, plain = in_turns(partial(golden.gemm, x, y, name), partial(torch.matmul, x, y))
+            rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]
+            lines.append(f"{name:34}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
+            speeds.append(Speed("matrix unit", f"{SIDE}^3", name, ours, plain))
+    return lines
+
+
 FIRST_CALLS = ("e4m3fn*e4m3fn+fp32.rn", "mxint8*mxint8+fp32.rn", "nvfp4*nvfp4+fp32.rn", "posit16*posit16+posit16.rn")
 """Descriptions whose first calls are measured."""
 
