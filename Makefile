@@ -134,7 +134,10 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim vectors check sweep uvm emit synth stats report train match tile formal mutate faults save coverage: .venv/ready
+# Commands that need no more than simulations do.
+sim vectors check sweep emit stats save: .venv/sim
+uvm synth report train match tile formal mutate faults coverage: .venv/ready
+sim vectors check sweep emit stats save uvm synth report train match tile formal mutate faults coverage:
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # Options behind a program are its own.
@@ -188,11 +191,16 @@ clean:
 	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 # .ci/setup makes .venv again if its sources changed, or if the folder or the interpreter is another one.
-.venv/ready: .ci/requirements.lock pyproject.toml .ci/setup .ci/setup.py
-	@.ci/setup $(call quote,$(PYTHON))
+.venv/sim: .ci/sim.lock
+.venv/ready: .ci/requirements.lock
+.venv/sim .venv/ready: pyproject.toml .ci/setup .ci/setup.py
+	@.ci/setup $(call quote,$(PYTHON)) $(@F)
 ifneq ($(PYTHON),)
-.venv/ready: FORCE
+.venv/sim .venv/ready: FORCE
 endif
 ifeq ($(findstring [$(CURDIR)],$(file <.venv/ready)),)
 .venv/ready: FORCE
+endif
+ifeq ($(findstring [$(CURDIR)],$(file <.venv/sim)),)
+.venv/sim: FORCE
 endif

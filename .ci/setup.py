@@ -1,8 +1,9 @@
 """Make ``.venv`` or bring it up to date. Standard library only; called by ``.ci/setup``.
 
-``.venv/ready`` is written last. It records the checkout, interpreter, lock file and project file of a complete
-environment. The next call completes an environment without this file (after an interrupt, a lost connection or a full
-disk). Only one set-up of a checkout runs at a time; others wait for it.
+The stage ``sim`` installs what simulations need, and ``ready`` all that tests and reports need. A file of this name in
+``.venv`` is written last. It records the checkout, interpreter, lock file and project file of a complete stage. The
+next call completes an environment without this file (after an interrupt, a lost connection or a full disk). Only one
+set-up of a checkout runs at a time; others wait for it.
 """
 
 import fcntl
@@ -17,8 +18,9 @@ from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-READY = VENV / "ready"
-LOCK = ROOT / ".ci" / "requirements.lock"
+LOCKS = {"sim": ROOT / ".ci" / "sim.lock", "ready": ROOT / ".ci" / "requirements.lock"}
+PROGRESS = 10
+"""Seconds between lines of progress."""
 LOG = ROOT / "build" / "setup.log"
 
 
@@ -36,21 +38,29 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def wanted() -> dict[str, str]:
-    """Return the record of a complete environment; the Makefile reads ``checkout``, its first line."""
+def wanted(stage: str) -> dict[str, str]:
+    """Return the record of a complete stage; the Makefile reads ``checkout``, its first line."""
     return {
         "checkout": f"[{ROOT}]",
         "python": f"{sys.version.split()[0]} in {sys.base_prefix}",
-        "lock": digest(LOCK),
+        "lock": digest(LOCKS[stage]),
         "project": digest(ROOT / "pyproject.toml"),
     }
 
 
-def recorded() -> dict[str, str]:
-    """Read the record of the environment; empty unless it is complete and its interpreter still exists."""
-    if not (READY.is_file() and (VENV / "bin" / "python").exists()):
+def recorded(stage: str) -> dict[str, str]:
+    """Read the record of a stage; empty unless it is complete and its interpreter still exists."""
+    ready = VENV / stage
+    if not (ready.is_file() and (VENV / "bin" / "python").exists()):
         return {}
-    return dict(line.split(" = ", 1) for line in READY.read_text().splitlines() if " = " in line)
+    return dict(line.split(" = ", 1) for line in ready.read_text().splitlines() if " = " in line)
+
+
+def record(stage: str, new: dict[str, str]) -> None:
+    """Write the record of a complete stage."""
+    unfinished = VENV / f"{stage}.part"
+    unfinished.write_text("".join(f"{key} = {value}\n" for key, value in new.items()))
+    unfinished.replace(VENV / stage)
 
 
 def run(what: str, commands: list[list[str]], log: IO[str], held: int) -> None:
@@ -64,7 +74,7 @@ def run(what: str, commands: list[list[str]], log: IO[str], held: int) -> None:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment, pass_fds=[held]
             )
         )
-    codes = [process.wait() for process in running]
+    codes = [waited(process) for process in running]
     if any(codes):
         lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if line.lower().startswith("error") or "No space left" in line]
@@ -72,17 +82,27 @@ def run(what: str, commands: list[list[str]], log: IO[str], held: int) -> None:
         refuse(f"{what} failed ({reason}); its whole output is in {LOG.relative_to(ROOT)}.")
 
 
-def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
+def waited(process: "subprocess.Popen[bytes]") -> int:
+    """Wait for a process, and print the number of installed packages now and then."""
+    while True:
+        try:
+            return process.wait(PROGRESS)
+        except subprocess.TimeoutExpired:
+            say(f"  {len(list(VENV.glob('lib/python*/site-packages/*.dist-info')))} packages are installed ...")
+
+
+def install(stage: str, old: dict[str, str], new: dict[str, str], held: int) -> None:
     for module in ("venv", "ensurepip"):
         if importlib.util.find_spec(module) is None:
             refuse(
                 f"{sys.executable} has no module {module}, which virtual environments need: install it "
                 "(Debian: apt install python3-venv), or name another Python with PYTHON=/path/to/python3."
             )
-    READY.unlink(missing_ok=True)
+    (VENV / stage).unlink(missing_ok=True)
     LOG.parent.mkdir(exist_ok=True)
     python = str(VENV / "bin" / "python")
-    packages = [line for line in LOCK.read_text().splitlines() if line[:1].isalnum()]
+    lock = LOCKS[stage]
+    packages = [line for line in lock.read_text().splitlines() if line[:1].isalnum()]
     with LOG.open("w") as log:
         if not all(old.get(key) == new[key] for key in ("checkout", "python")):
             say(f"setting up .venv with {len(packages)} packages; this happens once and takes a minute or two ...")
@@ -94,7 +114,7 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             run("making the virtual environment", [[base, "-I", "-m", "venv", str(VENV)]], log, held)
             old = {}
         else:
-            say("bringing .venv up to date ...")
+            say(f"bringing .venv up to date with {len(packages)} packages ...")
         pip = [python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
         if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
             # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
@@ -107,7 +127,7 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             others = [line for line in packages if line not in builder]
             halves = others[::2], others[1::2]
             run("installing the locked packages", [[*pip, "--no-deps", *half] for half in halves], log, held)
-            run("installing what they need", [[*pip, "-r", str(LOCK)]], log, held)
+            run("installing what they need", [[*pip, "-r", str(lock)]], log, held)
         run("installing halfulp", [[*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]], log, held)
         find = "import find_libpython, sys; sys.exit(not find_libpython.find_libpython())"
         if subprocess.run([python, "-I", "-c", find], stdout=log, stderr=log).returncode:
@@ -115,26 +135,31 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
                 f"{sys.executable} has no shared library, which cocotb loads into the simulator: install it "
                 "(Debian: apt install libpython3-dev), or name another Python with PYTHON=/path/to/python3."
             )
-    unfinished = READY.with_name("ready.part")
-    unfinished.write_text("".join(f"{key} = {value}\n" for key, value in new.items()))
-    unfinished.replace(READY)
+    record(stage, new)
+    if stage == "ready":
+        record("sim", wanted("sim") | {"python": new["python"]})
 
 
 def main() -> None:
     interpreter_was_named = "--interpreter-was-named" in sys.argv[1:]
+    stage = sys.argv[1]
     held = os.open(__file__, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         say("another set-up of this checkout is running; waiting for it ...")
         fcntl.flock(held, fcntl.LOCK_EX)
-    old, new = recorded(), wanted()
+    old, new = recorded(stage), wanted(stage)
     if old and not interpreter_was_named:
         new["python"] = old["python"]  # another python3 on PATH does not replace a working environment
     if old == new:
-        READY.touch()  # make compares dates, and only those of the files have changed
+        (VENV / stage).touch()  # make compares dates, and only those of the files have changed
     else:
-        install(old, new, held)
+        other = recorded("ready" if stage == "sim" else "sim")
+        same = {key: value for key, value in other.items() if key in ("checkout", "python")}
+        if same and not old and not interpreter_was_named:
+            new["python"] = same["python"]
+        install(stage, old or same, new, held)
 
 
 if __name__ == "__main__":

@@ -316,3 +316,18 @@ def test_extra_has_what_its_commands_need(extra, words, tmp_path):
 
 def test_torch_has_no_upper_bound():
     assert [need for need in needs("golden") if need.startswith("torch")] == ["torch>=2.6"]
+
+
+def test_locks_of_both_stages_have_the_same_versions():
+    """What simulations need is part of what tests need, and is complete for the extra ``sim``."""
+    sim, everything = (
+        {line for line in (ROOT / ".ci" / name).read_text().splitlines() if line[:1].isalnum()}
+        for name in ("sim.lock", "requirements.lock")
+    )
+    assert sim < everything
+    named = {re.split(r"==", line)[0].lower().replace("_", "-") for line in sim}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = list(extras["dependencies"])
+    for name in ("golden", "report", "sim"):
+        needed += [line for line in extras["optional-dependencies"][name] if not line.startswith("halfulp")]
+    assert {re.split(r"[<>=;, ]", line)[0].lower().replace("_", "-") for line in needed} <= named
