@@ -13,12 +13,16 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCKS = {"sim": ROOT / ".ci" / "sim.lock", "ready": ROOT / ".ci" / "requirements.lock"}
+CPU_BUILDS = "https://download.pytorch.org/whl/cpu/"
+"""Index of builds of torch without CUDA, whose libraries take 4 GB that a simulation does not use."""
+
 PROGRESS = 10
 """Seconds between lines of progress."""
 LOG = ROOT / "build" / "setup.log"
@@ -91,6 +95,21 @@ def waited(process: "subprocess.Popen[bytes]") -> int:
             say(f"  {len(list(VENV.glob('lib/python*/site-packages/*.dist-info')))} packages are installed ...")
 
 
+def cpu_builds() -> list[str]:
+    """Return pip's option for torch without CUDA, for machines on which torch's usual build brings it."""
+    if (
+        not sys.platform.startswith("linux")
+        or os.environ.get("PIP_FIND_LINKS")
+        or os.environ.get("PIP_EXTRA_INDEX_URL")
+    ):
+        return []
+    try:
+        with urllib.request.urlopen(CPU_BUILDS, timeout=3):
+            return ["--extra-index-url", CPU_BUILDS]
+    except OSError:
+        return []
+
+
 def install(stage: str, old: dict[str, str], new: dict[str, str], held: int) -> None:
     for module in ("venv", "ensurepip"):
         if importlib.util.find_spec(module) is None:
@@ -119,6 +138,8 @@ def install(stage: str, old: dict[str, str], new: dict[str, str], held: int) -> 
         if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
             # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
             pip.append("--no-compile")
+        if stage == "sim":
+            pip += cpu_builds()
         if old.get("lock") != new["lock"]:
             # Packages without wheels are built by setuptools, which must not be replaced meanwhile.
             builder = [line for line in packages if line.startswith("setuptools==")]

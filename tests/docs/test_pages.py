@@ -155,7 +155,7 @@ def test_page_links_lead_to_files(page):
 
 
 def test_readme_is_one_page():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
 
 
 def test_readme_test_command_matches_ci():

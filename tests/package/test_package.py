@@ -319,7 +319,7 @@ def test_torch_has_no_upper_bound():
 
 
 def test_locks_of_both_stages_have_the_same_versions():
-    """What simulations need is part of what tests need, and is complete for the extra ``sim``."""
+    """Packages of simulations are a part of those of tests, and complete for the extra ``sim``."""
     sim, everything = (
         {line for line in (ROOT / ".ci" / name).read_text().splitlines() if line[:1].isalnum()}
         for name in ("sim.lock", "requirements.lock")
