@@ -29,6 +29,10 @@ PLOTS = {
         "halfulp report fase --quick",
         "Error of sums in BF16 against their length, rounded after each operation, each chunk, or once.",
     ),
+    "matrix-units": (
+        "halfulp report matrix-units",
+        "Error of products of FP8 matrices against the bits that the sums of a matrix unit keep, for several lengths.",
+    ),
     "pwl": (
         "halfulp report pwl tanh --fmt fxp3.6 --pieces 2,4,8",
         "A function as line segments, and the error of each number of segments.",

@@ -71,6 +71,7 @@ REPORTS = {
     "blocks": "halfulp.lab.papers.cli",
     "esru": "halfulp.lab.papers.cli",
     "fase": "halfulp.lab.papers.cli",
+    "matrix-units": "halfulp.lab.papers.cli",
 }
 """Reports of `halfulp report`, and the module of each."""
 
@@ -107,7 +108,7 @@ class Lazy(click.Group):
     def load(self, ctx: click.Context, module: str, name: str) -> click.Command:
         """Import a command; the contexts of a program and of its groups share the name of the last module."""
         ctx.meta["module"] = module
-        command: click.Command = pkgutil.resolve_name(f"{module}:{name}")
+        command: click.Command = pkgutil.resolve_name(f"{module}:{name.replace('-', '_')}")
         return command
 
 

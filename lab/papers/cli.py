@@ -43,6 +43,18 @@ def adders(pool: JobPool, output: Path | None) -> None:
     publish(Report({"adders": table(costs)}), folder)
 
 
+@click.command(name="matrix-units")
+@written
+def matrix_units(output: Path | None) -> None:
+    """Compare products on matrix units of accelerators."""
+    from .matrix_units import errors, report
+
+    folder = report_folder(output)
+    with Bar("report matrix-units") as bar:
+        rows = list(errors(bar))
+    publish(report(rows), folder)
+
+
 @click.command()
 @click.option("--largest", default=4, metavar="N", type=int, help="size of the largest array; default: 4")
 @scheduled
