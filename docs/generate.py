@@ -43,7 +43,8 @@ def write(folder: Path, quick: bool = False) -> None:
     (folder / "units").mkdir(parents=True, exist_ok=True)
     state = signoff.states(signoff.read("signoff"), compare=not quick)
     write_whole(folder / "grammar.md", "\n".join(page(UNITS)) + "\n")
-    write_whole(folder / "papers.md", "\n".join(paper_tables.page()) + "\n")
+    for name, lines in paper_tables.pages().items():
+        write_whole(folder / f"{name}.md", "\n".join(lines) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff_page.page(state)) + "\n")
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     for row in CATALOGUE.values():

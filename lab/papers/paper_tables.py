@@ -1,7 +1,8 @@
-"""Published figures beside those of this library, as a page of the documentation made from the records."""
+"""Published figures beside those of this library, as pages of the documentation made from the records."""
 
 import csv
 from collections.abc import Iterator
+from typing import Any
 
 from halfulp.fpga.kernel.cost_model import MEMORY_LUTS
 from halfulp.fpga.match.performance import Published, total
@@ -23,17 +24,49 @@ SOURCES = {
 """Designs of ``peers.csv``, with their keys in the bibliography."""
 
 
-def page() -> Iterator[str]:
-    """Lines of the page, in MyST."""
+def pages() -> dict[str, list[str]]:
+    """Lines of the pages, in MyST, by the names of their files: an overview, and one for each paper."""
+    parts = {
+        "esru": [_sru(), _trainings("esru")],
+        "mptorch_fpga": [_arrays(), _steps(), _networks()],
+        "arbitor": [_trainings("arbitor")],
+        "fase": [_trainings("fase")],
+        "lowgen": [_lowgen()],
+    }
+    made = {"papers": list(_overview())}
+    for name, sections in parts.items():
+        lines = [f"# {TITLES[name]}", "", "Published figures beside ours, from the records in `fpga/results`."]
+        for section in sections:
+            lines += ["", *section]
+        made[f"paper_{name}"] = lines
+    return made
+
+
+TITLES = {
+    "esru": "ESRU: stochastic rounding with few random bits",
+    "mptorch_fpga": "MPTorch-FPGA: training on systolic arrays",
+    "arbitor": "Arbitor: training in emulated formats",
+    "fase": "FASE: training in BF16",
+    "lowgen": "Lowgen: number types from two casts",
+}
+"""Titles of the pages of papers, by the ends of their names."""
+
+
+def _overview() -> Iterator[str]:
+    """Peers, block formats, and links to the pages of papers."""
     yield from (
         "# Paper tables",
         "",
-        "This page has published figures beside those of this library. Ours come from the records "
-        "in `fpga/results`, which",
-        "`make cost` measures, so the page changes with them. [Cost](../costs.md) describes the commands that measure.",
+        "These pages have published figures beside those of this library. Ours come from the records in",
+        "`fpga/results`, which `make cost` and `halfulp report` measure, so the pages change with them.",
+        "[Cost](../costs.md) describes the commands.",
+        "",
+        *(f"- [{title}](paper_{name}.md)" for name, title in TITLES.items()),
+        "",
+        *_peers(),
+        "",
+        *_trainings("blocks"),
     )
-    for part in (_peers, _sru, _arrays, _steps, _networks, _trainings):
-        yield from ("", *part())
 
 
 def _record(name: str) -> list[dict[str, str]]:
@@ -225,29 +258,93 @@ def _networks() -> Iterator[str]:
         "`halfulp report accuracy` prints finished trainings beside these figures.",
         "",
         *_table(rows),
-        "",
-        "The counterpart of the published speed of emulation on processors and GPUs {cite:p}`arbitor2023` is `make "
-        "bench`, which prints the",
-        "time of training steps in emulated arithmetic relative to FP32 on the machine that runs it.",
     )
 
 
-def _trainings() -> Iterator[str]:
-    """Accuracy of small networks beside that of published emulators, from the records of `halfulp report`."""
+def _trainings(name: str) -> Iterator[str]:
+    """Accuracy of small networks beside published ones, from the record of `halfulp report NAME`."""
     yield from (
         "## Training in emulated arithmetic",
         "",
-        "The publications train networks on ImageNet, CIFAR and texts {cite:p}`arbitor2023,chang2023,osorio2022`. No "
-        "package has these",
-        "data, so ours are small networks on digits; differences between rows can be compared, and accuracies cannot. "
-        "`halfulp report",
-        "arbitor`, `esru` and `fase` train them; tables have empty cells where trainings were not finished.",
-        "`halfulp report blocks` trains in block formats {cite:p}`ocpmx` and compares with FP32.",
+        f"{_CITED[name]} No package has these data, so ours are small networks on digits:",
+        f"differences between rows can be compared, and accuracies cannot. `halfulp report {name}` trains them;",
+        "cells are empty where trainings were not finished.",
     )
-    for record in sorted(RECORDS.glob("*.json")):
-        for table in _REPORTS[record.stem](Figures.load(record)).tables.values():
-            yield from ("", *table.markdown().replace("## ", "### ", 1).splitlines())
+    report = _REPORTS[name](Figures.load(RECORDS / f"{name}.json"))
+    for table in report.tables.values():
+        yield from ("", *table.markdown().replace("## ", "### ", 1).splitlines())
 
 
-_REPORTS = {"arbitor": arbitor.report, "blocks": blocks.report, "esru": esru.report, "fase": fase.report}
+_CITED = {
+    "arbitor": "The publication trains networks on CIFAR-10, FordA, Cora and translations {cite:p}`arbitor2023`.",
+    "esru": "The publication trains networks on ImageNet, VOC2012 and GLUE {cite:p}`chang2023`.",
+    "fase": "The publication trains networks on CIFAR-100, ImageNet and texts {cite:p}`osorio2022`.",
+    "blocks": "Block formats {cite:p}`ocpmx` are compared with FP32.",
+}
+"""Data of the publications."""
+
+LOWGEN = (
+    ("ResNet-v1-50", 624.61, 17517.8, 2312.38),
+    ("ResNet-v1-101", 1143.13, 37500.1, 4923.54),
+    ("ResNet-v2-50", 990.51, 32049.4, 3425.27),
+    ("Inception-v4", 1267.38, 44277.0, 5913.06),
+    ("YOLO-v3-Tiny", 525.66, 14557.6, 1780.26),
+    ("YOLO-v3", 3813.83, 164261.0, 14834.2),
+    ("SSD", 301.66, 7671.72, 928.24),
+    ("SSD-FPN", 5976.73, 301022.0, 29243.9),
+    ("Faster-RCNN", 52013.3, 1244230.0, 134392.0),
+    ("DeepLab-v3", 10329.9, 468629.0, 41503.9),
+    ("U-Net", 64139.4, 65217.4, 59886.1),
+)
+"""Published times of a forward pass in ms: float, bfloat16 in scalar code, bfloat16 in generated code."""
+
+
+def _lowgen() -> Iterator[str]:
+    """Number types from two casts."""
+    rows: list[dict[str, object]] = [
+        {
+            "network": name,
+            "float": f"{plain:,.0f}",
+            "bfloat16, scalar": f"{scalar:,.0f}",
+            "bfloat16, generated": f"{generated:,.0f}",
+            "generated / float": f"{generated / plain:.1f}",
+            "scalar / generated": f"{scalar / generated:.1f}",
+        }
+        for name, plain, scalar, generated in LOWGEN
+    ]
+    steps = [row for row in _record("speed") if (row["kind"], row["subject"]) == ("program", "GPT")]
+    ours = ", ".join(f"{row['ratio']} times (`{row['policy']}`)" for row in steps)
+    yield from (
+        "Lowgen {cite:p}`lowgen2020` makes the operators of a number type from its two casts, to and from float: 30",
+        "lines for a type instead of 600, and vector code that is several times as fast as scalar code.",
+        "",
+        "## A type from two casts",
+        "",
+        "`golden.register_format` takes the two functions. [The example](../training.md#arithmetic-of-your-own) is a",
+        "complete type for operands, results, casts and whole programs. Products of operands in it run in the kernels",
+        "of FP32.",
+        "",
+        "## Time of a forward pass",
+        "",
+        "Published times of a sample in ms, with 8 threads {cite:p}`lowgen2020`, Table 1:",
+        "",
+        *_table(rows),
+        "",
+        "Ours are training steps of a small GPT, forward and backward, relative to FP32 in the same run (`make",
+        f"bench`): {ours}. The published networks and their weights are not part of the project.",
+        "",
+        "## Casts left out",
+        "",
+        "The publication removes casts around operators that move data, 12 in SSD and 93 in Inception-v4 (Table 2),",
+        "and saves up to one percent of memory. `golden.emulate.backend` leaves out the rounding of a number that has the",
+        "format already, so casts around reshapes and concatenations cost nothing here.",
+    )
+
+
+_REPORTS: dict[str, Any] = {
+    "arbitor": arbitor.report,
+    "blocks": blocks.report,
+    "esru": esru.report,
+    "fase": fase.report,
+}
 """Functions from the records of trainings to reports."""
