@@ -336,8 +336,8 @@ def _lowgen() -> Iterator[str]:
         "## Casts left out",
         "",
         "The publication removes casts around operators that move data, 12 in SSD and 93 in Inception-v4 (Table 2),",
-        "and saves up to one percent of memory. `golden.emulate.backend` leaves out the rounding of a number that has the",
-        "format already, so casts around reshapes and concatenations cost nothing here.",
+        "and saves up to one percent of memory. `golden.emulate.backend` leaves out the rounding of a number that has",
+        "the format already, so casts around reshapes and concatenations cost nothing here.",
     )
 
 
