@@ -179,6 +179,18 @@ def list_(what: str) -> None:
     click.echo("\n".join(pkgutil.resolve_name(LISTS[what])()))
 
 
+@cli.command()
+def doctor() -> None:
+    """Check packages, programs and the build folder."""
+    from .doctor import findings
+
+    lines = list(findings())
+    for line in lines:
+        click.echo(f"{'ok' if line.works else 'needed':8}{line.name:10}{line.text}")
+    if not all(line.works for line in lines):
+        raise click.exceptions.Exit(1)
+
+
 def _end(signum: int, frame: Any) -> NoReturn:
     """Handle SIGTERM like Ctrl-C, so that cleanup code runs."""
     raise KeyboardInterrupt
