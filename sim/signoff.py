@@ -46,9 +46,11 @@ FORMATS = {
     "codebook": ("nf4",),
     "compound": (),
     "block scale": (),
+    "custom": (),
     "block": ("block(e2m1fn,2,e3m0fnu,floor)", "block(e3m2fn,4,e4m0fnu,floor)"),
 }
-"""Representative operand formats of each family, in order of width; compound ones are sums of two floats.
+"""Representative operand formats of each family, in order of width; compound ones are sums of two floats, and
+custom ones have no RTL.
 
 Only `convert` takes scales of blocks; tests/hdl/formats/test_scale.py sweeps it.
 """
