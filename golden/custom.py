@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import FP32, FP64, RO, Custom, Rounding
+from halfulp.hdl.formats import FP32, FP64, RO, Custom, Rounding, parse
 
 from . import floating
 from .check import codes_of
@@ -40,7 +40,8 @@ def register_format(
     Raises
     ------
     TypeError, ValueError
-        If ``width`` is invalid, or a function gives results of a wrong type, shape or range for 0, 1, infinity and NaN.
+        If ``width`` is invalid, a function gives results of a wrong type, shape or range for 0, 1, infinity and NaN, or
+        another format has the name: formats are kept in caches, so a name has one meaning in a process.
     """
 
     def code_of(value: float) -> int:
@@ -49,10 +50,19 @@ def register_format(
     def number_of(code: int) -> float:
         return float(to_real(torch.tensor([code]))[0])
 
+    functions = from_real, to_real
+    if name in _FUNCTIONS:
+        if _FUNCTIONS[name] != functions or parse(f"custom:{name}").width != width:
+            raise ValueError(f"custom:{name} is registered with other functions; choose another name")
+        return parse(f"custom:{name}")
     fmt = Custom(name, width, code_of, number_of)
-    _FUNCTIONS[name] = from_real, to_real
-    encoded(torch.tensor([0.0, 1.0, torch.inf, torch.nan], dtype=torch.float64), fmt)
-    decoded(torch.arange(min(1 << width, 1 << 16)), fmt)
+    _FUNCTIONS[name] = functions
+    try:
+        encoded(torch.tensor([0.0, 1.0, torch.inf, torch.nan], dtype=torch.float64), fmt)
+        decoded(torch.arange(min(1 << width, 1 << 16)), fmt)
+    except BaseException:
+        del _FUNCTIONS[name]
+        raise
     return fmt.register()
 
 

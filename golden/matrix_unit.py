@@ -1,6 +1,6 @@
 """Matrix units of accelerators: one step on tensors, and matrix products as chains of steps."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -53,20 +53,13 @@ class Terms:
     @classmethod
     def of(cls, codes: Tensor, fmt: Any) -> "Terms":
         """Return the numbers of codes of a float or of a scale."""
-        return cls.of_real(decoded(codes, fmt, torch.float64), fmt)
-
-    @classmethod
-    def of_real(cls, real: Tensor, fmt: Any) -> "Terms":
-        """Return numbers of a format given in float64."""
+        real = decoded(codes, fmt, torch.float64)
         lowest = fmt.emin if isinstance(fmt, Float) else fmt.quantum
         finite = torch.where(real.isfinite(), real, 0)
         exponent = (torch.frexp(finite)[1].to(torch.int64) - 1).clamp(min=lowest)
         exponent = torch.where(finite == 0, lowest, exponent)
         significand = (finite * _power(fmt.man - exponent)).to(torch.int64)
         return cls(significand, exponent, fmt.man, real)
-
-    def __getitem__(self, at: Any) -> "Terms":
-        return replace(self, significand=self.significand[at], exponent=self.exponent[at], real=self.real[at])
 
     def __mul__(self, other: "Terms") -> "Terms":
         return Terms(
@@ -178,7 +171,8 @@ def _staged(spec: MatrixUnitSpec, product: Terms, acc: Terms) -> Tensor:
     if spec.halves == 2:
         both = torch.maximum(top, sums[1][1])
         # Integers shift to the right by rounding down.
-        total = sum(part >> (both - own).clamp(max=63) for part, own in sums)  # type: ignore[assignment]  # of tensors
+        even, odd = (part >> (both - own).clamp(max=63) for part, own in sums)
+        total = even + odd
         top = both
     largest = torch.maximum(top, acc.exponent)
     low = STAGES - fraction - (largest - top)

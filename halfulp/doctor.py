@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from halfulp import __version__
+from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, machine_errors
 
 EXTRAS = {
@@ -87,7 +88,7 @@ def _folder() -> Finding:
         with machine_errors(f"{folder} could not be made"):
             folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free / 2**30
-    except Exception as error:  # whatever the machine says is the finding
+    except (OSError, ToolError) as error:
         return Finding("build", str(error), False)
     writes = os.access(folder, os.W_OK)
     return Finding("build", f"{folder}{'' if writes else ', which cannot be written'}, {free:,.0f} GiB free", writes)

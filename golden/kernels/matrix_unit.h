@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "call.h"
@@ -114,7 +115,14 @@ inline double odd_sum(const double* terms) {
         }
         parts[i] = x;
     }
-    // Ascending parts: the last one that is not zero is nearest to the sum, and the next one below it has the sign of the rest.
+    // The parts ascend and their bits do not overlap, but zeros may be between them. Sums of neighbours, downwards and upwards,
+    // make the last part the nearest number to the sum (Shewchuk 1997, section 2.8), so that the others only tell its side.
+    const auto join = [&](int j) {
+        const double x = parts[j + 1], y = parts[j], sum = x + y, back = sum - y;
+        parts[j] = (x - back) + (y - (sum - back)), parts[j + 1] = sum;
+    };
+    for (int j = COUNT - 2; j >= 0; --j) join(j);
+    for (int j = 0; j < COUNT - 1; ++j) join(j);
     int top = COUNT - 1;
     while (top > 0 && parts[top] == 0) --top;
     double rest = 0;
@@ -124,7 +132,8 @@ inline double odd_sum(const double* terms) {
     return real_of((rest < 0) == (parts[top] < 0) ? word + 1 : word - 1);
 }
 
-// Real: type in which products of two operands are exact. UP: places by which products are shifted to the left for the largest exponent. BITS: of the accumulator after the point.
+// Real: type in which products of two operands are exact. UP: places by which products of the largest exponent are shifted to
+// the left. BITS: of the accumulator after the point.
 template <Order ORDER, class Real, int K, int FRACTION, int ZERO, int UP, int BITS, int LOWEST, int GROUP, int HALVES>
 struct Steps {
     const MatrixUnit& call;
@@ -167,11 +176,13 @@ struct Steps {
             if (row_zero | zeros[l]) largest = largest > ZERO ? largest : ZERO;
             top[l] = largest > own ? largest : own;
         }
-        // Factor of products: 2^(FRACTION - top + scale), 0 if it is too small for a product to count.
+        // Factor of products: 2^(FRACTION - top + scale). It is 0 if it is too small for a product to count; it is beyond
+        // `Real` only if all products are zero.
+        constexpr std::int32_t MOST = std::numeric_limits<Real>::max_exponent - 1;
         Real factors[COLUMNS];
         for (int l = 0; l < COLUMNS; ++l) {
             const std::int32_t exponent = FRACTION - top[l] + scale[l];
-            words[l] = exponent < -900 ? 0 : i64(exponent + 1023) << 52;
+            words[l] = exponent < -900 || exponent > MOST ? 0 : i64(exponent + 1023) << 52;
         }
         std::memcpy(unit, words, sizeof unit);
         for (int l = 0; l < COLUMNS; ++l) factors[l] = Real(unit[l]), sum[l] = 0;
@@ -181,7 +192,7 @@ struct Steps {
         for (int first = 0; first < K; first += PART) {
             using Whole = std::conditional_t<sizeof(Real) == 4, std::int32_t, i64>;
             Row<Whole> total{};
-            for (int k = first; k < first + PART; ++k) {
+            for (int k = first; k < first + PART && k < K; ++k) {
                 const auto numbers = __builtin_convertvector(row(y + k * COLUMNS), Row<Real>);
                 const Row<Real> term = numbers * Real(x[k]) * factor;
                 if constexpr (sizeof(Real) == 4) {

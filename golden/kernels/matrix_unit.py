@@ -87,8 +87,9 @@ def _source(spec: MatrixUnitSpec) -> str:
         scales = sum(block.scale.man for block in (spec.a, spec.b))
         order, up = "grouped", fraction - a.man - b.man + a.emin + b.emin - scales
     o = spec.o if spec.through is None else spec.through
-    # Products of numbers with small exponents are normal numbers of binary32.
-    real = "float" if a.man + b.man + 2 <= 24 and a.emin + b.emin - a.man - b.man > -120 else "double"
+    # In binary32 products are exact and normal numbers, 16 aligned ones are below 2^31, and factors below 2^127.
+    small = a.man + b.man <= 22 and a.emin + b.emin - a.man - b.man >= -100 and a.emax + b.emax <= 100
+    real = "float" if small and fraction <= 25 else "double"
     numbers = (spec.k, fraction, zero, up, spec.o.man, spec.o.emin, spec.group, spec.halves)
     steps = f"Steps<Order::{order.upper()}, {real}, {', '.join(map(str, numbers))}>"
     nearest = "true" if spec.rounding == RN else "false"

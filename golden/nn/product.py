@@ -11,6 +11,7 @@ from halfulp.golden.entries import Operand, elements_of
 from halfulp.golden.kernels import MatrixProduct, Patches, Words, gathered
 from halfulp.golden.operators import Operator
 from halfulp.golden.products import KINDS, compute
+from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.words import split_states
 from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.values import decoded
@@ -69,6 +70,7 @@ def product(
     x, y = (operand.elements if isinstance(operand, BlockTensor) else operand for operand in (a, b))
     shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
     given = None if start is None else start.expand(shape)
+    check_operators(spec, *operators)
     words, (multiplier, adder) = _words(spec, shape, key, x.device), operators
     return compute(MatrixProduct(spec, a, b, given, shape, words, out, dtype, multiplier=multiplier, adder=adder))
 

@@ -53,11 +53,13 @@ def approximate(job: MatrixProduct, add: Callable[[MatrixProduct], Tensor]) -> T
     multiplier, adder = job.multiplier, job.adder
     shape, k = job.shape, job.steps
     batch, (n, m) = shape[:-2], shape[-2:]
-    a = gathered(job.a).expand(*batch, n, k).reshape(-1, k)
-    b = gathered(job.b).mT.expand(*batch, m, k).reshape(-1, m, k)
-    start = None if job.start is None else gathered(job.start).expand(shape).reshape(-1, m)
-    rows = max(1, ELEMENTS // max(m * k, 1))
-    results = []
+    left, right, start = gathered(job.a), gathered(job.b).mT, None if job.start is None else gathered(job.start)
+    if 0 in shape or not k:
+        return left.new_zeros(shape) if start is None else start.expand(shape).clone()
+    a = left.expand(*batch, n, k).reshape(-1, k)
+    b = right.expand(*batch, m, k).reshape(-1, m, k)
+    start = None if start is None else start.expand(shape).reshape(-1, m)
+    rows, results = max(1, ELEMENTS // (m * k)), []
     for first in range(0, len(a), rows):
         part = slice(first, first + rows)
         x = a[part].unsqueeze(-2)
@@ -70,7 +72,7 @@ def approximate(job: MatrixProduct, add: Callable[[MatrixProduct], Tensor]) -> T
             assert multiplier is not None
             sums = add(_with_ones(job.spec, multiplier(x, y).reshape(-1, k), multiplier.o, begin, words))
         results.append(sums.reshape(-1, m))
-    return torch.cat(results).reshape(shape) if results else torch.zeros(shape, dtype=torch.int64, device=a.device)
+    return torch.cat(results).reshape(shape)
 
 
 def _with_ones(spec: MacSpec, terms: Tensor, fmt: Format, start: Tensor | None, words: Words) -> MatrixProduct:
@@ -108,15 +110,13 @@ def _added(
 def _words(job: MatrixProduct, part: slice, k: int, device: torch.device) -> Words:
     """Return the random words of some rows of a result, as sums of shape (rows * m, 1)."""
     words, m = job.words, job.shape[-1]
+
+    def of_rows(x: Tensor | None, *more: int) -> Tensor | None:
+        return None if x is None else x.reshape(-1, m, *more)[part].reshape(-1, 1, *more)
+
     if words.key is None:
-        given, states = (
-            tuple(None if x is None else x.reshape(-1, m, *x.shape[last:])[part] for x in pair)
-            for pair, last in ((words.given, len(job.shape)), (words.states, len(job.shape)))
-        )
-        return Words(
-            given=tuple(None if x is None else x.reshape(-1, 1, k) for x in given),  # type: ignore[arg-type]
-            states=tuple(None if x is None else x.reshape(-1, 1) for x in states),  # type: ignore[arg-type]
-        )
+        (first, second), (state, other) = words.given, words.states
+        return Words(given=(of_rows(first, k), of_rows(second, k)), states=(of_rows(state), of_rows(other)))
     rows = torch.arange(torch.Size(job.shape[:-1]).numel(), device=device)[part]
     elements = (rows.unsqueeze(-1) * m + torch.arange(m, device=device)).reshape(-1, 1)
     drawn = [

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Self
 
 from .base import CodeOrder, Format, RoundedUnit
 from .checks import check_int
@@ -43,13 +43,11 @@ class Custom(Format):
     syntax = "custom:<name>, two functions registered with golden.register_format; without RTL"
     code_order: CodeOrder = field(default="table", init=False, repr=False)
     rounds: RoundedUnit = field(default="magnitude", init=False, repr=False)
-    has_nan: ClassVar[bool] = True  # type: ignore[misc]  # the numbers are those of binary32 in every format
-    has_inf: ClassVar[bool] = True  # type: ignore[misc]
-    has_negative_zero: ClassVar[bool] = True  # type: ignore[misc]
-    precision: ClassVar[int] = 24  # type: ignore[misc]
-    quantum: ClassVar[int] = -149  # type: ignore[misc]
-    largest: ClassVar[Fraction] = Fraction(2) ** 128 - Fraction(2) ** 104  # type: ignore[misc]
-    smallest: ClassVar[Fraction] = Fraction(2) ** -149  # type: ignore[misc]
+    has_nan = has_inf = has_negative_zero = True
+    precision = 24
+    quantum = -149
+    largest = Fraction(2) ** 128 - Fraction(2) ** 104
+    smallest = Fraction(2) ** -149
 
     name: str
     width: int
@@ -72,7 +70,7 @@ class Custom(Format):
         return _REGISTERED[text]
 
     def register(self) -> Self:
-        """Make the format known by its text, in this process; a later format of the same name replaces it."""
+        """Make the format known by its text, in this process."""
         _REGISTERED[str(self)] = self
         return self
 

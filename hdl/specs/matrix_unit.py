@@ -55,7 +55,7 @@ class MatrixUnitSpec:
     zero : int, optional
         Exponent of terms that are zero, for ``aligned``; it counts among the exponents.
     through : Float, optional
-        Format to which a sum is rounded before it is written in ``o``, of which it is the beginning.
+        Format to which a sum is rounded first. It has the exponent bits of ``o`` and fewer mantissa bits.
     group : int
         Number of products in blocks that are added exactly before ``aligned`` sums. A group has the exponent of the
         product of its scales; it is zero if all its products or a scale are.
@@ -99,8 +99,11 @@ class MatrixUnitSpec:
             element = fmt.element if isinstance(fmt, Block) else fmt
             if not isinstance(element, Float):
                 raise TypeError(f"{name} of a matrix unit must be a float or a block of floats, not {fmt}")
-            if element.width > 19:
-                raise ValueError(f"{name} of a matrix unit has up to 19 bits, and {element} has {element.width}")
+            if element.width > 19 or element.emin - element.man < -149 or element.emax > 127:
+                raise ValueError(
+                    f"{name} of a matrix unit has up to 19 bits and the range of fp32; {element} has {element.width} "
+                    f"bits and numbers from 2^{element.emin - element.man} to 2^{element.emax + 1}"
+                )
         if not isinstance(self.o, Float) or str(self.o) not in ("fp32", "fp16"):
             raise ValueError(f"the accumulator of a matrix unit is fp32 or fp16, not {self.o}")
         if self.rounding not in (RN, RZ):
@@ -109,13 +112,36 @@ class MatrixUnitSpec:
             raise ValueError(f"both operands of a matrix unit are in blocks, or none is, not {self.a} and {self.b}")
         self._check_parameters()
         if isinstance(self.a, Block) and isinstance(self.b, Block):
-            if self.order != "aligned" or self.group == 1:
-                if self.order != "aligned" or (self.a.length, self.b.length) != (self.k, self.k):
-                    raise ValueError(f"a step of a matrix unit without groups is one block of {self.a} and {self.b}")
-            elif any(block.length % self.group or self.k % block.length for block in (self.a, self.b)):
-                raise ValueError(f"groups of {self.group} must divide blocks, and blocks steps of {self.k}")
+            self._check_blocks(self.a, self.b)
         elif self.group != 1:
             raise ValueError(f"group={self.group} needs operands in blocks")
+
+    def _check_blocks(self, *blocks: Block) -> None:
+        """Raise ValueError if blocks do not fit the steps, or their numbers the exact sums of groups."""
+        if self.order != "aligned":
+            raise ValueError(f"operands in blocks have aligned sums, not {self.order}")
+        if self.group == 1:
+            if any(block.length != self.k or isinstance(block.scale, Float) for block in blocks):
+                raise ValueError(
+                    f"a step of {self.k} products without groups is one block of as many elements, with a scale such "
+                    f"as e8m0fnu, not {blocks[0]}*{blocks[1]}"
+                )
+            return
+        if any(block.length % self.group or self.k % block.length for block in blocks):
+            raise ValueError(f"groups of {self.group} must divide blocks, and blocks steps of {self.k}")
+        for block in blocks:
+            if isinstance(block.scale, Float) and (block.scale.has_inf or block.scale.man > 3):
+                raise ValueError(f"scales of groups have no infinity and up to 3 mantissa bits, unlike {block.scale}")
+        bits = [fmt.precision + fmt.emax - fmt.emin for fmt in self.elements]
+        if (
+            sum(bits) + self.group.bit_length() > 31
+            or (self.fraction or 0)
+            + sum(fmt.emax + 1 for fmt in self.elements)
+            + self.group.bit_length()
+            + self.k.bit_length()
+            > 58
+        ):
+            raise ValueError(f"exact sums of {self.group} products of {blocks[0]} and {blocks[1]} have too many bits")
 
     def _check_parameters(self) -> None:
         """Raise TypeError or ValueError if a parameter is missing, out of range or without effect."""
@@ -124,20 +150,20 @@ class MatrixUnitSpec:
             if (getattr(self, name) is None) == (name in needs[self.order]):
                 raise ValueError(f"order {self.order} {'needs' if name in needs[self.order] else 'takes no'} {name}")
         if self.fraction is not None:
-            check_int("fraction", self.fraction, "matrix unit", 2, 40)
+            check_int("fraction", self.fraction, "matrix unit", 2, 31 if self.order == "staged" else 40)
         if self.order == "pairwise" and (self.fraction not in (2, 4) or self.k % (self.fraction or 1)):
             raise ValueError(f"pairwise sums have 2 or 4 products, which divide the step of {self.k}")
         if self.zero is not None:
-            check_int("zero", self.zero, "matrix unit", -1000, 1000)
+            check_int("zero", self.zero, "matrix unit", -500, 200)
         if self.halves not in (1, 2) or (self.halves == 2 and (self.order != "staged" or self.k % 2)):
             raise ValueError(f"halves=2 is for staged sums of an even number of products, not {self.order}")
         if self.through is not None:
-            same = isinstance(self.through, Float) and (self.through.exp, self.through.bias) == (
-                self.o.exp,
-                self.o.bias,
-            )
-            if not same or self.through.man >= self.o.man or self.order != "aligned":
-                raise ValueError(f"{self.through} is no beginning of {self.o} for aligned sums")
+            narrower = isinstance(self.through, Float) and self.through == replace(self.o, man=self.through.man)
+            if not narrower or self.through.man >= self.o.man or self.order != "aligned":
+                raise ValueError(
+                    f"a format before {self.o} has its exponent bits and fewer mantissa bits, for aligned sums, unlike "
+                    f"{self.through}"
+                )
         if self.order in ("pairwise", "staged", "exact") and self.rounding != RN:
             raise ValueError(f"order {self.order} rounds to nearest, not {self.rounding}")
         if self.order in ("pairwise", "staged") and str(self.o) != "fp32":
@@ -196,11 +222,6 @@ class MatrixUnitSpec:
     def saturate(self) -> bool:
         """False: overflow is an infinity."""
         return False
-
-    @property
-    def acc(self) -> Float:
-        """Format of the accumulator."""
-        return self.o
 
     def check_one_sum(self) -> None:
         """Accept: a matrix unit has no sums in turn."""
@@ -297,6 +318,16 @@ _WIDE = {"fp16": 16, "bf16": 16, "tf32": 8}
 _ALL = _WIDE | dict.fromkeys((*_FP8, *_FP6_FP4), 32)
 _HALF = {"fp16": 8, "bf16": 8, "tf32": 4}
 
+_BLACKWELL = MatrixUnit(
+    "Blackwell",
+    _XIE,
+    _ALL | _BLOCKS,
+    "aligned",
+    dict.fromkeys(_ALL, 25) | _BLOCK_BITS,
+    _zeros(-133, -21),
+    dict.fromkeys(_FOUR, _GROUPS),
+)
+
 UNITS_BY_NAME: dict[str, MatrixUnit] = {
     "v100.mma": MatrixUnit("Volta", _XIE, {"fp16": 4}, "aligned", 23, _zeros(-131, -20)),
     "t4.mma": MatrixUnit("Turing", _XIE, {"fp16": 8}, "aligned", 24, _zeros(-132, -21)),
@@ -321,24 +352,8 @@ UNITS_BY_NAME: dict[str, MatrixUnit] = {
         _through(_FP8),
     ),
     "b200.mma": MatrixUnit("Blackwell", _XIE, _WIDE, "aligned", 25, _zeros(-133, -21)),
-    "b200.tcgen05": MatrixUnit(
-        "Blackwell",
-        _XIE,
-        _ALL | _BLOCKS,
-        "aligned",
-        dict.fromkeys(_ALL, 25) | _BLOCK_BITS,
-        _zeros(-133, -21),
-        dict.fromkeys(_FOUR, _GROUPS),
-    ),
-    "rtx5090.mma": MatrixUnit(
-        "RTX Blackwell",
-        _XIE,
-        _ALL | _BLOCKS,
-        "aligned",
-        dict.fromkeys(_ALL, 25) | _BLOCK_BITS,
-        _zeros(-133, -21),
-        dict.fromkeys(_FOUR, _GROUPS),
-    ),
+    "b200.tcgen05": _BLACKWELL,
+    "rtx5090.mma": replace(_BLACKWELL, device="RTX Blackwell"),
     "mi100.mfma": MatrixUnit("CDNA1", _XIE, {"fp16": 4, "bf16": 2}, "exact"),
     "mi250.mfma": MatrixUnit("CDNA2", _XIE, {"fp16": 16, "bf16": 8}, "pairwise", {"fp16": 4, "bf16": 2}),
     "mi250.mfma_1k": MatrixUnit("CDNA2", _XIE, {"bf16": 16}, "pairwise", 4),

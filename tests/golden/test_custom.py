@@ -95,6 +95,13 @@ def test_functions_with_wrong_results_are_refused(functions, message):
         golden.register_format("wrong", 8, *functions)
 
 
+def test_name_of_a_custom_format_has_one_meaning(copy):
+    assert golden.register_format("copy", 8, from_real, to_real) is copy
+    for width, functions in ((8, (from_real, torch.abs)), (9, (from_real, to_real))):
+        with pytest.raises(ValueError, match="registered with other functions"):
+            golden.register_format("copy", width, *functions)
+
+
 def test_custom_format_refuses_what_its_function_decides(copy):
     with pytest.raises(ValueError, match="decides its rounding"):
         golden.encode(torch.tensor([1.1]), copy, "rz")

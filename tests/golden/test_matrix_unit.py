@@ -25,6 +25,54 @@ def test_step_matches_fractions(text, kind):
         assert exact_matrix_unit.step(spec, *operands) == int(codes[at])
 
 
+OWN = (
+    "mma24 fp16*fp16+fp32.rz order=aligned30 zero=-140",
+    "mma17 e5m2*e4m3fn+fp32.rz order=aligned25 zero=-133",
+    "mma3 e5m2*e4m3fn+fp16.rn order=aligned7 zero=-9",
+    "mma5 tf32*bf16+fp32.rn order=aligned40 zero=100 through=e8m9",
+    "mma1 fp16*bf16+fp32.rz order=aligned2 zero=-500",
+    "mma7 fp16*e3m2fn+fp16.rn order=exact",
+    "mma6 fp16*fp16+fp32.rn order=exact",
+    "mma6 bf16*fp16+fp32.rn order=pairwise2",
+    "mma9 fp16*e5m10+fp32.rn order=staged11",
+    "mma10 bf16*bf16+fp32.rn order=staged31 halves=2",
+    "mma3 block(e4m3fn,3,e8m0fnu,floor)*block(e5m2,3,e8m0fnu,floor)+fp32.rz order=aligned25 zero=-133",
+    "mma32 block(e3m2fn,16,e4m3fn,nearest)*block(e2m1fn,32,e8m0fnu,floor)+fp32.rn order=aligned35 zero=-50 group=8",
+)
+"""Descriptions of no device, with other formats, sizes and numbers of bits."""
+
+
+@pytest.mark.parametrize("kind", ["normal", "wide", "subnormal", "zeros", "special"])
+@pytest.mark.parametrize("text", OWN)
+def test_any_description_matches_fractions_in_torch_and_kernel(text, kind, monkeypatch):
+    monkeypatch.setenv("HALFULP_KERNEL", "native")
+    spec, generator, count = MatrixUnitSpec.parse(text), torch.Generator().manual_seed(3), 60
+    x, y = (codes_of(fmt, (count, spec.k), kind, generator) for fmt in spec.elements)
+    start, scales = codes_of(spec.o, (count,), kind, generator), []
+    if kind == "zeros":
+        x[::2], start[::4] = 0, 0
+    if spec.a.shares_scale:
+        scales = [scales_of(block, (count, spec.k // block.length), kind, generator) for block in (spec.a, spec.b)]
+        if kind == "zeros":
+            scales[1][:] = 1 << 7
+    codes = matrix_unit.step(spec, x, y, start, *scales)
+    sides = ([part.unsqueeze(1) for part in (side, *scales[at : at + 1])] for at, side in enumerate((x, y)))
+    assert torch.equal(matrix_unit._chain(spec, *sides, start.reshape(-1, 1, 1)).reshape(-1), codes)
+    for at in range(count):
+        operands = [part[at].tolist() for part in (x, y, start, *scales)]
+        assert exact_matrix_unit.step(spec, *operands) == int(codes[at])
+
+
+@pytest.mark.parametrize("small", [2.0**-9 * (1 + 2.0**-10), 2.0**-10 * (1 + 2.0**-9), 2.0**-14])
+def test_exact_sums_keep_small_products_beside_large_ones(small, monkeypatch):
+    """A product has bits below the last place of binary64 beside one that the accumulator cancels."""
+    monkeypatch.setenv("HALFULP_KERNEL", "native")
+    operands = torch.tensor([[2.0**15, small, 0, 0]], dtype=torch.float64)
+    start = golden.encode(torch.tensor([[-(2.0**30)]]), "fp32")
+    made = golden.gemm(operands, operands.mT, "mi100.mfma.fp16", start=start)
+    assert int(made) == int(golden.encode(torch.tensor(small * small, dtype=torch.float64), "fp32"))
+
+
 def test_step_has_the_published_result():
     """Values of the definition, computed by hand: with 13 bits, 2^-14 is lost beside 1, and kept beside 2^-1."""
     spec = MatrixUnitSpec.parse("h100.wgmma.e4m3")
@@ -113,7 +161,13 @@ def test_texts_are_parsed(name):
         ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 group=2", "needs operands in blocks"),
         ("mma4 fp16*fp16+fp32.rz order=sorted23", "unknown order"),
         ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 foo=2", "parameter of a matrix unit"),
-        ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 through=e5m3", "no beginning"),
+        ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 through=e5m3", "its exponent bits and fewer"),
+        ("mma4 e11m7*fp16+fp32.rz order=aligned23 zero=-1", "range of fp32"),
+        ("mma4 fp16*fp16+fp32.rn order=staged35", "2 to 31"),
+        ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-600", "-500 to 200"),
+        ("mma16 nvfp4*nvfp4+fp32.rz order=aligned25 zero=-133", "scale such as e8m0fnu"),
+        ("mma32 mxfp4*mxfp4+fp32.rn order=exact", "aligned sums, not exact"),
+        ("mma64 mxfp8_e5m2*mxfp8_e5m2+fp32.rz order=aligned25 zero=-1 group=16", "too many bits"),
         ("mma4 posit8*fp16+fp32.rz order=aligned23 zero=-1", "must be a float"),
     ],
 )

@@ -77,6 +77,22 @@ def test_product_with_an_adder_takes_each_step_by_it():
     assert torch.equal(golden.decode(rounded[0], "bf16"), total)
 
 
+def test_empty_products_with_an_operator_are_their_start_values():
+    start = golden.encode(torch.randn(2, 3), "fp32")
+    for n, k, m in ((2, 0, 3), (0, 4, 3), (2, 4, 0)):
+        made = golden.gemm(torch.ones(n, k), torch.ones(k, m), "e4m3fn*e4m3fn+fp32", multiplier="truncated")
+        assert torch.equal(made, torch.zeros(n, m, dtype=torch.int64))
+    given = {"multiplier": "truncated", "start": start}
+    assert torch.equal(golden.gemm(torch.ones(2, 0), torch.ones(0, 3), "e4m3fn*e4m3fn+fp32", **given), start)
+
+
+def test_operator_that_is_registered_again_is_checked_at_the_next_product():
+    model = golden.nn.convert(torch.nn.Linear(4, 2), "e4m3fn*e4m3fn+fp32.rn, multiplier=truncated").model
+    golden.register_operator("truncated", lambda x, y: x * y, "bf16", "bf16", values=True)
+    with pytest.raises(ValueError, match="operands in bf16, bf16, and e4m3fn, e4m3fn are needed"):
+        model(torch.ones(3, 4))
+
+
 def test_operators_of_wide_formats_are_functions_without_tables():
     calls = []
 
