@@ -101,7 +101,7 @@ def _adaptive_pool_backward(gradient: Tensor, x: Tensor, dims: int) -> Tensor:
     shares = average(gradient, counts).unsqueeze(-1).expand(*gradient.shape, places.shape[-1])
     rows = shares.reshape(-1, places.numel())
     sums = rows.new_zeros(len(rows), 1 + math.prod(x.shape[-dims:])).index_add(1, places.flatten(), rows)
-    return sums[:, 1:].reshape(x.shape)
+    return sums[:, 1:].reshape(x.shape).contiguous()
 
 
 def _layer_norm_backward(

@@ -17,27 +17,26 @@ REFUSED = """
     linalg.norm.subgradients_at_zero linalg.pinv linalg.pinv.hermitian linalg.pinv.singular linalg.qr
     linalg.slogdet linalg.solve linalg.solve_ex linalg.solve_triangular linalg.svd linalg.svdvals
     linalg.tensorinv linalg.tensorsolve logcumsumexp logdet lu lu_solve lu_unpack masked_scatter matrix_exp
-    nextafter nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
-    nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d
+    nextafter nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d
     nn.functional.adaptive_max_pool3d nn.functional.ctc_loss nn.functional.embedding_bag
     nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.grid_sample
-    nn.functional.interpolate.area nn.functional.interpolate.bicubic nn.functional.interpolate.nearest
-    nn.functional.interpolate.nearest-exact nn.functional.linear_cross_entropy.chunked
-    nn.functional.linear_cross_entropy.chunked_none nn.functional.max_pool3d nn.functional.multi_margin_loss
-    nn.functional.multilabel_margin_loss nn.functional.pad.replicate nn.functional.pad.replicate_negative
-    nn.functional.pdist nn.functional.rrelu nn.functional.upsample_nearest norm.nuc ormqr pca_lowrank pinverse
-    polar polygamma.polygamma_n_0 polygamma.polygamma_n_1 polygamma.polygamma_n_2 polygamma.polygamma_n_3
-    polygamma.polygamma_n_4 put qr randint scatter_reduce.amax scatter_reduce.amin scatter_reduce.mean
-    scatter_reduce.prod scatter_reduce.sum sparse.mm.reduce sparse.sampled_addmm special.airy_ai
-    special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1 special.chebyshev_polynomial_t
-    special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w special.erfcx
-    special.hermite_polynomial_h special.hermite_polynomial_he special.i0e special.i1 special.i1e
-    special.laguerre_polynomial_l special.legendre_polynomial_p special.log_ndtr special.modified_bessel_i0
-    special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1 special.ndtri
-    special.polygamma.special_polygamma_n_0 special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1
-    special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u
-    special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0
-    special.zeta stft svd svd_lowrank take to_sparse triangular_solve
+    nn.functional.interpolate.bicubic nn.functional.interpolate.nearest nn.functional.interpolate.nearest-exact
+    nn.functional.linear_cross_entropy.chunked nn.functional.linear_cross_entropy.chunked_none
+    nn.functional.max_pool3d nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss
+    nn.functional.pad.replicate nn.functional.pad.replicate_negative nn.functional.pdist nn.functional.rrelu
+    nn.functional.upsample_nearest norm.nuc ormqr pca_lowrank pinverse polar polygamma.polygamma_n_0
+    polygamma.polygamma_n_1 polygamma.polygamma_n_2 polygamma.polygamma_n_3 polygamma.polygamma_n_4 put qr
+    scatter_reduce.amax scatter_reduce.amin scatter_reduce.mean scatter_reduce.prod scatter_reduce.sum
+    sparse.mm.reduce sparse.sampled_addmm special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0
+    special.bessel_y1 special.chebyshev_polynomial_t special.chebyshev_polynomial_u
+    special.chebyshev_polynomial_v special.chebyshev_polynomial_w special.erfcx special.hermite_polynomial_h
+    special.hermite_polynomial_he special.i0e special.i1 special.i1e special.laguerre_polynomial_l
+    special.legendre_polynomial_p special.log_ndtr special.modified_bessel_i0 special.modified_bessel_i1
+    special.modified_bessel_k0 special.modified_bessel_k1 special.ndtri special.polygamma.special_polygamma_n_0
+    special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1 special.shifted_chebyshev_polynomial_t
+    special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
+    special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0 special.zeta stft svd svd_lowrank take
+    to_sparse triangular_solve
 """
 """Operators that run in torch for some of their samples, which strict programs refuse in a sentence."""
 
