@@ -118,34 +118,20 @@ NUMBERS, ROW = 10_000_000, 8000
 
 
 def products(speeds: list[Speed]) -> list[str]:
-    """Return the lines of the table of matrix products, and append their speeds."""
-    import torch
-
+    """Return the lines of the table of matrix products of codes and blocks, and append their speeds."""
     from halfulp import golden
     from halfulp.hdl.specs import BlockMacSpec, UnitSpec
 
-    lines = [
-        f"{f'{SIDE}^3 products, {THREADS} threads':34}{'golden':>10}{'FP32':>12}{'ratio':>8}",
-        f"{'':34}{'MMAC/s':>10}{'MMAC/s':>12}",
-    ]
-    with threads(THREADS):
-        generator = torch.Generator().manual_seed(0)
-        x, y = (torch.randn(SIDE, SIDE, generator=generator) for _ in range(2))
-        for text in PRODUCTS:
-            name, counted = text.removesuffix("@philox"), text.endswith("@philox")
-            spec: Any = UnitSpec.parse(name)
-            a: golden.BlockTensor | torch.Tensor
-            b: golden.BlockTensor | torch.Tensor
-            if isinstance(spec, BlockMacSpec):
-                a, b = golden.quantize_blocks(x, spec.a), golden.quantize_blocks(y, spec.b, dim=0)
-            else:
-                a, b = golden.encode(x, spec.a), golden.encode(y, spec.b)
-            options: dict[str, Any] = {"source": "philox"} if counted else {}
-            ours, plain = in_turns(partial(golden.gemm, a, b, spec, **options), partial(torch.matmul, x, y))
-            rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]
-            lines.append(f"{text:34}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
-            speeds.append(Speed("product", f"{SIDE}^3", text, ours, plain))
-    return lines
+    def call(text: str, x: Any, y: Any) -> Callable[[], Any]:
+        spec: Any = UnitSpec.parse(text.removesuffix("@philox"))
+        if isinstance(spec, BlockMacSpec):
+            a: Any = golden.quantize_blocks(x, spec.a)
+            b: Any = golden.quantize_blocks(y, spec.b, dim=0)
+        else:
+            a, b = golden.encode(x, spec.a), golden.encode(y, spec.b)
+        return partial(golden.gemm, a, b, spec, source="philox" if text.endswith("@philox") else None)
+
+    return _beside_matmul("products", "product", PRODUCTS, call, speeds)
 
 
 UNITS = (
@@ -157,22 +143,31 @@ UNITS = (
 
 def matrix_units(speeds: list[Speed]) -> list[str]:
     """Return the lines of the table of products of real numbers on matrix units, and append their speeds."""
-    import torch
-
     from halfulp import golden
 
+    return _beside_matmul(
+        "products, matrix units", "matrix unit", UNITS, lambda name, x, y: partial(golden.gemm, x, y, name), speeds
+    )
+
+
+def _beside_matmul(
+    title: str, kind: str, texts: Sequence[str], call: Callable[[str, Any, Any], Callable[[], Any]], speeds: list[Speed]
+) -> list[str]:
+    """Return the lines of a table of products, each measured in alternation with `torch.matmul` in FP32."""
+    import torch
+
     lines = [
-        f"{f'{SIDE}^3 products, matrix units':34}{'golden':>10}{'FP32':>12}{'ratio':>8}",
-        f"{'':34}{'MMAC/s':>10}{'MMAC/s':>12}",
+        f"{f'{SIDE}^3 {title}, {THREADS} threads':40}{'golden':>10}{'FP32':>12}{'ratio':>8}",
+        f"{'':40}{'MMAC/s':>10}{'MMAC/s':>12}",
     ]
     with threads(THREADS):
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(SIDE, SIDE, generator=generator) for _ in range(2))
-        for name in UNITS:
-            ours, plain = in_turns(partial(golden.gemm, x, y, name), partial(torch.matmul, x, y))
+        for text in texts:
+            ours, plain = in_turns(call(text, x, y), partial(torch.matmul, x, y))
             rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]
-            lines.append(f"{name:34}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
-            speeds.append(Speed("matrix unit", f"{SIDE}^3", name, ours, plain))
+            lines.append(f"{text:40}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
+            speeds.append(Speed(kind, f"{SIDE}^3", text, ours, plain))
     return lines
 
 
