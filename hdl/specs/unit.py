@@ -16,6 +16,7 @@ from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, pars
 
 from .formula import VALUES, Call, Formula, Port, Role, Sum, Term, term, vector
 from .grammar import BARE, Form, read
+from .matrix_unit import MatrixUnitSpec
 from .ranges import ValueRange
 
 AFTER, BEFORE = "after", "before"
@@ -218,6 +219,8 @@ class UnitSpec:
         """
         form = getattr(cls, "form", None)
         bare = BARE if form is None or form.count else form.unit
+        if MatrixUnitSpec.is_text(text):
+            raise ValueError(f"{text} is a matrix unit, which has no RTL; golden.gemm and policies compute with it")
         spec = text if isinstance(text, UnitSpec) else read(text, UNITS, bare)
         if not isinstance(spec, cls):
             raise ValueError(f"{spec.text} describes the unit {spec.form.unit}, expected {cls.form.text}")
