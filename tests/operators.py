@@ -329,15 +329,14 @@ def into_out(op: Any, resized: bool = False) -> Callable[..., Any]:
 
 
 def findings(op: Any, most: int | None = None) -> dict[str, int]:
-    """Return the differences of an operator from torch, and how often each was found."""
+    """Return the differences of an operator from torch on at most `most` samples, and how often each was found."""
     found: dict[str, int] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         gradients = op.supports_autograd and op.supports_dtype(torch.float32, "cpu")
-        for place, sample in enumerate(op.sample_inputs("cpu", torch.float32, requires_grad=gradients)):
-            if place == most:
-                break
+        samples = list(op.sample_inputs("cpu", torch.float32, requires_grad=gradients))
+        for sample in samples[:: -(-len(samples) // most) if most and samples else 1]:
             parts = [*compared("forward", op, sample, gradients)]
             if op.inplace_variant is not None and not sample.broadcasts_input:
                 parts += compared("in place", in_place(op), sample, gradients)
@@ -345,7 +344,7 @@ def findings(op: Any, most: int | None = None) -> dict[str, int]:
                 parts += compared("out", into_out(op), sample, False, op)
             for one in parts:
                 found[one] = found.get(one, 0) + 1
-        errors = op.error_inputs("cpu") if op.error_inputs_func is not None and most is None else ()
+        errors = op.error_inputs("cpu") if op.error_inputs_func is not None else ()
         for one in errors:
             for text in compared("error", op, one.sample_input, False):
                 found[text] = found.get(text, 0) + 1

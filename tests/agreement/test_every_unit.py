@@ -60,7 +60,7 @@ def few(fmt, latency, modes=MODES):
     return [rounded(spec, modes[place % len(modes)]) for place, spec in enumerate(found)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, 2)
 @pytest.mark.parametrize("make", SMALL, ids=NAMES)
 def test_golden_of_every_unit_matches_exact(make):
     for spec in (*few(make(), 0), *few(make(), 1)):
@@ -117,7 +117,7 @@ OF_SUMS = MANY if EXHAUSTIVE else {"most_bits": 9, "count": 1 << 9}
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(43, 43)
+@pytest.mark.sampled(172, 172)
 @pytest.mark.parametrize(
     ("make", "name"),
     units_in([*WIDE, lambda: Takum(16), lambda: Takum(32)], [*(f"{name}8" for name in NAMES), "takum16", "takum32"]),
@@ -154,7 +154,7 @@ def pairs(text, name, modes):
         yield {rounded(one, mode, saturate): rounded(other, mode, saturate) for mode in modes for saturate in choices}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize("text", BUILT_IN)
 def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
     for name in UNITS:
@@ -169,7 +169,7 @@ def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(13, 13)
+@pytest.mark.sampled(26, 26)
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("text", BUILT_IN)
 def test_rtl_codebooks_match_built_in_formats_in_all_modes(text, name):

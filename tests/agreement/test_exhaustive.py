@@ -148,7 +148,7 @@ TWO_OPERANDS = [
 ]
 
 
-@pytest.mark.sampled(20, 5)
+@pytest.mark.sampled(40, 5)
 @pytest.mark.parametrize(("turn", "name", "fmt"), [(turn, *case) for turn, case in enumerate(TWO_OPERANDS)])
 def test_two_operand_units_match_golden(turn, name, fmt):
     modes = some_of(MODES, turn)
@@ -193,7 +193,7 @@ def test_fma_matches_golden_on_toy_formats(turn, fmt):
     assert checks >= len(modes) * 8**fmt.width
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("turn", "fmt", "options"),
     [

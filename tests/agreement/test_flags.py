@@ -102,7 +102,7 @@ def cases():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(5, 5)
+@pytest.mark.sampled(25, 25)
 @pytest.mark.parametrize(("fmt", "rounding", "flags"), cases())
 def test_flags_match_in_all_formats_and_modes(fmt, rounding, flags):
     texts = [text for text in TEXTS if "sqrt" not in text or fmt != "fxp2.3"]
@@ -111,7 +111,7 @@ def test_flags_match_in_all_formats_and_modes(fmt, rounding, flags):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize(
     "text",
     [
@@ -132,7 +132,7 @@ def test_bench_tests_flags(text):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4, 4)
+@pytest.mark.sampled(8, 8)
 @pytest.mark.parametrize("build", [{"goal": "speed"}, {"dsp": True}, {"pipeline": 3}], ids=str)
 @pytest.mark.parametrize(
     "text",
@@ -222,7 +222,7 @@ def test_flags_of_known_steps(case):
     assert getattr(exact, name)(*codes, **spec.parameters) == (code, flags)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "text",
     [

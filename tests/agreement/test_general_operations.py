@@ -50,6 +50,7 @@ def test_scaleb_matches_ldexp(fmt, dtype):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("rounding", ["rn", "ra", "rz", "ru", "rd", "rh", "ro", "sr5"])
 @pytest.mark.parametrize(
     "text", ["e5m2,int8", "e4m3fn,uint4=e5m2", "fp64,int32", "takum16,int12=bf16", "fxp4.4-wrap,int8"]

@@ -51,6 +51,7 @@ def of_each(component: Any, steps: Columns) -> np.ndarray:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", TEXTS)
 def test_interleaved_sums_are_those_of_units_with_one_sum(text: str) -> None:
     component, steps = steps_of(text)
@@ -106,7 +107,7 @@ def agrees(text: str, stages: int, likely: float, **build: Any) -> bool:
     return simulated(component, inputs) == of_each(component, steps).tolist()
 
 
-@pytest.mark.sampled(12, 3)
+@pytest.mark.sampled(48, 6)
 @pytest.mark.parametrize("likely", [1.0, 0.5])
 @pytest.mark.parametrize("stages", [0, 1, 3, 6])
 @pytest.mark.parametrize("text", TEXTS)
@@ -114,11 +115,13 @@ def test_interleaved_unit_has_the_golden_bits_with_pauses(text: str, stages: int
     assert agrees(text, stages, likely)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["mac e3m2*e3m2+e4m3.sr7@lfsr8 interleave=3", "accumulate e3m2+e4m3.rn"])
 def test_accumulators_for_speed_have_the_same_bits(text: str) -> None:
     assert agrees(text, 3, 0.7, goal="speed")
 
 
+@pytest.mark.slow
 def test_interleaved_loop_of_one_stage_too_many_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     text = TEXTS[0]
     assert agrees(text, 5, 1.0)

@@ -101,7 +101,7 @@ def test_golden_matches_exact_and_rtl():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(8, 8)
 @pytest.mark.parametrize("text", [*FORMATS, book], ids=lambda text: text if isinstance(text, str) else "codebook")
 def test_every_unit_matches_exact_and_its_rtl(text):
     fmt = parse(text) if isinstance(text, str) else text()

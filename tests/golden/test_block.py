@@ -40,7 +40,7 @@ def test_toy_blocks_of_every_pair_of_numbers(text, mode):
     check_quantize(block, fmt, Rounding.parse(mode), codes[(codes[:, 0] + 7 * codes[:, 1]) % 5 == 0])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", [*BLOCKS, *EVERY])
 @pytest.mark.parametrize("source", ["fp32", "bf16", "fp64", "posit16", "fxp8.8"])
 def test_quantized_blocks_match_exact(text, source):
@@ -99,7 +99,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 @pytest.mark.parametrize(("o", "mode"), [("fp32", "rn"), ("e4m3fn", "sr4"), ("posit16", "rd"), ("fxp8.8", "rz")])
 def test_dots_and_macs_match_exact(a, b, o, mode):

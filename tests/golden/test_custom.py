@@ -45,6 +45,7 @@ def test_operations_match_the_format_that_is_copied(copy, operation):
     assert torch.equal(golden.sqrt(CODES, a=copy), golden.sqrt(CODES, a="e5m2"))
 
 
+@pytest.mark.slow
 def test_exact_results_match_the_format_that_is_copied(copy):
     for x in range(0, 256, 7):
         for y in range(0, 256, 5):

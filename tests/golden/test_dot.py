@@ -50,6 +50,7 @@ def test_dot_matches_exact_on_wide_and_mixed_formats(seed):
     assert dots(xs, ys, starts, words, **formats, order=order, rounding=rounding, saturate=saturate) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", ["exact", "sequential"])
 @pytest.mark.parametrize("rounding", FEW, ids=str)
 def test_dot_matches_exact_on_toy_formats(rounding, order):

@@ -105,7 +105,7 @@ def one_by_one(spec, a, b, start, words):
     return result
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("text", [*ROUNDED, *EXACT_SUMS])
 @pytest.mark.parametrize(
     ("a_shape", "b_shape"), [((2, 1, 2, 7), (3, 7, 3)), ((1, 1), (1, 1)), ((4, 5), (5, 1))], ids=str

@@ -95,7 +95,7 @@ def test_product_is_sequence_of_steps(text, monkeypatch):
             assert int(found[i, j]) == code, (i, j)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16, 3)
 @pytest.mark.parametrize("text", MACS)
 def test_kernel_matches_torch(text, monkeypatch):
     spec = BlockMacSpec.parse(text)

@@ -77,7 +77,7 @@ def test_product_is_sequence_of_exact_steps(text):
     assert group_n < group_m
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", MACS)
 def test_kernel_matches_torch(text, monkeypatch):
     spec = SparseMacSpec.parse(text)

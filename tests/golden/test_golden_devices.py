@@ -53,6 +53,7 @@ def program(device):
     return [y, *emulated.parameters()]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("run", [conversions, products, layers, pytest.param(program, marks=pytest.mark.slow)])
 def test_results_of_other_devices_match_cpu(run, monkeypatch):
     expected = run(torch.device("cpu"))

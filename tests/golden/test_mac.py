@@ -27,7 +27,7 @@ from halfulp.hdl.specs import MacSpec
 from tests.golden_against_exact import INT8_WRAP, aimed, parameters_of, random_words, tensor
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("product", [None, "e5m2.rz", "e2m0.ro", "e4m3fnuz.sr4", "e2m1fn.rn", "e6m5-ftz.ru"])
 @pytest.mark.parametrize("acc", ["e6m5", "e3m2fn", "fp32", "e5m3fnuz-ftz"])
 @pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])

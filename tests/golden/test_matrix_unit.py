@@ -11,6 +11,7 @@ from tests.oracles.test_mmasim import UNITS, codes_of, scales_of
 SAMPLES = ("h100.wgmma.e4m3", "v100.mma.fp16.fp16", "b200.tcgen05.mxfp4", "mi100.mfma.bf16", "mi250.mfma.fp16")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["normal", "wide", "subnormal", "zeros", "special"])
 @pytest.mark.parametrize("text", UNITS)
 def test_step_matches_fractions(text, kind):
@@ -85,6 +86,7 @@ def test_step_has_the_published_result():
         assert float(golden.decode(matrix_unit.step(spec, x, y, start), "fp32")) == wanted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("kernel", ["native", "torch"])
 def test_product_is_a_chain_of_steps(name, kernel, monkeypatch):

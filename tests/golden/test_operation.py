@@ -42,7 +42,7 @@ TOYS = [
 ARITY = {"mul": "ab", "add": "ab", "fma": "abc", "convert": "a", "compare": "ab"}
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(90, 3)
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_floats(name, fmt):
@@ -55,7 +55,7 @@ def test_golden_matches_exact_on_toy_floats(name, fmt):
         assert count >= 4**fmt.width
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("source", TOYS, ids=str)
 def test_convert_matches_exact_on_toy_floats(source):
     for target, rounding in itertools.product(TOYS, MODES):
@@ -64,7 +64,7 @@ def test_convert_matches_exact_on_toy_floats(source):
         assert wrong == []
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.width <= 4], ids=str)
 def test_fma_matches_exact_on_toy_floats(fmt):
     for rounding in MODES[:7]:
@@ -101,7 +101,7 @@ def test_golden_matches_exact_on_wide_and_mixed_floats(seed):
     assert wrong == []
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64, E5M2], ids=str)
 @pytest.mark.parametrize("rounding", MODES, ids=str)
 def test_fma_matches_exact_near_cancellation(fmt, rounding):
@@ -117,6 +117,7 @@ def test_fma_matches_exact_near_cancellation(fmt, rounding):
         assert wrong == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rounding", MODES, ids=str)
 def test_fma_matches_exact_in_three_formats(rounding):
     """Operands, addend and result have different formats; the addend is close to the product."""
@@ -152,7 +153,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("formats", PAIRS, ids=" ".join)
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_families(name, formats):
@@ -164,6 +165,7 @@ def test_golden_matches_exact_on_toy_families(name, formats):
         assert wrong == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("source", [*TOY_FAMILIES, *map(parse, ("e2m1", "e3m1fnuz-ftz", "posit7e0"))], ids=str)
 def test_convert_matches_exact_on_toy_families(source):
     for target, rounding in itertools.product([*TOY_FAMILIES, *map(parse, ("e2m1", "e2m0", "fxp1.1", "posit3"))], FEW):
@@ -172,6 +174,7 @@ def test_convert_matches_exact_on_toy_families(source):
         assert wrong == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "formats",
     [

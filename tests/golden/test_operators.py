@@ -151,6 +151,7 @@ def test_functions_and_products_of_elements_are_replaced_everywhere():
         assert torch.equal(compiled, torch.tanh(x) * x)
 
 
+@pytest.mark.slow
 def test_exponential_of_a_softmax_is_replaced():
     torch.manual_seed(4)
     x = torch.randn(5, 8)

@@ -32,7 +32,7 @@ def test_philox_matches_published_words(counter, key, words):
     assert philox(torch.tensor(counter), key).tolist() == words
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text",
     [

@@ -34,7 +34,7 @@ def numbers(dtype=torch.float32, shape=(2, 45, 19)):
     return x.to(dtype)
 
 
-@pytest.mark.sampled(48, 17)
+@pytest.mark.sampled(96, 17)
 @pytest.mark.parametrize("text", KERNELS)
 @pytest.mark.parametrize("mode", ["rn", "ra", "rz", "ru", "ro", "sr5"])
 def test_kernel_matches_torch(text, mode, monkeypatch):

@@ -420,6 +420,7 @@ def test_each_name_has_a_check():
     assert _names() == set(CHECKS)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CHECKS)
 def test_private_name_of_torch_does_what_is_needed(name):
     CHECKS[name]()
@@ -540,6 +541,7 @@ def test_private_names_of_torch_stand_in_one_module():
     assert {path: names for path, names in found.items() if names} == {}
 
 
+@pytest.mark.sampled(10, 2)
 @pytest.mark.parametrize(
     "text",
     [

@@ -361,6 +361,7 @@ def test_sim_prints_one_dot_vector_in_detail(halfulp: Program) -> None:
         assert text in out
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("codes", "exact"),
     [
@@ -537,6 +538,7 @@ def test_sim_reports_failing_compiler(tmp_path: Path) -> None:
     assert leftovers(tmp_path / "build") == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("room", [1 << 10, 1 << 17])
 def test_sim_reports_full_disk(tmp_path: Path, room: int) -> None:
     def limit() -> None:
@@ -685,6 +687,7 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_sim_stops_on_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
     build = tmp_path / "build"

@@ -47,6 +47,7 @@ def run(*words, cwd=None):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["file", "module"])
 def test_program_has_the_bits_of_the_context(script, tmp_path, way):
     path, array, report = script(), tmp_path / "out.npy", tmp_path / "report.json"
@@ -76,6 +77,7 @@ def test_policies_come_from_a_file(script, tmp_path):
     assert "e5m2*e5m2+e6m5.rn" in err
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("text", "code", "sentence"),
     [

@@ -51,7 +51,7 @@ def wrong(component: Any, codes: dict[str, Any], *, chained: bool) -> int:
         return run_and_compare(component, loop, codes, 1, chained=chained)[0]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", TOYS)
 def test_fast_accumulators_match_golden_in_every_state(text: str) -> None:
     """Each pair of an operand and a start value that is loaded, and a long chain."""
@@ -65,6 +65,7 @@ def test_fast_accumulators_match_golden_in_every_state(text: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize(("text", "stages"), WIDE)
 def test_fast_accumulators_match_golden_sums(text: str, stages: int) -> None:
     component = unit_of(text, stages)

@@ -41,7 +41,7 @@ def results(text: str, stages: int, inputs: list[dict[str, int]]) -> list[int]:
     return found[unit.latency :]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12, 2)
 @pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize(
     "text",
@@ -181,7 +181,7 @@ def test_minimum_cut_agrees_with_networkx(seed: int) -> None:
     assert crossing == networkx.minimum_cut_value(other, flow.source, flow.sink)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, 2)
 @pytest.mark.parametrize("text", ["add posit8+posit8", "fma e5m2*e5m2+e5m2", "mul fp16*fp16", "dot3 int8*int8=fp32"])
 def test_delay_falls_with_each_stage(text: str) -> None:
     delays = []
@@ -204,7 +204,7 @@ def test_delay_of_a_schedule_is_that_with_its_own_lookup_tables(text: str, stage
     assert delay == graph.delay(slots) + ECP5.register
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["add e5m2+e5m2", "mul posit8*posit8"])
 def test_stages_that_gain_little_are_output_registers(text: str) -> None:
     found = []
@@ -229,6 +229,7 @@ def test_starts_with_other_delays_lead_to_faster_schedules(monkeypatch: pytest.M
     assert flow._fastest(2)[1] > 1.05 * fast
 
 
+@pytest.mark.slow
 def test_start_with_tables_of_one_stage_fewer_leads_to_faster_schedules() -> None:
     """The other starts find no schedule of eight stages that is much faster than one of seven."""
     seven, eight = (

@@ -77,6 +77,7 @@ def test_sum_by_words_is_exact(count, chained):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("width", [61, 75, 94])
 def test_sum_of_many_terms_is_exact(width, chained):
@@ -101,6 +102,8 @@ TEXTS = (
 )
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("text", [TEXTS[0], *(pytest.param(text, marks=pytest.mark.slow) for text in TEXTS[1:])])
 def test_dot_by_words_matches_golden(text):
     """Terms of several families, and start values of other widths; modes of all kinds in the slow cases."""

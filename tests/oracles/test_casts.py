@@ -92,7 +92,7 @@ def every_code(source):
     return np.concatenate([make(Ports.of({"a": fmt}), [target], seed=3, limit=1 << 16).codes["a"] for target in narrow])
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30, 3)
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(FORMATS, FORMATS)))
 def test_convert_matches_ml_dtypes(source, target, oracle):
     codes, fmt = every_code(source), FORMATS[target]
@@ -112,7 +112,7 @@ def test_convert_matches_ml_dtypes(source, target, oracle):
     oracle("ml_dtypes", "convert", len(codes), fmt)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(12, 3)
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(TORCH, TORCH)))
 def test_convert_matches_torch(source, target, oracle):
     codes, fmt = every_code(source), FORMATS[target]

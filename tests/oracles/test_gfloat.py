@@ -69,7 +69,7 @@ def by_gfloat(values, target, mode, **stochastic_words):
     return torch.from_numpy(encode_ndarray(info, rounded).astype(np.int64))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(36, 3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("target", PAIRS, ids=str)
 def test_encode_and_convert_match_gfloat_in_ieee_modes(target, mode, oracle):
@@ -82,7 +82,7 @@ def test_encode_and_convert_match_gfloat_in_ieee_modes(target, mode, oracle):
     oracle("gfloat", "convert", len(values), fmt, target)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(28, 3)
 @pytest.mark.parametrize("bits", [1, 2, 3, 5])
 @pytest.mark.parametrize("target", PAIRS, ids=str)
 def test_encode_and_convert_match_gfloat_in_stochastic_modes(target, bits, oracle):
@@ -97,6 +97,7 @@ def test_encode_and_convert_match_gfloat_in_stochastic_modes(target, bits, oracl
     oracle("gfloat", "convert", len(values) << bits, fmt, target)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("target", PAIRS, ids=str)
 def test_encode_to_odd_matches_gfloat_truncation(target):
     *_, values = operands(target)

@@ -86,6 +86,7 @@ def scales_of(block, count, kind, generator):
     return torch.randint(low, high, count, generator=generator)
 
 
+@pytest.mark.sampled(28, 2)
 @pytest.mark.parametrize("kind", ["normal", "wide", "subnormal", "zeros", "cancelling", "special"])
 @pytest.mark.parametrize("text", UNITS)
 def test_step_matches_mmasim(text, kind, monkeypatch):

@@ -154,7 +154,7 @@ def compare(operation, fmt, rounding):
     return vectors, differences(golden_codes(found), wanted, fmt)
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(72, 3)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -242,6 +242,7 @@ def count_of(tininess):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(12, 12)
 @pytest.mark.parametrize("tininess", TININESS)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
@@ -255,6 +256,7 @@ def test_flags_match_softfloat(operation, fmt, rounding, tininess):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("tininess", TININESS)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize(
@@ -334,6 +336,7 @@ def test_some_conversions_of_integers_match_softfloat(fmt, integer, rounding):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("integer", INTEGERS)
@@ -361,6 +364,7 @@ def middle_differences(operation, fmt, rounding, tininess, count):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(12, 12)
 @pytest.mark.parametrize("tininess", TININESS)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)

@@ -311,7 +311,7 @@ def compare(operation, kind):
     return len(ours), *classify(ours, theirs, [with_sign(ours, departure) for departure in departures])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @every_type
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operations_match_softposit(operation, kind, oracle):
@@ -339,7 +339,7 @@ def test_compare_matches_softposit(kind, oracle):
 # Conversions ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("source", "target"),
     [pair for pair in itertools.product(TYPES, TYPES) if pair[0] != pair[1] or pair[0].name == "pX2"],
@@ -420,7 +420,7 @@ def codes_of_integers(values, fmt):
     return torch.tensor([code - (code >> 63 << 64) for code in codes])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @every_type
 @pytest.mark.parametrize("name", INTEGERS)
 def test_convert_from_integers_matches_softposit(name, kind, oracle):
@@ -575,7 +575,7 @@ def compare_quires(kind, sum_up=by_format):
     return len(rows), *classify(ours, theirs, departures)
 
 
-@pytest.mark.sampled(12, 3)
+@pytest.mark.sampled(24, 3)
 @every_type
 @pytest.mark.parametrize("sum_up", [by_format, by_golden_quire, by_golden_dot])
 def test_sums_match_softposit(sum_up, kind, oracle):

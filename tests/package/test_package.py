@@ -159,6 +159,7 @@ def test_wheel_has_every_source_as_a_file(built, checkout):
     assert {"halfulp/py.typed", "halfulp/sim/driver.cpp", "halfulp/golden/kernels/number.h"} <= set(found)
 
 
+@pytest.mark.sampled(2)
 def test_installation_has_every_source(installed, checkout, tmp_path):
     code = "import halfulp, sys; sys.stdout.write(halfulp.__file__)"
     assert sources(Path(run(installed, "-c", code, cwd=tmp_path)).parents[1]) == sources(checkout)
@@ -196,6 +197,7 @@ def test_long_description_replaces_relative_links(source, text):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 def test_installation_simulates_in_empty_folder(installed, tmp_path):
     """The installation includes headers and C++ files, so a unit and a matrix product compile."""
     said = run(installed.parent / "halfulp", "sim", "mul", "e2m1fn", "--vectors", "100", cwd=tmp_path)
@@ -221,6 +223,7 @@ def test_pyright_resolves_an_installation(installed, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 def test_mypy_resolves_an_installation(installed, tmp_path):
     (tmp_path / "user.py").write_text(USER)
     words = [sys.executable, "-m", "mypy", "--cache-dir", tmp_path, "--python-executable", installed, "user.py"]

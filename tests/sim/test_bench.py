@@ -33,7 +33,7 @@ from tests.short_form import BLOCK, asked, build
 VECTORS = 1 << 14
 
 
-@pytest.mark.sampled(30, 4)
+@pytest.mark.sampled(30, 8)
 @pytest.mark.parametrize(
     ("name", "fmt", "options"),
     [

@@ -151,7 +151,7 @@ class Restless(Mul):
         return super().staged(m, enable=Const(1, 1))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", [1, 2])
 def test_bench_catches_register_that_moves_in_stall(pipeline: int) -> None:
     result = run(Restless(**E5M2_SAME, build=Build(pipeline=pipeline)), limit=VECTORS)

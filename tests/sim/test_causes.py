@@ -122,7 +122,7 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Codes], Codes], Codes], str]] 
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_fault_is_the_cause(name: str) -> None:
     text, plant, fault = PLANTED[name]
@@ -178,7 +178,7 @@ def test_two_faults_are_told_apart() -> None:
     assert sum(len(cause.at) for cause in found) == (got != right).sum()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text",
     [

@@ -132,7 +132,7 @@ async def every_result_is_bit_exact(dut):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize("text", ["div e4m3/e4m3=e5m2.port flags", "sqrt fp16.sr4@lfsr16", "remainder posit8,posit8"])
 @pytest.mark.parametrize("interface", ["pins", "streams"])
 def test_kit_drives_and_watches_iterative_units(text: str, interface: str, tmp_path: Path) -> None:

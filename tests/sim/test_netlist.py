@@ -53,6 +53,7 @@ def plain():
     return netlist(PLAIN)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -77,6 +78,7 @@ def test_netlist_is_the_same_however_it_is_written(changes, plain):
     assert netlist(text) == plain
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -118,6 +120,7 @@ endmodule
     assert netlist(text) != netlist(re.sub(r"4'd0|3|2:0", lambda found: {"2:0": "1:0"}.get(found[0], "2"), text))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "asked",
     [

@@ -51,7 +51,7 @@ def simulated(unit: Any, row: Regression) -> tuple[dict[str, int], ...]:
     return tuple(found)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_regressions_match_in_every_model(path: Path) -> None:
     unit, rows = read(path)

@@ -75,7 +75,7 @@ def test_vectors_of_stateful_unit_load_every_time() -> None:
     assert space.fixed == {"load": 1, "clear": 0}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(21, 2)
 @pytest.mark.parametrize(
     "inputs",
     [
@@ -149,7 +149,7 @@ def test_directed_products_cover_corner_cases(text: str) -> None:
     assert counts.ends == {fmt.lowest, fmt.largest} or fmt.largest < 1
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("text", [*FORMATS, "fp64"])
 @pytest.mark.parametrize("names", ["ab", "ac"])
 def test_directed_sums_cover_corner_cases(names: str, text: str) -> None:
@@ -177,7 +177,7 @@ FUSED = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("texts", FUSED, ids=" ".join)
 def test_directed_fmas_cover_corner_cases(texts: tuple[str, str, str, str]) -> None:
     a, b, c, o = map(parse, texts)
@@ -203,7 +203,7 @@ DOTS = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("addend", [False, True])
 @pytest.mark.parametrize("texts", DOTS, ids=" ".join)
 def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) -> None:
@@ -373,6 +373,7 @@ def test_targets_are_ties_and_exceed_both_ends(text: str) -> None:
         assert min(found) < fmt.lowest
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["e3m4b-9", "e3m4b99", "e2m0", "fp64", *FORMATS, *EXTREMES])
 def test_chains_fit_every_format(text: str) -> None:
     fmt = parse(text)

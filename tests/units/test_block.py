@@ -85,6 +85,7 @@ def test_golden_of_toy_blocks_matches_exact(text):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(9, 9)
 @pytest.mark.parametrize("text", EVERY)
 def test_models_of_toy_blocks_agree_on_every_input(text):
     spec = UnitSpec.parse(text)

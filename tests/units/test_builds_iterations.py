@@ -27,7 +27,7 @@ def test_iterative_root_has_bits_of_golden_model_in_streams_and_stalls():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(17, 17)
+@pytest.mark.sampled(34, 34)
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 @pytest.mark.parametrize("fmt", ["e5m2", "e4m3fn", "posit8", "takum8", "fxp4.4", "fp16"])
 @pytest.mark.parametrize("text", UNITS)
@@ -39,6 +39,7 @@ def test_iterative_units_have_bits_of_golden_model(text, fmt, iterations):
     assert result.checks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "iterations"),
     [
@@ -58,6 +59,7 @@ def test_iterative_quantisation_has_bits_of_golden_model(text, iterations):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("text", UNITS)
 def test_iterative_units_have_flags_of_golden_model(text):
     assert run(iterated(text.format("e4m3") + " flags", 1), limit=1 << 14).failed == 0

@@ -86,6 +86,7 @@ def test_operands_of_small_formats_match_exact(text, fmt):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(5, 5)
 @pytest.mark.parametrize("fmt", SMALL)
 def test_all_operands_of_small_formats_match_rtl(fmt):
     specs = [described(text, fmt, rounding) for text in TEXTS for rounding in MODES]
@@ -115,6 +116,7 @@ MIXED = (
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize("texts", MIXED, ids=" ".join)
 @pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])
 def test_mixed_formats_match_exact_and_rtl(texts, saturate):
@@ -169,6 +171,7 @@ def drawn(seed, count):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("seed", range(16 if EXHAUSTIVE else 4))
 def test_random_units_match_exact_and_rtl(seed):
     specs = drawn(seed, 24)
@@ -185,6 +188,7 @@ def test_16_bit_roots_match_exact(fmt):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("fmt", HALVES)
 def test_all_16_bit_functions_match_rtl(fmt):
     specs = [described(text, fmt, rounding) for text in TEXTS[1:] for rounding in MODES]
@@ -198,6 +202,7 @@ def check_middles(text, fmt, count):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(8, 8)
 @pytest.mark.parametrize("fmt", WIDE)
 @pytest.mark.parametrize("text", TEXTS)
 def test_middles_match_exact(text, fmt):
@@ -210,6 +215,7 @@ def test_some_middles_match_exact(text, fmt):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(8, 8)
 @pytest.mark.parametrize("fmt", WIDE)
 @pytest.mark.parametrize("text", TEXTS)
 def test_middles_match_rtl(text, fmt):

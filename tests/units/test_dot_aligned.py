@@ -179,7 +179,7 @@ COUNT = 9_000 if EXHAUSTIVE else 200
 """Cases per test; with 9,000 all tests together have more than 10^7."""
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(48, 2)
 @pytest.mark.parametrize("kind", ["trunc", "floor"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("k", [4, 8, 16])

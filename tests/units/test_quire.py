@@ -141,7 +141,7 @@ def test_quire_infinities_and_nan_stay_until_load():
     assert run(Quire(a=fmt, b=fmt, o=fmt), steps) == [one, inf, inf, nan, nan, one, inf | fmt.sign_code]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("a", "o"), [("posit8", "posit8"), ("e5m2", "e5m2"), ("fxp1.7-wrap", "fxp4.7"), ("posit16", "fp32")]
 )

@@ -76,7 +76,7 @@ def one_netlist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_netlist")
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(144, 15)
 @pytest.mark.parametrize("made", [*kinds(), *DESIGNS], ids=label)
 def test_emitted_verilog_is_proved_equal_to_the_netlist(made: Any, tmp_path: Path) -> None:
     design = made()
@@ -226,6 +226,7 @@ def _component(write: Any, name: str = "Top", **ports: Any) -> wiring.Component:
     return Top()
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("reset", ["sync", "async"])
 @pytest.mark.parametrize("write", DESIGNS_OF_USERS, ids=lambda one: one.__name__.strip("_"))
 def test_designs_of_users_are_proved_equal_to_the_netlist(write: Any, reset: str, tmp_path: Path) -> None:
@@ -382,6 +383,7 @@ class Stored(wiring.Component):
         return m
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{}, {"reset": "async-low"}])
 def test_no_initial_omits_initial_values(options: dict[str, str]) -> None:
     design = component("mac e3m2*e3m2+e4m3.sr2@lfsr8", Build(pipeline=2))

@@ -35,6 +35,7 @@ TEXTS = (
 """Units in all families, whose inputs are sampled."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", TOYS)
 def test_golden_of_toys_matches_exact(text):
     checks, failed = exact_mismatches(UnitSpec.parse(text), most_bits=10, count=1 << 9)
@@ -52,6 +53,7 @@ def test_golden_of_toys_matches_exact_for_all_inputs(text):
     assert checks >= 1 << sum(fmt.width for ports in spec.entries.values() for fmt in ports.values()) + spec.o.width
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", TEXTS)
 def test_golden_matches_exact(text):
     checks, failed = exact_mismatches(UnitSpec.parse(text), most_bits=4, count=256)
@@ -59,7 +61,7 @@ def test_golden_matches_exact(text):
     assert checks
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15, 8)
 @pytest.mark.parametrize("text", [*TOYS, *TEXTS])
 def test_rtl_matches_golden(text):
     spec = UnitSpec.parse(text)

@@ -570,7 +570,7 @@ class Scaled(wiring.Component):
         return m
 
 
-@pytest.mark.sampled(5, 2)
+@pytest.mark.sampled(15, 2)
 @pytest.mark.parametrize("pipeline", [0, 1, 3, 9])
 @pytest.mark.parametrize(
     ("a", "b", "o", "order"),
@@ -614,7 +614,7 @@ def test_dot_works_inside_a_design(a, b, o, order, pipeline):
     assert found[unit.latency :] == expected
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, 2)
 @pytest.mark.parametrize(
     ("unit", "sequence"),
     [
@@ -671,7 +671,7 @@ def sample(name, *formats):
     return next((fmt for fmt in (*formats, "fxp4.4") if row.spec.takes(parse(fmt), None)), BLOCK)
 
 
-@pytest.mark.sampled(10, 5)
+@pytest.mark.sampled(50, 5)
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_stream_gives_every_result_once_in_order(name, pipeline):

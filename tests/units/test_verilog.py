@@ -88,7 +88,7 @@ def test_emit_header_of_stream_has_positions_of_fields() -> None:
     assert "halfulp emit" not in head(text)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
     takes = CATALOGUE[name].spec.takes
@@ -281,7 +281,7 @@ def lint(path: Path, top: str) -> None:
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.sampled(28, 4)
+@pytest.mark.sampled(112, 8)
 @pytest.mark.parametrize("made", VERILOG, ids=label)
 def test_verilog_of_units_passes_lint(made: Callable[[], Any], tmp_path: Path) -> None:
     """As Verilog 2005, and inside the stream wrapper of the unit."""

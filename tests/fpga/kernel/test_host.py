@@ -174,6 +174,7 @@ def operands(tile, n, k, m, seed=0):
     return drawn(tile.spec, n, k, m, torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tile", [STOCHASTIC, *OTHERS], ids=lambda tile: tile.mac)
 def test_card_product_matches_golden_over_cores(tile, card):
     found = card(tile)

@@ -214,6 +214,7 @@ def test_kernel_multiplies_matrices_in_memory(number, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_kernel_multiplies_blocks_in_memory(number, tmp_path):
     kernel = BLOCKS[number]()
@@ -221,6 +222,7 @@ def test_kernel_multiplies_blocks_in_memory(number, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("number", range(len(SPARSE)))
 def test_kernel_multiplies_sparse_weights_in_memory(number, tmp_path):
     kernel = SPARSE[number]()

@@ -43,7 +43,7 @@ def backward(layer, x):
     return [y.detach(), x.grad, *(parameter.grad for parameter in layer.parameters())]
 
 
-@pytest.mark.sampled(8, 2)
+@pytest.mark.sampled(8, 4)
 @pytest.mark.parametrize(
     ("make", "shape"),
     [
@@ -90,6 +90,7 @@ def test_rtl_words_match_tiled_words():
     assert torch.equal(rtl.product(a, b, mac, start, 5), wanted)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "msfp12"])
 def test_block_holds_each_bias_as_sum_of_elements(name):
     mac = BlockMacSpec.parse(f"{name}*{name}+fp32.rn")

@@ -83,6 +83,7 @@ def test_blocks_are_outermost_modules_with_parameters():
     assert split_blocks(plain) == (plain, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", KERNELS)
 def test_verilated_kernel_cycles_match_model(number):
     """Within one in 300 if outstanding requests hide the latency, most of them exactly; otherwise within one in 30."""

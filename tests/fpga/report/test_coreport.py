@@ -226,6 +226,7 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
         assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
@@ -314,6 +315,7 @@ def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     assert any("Not reached by fxp2.1*fxp2.1+fxp4.1.sr1@lfsr3 (42.2 MHz)" in note for note in slow.notes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("reached", "code"), [(40.0, 0), (39.9, 1)])
 def test_study_with_a_missed_clock_is_written_and_ends_with_one(halfulp, monkeypatch, tmp_path, reached, code):
     """The second multiply-accumulate reaches the clock with one stage; vu9p has no place and route."""

@@ -39,6 +39,7 @@ STREAMS = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("source", "bits"), STREAMS, ids=str)
 def test_probability_matches_full_period(source, bits):
     """Every fraction that ends one bit below the bits that the rounder uses."""

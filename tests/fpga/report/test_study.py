@@ -216,6 +216,7 @@ def test_last_place_of_values(fmt, value, place):
     assert last_place(parse(fmt), value) == place
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text", ["e5m2*e5m2+e6m5.rn", "fxp2.4*fxp2.4+fxp4.4.rz", "posit8*e4m3fn+posit8.rn", "e4m3*e4m3=e4m3.rn+e5m4.rd"]
 )
@@ -244,6 +245,7 @@ def test_dot_errors_match_scalar_model(build, text):
     assert found[0].ulp == pytest.approx(error / float(last_place(mac.o, Fraction(size))), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_dot_errors_by_floats_match_fractions(build, monkeypatch):
     by_floats = error_of("e5m2*e4m3fn+e6m5.rn", seed=2)
     monkeypatch.setattr(dots_module, "_in_float64", lambda mac: False)

@@ -160,7 +160,8 @@ class Together(wiring.Component):
         return m
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @pytest.mark.parametrize("target", DEVICES[::-1], ids=lambda target: target.name)
 def test_catalogue_units_synthesise_for_every_family(target, build):
     """All units in one run, because loading a family's library takes longer than mapping them."""

@@ -196,6 +196,7 @@ def test_tile_accepts_clocks_and_devices(monkeypatch):
     assert "-period 8.104" in next(text for name, text in files.items() if name.endswith(".xdc"))
 
 
+@pytest.mark.slow
 def test_tile_without_record_says_how_to_estimate_its_size(tmp_path):
     words = ("--mac", "e2m1fn*e2m1fn+e3m2.rn", "--n", 1, "--m", 1, "--depth", 2, "--clock", 25, "-o", tmp_path / "out")
     words = tuple(map(str, words))
@@ -242,6 +243,7 @@ def test_tile_estimates_its_size_from_records_without_register_stages():
     assert design(build=BUILD).recorded() == small.cells(8, 8)
 
 
+@pytest.mark.slow
 def test_tile_that_misses_its_clock_ends_with_one(tmp_path):
     words = ("--mac", "e5m2*e5m2+e6m5.rn", "--n", 1, "--m", 1, "--depth", 2, "--pipeline", 0)
     with pytest.raises(CheckError) as caught:
@@ -254,6 +256,7 @@ def test_tile_that_misses_its_clock_ends_with_one(tmp_path):
     assert (tmp_path / "out" / "kernel.xml").is_file()
 
 
+@pytest.mark.slow
 def test_tile_has_structures_of_its_goal(tmp_path):
     words = ("--mac", "e5m2*e5m2+e6m5.rn", "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118", "--clock", 25)
     found = {}

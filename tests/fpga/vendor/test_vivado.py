@@ -136,7 +136,7 @@ def scripted(folder, request=MUL, **options):
 # Scripts -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(45, 2)
 @pytest.mark.parametrize("pipeline", [0, 1])
 @pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
 def test_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
@@ -206,7 +206,7 @@ def test_scripts_reject_device_of_another_vendor():
 # Program -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "sentence"),
     [

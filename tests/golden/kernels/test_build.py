@@ -133,6 +133,7 @@ def test_kernel_is_chosen_by_the_call_and_not_by_earlier_ones(monkeypatch, tmp_p
     assert all(torch.equal(one, found[0]) for one in found)
 
 
+@pytest.mark.slow
 def test_long_sums_do_not_run_in_torch(monkeypatch):
     """Two rows of 65536 products have many sequential steps, and torch would need a call for each."""
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
@@ -154,7 +155,8 @@ template Word<64>::U halfulp::increment<64, RD>(Word<64>::U, Word<64>::U, Word<6
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("header", ["lanes", "number", "floats", "elementwise"])
 def test_switch_without_a_mode_does_not_compile(header, tmp_path):
     folder = Path(build.__file__).parent

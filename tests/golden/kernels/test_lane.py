@@ -29,6 +29,7 @@ from tests.kernel_products import (
 NEAREST = ("e5m2*e5m2+e6m5.rh", "e5m2*e5m2+e6m5.rhu", "posit8*posit8+posit16.rhd")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", [*NEAREST, "fxp4.4*fxp4.4=fxp4.4.rhd+fxp8.8.rhu"])
 def test_lanes_have_every_mode_to_nearest(text):
     assert sources_of(MacSpec.parse(text))
@@ -76,7 +77,7 @@ ROUNDED_BY_TABLES += [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20, 5)
 @pytest.mark.parametrize("text", ROUNDED_BY_TABLES)
 def test_lanes_round_to_tables(text):
     spec = MacSpec.parse(text)
@@ -94,7 +95,7 @@ def test_lanes_of_blocks_round_to_tables(text, monkeypatch):
     assert torch.equal(found, golden.gemm(a, b, text))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12, 2)
 @pytest.mark.parametrize("text", LISTED[:-2])
 def test_kernels_in_lanes_are_used(text):
     """For moderate operands the first kernel of a description, in vector lanes, does all the work."""

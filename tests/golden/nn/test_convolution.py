@@ -88,7 +88,7 @@ def conv_by_hand(hand, layer, x, g):
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
 def test_conv2d_matches_sums_by_hand(options):
     policy = "forward=e5m2*e4m3+e6m5.rz, input_gradient=e5m2*e4m3+e5m4.rn, weight_gradient=e5m2*e5m2+e6m5.ro"

@@ -112,6 +112,7 @@ def test_quantize_matches_encode():
     assert same(given.grad, g)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", [SR, MIXED])
 def test_threads_change_no_bit(policy):
     found = []

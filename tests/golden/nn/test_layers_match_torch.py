@@ -109,7 +109,7 @@ def _compare(layer, inputs, run=None, gradient_values=(), atol=0.0, more_nan=Fal
                 torch.testing.assert_close(found, wanted, rtol=0, atol=atol, equal_nan=True)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14, 2)
 @pytest.mark.parametrize("where", ["x", "w", "gradient"])
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -231,7 +231,7 @@ def _attend(need_weights, **masks):
     return lambda layer, *x: layer(*(x if len(x) == 3 else x * 3), need_weights=need_weights, **masks)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("name", ATTENTION)

@@ -34,6 +34,7 @@ def test_uncalled_layers_are_reported():
         nn.convert(network(), E5M2).model(normal(2, 1, 4, 4))
 
 
+@pytest.mark.slow
 def test_compiled_models_report_uncalled_layers():
     torch._dynamo.reset()
     model = nn.convert(Partly(), SR).model

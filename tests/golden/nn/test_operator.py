@@ -43,6 +43,7 @@ def steps(model, run, count=3):
     return found + [one.clone() for one in model.buffers()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", [E5M2, RANDOM])
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_compiled_models_give_the_same_bits(policy, backend):

@@ -17,6 +17,7 @@ def multiplied(x, y, a, b):
     return golden.decode(golden.gemm(x, y, f"{a}*{b}+fp32.rn"), "fp32").float()
 
 
+@pytest.mark.slow
 def test_linear_layer_quantizes_along_the_sums_of_each_product():
     torch.manual_seed(0)
     layer = nn.Linear(40, 12, bias=False, policy=MIXED)

@@ -60,6 +60,7 @@ def test_square_root_rounds_exact_result_once(text, rounding):
         assert z == fmt.decode(fmt.encode(value, cast.rounding))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @pytest.mark.parametrize("text", [pytest.param("e4m3fn", marks=pytest.mark.slow), "e5m2"])
 def test_function_rounds_correctly_for_all_codes(text, name):

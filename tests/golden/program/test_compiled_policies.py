@@ -230,6 +230,7 @@ REFUSED = {("broken blocks", "deep path")}
 CASES = [case for case in itertools.product(MODELS, POLICIES) if case not in REFUSED]
 
 
+@pytest.mark.sampled(6, 7)
 @pytest.mark.parametrize(
     ("model", "policy"), [pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK)) for case in CASES]
 )

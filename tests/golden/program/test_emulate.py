@@ -52,7 +52,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15, 2)
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_program_runs_strictly_to_the_same_bits(name, optimizer):

@@ -240,7 +240,7 @@ def _step(model: nn.Module, loss: Callable[[nn.Module], torch.Tensor], optimizer
     return found.detach()
 
 
-@pytest.mark.sampled(4, 2)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in MODELS]
 )

@@ -40,6 +40,7 @@ def gradients(policy, layer, *, train=True, compiled=False):
     return [out, x.grad, *(parameter.grad for parameter in model.parameters())], emulated.report()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("train", [True, False])
 def test_normalisation_is_computed_in_its_own_arithmetic(name, train):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests import operators
+from tests.settings import EXHAUSTIVE
 
 REFUSED = """
     _native_batch_norm_legit _segment_reduce.lengths _segment_reduce.offsets _upsample_bilinear2d_aa addbmm
@@ -82,6 +83,7 @@ def check(name: str, most: int | None = None) -> None:
     assert bool(refused) == known or (known and most)
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", QUICK.split())
 def test_operator_equals_torch_quickly(name):
     check(name, 12)
@@ -96,4 +98,4 @@ def pytest_generate_tests(metafunc):
 
 @pytest.mark.slow
 def test_operator_equals_torch(operator):
-    check(operator)
+    check(operator, None if EXHAUSTIVE else 24)

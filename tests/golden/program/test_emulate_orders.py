@@ -52,6 +52,7 @@ def computed(name, policy):
     return found, run.report()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "word"), sorted(CASES))
 def test_word_of_policy_changes_bits(name, word):
     base = {"elementwise": "elementwise=fp32.rn", "functions": "functions=fp32.rn", "reductions": "reductions=fp32.rn"}

@@ -37,6 +37,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", CASES)
 def test_vmap_has_the_bits_of_a_loop(name):
     torch.manual_seed(3)

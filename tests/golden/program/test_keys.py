@@ -26,6 +26,7 @@ def test_keys_follow_values(dtype):
     assert x[2].isnan()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("compute", [lambda a, b: a @ b, lambda a, b: a.sum(0), lambda a, b: a * 1.3 + b.mT])
 def test_sign_of_a_zero_changes_no_word(compute):
     torch.manual_seed(0)
@@ -53,6 +54,7 @@ class Branches(nn.Module):
         return self.third(other * torch.tanh(hidden) + hidden), other.reshape(-1) * 0.7, hidden.mT
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "policy",
     [

@@ -25,6 +25,7 @@ def _step(model, x, gradient):
     return [y.detach(), x.grad, *(one.grad for one in model.parameters())]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mac", ["bf16*bf16+fp32.rn", "e5m2*e4m3fn+e6m5.ro", "posit8*posit8+posit16.rn"])
 @pytest.mark.parametrize(
     ("layer", "shape"),

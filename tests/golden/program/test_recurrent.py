@@ -69,7 +69,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(9, 8)
 @pytest.mark.parametrize(("kernel", "case"), [*(("native", case) for case in CASES), ("torch", CASES[2])])
 def test_recurrent_layers_have_bits_and_rows_of_their_operations(case, kernel, whole, monkeypatch):
     kind, policy, shape, options, loss, first = case

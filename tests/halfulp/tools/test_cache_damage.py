@@ -81,6 +81,7 @@ def check_entry(folder: Path, places: int) -> int:
     return count
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["fits", "verilog"])
 def test_damaged_entries_are_found(kind: str, own_build: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own_build / FOLDER / kind).unlink(missing_ok=True)
@@ -96,7 +97,7 @@ def test_damaged_entries_are_found(kind: str, own_build: Path, capsys: pytest.Ca
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(6, 6)
 @pytest.mark.parametrize("kind", PROBES)
 def test_damage_campaign_of_cache_finds_no_wrong_result(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

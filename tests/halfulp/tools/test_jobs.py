@@ -267,6 +267,7 @@ class Kills(Progress):
             yield next(one.pid for one in psutil.Process(tool).parents() if "dask" in "".join(one.cmdline()))
 
 
+@pytest.mark.slow
 def test_pool_repeats_job_of_killed_worker(build, tool, record, tmp_path, monkeypatch):
     jobs = modules(7)
     jobs[1] = replace(jobs[1], verilog="the first time forever")
@@ -339,6 +340,7 @@ def answers(address):
     return False
 
 
+@pytest.mark.slow
 def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, monkeypatch):
     address, _, place = scheduler
     with JobPool(address) as pool:

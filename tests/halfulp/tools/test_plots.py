@@ -123,7 +123,7 @@ def intersects(one, other, dpi):
     return shared is not None and min(shared.size) > dpi / 72 / 2
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("kind", FIGURES)
 def test_plot_texts_do_not_overlap(kind):
     figure = FIGURES[kind]()
@@ -150,6 +150,7 @@ def test_plot_texts_cover_every_kind_of_plot():
     assert {name.partition(",")[0] for name in FIGURES} == {name for name in vars(plots) if name.startswith("plot_")}
 
 
+@pytest.mark.slow
 def test_plot_front_names_points_beside_them_where_there_is_room():
     figure = front(8, 0.8)
     assert [{text.get_text() for text in axis.texts} for axis in figure.axes] == [set(MACS[:8])] * 2

@@ -102,14 +102,14 @@ def check_error(name, fmt, bound):
     assert largest_error(name, table) <= bound * (1 + mp.mpf(2) ** -40)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(32, 2)
 @pytest.mark.parametrize(("name", "fmt"), QUICK)
 def test_error_is_met_in_ulp_of_the_result_format(name, fmt):
     check_error(name, fmt, 1)
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1, 4)
+@pytest.mark.sampled(1, 60)
 @pytest.mark.parametrize(("name", "fmt"), LONG)
 def test_error_is_met_in_ulp_of_16_bit_formats(name, fmt):
     check_error(name, fmt, 2)
@@ -211,7 +211,7 @@ COSTLY = {
 """Functions, formats and numbers of pieces for which the smallest error has another sign, f(0) or asymptote."""
 
 
-@pytest.mark.sampled(12, 2)
+@pytest.mark.sampled(60, 4)
 @pytest.mark.parametrize(("name", "fmt", "options"), SHAPES)
 def test_fit_keeps_sign_zero_symmetry_and_asymptotes(name, fmt, options, monkeypatch):
     """They cost no error; where all of them would, the smallest error comes first."""
@@ -270,7 +270,7 @@ def check_pair(name, pair, budget):
     return True
 
 
-@pytest.mark.sampled(72, 3)
+@pytest.mark.sampled(432, 27)
 @pytest.mark.parametrize("budget", ["pieces=3", "error=2"])
 @pytest.mark.parametrize(("name", "pair"), [*itertools.product(FUNCTIONS, PAIRS)])
 def test_function_between_formats_works_or_is_refused(name, pair, budget):

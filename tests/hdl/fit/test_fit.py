@@ -200,7 +200,7 @@ def test_fit_of_tanh16_within_one_ulp_has_known_pieces(against):
         assert fit("tanh", "fxp4.12", pieces=found.pieces - 1, against=against).error > 1
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15, 2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_free_breakpoints_beat_uniform(name):
     """Free breakpoints win if the error is well above that of rounding."""
@@ -231,7 +231,7 @@ TABLES = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "fmt", "options"), TABLES)
 def test_fit_errors_match_exact_table(name, fmt, options):
     found = fit(name, fmt, pieces=4, **options)
@@ -248,6 +248,7 @@ def test_fit_errors_match_exact_table(name, fmt, options):
         assert measured == found.error
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["tanh", "silu"])
 def test_lean_fit_meets_its_error_bound(name):
     """The bound is halfway between free and uniform breakpoints; the fit has shorter coefficients and breakpoints."""
@@ -269,6 +270,7 @@ def test_fit_reaches_zero_error_where_possible():
     assert (found.error, found.segments.pieces) == (0, (Piece(Fraction(0), Fraction(1), Fraction(0)),))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["tanh", "silu"])
 def test_fit_ignores_unreachable_exponents(name):
     """All arguments are near zero; a range up to 2^128 or 2^16 makes no difference."""

@@ -58,7 +58,7 @@ def around(fmt):
     return [*marks, *((x + y) / 2 for x, y in itertools.pairwise(marks)), 2 * finer.largest]
 
 
-@pytest.mark.sampled(4, 3)
+@pytest.mark.sampled(12, 3)
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
 def test_encode_rounds_posits_between_neighbours(fmt):
     """The posit of one more bit between two neighbours decides which is nearest (2022, 4.1)."""

@@ -41,6 +41,7 @@ def test_casts_to_scale_match_ml_dtypes(source):
     assert (got[up] == 0).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", [*MODES, "sr1", "sr3"])
 def test_conversions_match_exact(mode):
     rounding, target = Rounding.parse(mode), parse("e3m0fnu")

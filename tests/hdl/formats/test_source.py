@@ -61,7 +61,7 @@ def twin(source, steps):
     return words(source, steps, seed_of(source), bits=min(source.width, 62)).numpy()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sources", [LFSRS, PLATEAUS, NAIVES], ids=["lfsr", "plateau", "naive"])
 def test_source_rtl_matches_twin(sources):
     steps = 20_000
@@ -263,7 +263,7 @@ def test_plateau_rounds_up_with_expected_frequency(sharing):
                 assert (ups, downs) == (2 * max(2 * eighths - 1, 0), 2 * (period - max(2 * eighths - 1, 0)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", ["sr8@plateau3-rep", "sr6@plateau3-rep", "sr4@naive3", "sr3@plateau3"])
 def test_units_round_up_with_known_chance_for_all_fractions(text):
     """In hardware, each of 256 discarded parts is rounded with a whole period of words."""
@@ -291,7 +291,7 @@ def test_shared_source_gives_lanes_different_words():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize(
     ("rounding", "source", "stochastic"),
     [

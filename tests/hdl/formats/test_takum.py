@@ -91,7 +91,7 @@ def columns(fmt, count):
     return [torch.from_numpy(rng.integers(0, 1 << fmt.width, count)) for _ in range(3)]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(27, 2)
 @pytest.mark.parametrize("mode", [*MODES, "sr4"])
 @pytest.mark.parametrize("name", ["mul", "add"])
 def test_takum8_matches_exact_on_all_inputs(name, mode):

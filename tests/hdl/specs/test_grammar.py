@@ -44,6 +44,7 @@ def described(unit: str) -> list[UnitSpec]:
     return found
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("unit", UNITS)
 def test_text_of_every_unit_format_and_rounding_round_trips(unit):
     found = described(unit)

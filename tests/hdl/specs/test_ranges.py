@@ -130,7 +130,7 @@ def check_accepted(span, numbers, inf, nan):
     return grants, refusals
 
 
-@pytest.mark.sampled(12, 3)
+@pytest.mark.sampled(24, 3)
 @pytest.mark.parametrize("a", MIXED, ids=str)
 def test_exact_across_families_is_accepted_if_result_holds(a):
     counts = []

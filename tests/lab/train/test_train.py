@@ -187,7 +187,7 @@ def plan(network="lenet5", text=SR, **changes):
     return Plan(**({"network": network} | given | changes))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_networks_train(name, tmp_path):
     """All networks train for some steps in torch's arithmetic."""
@@ -665,6 +665,7 @@ def test_train_command_takes_loss_and_optimizer_of_user(user, halfulp):
 EMULATED = "bf16*bf16+bf16.sr4, elementwise=bf16.sr4, optimizer=fp32.rn, update=bf16.sr4, master=true"
 
 
+@pytest.mark.slow
 def test_train_command_emulates_whole_program(user, halfulp):
     """Recurrent cells, the loss and the optimiser are computed in the policy, and the report is written."""
     out, err = trained(halfulp, "user_networks:recurrent", "--mac", EMULATED, "--emulate", "--epochs", 1)

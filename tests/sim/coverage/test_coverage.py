@@ -70,7 +70,7 @@ TARGETS = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", TARGETS)
 def test_truncation_matches_description(text: str) -> None:
     """Truncated products lie between neighbouring values of the format at the stated distance."""
@@ -296,7 +296,7 @@ NARROW = "block(e2m1fn,2,e2m0fnu,floor)"
 SCALED = "block(e2m0fn,3,e3m2,nearest)"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("text", "groups"),
     [

@@ -222,7 +222,7 @@ def found(kind: str, words: str) -> claims_module.Finding:
     return finding
 
 
-@pytest.mark.sampled(42, 13)
+@pytest.mark.sampled(126, 13)
 @pytest.mark.parametrize("text", CATALOGUE_TEXTS)
 def test_claims_about_catalogue_units_are_not_refuted(text: str) -> None:
     findings = list(examine(claims(text), limit=20))
@@ -234,7 +234,7 @@ def test_claim_kinds_all_have_a_mutant() -> None:
     assert {kind for kind, _, _ in CASES} == set(KINDS)
 
 
-@pytest.mark.sampled(7, 3)
+@pytest.mark.sampled(21, 3)
 @pytest.mark.parametrize(("kind", "words", "mistake"), CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_claim_is_proved_and_refuted_after_one_mistake(
     kind: str, words: str, mistake: Patch, monkeypatch: pytest.MonkeyPatch

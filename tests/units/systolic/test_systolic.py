@@ -240,13 +240,14 @@ def check(*arrays, products=PRODUCTS, seed=1):
                     assert passed.cycles[f"c{number}"] == made.cycles(*sizes), where
 
 
-@pytest.mark.sampled(12, 2)
+@pytest.mark.sampled(12, 4)
 @pytest.mark.parametrize("makes", [*(SOME[start::12] for start in range(12)), *([make] for make in ALL if EXHAUSTIVE)])
 def test_arrays_match_golden_products(makes):
     check(*(make() for make in makes))
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.slow
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize("makes", [BLOCKS[1:], BLOCKS[:1], *([make] for make in MORE_BLOCKS)])
 def test_arrays_of_blocks_match_golden_sequences(makes):
     check(*(make() for make in makes), products=4)
@@ -410,6 +411,7 @@ def test_refused_array_prints_nothing_more(tmp_path):
 # Random words of tiled products in the golden model -------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "text",
     [
