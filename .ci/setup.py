@@ -23,6 +23,9 @@ LOCKS = {"sim": ROOT / ".ci" / "sim.lock", "ready": ROOT / ".ci" / "requirements
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu/"
 """Index of builds of torch without CUDA, whose libraries take 4 GB that a simulation does not use."""
 
+UV = "uv==0.13.9"
+"""Installer of the packages, which pip installs first; it reads pip's settings."""
+
 PROGRESS = 10
 """Seconds between lines of progress."""
 LOG = ROOT / "build" / "setup.log"
@@ -67,22 +70,23 @@ def record(stage: str, new: dict[str, str]) -> None:
     unfinished.replace(VENV / stage)
 
 
-def run(what: str, commands: list[list[str]], log: IO[str], held: int) -> None:
-    """Run commands at once. They inherit the lock, so that others wait for them even if this set-up is killed."""
+def run(what: str, command: list[str], log: IO[str], held: int, more: dict[str, str] | None = None) -> None:
+    """Run a command. It inherits the lock, so that others wait for it even if this set-up is killed."""
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
-    running = []
-    for command in commands:
-        print("$", *command, file=log, flush=True)
-        running.append(
-            subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment, pass_fds=[held]
-            )
-        )
-    codes = [waited(process) for process in running]
-    if any(codes):
+    print("$", *command, file=log, flush=True)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd=ROOT,
+        env=environment | (more or {}),
+        pass_fds=[held],
+    )
+    if waited(process):
         lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
-        errors = [line for line in lines if line.lower().startswith("error") or "No space left" in line]
-        reason = (errors or lines)[-1].removeprefix("ERROR: ").rstrip(".")
+        errors = [line for line in lines if line.lower().startswith(("error", "×")) or "No space left" in line]
+        reason = (errors or lines)[-1].removeprefix("ERROR: ").lstrip("× ").rstrip(".")
         refuse(f"{what} failed ({reason}); its whole output is in {LOG.relative_to(ROOT)}.")
 
 
@@ -95,13 +99,22 @@ def waited(process: "subprocess.Popen[bytes]") -> int:
             say(f"  {len(list(VENV.glob('lib/python*/site-packages/*.dist-info')))} packages are installed ...")
 
 
-def cpu_builds() -> list[str]:
-    """Return pip's option for torch without CUDA, for machines on which torch's usual build brings it."""
-    if (
-        not sys.platform.startswith("linux")
-        or os.environ.get("PIP_FIND_LINKS")
-        or os.environ.get("PIP_EXTRA_INDEX_URL")
-    ):
+def pip_settings(python: str) -> dict[str, str]:
+    """Return the settings of pip, from its files and from the environment, by name."""
+    command = [python, "-I", "-m", "pip", "config", "list"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    settings = {}
+    for section in ("global.", "install.", ":env:."):
+        for line in lines:
+            name, _, value = line.removeprefix(section).partition("=")
+            if line.startswith(section):
+                settings[name] = " ".join(value.strip("'\"").replace("\\n", " ").split())
+    return settings
+
+
+def cpu_builds(settings: dict[str, str]) -> list[str]:
+    """Return the option for torch without CUDA, for machines on which torch's usual build brings it."""
+    if not sys.platform.startswith("linux") or "find-links" in settings or "extra-index-url" in settings:
         return []
     try:
         with urllib.request.urlopen(CPU_BUILDS, timeout=3):
@@ -130,26 +143,26 @@ def install(stage: str, old: dict[str, str], new: dict[str, str], held: int) -> 
             if VENV.exists():
                 shutil.rmtree(VENV)
             base = getattr(sys, "_base_executable", "") or sys.executable
-            run("making the virtual environment", [[base, "-I", "-m", "venv", str(VENV)]], log, held)
+            run("making the virtual environment", [base, "-I", "-m", "venv", str(VENV)], log, held)
             old = {}
         else:
             say(f"bringing .venv up to date with {len(packages)} packages ...")
-        pip = [python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
-        if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
-            # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
-            pip.append("--no-compile")
+        # Python compiles the modules that are imported, a small part of the packages, and keeps the result.
+        pip = [python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off", "--no-compile"]
+        settings = pip_settings(python)
+        run("installing uv", [*pip, UV], log, held)
+        # As pip does, uv takes the newest version of any index, and the machine's certificates.
+        uv = [str(VENV / "bin" / "uv"), "pip", "install", "--python", python]
+        uv += ["--index-strategy", "unsafe-best-match", "--system-certs"]
+        for name in ("index-url", "extra-index-url", "find-links"):
+            uv += [word for value in settings.get(name, "").split() for word in (f"--{name}", value)]
         if stage == "sim":
-            pip += cpu_builds()
+            uv += cpu_builds(settings)
+        certificates = {"SSL_CERT_FILE": settings["cert"]} if "cert" in settings else {}
         if old.get("lock") != new["lock"]:
-            # Packages without wheels are built by setuptools, which must not be replaced meanwhile.
-            builder = [line for line in packages if line.startswith("setuptools==")]
-            run("installing setuptools", [[*pip, "--no-deps", *builder]], log, held)
-            # One pip uses one processor. The last one adds what some builds need, such as CUDA libraries for torch.
-            others = [line for line in packages if line not in builder]
-            halves = others[::2], others[1::2]
-            run("installing the locked packages", [[*pip, "--no-deps", *half] for half in halves], log, held)
-            run("installing what they need", [[*pip, "-r", str(lock)]], log, held)
-        run("installing halfulp", [[*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]], log, held)
+            run("installing the locked packages", [*uv, "-r", str(lock)], log, held, certificates)
+        own = [*uv, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]
+        run("installing halfulp", own, log, held, certificates)
         find = "import find_libpython, sys; sys.exit(not find_libpython.find_libpython())"
         if subprocess.run([python, "-I", "-c", find], stdout=log, stderr=log).returncode:
             refuse(
