@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from datetime import date
 from functools import cache, partial
 from itertools import cycle
@@ -161,7 +162,10 @@ def _mixed_parts(cls: type[UnitSpec]) -> list[str]:
     """Return the parts of a unit that may have formats of several families."""
     if "o" in cls.BLOCKS:
         return []
-    parts = [part for part in cls.form.parts if part in ("a", "b", "c", "acc", "o") and part not in cls.INTEGERS]
+    types = {field.name: field.type for field in fields(cls)}
+    # A part with a rounding of its own is an intermediate result, and a name is that of a function.
+    parts = [part for part in cls.form.parts if part not in cls.INTEGERS and f"{part}_rounding" not in types]
+    parts = [part for part in parts if types[part] is not str]
     return [part for part in parts if part != "o" or "acc" not in parts]
 
 
