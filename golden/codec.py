@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Codebook, Custom, Fixed, Float, Format, Posit, Rounding, Scale, Takum
+from halfulp.hdl.formats import Codebook, Compound, Custom, Fixed, Float, Format, Posit, Rounding, Scale, Takum
 from halfulp.hdl.specs import UnitSpec
 
-from . import codebook, custom, fixed, floating, posit, scale, takum
+from . import codebook, custom, fixed, floating, posit, scale, takum, unevaluated
 from .check import check_devices, check_shapes, codes_of, random_of
 from .exact import Flagged
 from .raw import Raw
@@ -34,6 +34,7 @@ STAGES: dict[type[Format], Stages] = {
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
     Scale: Stages(scale.unpack, scale.truncate, scale.pack),
     Custom: Stages(custom.unpack, custom.truncate, custom.pack),
+    Compound: Stages(unevaluated.unpack, unevaluated.truncate, unevaluated.pack),
 }
 
 

@@ -319,7 +319,7 @@ def _codes_of(spec: Any, operands: Sequence[Any]) -> dict[str, int]:
         raise TypeError(f"{spec.form.unit} takes the operands {', '.join(arguments)}, not {len(operands)} operands")
     given: dict[str, Any] = dict(zip(arguments, operands, strict=False))
     for name, fmt in spec.operands.items():
-        if isinstance(fmt, Compound):
+        if isinstance(fmt, Compound) and isinstance(arguments[name], list):
             given[name] = fmt.codes_of(given[name])
     return _by_port(arguments, given)
 

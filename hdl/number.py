@@ -21,9 +21,10 @@ from . import (
     scale,
     shape,  # noqa: F401  # formats are shapes of signals, so it decides Verilog
     takum,
+    unevaluated,
 )
 from .fixed import FixedRaw
-from .formats import EXACT, Codebook, Fixed, Float, Format, Posit, Rounding, Scale, Takum
+from .formats import EXACT, Codebook, Compound, Fixed, Float, Format, Posit, Rounding, Scale, Takum
 from .formats.tapered import Tapered
 from .multiply import Use, can_be_subnormal
 from .multiply import multiply as multiply_raw
@@ -144,9 +145,7 @@ def exact_sum(m: Module, x: Number, y: Number, rounding: Rounding) -> Number:
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.add(m, x, y, rounding)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
-    bits = max(x.promises.emax, y.promises.emax) - min(x.quantum, y.quantum) + 1
-    total = raw.add(m, raw.align(m, x, y, bits), rounding)
-    return raw.normalise(m, total, "sum", total.quantum, total.base)
+    return raw.exact_sum(m, x, y, rounding)
 
 
 def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Any:
@@ -268,5 +267,6 @@ STAGES: dict[type[Format], Stages] = {
     Takum: Stages(takum.unpack, _of_raw(takum.truncate), posit.pack),
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
     Scale: Stages(scale.unpack, _of_raw(floating.truncate), scale.pack),
+    Compound: Stages(unevaluated.unpack, _of_raw(unevaluated.truncate), unevaluated.pack, normalises=True),
 }
 """Hardware stages of each family of formats."""

@@ -455,6 +455,13 @@ def add(m: Module, z: Aligned, rounding: Rounding, *, fast: bool = False, floor:
     )
 
 
+def exact_sum(m: Module, x: Raw, y: Raw, rounding: Rounding) -> Raw:
+    """Return the sum of two numbers with all its bits; the rounding decides the sign of one that cancels."""
+    bits = max(x.promises.emax, y.promises.emax) - min(x.quantum, y.quantum) + 1
+    total = add(m, align(m, x, y, bits), rounding)
+    return normalise(m, total, "sum", total.quantum, total.base)
+
+
 def _anticipated(big: Value, small: Value, subtract: Value) -> Value:
     """Return a word whose first one is that of a sum or one place above it; it is zero if the sum is zero.
 

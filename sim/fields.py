@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfulp.hdl.formats import RZ, Format
-from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.base import TABLE_WIDTH, floor_log2
 from halfulp.hdl.specs.pieces import last_place
 from halfulp.tools.threads import threads
 
@@ -72,6 +72,10 @@ class Grid:
     """
 
     def __init__(self, fmt: Format) -> None:
+        if fmt.parts > 1 and fmt.width > TABLE_WIDTH:
+            raise ValueError(
+                f"{fmt} has {fmt.width} bits; the bench takes compound numbers of up to {TABLE_WIDTH} bits"
+            )
         self.fmt, self.width, self.precision, self.quantum = fmt, fmt.width, fmt.precision, fmt.quantum
         self.negatives, self.man = fmt.lowest < 0, fmt.precision - 1
         uniform = fmt.spacing == "uniform"

@@ -51,21 +51,28 @@ def reference(unit: "Unit", codes: Columns, *, chained: bool = False) -> dict[st
     columns = {**codes, **own_words(unit, length)}
     tensors = {port: torch.tensor(column.view(np.int64)) for port, column in columns.items()}
     given = {name: _stacked(tensors, ports) for name, ports in unit.spec.arguments(*VALUES).items()}
-    for operand, fmt in unit.spec.operands.items():
-        if fmt.parts > 1:
-            given[operand] = code_of(given[operand], fmt)
+    for operand, fmt in parts_as_ports(unit).items():
+        given[operand] = code_of(given[operand], fmt)
     operands = [*given.values(), *(tensors[port] for port in unit.spec.arguments(Role.STATE) if chained)]
     words = {name: _stacked(tensors, ports) for name, ports in unit.spec.arguments(Role.MODE, Role.RANDOM).items()}
     turns = {"interleave": unit.spec.interleave} if chained and unit.stateful else {}
     results = getattr(golden, name)(*operands, **words, **unit.parameters, **turns)
     fields = results if isinstance(results, tuple) else (results,)
-    if (fmt := getattr(unit.spec, "o", None)) is not None and fmt.parts > 1:
+    if (fmt := getattr(unit.spec, "o", None)) is not None and 1 < fmt.parts == len(unit.outputs):
         fields = (parts_of(results, fmt),)
     # A vector result has one port per element.
     results_by_port = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
     return {
         port: np.broadcast_to(column.to(torch.int64).numpy(), length).copy().view(np.uint64)
         for port, column in zip(unit.outputs, results_by_port, strict=True)
+    }
+
+
+def parts_as_ports(unit: "Unit") -> dict[str, Any]:
+    """Return the formats of the operands whose parts have ports of their own."""
+    arguments = unit.spec.arguments(Role.OPERAND)
+    return {
+        name: fmt for name, fmt in unit.spec.operands.items() if fmt.parts > 1 and isinstance(arguments[name], list)
     }
 
 
@@ -77,9 +84,8 @@ def exact_call(unit: "Unit", codes: Mapping[str, int]) -> tuple[Callable[..., An
         return codes[ports] if isinstance(ports, str) else [codes[port] for port in ports]
 
     operands = {name: given(ports) for name, ports in unit.spec.arguments(*VALUES).items()}
-    for name, fmt in unit.spec.operands.items():
-        if fmt.parts > 1:
-            operands[name] = fmt.code_of(operands[name])
+    for name, fmt in parts_as_ports(unit).items():
+        operands[name] = fmt.code_of(operands[name])
     words = {name: given(ports) for name, ports in unit.spec.arguments(Role.MODE, Role.RANDOM).items()}
     return getattr(exact, row_of(unit).name), [*operands.values()], words | unit.parameters
 

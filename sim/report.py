@@ -240,7 +240,7 @@ def exact_codes(unit: "Unit", codes: dict[str, int]) -> dict[str, int]:
     operation, operands, parameters = exact_call(unit, codes)
     answer = operation(*operands, **parameters)
     fields = answer if isinstance(answer, tuple) else (answer,)
-    if (fmt := getattr(unit.spec, "o", None)) is not None and fmt.parts > 1:
+    if (fmt := getattr(unit.spec, "o", None)) is not None and 1 < fmt.parts == len(unit.outputs):
         fields = (fmt.codes_of(answer),)
     fields = tuple(code for field in fields for code in (field if isinstance(field, list) else [field]))
     return {name: int(value) for name, value in zip(unit.outputs, fields, strict=True)}

@@ -1,15 +1,13 @@
 """Conversions to and from compound formats."""
 
-from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Value
+from amaranth.hdl import Module
 
-from halfulp.hdl import floating, raw
+from halfulp.hdl import floating, unevaluated
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.number import add, align, pack, truncate, unpack
 from halfulp.hdl.specs import JoinSpec, SplitSpec
-from halfulp.hdl.wire import wire
 
 from .described import Described, vector
 
@@ -38,25 +36,8 @@ class Split(Described):
         return {"o": vector("o", self.spec.o.parts, self.spec.o.part)}
 
     def logic(self, m: Module) -> None:
-        spec, part = self.spec, self.spec.o.part
-        rest = floating.unpack(m, self.a.as_value(), spec.a, "a")
-        word = self.word(m)
-        # ``part.precision`` bits hold a remainder exactly. If the part saturates at its largest number, the remainder
-        # is longer; ``far`` more bits suffice then, because later parts saturate too.
-        far = spec.o.parts.bit_length() + 2 if spec.a.emax > part.emax else 0
-        ended: Value = Const(0, 1)
-        codes: list[Value] = []
-        for place in range(spec.o.parts):
-            last = place == spec.o.parts - 1
-            mode = spec.rounding if last else spec.o.leading(spec.rounding)
-            ready = truncate(m, rest, part, mode)
-            code = wire(m, pack(m, ready, part, mode, self.saturate, word if last else None), f"code{place}")
-            codes.append(Mux(ended, 0, code))
-            if not last:
-                taken = floating.unpack(m, code, part, f"part{place}")
-                ended = wire(m, ended | rest.nan | rest.inf | taken.nan | taken.inf, f"ended{place}")
-                aligned = raw.align(m, rest, replace(taken, sign=~taken.sign), part.precision + far)
-                rest = raw.add(m, aligned, spec.rounding)
+        number = floating.unpack(m, self.a.as_value(), self.spec.a, "a")
+        codes = unevaluated.parts(m, number, self.spec.o, self.spec.rounding, self.saturate, self.word(m))
         for port, code in zip(self.o, codes, strict=True):
             m.d.comb += port.as_value().eq(code)
 

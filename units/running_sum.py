@@ -54,8 +54,11 @@ TURN = "turn"
 
 
 def rounded_sums(spec: RunningSumSpec) -> list[Sum]:
-    """Return the sums of two numbers that an accumulator rounds in each step; none if it is exact, or adds a sum."""
-    if not isinstance(spec.acc, Format):
+    """Return the sums of two numbers that an accumulator rounds in each step.
+
+    There are none if it is exact or compound, or adds a sum.
+    """
+    if not isinstance(spec.acc, Format) or spec.acc.parts > 1:
         return []
     if isinstance(spec, MacSpec):
         factors = (spec.a.part_format, spec.b.part_format) if spec.product is None else (spec.product,)
@@ -95,9 +98,9 @@ class Structures(Choices):
     @property
     def goals(self) -> tuple[str, ...]:
         """``speed`` if floats and exact products are added, ``loop`` if a step rounds a sum of two numbers."""
-        formats = (*self.spec.operands.values(), self.spec.acc)
+        formats = (*(fmt.part_format for fmt in self.spec.operands.values()), self.spec.acc)
         product = getattr(self.spec, "product", None)
-        is_float = (isinstance(fmt, Format) and fmt.part_format.is_floating_point for fmt in formats)
+        is_float = (isinstance(fmt, Format) and fmt.is_floating_point for fmt in formats)
         return (SPEED,) * (product is None and all(is_float)) + (LOOP,) * bool(self.sums)
 
 

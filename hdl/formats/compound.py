@@ -34,13 +34,16 @@ class Compound(Format):
     Notes
     -----
     A code has the codes of the parts side by side, the first and largest part in its highest bits. Its number is their
-    exact sum, so most numbers have several codes; `encode` gives one of them:
+    exact sum, so most numbers have several codes; a rounding gives one of them. Operations with a compound result round
+    their exact result, of the exact sums of operands, in this way once:
 
     - Part 0 is the number, rounded; part i is the number minus all parts before it, which is exact, rounded. The last
       part is rounded by the mode of the operation. The parts before it are truncated if the mode is ``rz``, ``ru``,
       ``rd`` or ``ro``, so that the sum is the number rounded in that direction; ``ra`` and ``rh`` round all parts; with
       ``rn``, ``sr`` and ``exact`` the parts before the last one are rounded to nearest, ties to even.
     - An exact remainder of zero is +0, and -0 under ``rd``. The code of -0 is therefore that of -0 + 0, whose sum is 0.
+    - The random word of ``sr`` rounds the last part.
+    - Parts have subnormal numbers if their format has; a remainder below half the smallest one is lost.
     - The parts after an infinity or NaN are +0. A number beyond the largest part overflows there; ``saturate`` gives
       the largest part, and the parts after it hold the rest.
     """

@@ -21,6 +21,7 @@ class AccumulateSpec(RunningSumSpec, form="accumulate a+acc[=o]", summary="accum
         Format of the operand.
     """
 
+    COMPOUND = ("a", "acc", "o")
     FLAGS = True
     TERMS = (term("a"),)
 

@@ -33,6 +33,7 @@ class BinarySpec(UnitSpec):
 class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
     """Product of two numbers; fields as in `BinarySpec`."""
 
+    COMPOUND = ("a", "b", "o")
     TERMS = (term("a", "b"),)
 
 
@@ -40,6 +41,7 @@ class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
 class AddSpec(BinarySpec, form="add a+b[=o]", summary="a + b, a - b"):
     """Sum or difference of two numbers; fields as in `BinarySpec`."""
 
+    COMPOUND = ("a", "b", "o")
     CONTROLS = ("subtract",)
     TERMS = term("a"), term("b", negated_by="subtract")
 
@@ -56,6 +58,7 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
         Format of the result; default: format of ``c``.
     """
 
+    COMPOUND = ("a", "b", "c", "o")
     FLAGS = True
     TERMS = term("a", "b"), term("c")
 

@@ -21,6 +21,7 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
         Formats of operand and result.
     """
 
+    COMPOUND = ("a", "o")
     SCALES = True
     FLAGS = True
     TERMS = (term("a"),)

@@ -43,7 +43,7 @@ class MacSpec(RunningSumSpec, form="mac a*b[=product]+acc[=o]", summary="accumul
     parts, so an infinite operand makes a NaN with a part that is zero.
     """
 
-    COMPOUND = ("a", "b")
+    COMPOUND = ("a", "b", "acc", "o")
     FLAGS = True
 
     a: Format

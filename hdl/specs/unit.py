@@ -135,6 +135,10 @@ class UnitSpec:
             raise ValueError(f"{self.form.unit} rounds nothing, so that the {option} has no effect; omit it")
         if self.rounding.is_port and not self.PORT:
             raise ValueError(f"the rounding {self.rounding} is not possible for {self.form.unit}; choose one mode")
+        if self.rounding.is_port and "o" in self.COMPOUND and self.result.parts > 1:
+            raise ValueError(
+                f"the rounding {self.rounding} is not possible for results in {self.result}; choose a mode"
+            )
         self._check_flags()
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)

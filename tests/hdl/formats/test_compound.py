@@ -1,8 +1,11 @@
 """Compound formats: parts, products by parts, and the units that split, join and multiply them."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,11 +17,14 @@ from halfulp.golden.nn.product import product
 from halfulp.golden.raw import int64
 from halfulp.hdl.formats import BF16, FP32, Compound, Posit, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES
-from halfulp.hdl.specs import JoinSpec, MacSpec, PartMacSpec, SplitSpec, Tiling, UnitSpec
+from halfulp.hdl.specs import Build, JoinSpec, MacSpec, PartMacSpec, SplitSpec, Tiling, UnitSpec
+from halfulp.sim.fields import Grid
 from halfulp.sim.formal.claims import claims
+from halfulp.sim.ports import Ports
 from halfulp.units.catalogue import component
-from halfulp.units.systolic import Grid
+from halfulp.units.systolic import Grid as Array
 from tests.every_unit import exact_mismatches, rounded, rtl_mismatches
+from tests.golden_against_exact import aimed
 
 ROUNDINGS = [*map(Rounding, MODES), Rounding("sr", 3)]
 
@@ -51,16 +57,23 @@ def test_compound_text_round_trips(text):
         (lambda: parse("fp32x3"), ValueError, "96 bits"),
         (lambda: parse("posit8x2"), ValueError, "unknown"),
         (lambda: Compound(Posit(8), 2), TypeError, "Float"),
-        (lambda: UnitSpec.parse("mul bf16x2*bf16"), ValueError, "compound"),
-        (lambda: UnitSpec.parse("convert fp32>bf16x2"), ValueError, "split"),
-        (lambda: UnitSpec.parse("bf16*bf16+fp32x2"), ValueError, "compound"),
+        (lambda: UnitSpec.parse("div bf16x2/bf16"), ValueError, "compound"),
+        (lambda: UnitSpec.parse("compare bf16,bf16=bf16x2"), ValueError, "split"),
+        (lambda: UnitSpec.parse("bf16*bf16=bf16x2.rn+bf16x2"), ValueError, "product of mac"),
+        (lambda: UnitSpec.parse("bf16*bf16+bf16x2.port"), ValueError, "results in bf16x2"),
+        (lambda: UnitSpec.parse("add bf16x2+bf16x2.rn flags"), ValueError, "bf16x2 has no exception flags"),
+        (lambda: UnitSpec.parse("dot4 bf16*bf16+bf16x2"), ValueError, "o of dot"),
+        (lambda: UnitSpec.parse("mul bf16*bf16=bf16x2.exact"), ValueError, "exact is not possible"),
+        (lambda: component("mac bf16*bf16+bf16x2.sr8", Build(stochastic="eager")), ValueError, "stochastic"),
+        (lambda: component("mac bf16*bf16+bf16x2", Build(goal="loop")), ValueError, "goal"),
+        (lambda: component("add bf16x2+bf16x2", Build(goal="speed")), ValueError, "goal"),
         (lambda: UnitSpec.parse("split fp32>bf16"), ValueError, "compound"),
         (lambda: UnitSpec.parse("split int8>bf16x2"), ValueError, "float"),
         (lambda: UnitSpec.parse("join bf16>fp32"), ValueError, "compound"),
         (lambda: UnitSpec.parse("partmac bf16*bf16+fp32"), ValueError, "one part"),
         (lambda: UnitSpec.parse("split fp32>bf16x3.exact"), ValueError, "smallest"),
         (lambda: component("bf16x2*bf16x2+fp32"), ValueError, "partmac"),
-        (lambda: Grid(mac="bf16x2*bf16x2+fp32.rn", n=2, m=2), ValueError, "3 steps"),
+        (lambda: Array(mac="bf16x2*bf16x2+fp32.rn", n=2, m=2), ValueError, "3 steps"),
         (lambda: golden.mac(*torch.zeros(3, 1, dtype=int), a="bf16x2", b="bf16", acc="fp32"), ValueError, "2 steps"),
         (lambda: golden.encode([1.0], "bf16x2", "exact"), ValueError, "exact"),
         (lambda: golden.join(torch.zeros(2, dtype=int), a="bf16x2", o="fp32", rounding="sr2"), ValueError, "random"),
@@ -258,6 +271,141 @@ def test_convolution_multiplies_windows_by_parts():
 def test_claims_of_units_of_parts_hold_for_structures():
     kinds = {claim.kind for claim in claims("partmac e2m1x2*e2m1x2+e4m3.sr2")}
     assert {"pipelined", "stalls", "lazy is eager", "DSP is LUT"} <= kinds
+
+
+RESULTS = {
+    "add e2m1x2+e2m1x2": "e3m1-ftzx2",
+    "mul e2m1x2*e2m1=e2m1fnuzx2": "e2m1x3",
+    "fma e2m0x2*e2m0+e2m0x2": "e2m1fnx2",
+    "convert e4m2>e3m2x2": "e2m1x3",
+    "accumulate e2m1+e2m1x2": "e3m1-ftzx2",
+    "mac e2m1*e2m1+e2m1x2": "e2m1x3",
+    "partmac e2m0x2*e2m0x2+e2m0x2": "e2m1fnx2",
+}
+"""Units with a compound result, and another format for it."""
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "expected"),
+    [
+        # 1 + 2^-9 is 1 and a rest of 2^-9; 1 + 2^-8 is a tie, 1 is even; 1 + 3 * 2^-8 rounds up, the rest is negative.
+        ("add bf16+bf16=bf16x2", (0x3F80, 0x3B00), 0x3F80_3B00),
+        ("add bf16+bf16=bf16x2", (0x3F80, 0x3B80), 0x3F80_3B80),
+        ("add bf16+bf16=bf16x2", (0x3F80, 0x3C40), 0x3F82_BB80),
+        # A rest at any distance stays: 1 + 2^-126. The largest number plus less than half a last place is no overflow.
+        ("add bf16+bf16=bf16x2", (0x3F80, 0x0080), 0x3F80_0080),
+        ("add bf16+bf16=bf16x2", (0x7F7F, 0x7A80), 0x7F7F_7A80),
+        # Half a last place more rounds to infinity, which has no rest; truncation keeps the rest.
+        ("add bf16+bf16=bf16x2", (0x7F7F, 0x7B00), 0x7F80_0000),
+        ("add bf16+bf16=bf16x2.rz", (0x7F7F, 0x7B00), 0x7F7F_7B00),
+        ("add bf16+bf16=bf16x2.rn.sat", (0x7F7F, 0x7F7F), 0x7F7F_7F7F),
+        # inf - inf; -0 + -0; 1 - 1, which is -0 under rd.
+        ("add bf16+bf16=bf16x2", (0x7F80, 0xFF80), 0x7FC0_0000),
+        ("add bf16+bf16=bf16x2", (0xFF80, 0x3F80), 0xFF80_0000),
+        ("add bf16+bf16=bf16x2", (0x8000, 0x8000), 0x8000_0000),
+        ("add bf16+bf16=bf16x2", (0x3F80, 0xBF80), 0x0000_0000),
+        ("add bf16+bf16=bf16x2.rd", (0x3F80, 0xBF80), 0x8000_8000),
+        # (1 + 2^-9)^2 = 1 + 2^-8 + 2^-18: above the tie, so 1 + 2^-7, and the rest -(2^-8 - 2^-18) has 10 bits.
+        ("mul bf16x2*bf16x2", (0x3F80_3B00, 0x3F80_3B00), 0x3F81_BB80),
+        # Three parts: 1 + 2^-9 + 2^-20.
+        ("fma bf16*bf16+bf16x3", (0x3F80, 0x3580, 0x3F80_3B00_0000), 0x3F80_3B00_3580),
+        # A subnormal rest: (1 + 2^-7) 2^-126 / 2 is 2^-127 + 2^-134, and 2^-134 is half the smallest number, a tie.
+        ("mul bf16*bf16=bf16x2", (0x0081, 0x3F00), 0x0040_0000),
+        ("mul bf16*bf16=bf16x2.ru", (0x0081, 0x3F00), 0x0040_0001),
+        ("mac bf16*bf16+bf16x2", (0x3F80, 0x3B00, 0x3F80_0000), 0x3F80_3B00),
+        ("convert fp32>bf16x2", (0x3F80_4000,), 0x3F80_3B00),
+    ],
+)
+def test_compound_result_matches_hand_computed_parts(text, codes, expected):
+    spec = UnitSpec.parse(text)
+    found = getattr(golden, spec.form.unit)(*map(torch.tensor, codes), **spec.parameters)
+    assert found.item() == expected, f"{found.item():#x}"
+    assert getattr(exact, spec.form.unit)(*codes, **spec.parameters) == expected
+
+
+def test_random_word_rounds_last_part_alone():
+    """1 + 2^-9 + 2^-18 has the rest 2^-9 (1 + 2^-9), which is 1/4 of a last place of the second part above it."""
+    x, y = torch.tensor(0x3F80_3B00), torch.tensor(0x3680)
+    for word in range(4):
+        found = golden.add(x, y, a="bf16x2", b="bf16", o="bf16x2", rounding="sr2", random=torch.tensor(word))
+        assert found.item() == (0x3F80_3B01 if word == 3 else 0x3F80_3B00)
+
+
+def _with_result(text, rounding, saturate, result):
+    """Return a description with another result format, or accumulator."""
+    spec = rounded(UnitSpec.parse(text), str(rounding), saturate)
+    fields = {"acc": parse(result), "o": None} if "acc" in spec.__dataclass_fields__ else {"o": parse(result)}
+    return replace(spec, **fields)
+
+
+def test_unit_with_compound_result_takes_every_rounding():
+    for place, rounding in enumerate(ROUNDINGS):
+        text, result = list(RESULTS.items())[place % len(RESULTS)]
+        checks, failed = exact_mismatches(_with_result(text, rounding, place % 2 == 1, result), most_bits=4, count=12)
+        assert not failed
+        assert checks
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(2, 7)
+@pytest.mark.parametrize("text", RESULTS)
+def test_unit_with_compound_result_matches_exact_and_rtl(text):
+    spec = UnitSpec.parse(text)
+    some = [rounded(spec, str(mode), saturate) for mode in ROUNDINGS for saturate in (False, True)]
+    other = [_with_result(text, mode, place % 2 == 0, RESULTS[text]) for place, mode in enumerate(ROUNDINGS)]
+    for one in some + other:
+        checks, failed = exact_mismatches(one, most_bits=12, count=400)
+        assert not failed
+        assert checks
+    for group in (some, other):
+        checks, failed = rtl_mismatches(dict(zip(group, group, strict=True)), most_bits=14, count=1 << 13)
+        assert not failed
+        assert checks
+
+
+def parts_near_one(unit, count=100):
+    """Yield codes whose parts are special, near one, or near the last place of the part before."""
+    rng, codes = random.Random(0), {}
+    for port in Ports.inputs_of(unit):
+        if port.fmt is None:
+            # Each vector starts its sum; load has priority over clear.
+            codes[port.name] = [1 if port.name == "load" else rng.getrandbits(port.width) for _ in range(count)]
+            continue
+        part = port.fmt.part_format
+        columns = [aimed(rng, part, count, -place * (part.precision + 1)) for place in range(port.fmt.parts)]
+        rows = zip(*columns, strict=True)
+        codes[port.name] = [port.fmt.code_of(row) if port.fmt.parts > 1 else row[0] for row in rows]
+    yield {name: np.array(column, dtype=np.uint64) for name, column in codes.items()}
+
+
+WIDE_RESULTS = ["add bf16x2+bf16x2", "mul bf16x2*bf16x3=bf16x2", "fma fp32*fp32+bf16x3", "convert fp64>fp32x2"]
+WIDE_RESULTS += ["mac bf16*bf16=bf16.rn+bf16x2", "partmac bf16x2*bf16x2+bf16x2", "accumulate posit16+fp16x3"]
+WIDE_RESULTS += ["mac fxp4.4*e4m3fn+e4m3fnuzx4", "convert fp32x2>bf16x3", "mac e5m2*e5m2+exact=bf16x2"]
+
+
+@pytest.mark.parametrize(
+    "text", [WIDE_RESULTS[0], *(pytest.param(t, marks=pytest.mark.slow) for t in WIDE_RESULTS[1:])]
+)
+def test_wide_compound_result_matches_exact(text):
+    for rounding, saturate in (("rn", False), ("rd", True), ("ro", False), ("sr5", True)):
+        spec = rounded(UnitSpec.parse(text), rounding, saturate)
+        checks, failed = exact_mismatches(spec, choose=parts_near_one)
+        assert not failed
+        assert checks
+
+
+@pytest.mark.slow
+def test_rtl_of_wide_compound_result_matches_golden():
+    some = [UnitSpec.parse(text) for text in ("add bf16x2+bf16x2.rn", "mac bf16*bf16+bf16x2.sr5")]
+    for spec in some:
+        checks, failed = rtl_mismatches({spec: spec}, choose=partial(parts_near_one, count=1 << 14))
+        assert not failed
+        assert checks
+
+
+def test_bench_refuses_wide_compound_operands():
+    with pytest.raises(ValueError, match="bf16x2 has 32 bits"):
+        Grid.of(parse("bf16x2"))
 
 
 TOYS = ("split e5m2>e2m1x6", "join e2m1x2>e3m2", "partmac e2m0x2*e2m0x2+e3m2")
