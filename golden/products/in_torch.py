@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from halfulp.golden.sequence import Accumulation
 from halfulp.hdl.formats.source import Stream
 from halfulp.hdl.specs import RunningSumSpec
 
+from .compound import CompoundSums
 from .kinds import KINDS
 
 BLOCK = 32
@@ -38,7 +40,7 @@ class InTorch:
             begin = begin + job.start
         bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
         columns = [_steps(spec, job.words, index, (*shape, k), bits[index], device) for index in range(2)]
-        accumulator = Accumulation(spec)
+        accumulator: Any = CompoundSums(spec) if CompoundSums.takes(spec) else Accumulation(spec)
         held, word = accumulator.load(begin), None
         for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
             held, _ = accumulator.step(held, term(step, word_product), word)

@@ -1,0 +1,116 @@
+"""Accumulators in compound formats, computed in binary64: sums of numbers without loss, and their parts.
+
+A sum is an expansion: numbers of binary64 in ascending magnitude whose bits do not overlap and whose exact sum it is
+(Shewchuk, Discrete and Computational Geometry 18, 1997).
+"""
+
+import torch
+from torch import Tensor
+
+from halfulp.golden.errorfree import sum_and_error, to_odd
+from halfulp.golden.parts import code_of, parts_of
+from halfulp.golden.raw import Raw
+from halfulp.golden.values import decoded, encoded
+from halfulp.hdl.formats import FP64, RD, Compound
+from halfulp.hdl.formats.base import TABLE_WIDTH
+from halfulp.hdl.specs import RunningSumSpec, ValueRange
+
+Parts = list[Tensor]
+"""Numbers of the parts of accumulators in binary64, the largest first."""
+
+MARGIN = 64
+"""Least distance of the exponents of terms from those of the ends of binary64, in which sums and errors are exact."""
+
+
+class CompoundSums:
+    """Arithmetic of accumulators in a compound format; methods are those of `halfulp.golden.sequence.Accumulation`."""
+
+    def __init__(self, spec: RunningSumSpec) -> None:
+        self.spec, self.fmt = spec, spec.o
+        assert isinstance(self.fmt, Compound)
+        self.part = self.fmt.part
+        self.table = decoded(torch.arange(1 << self.part.width), self.part, torch.float64) if self._is_short else None
+
+    @property
+    def _is_short(self) -> bool:
+        return self.part.width <= TABLE_WIDTH
+
+    @staticmethod
+    def takes(spec: RunningSumSpec) -> bool:
+        """Return True for a compound accumulator whose terms and parts binary64 holds, far from its ends."""
+        if spec.quire is not None or not isinstance(spec.o, Compound) or spec.o.part.precision > FP64.precision - 2:
+            return False
+        spans = spec.terms, ValueRange.of(spec.o.part)
+        return all(
+            span.precision <= FP64.precision
+            and span.quantum >= FP64.quantum + MARGIN
+            and span.magnitude < FP64.largest / 2**MARGIN
+            for span in spans
+        )
+
+    def load(self, codes: Tensor) -> Parts:
+        """Return the numbers of accumulators that hold these codes."""
+        return [self._number(part) for part in parts_of(codes, self.fmt).unbind(-1)]
+
+    def step(self, held: Parts, term: Raw, random: Tensor | None) -> tuple[Parts, None]:
+        """Add one term, and return the new numbers."""
+        down = self.spec.rounding == RD
+        expansion, plain = [held[-1]], sum(reversed(held[:-1]), held[-1])
+        added = _number_of(term)
+        for number in (*reversed(held[:-1]), added):
+            expansion = _grown(expansion, number)
+        # Infinities and NaN, and the sign of a sum that is zero, are those of the plain sum.
+        total = plain + added
+        if down:
+            total = torch.where((total == 0) & (plain.signbit() | added.signbit()), -0.0, total)
+        ended = ~total.isfinite()
+        rest = torch.where((total == 0) | ended, total, _odd(expansion))
+        numbers: Parts = []
+        for place in range(self.fmt.parts):
+            last = place == self.fmt.parts - 1
+            mode = self.spec.rounding if last else self.fmt.leading(self.spec.rounding)
+            code = encoded(rest, self.part, mode, random if last else None, self.spec.saturate)
+            number = self._number(code)
+            numbers.append(torch.where(ended, 0.0, number) if place else number)
+            if not last:
+                ended = ended | ~number.isfinite()
+                expansion = _grown(expansion, -number)
+                rest = _odd(expansion)
+                # An exact remainder of zero is +0, and -0 if it is rounded down.
+                rest = torch.where(ended, 0.0, torch.where(rest == 0, -0.0 if down else 0.0, rest))
+        return numbers, None
+
+    def read(self, held: Parts, random: Tensor | None) -> Tensor:
+        """Return the codes of the numbers."""
+        codes = [encoded(number, self.part, self.fmt.leading(self.spec.rounding), None, False) for number in held]
+        return code_of(torch.stack(torch.broadcast_tensors(*codes), -1), self.fmt)
+
+    def _number(self, codes: Tensor) -> Tensor:
+        if self.table is None:
+            return decoded(codes, self.part, torch.float64)
+        return self.table.to(codes.device)[codes]
+
+
+def _grown(expansion: Parts, number: Tensor) -> Parts:
+    """Return the expansion of the sum of an expansion and a number."""
+    errors: Parts = []
+    for part in expansion:
+        number, error = sum_and_error(number, part)
+        errors.append(error)
+    return [*errors, number]
+
+
+def _odd(expansion: Parts) -> Tensor:
+    """Return the number of an expansion, rounded to odd in binary64."""
+    total, *larger = expansion
+    for part in larger:
+        total = to_odd(*sum_and_error(part, total))
+    return total
+
+
+def _number_of(x: Raw) -> Tensor:
+    """Return raw numbers, which binary64 holds, as real numbers."""
+    magnitude = torch.ldexp(x.significand.low.to(torch.float64), x.exponent - (x.significand.width - 1))
+    magnitude = torch.where(x.zero, 0.0, magnitude)
+    magnitude = torch.where(x.inf, torch.inf, magnitude)
+    return torch.where(x.nan, torch.nan, torch.where(x.sign, -magnitude, magnitude))
