@@ -12,6 +12,7 @@ from halfulp.hdl.specs import ConvertSpec, ValueRange
 
 from .check import TORCH_TYPES, WORDS, check_devices, codes_of, is_of_ml_dtypes, one_mode, random_of, tensor_of
 from .convert import TABLE_WIDTH, convert, converted
+from .errorfree import sum_and_error, to_odd
 from .kernels import elements
 from .parts import code_of, parts_of
 from .uncompiled import uncompiled
@@ -99,7 +100,7 @@ def _split(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | Non
     for _ in range(fmt.parts - 1):
         code = encoded(rest, part, Compound.leading(rounding), None, saturate)
         parts.append(torch.where(ended, 0, code))
-        rest = rest - decoded(code, part, dtype)
+        rest = rest - of_part(code, part, dtype)
         if rounding == RD:
             rest = torch.where(rest == 0, -0.0, rest)
         ended = ended | ~rest.isfinite()
@@ -143,7 +144,8 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
 
     Notes
     -----
-    Parts of a compound number are added from the smallest one up. The sum of parts that `encode` gives is exact.
+    Parts of a compound number are added from the smallest one up, rounded to nearest: the sum of two parts once. The
+    sum of parts that `encode` gives is exact.
     """
     fmt = parse(fmt)
     codes = codes_of("codes", codes, fmt)
@@ -191,11 +193,19 @@ def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
         return codes.to(torch.int32).view(dtype)
     if fmt.parts > 1:
         parts = reversed(parts_of(codes, fmt).unbind(-1))
-        first, *later = (decoded(part, fmt.part_format, torch.float64) for part in parts)
-        return sum(later, first).to(dtype)
+        total, *larger = (of_part(part, fmt.part_format, torch.float64) for part in parts)
+        for part in larger:
+            # Sums that are rounded to odd are rounded once to a narrower type.
+            total = total + part if dtype == torch.float64 else to_odd(*sum_and_error(part, total))
+        return total.to(dtype)
     if fmt.width <= TABLE_WIDTH and codes.numel() > 1 << fmt.width:
         return _numbers(fmt, dtype, codes.device).index_select(0, codes.reshape(-1)).reshape(codes.shape)
     return converted(codes, ConvertSpec(a=fmt, o=FP64), None).view(torch.float64).to(dtype)
+
+
+def of_part(codes: Tensor, part: Format, dtype: torch.dtype) -> Tensor:
+    """Decode codes of parts as `decoded`, those of narrow formats by a table, which is made once."""
+    return _numbers(part, dtype, codes.device)[codes] if part.width <= TABLE_WIDTH else decoded(codes, part, dtype)
 
 
 @functools.lru_cache(maxsize=64)

@@ -201,6 +201,16 @@ def check_holds(dtype: torch.dtype, fmt: Format) -> None:
     raise ValueError(f"{dtype} does not hold every number of {fmt}; {remedy}")
 
 
+def check_holds_results(dtype: torch.dtype, fmt: Format) -> None:
+    """Check that a dtype holds the results of an operation in a format; ValueError otherwise.
+
+    A result in a compound format, whose parts may be far apart, is the number of the dtype next to their sum.
+    """
+    check_holds(dtype, fmt)
+    if fmt.parts > 1 and DTYPES[dtype].precision < FP32.precision:
+        raise ValueError(f"{dtype} does not hold sums of parts in {fmt}; convert the module to torch.float32")
+
+
 @functools.lru_cache(maxsize=256)
 def _holds(dtype: torch.dtype, fmt: Format) -> bool:
     try:
@@ -241,13 +251,13 @@ def check_format(cast: Cast) -> None:
 
 
 def parse_element(given: Cast | str) -> Cast:
-    """Parse the cast of an operation; ValueError unless float32 holds all numbers of its format."""
+    """Parse the cast of an operation; ValueError unless float32 holds all numbers of its format, or of its parts."""
     cast = parse_rounding(given)
     check_format(cast)
     assert cast.fmt is not None
-    if cast.fmt.parts > 1:
+    check_holds_results(torch.float32, cast.fmt)
+    if cast.saturate and cast.fmt.parts > 1 and cast.fmt.largest > FP32.largest:
         raise ValueError(
-            f"results in the compound format {cast.fmt} may need more bits than float32; use another format"
+            f"float32 does not hold the largest number of {cast.fmt}, to which {cast} saturates; omit .sat"
         )
-    check_holds(torch.float32, cast.fmt)
     return cast

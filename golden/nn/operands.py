@@ -16,7 +16,7 @@ from halfulp.golden.values import decode, decoded, encode
 from halfulp.hdl.formats import RN, Block, Format
 
 from .amax import ROLES, Delay
-from .cast import Cast, check_holds, real
+from .cast import Cast, check_holds_results, real
 from .counts import counting, is_quiet, note
 from .draw import mix
 from .operator import differentiable, gradients
@@ -109,13 +109,13 @@ class Call:
         if mac.a.shares_scale:
             made = self._of_blocks(role, mac, left, right, start)
             note((self.layer, role, "result"), made, lambda: gathered(a) @ gathered(b), mac.o)
-            check_holds(dtype, mac.o)
+            check_holds_results(dtype, mac.o)
             if factor is None:
                 return _placed(real(made, mac.o, dtype), out)
             return _placed(multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias), out)
         reals = factor is None and dtype == torch.float32 and self.policy.device is None and not counting()
         if reals:
-            check_holds(dtype, mac.o)
+            check_holds_results(dtype, mac.o)
         kind = dtype if reals else torch.int64
         if out is not None and out.dtype != kind:
             out = replace(out, data=torch.empty_like(out.data, dtype=kind))
@@ -144,9 +144,9 @@ class Call:
         note((self.layer, role, "result"), encode(made, mac.o) if reals else made, exact, mac.o)
         if reals:
             return made
+        check_holds_results(dtype, mac.o)
         if factor is None:
             return real(made, mac.o, dtype)
-        check_holds(dtype, mac.o)
         if bias is not None and out is not None:
             bias = _placed(bias.expand(out.shape), out)
         return multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias)

@@ -10,9 +10,8 @@ from torch import Tensor
 from halfulp.golden.errorfree import sum_and_error, to_odd
 from halfulp.golden.parts import code_of, parts_of
 from halfulp.golden.raw import Raw
-from halfulp.golden.values import decoded, encoded
+from halfulp.golden.values import encoded, of_part
 from halfulp.hdl.formats import FP64, RD, Compound
-from halfulp.hdl.formats.base import TABLE_WIDTH
 from halfulp.hdl.specs import RunningSumSpec, ValueRange
 
 Parts = list[Tensor]
@@ -29,11 +28,6 @@ class CompoundSums:
         self.spec, self.fmt = spec, spec.o
         assert isinstance(self.fmt, Compound)
         self.part = self.fmt.part
-        self.table = decoded(torch.arange(1 << self.part.width), self.part, torch.float64) if self._is_short else None
-
-    @property
-    def _is_short(self) -> bool:
-        return self.part.width <= TABLE_WIDTH
 
     @staticmethod
     def takes(spec: RunningSumSpec) -> bool:
@@ -86,9 +80,7 @@ class CompoundSums:
         return code_of(torch.stack(torch.broadcast_tensors(*codes), -1), self.fmt)
 
     def _number(self, codes: Tensor) -> Tensor:
-        if self.table is None:
-            return decoded(codes, self.part, torch.float64)
-        return self.table.to(codes.device)[codes]
+        return of_part(codes, self.part, torch.float64)
 
 
 def _grown(expansion: Parts, number: Tensor) -> Parts:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from halfulp.golden.errorfree import halves, product_error, sum_and_error, to_odd
 from halfulp.golden.kernels import elementwise
-from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
+from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_results
 from halfulp.golden.nn.draw import mix
 from halfulp.hdl.formats import FP32, RN, Format
 
@@ -62,7 +62,18 @@ ARITHMETIC: dict[str, Callable[..., Tensor]] = {
 
 def operand(value: Any, cast: Cast, key: int) -> Tensor:
     """Round an operand, a tensor or a number, to the format of its operation, as float64."""
-    return cast.real(in_binary64(value), key)
+    return rounded(in_binary64(value), cast, key)
+
+
+def rounded(values: Tensor, cast: Cast, key: int) -> Tensor:
+    """Round numbers of binary64 to the format of an operation; sums of parts are then rounded to binary32.
+
+    A number that is rounded to odd has these sums: its parts differ from those of the exact result below 2^-40 of it
+    only, where the sum keeps nothing but the sign.
+    """
+    assert cast.fmt is not None
+    numbers = cast.real(values, key)
+    return numbers.to(torch.float32).to(torch.float64) if cast.fmt.parts > 1 else numbers
 
 
 def in_binary64(value: Any) -> Tensor:
@@ -108,7 +119,7 @@ def compute(
     assert cast.fmt is not None
     # The error terms need operands of binary32, and a narrower result type would round a second time.
     for needed in (torch.float32, dtype):
-        check_holds(needed, cast.fmt)
+        check_holds_results(needed, cast.fmt)
     in_kernel = _in_kernel(name, operands, cast, key, dtype, into, exact)
     if in_kernel is not None:
         return in_kernel
@@ -123,7 +134,7 @@ def compute(
         odd = ARITHMETIC[name](*given) if name in ARITHMETIC else getattr(torch, name)(*given)
         if cast.rounding.mode == "rd" and name in ("add", "sub"):
             odd = _signed_zero(odd, given[0], given[1] if name == "add" else -given[1])
-    result = cast.real(odd, key).to(dtype)
+    result = rounded(odd, cast, key).to(dtype)
     if into is not None:
         return into.copy_(result)
     return result if result.stride() == odd.stride() else torch.empty_like(odd, dtype=dtype).copy_(result)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfulp.golden.kernels import elementwise
-from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, real
+from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_results, real
 from halfulp.golden.nn.convolution import convolved, gradients_of_convolution, spread, spread_places, turned_kernels
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.matmul import turned
@@ -186,6 +186,7 @@ def total(x: Tensor, fmt: Format, acc: Cast | MacSpec, order: str, key: int) -> 
     codes = encoded(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), fmt, RN, None, False)
     ones = codes.new_full((x.shape[-1], 1), check_one(spec))
     sums = product(codes, ones, spec, key=key)
+    check_holds_results(x.dtype, spec.o)
     return real(sums, spec.o, x.dtype).reshape(x.shape[:-1])
 
 
@@ -239,7 +240,7 @@ def scattered(
     cast, sums, places = as_cast(acc), into.clone(memory_format=torch.contiguous_format), places.to(torch.int64)
     assert cast.fmt is not None
     for needed in (torch.float32, into.dtype):
-        check_holds(needed, cast.fmt)
+        check_holds_results(needed, cast.fmt)
     parts = (cast,) if number is None else (cast, number)
     if order == "sequential" and all(part.target is not None and not part.rounding.bits for part in parts):
         assert cast.target is not None

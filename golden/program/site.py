@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from halfulp.golden.nn.amax import ROLES
-from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
+from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_results
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.operands import Call
 from halfulp.golden.nn.policy import Policy
@@ -22,7 +22,7 @@ from halfulp.hdl.formats import FP32, RN, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import products, report
-from .arithmetic import ARITHMETIC, became, broadcast, compute, in_binary64, is_held
+from .arithmetic import ARITHMETIC, became, broadcast, compute, in_binary64, is_held, rounded
 from .functions import FUNCTIONS, TABLE_WIDTH
 
 _HERE = (Path(__file__), Path(__file__).resolve())
@@ -286,8 +286,8 @@ class Site:
             self.count(report.ELEMENTWISE, None, reason, x, started, operation=name)
             return x.to(dtype)
         assert cast.fmt is not None
-        check_holds(dtype, cast.fmt)
-        result = cast.real(x, self.next_key(cast)).to(dtype)
+        check_holds_results(dtype, cast.fmt)
+        result = rounded(x, cast, self.next_key(cast)).to(dtype)
         self.count(report.ELEMENTWISE, str(cast), "", result, started, operation=name)
         return result
 
