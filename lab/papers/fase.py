@@ -10,7 +10,7 @@ from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.report import Report, provenance
 from halfulp.tools.tables import Table
 
-from . import coarse
+from . import coarse, parts
 from .arbitor import everything
 from .trainings import FLOAT, Case, Figures, number_formats
 
@@ -56,12 +56,13 @@ def cases() -> Iterator[Case]:
 
 def measured() -> dict[str, Any]:
     """Return the figures of the report that need no training."""
-    return {"errors": coarse.errors(), "check": coarse.check()}
+    return {"errors": coarse.errors(), "check": coarse.check(), "parts": parts.errors()}
 
 
 def report(figures: Figures) -> Report:
     """Return the report: its tables, the plot of errors and the record."""
     tables = {"fase-accuracy": _accuracy(figures), "fase-rounding": _rounding(figures), "fase-check": _check(figures)}
+    tables |= {"fase-parts": _parts(figures)}
     return Report(
         tables=tables,
         plots={"fase-rounding": partial(plot, figures)},
@@ -121,6 +122,19 @@ def _check(figures: Figures) -> Table:
         figures.notes[-1],
     ]
     return Table("Products in FP16 against scalar steps", pd.DataFrame(rows), {"largest difference": ".2%"}, notes)
+
+
+def _parts(figures: Figures) -> Table:
+    columns = [f"{count} part{'s' * (count > 1)}" for count in parts.PARTS]
+    rows = [{"result": name} | dict(zip(columns, row, strict=True)) for name, row in figures.more["parts"].items()]
+    notes = [
+        f"Relative error (Frobenius norm) against binary64 of {parts.COUNT} sums and products of normal numbers of "
+        f"binary32, and of products of matrices, {parts.SIZE} x {parts.LENGTH} by {parts.LENGTH} x {parts.SIZE}. "
+        "Operands have as many parts in BF16 as results.",
+        "Operations in BF16: AccurateDWPlusDW in 20 and DWTimesDW3 in 9 operations (Joldes, Muller and Popescu, 2017).",
+        figures.notes[-1],
+    ]
+    return Table("Error of sums of parts in BF16", pd.DataFrame(rows), dict.fromkeys(columns, ".1e"), notes)
 
 
 def plot(figures: Figures) -> Any:

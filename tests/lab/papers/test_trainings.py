@@ -6,7 +6,7 @@ import pytest
 
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
-from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, trainings
+from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, parts, trainings
 from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
 
 REPORTS = {"arbitor": arbitor, "blocks": blocks, "esru": esru, "fase": fase}
@@ -21,6 +21,7 @@ def figures(module, **more):
 COARSE = {
     "errors": {name: [0.1 / (place + 1)] * 5 for place, name in enumerate(("each operation", "each sum", "once"))},
     "check": {name: {"results that differ": 0, "largest difference": 0.0} for name in ("each operation", "once")},
+    "parts": {name: [1e-3, 1e-6, None] for name in parts.ROWS},
 }
 MORE = {
     "arbitor": {},
@@ -186,6 +187,25 @@ def test_coarse_rounding_has_smaller_error(monkeypatch):
     assert chunks[0] == once[0] < chunks[1] < sums[1]
     assert steps[1] > 8 * once[1]
     assert steps[0] > sums[0] > 2 * once[0]
+
+
+def test_each_part_divides_the_error_by_2_to_the_9th(monkeypatch):
+    for name, value in (("COUNT", 1 << 10), ("SIZE", 4), ("LENGTH", 32)):
+        monkeypatch.setattr(parts, name, value)
+    found = parts.errors()
+    assert set(found) == set(parts.ROWS)
+    for name in ("sum of two", "product of two"):
+        one, two, three = found[f"{name}, {parts.SPLIT}"]
+        assert 2**-10 < one < 2**-8
+        assert two < one / 2**9
+        assert three < two / 2**9
+        # Operations of the parts lose up to 3 or 4 units in the last place of 16 bits.
+        first, in_bf16, last = found[f"{name}, {parts.OPERATIONS}"]
+        assert first is last is None
+        assert two < in_bf16 < 2**-14
+    for name in parts.ROWS[-2:]:
+        one, two, three = found[name]
+        assert three < two < one
 
 
 def test_products_in_fp16_equal_numpy_steps():
