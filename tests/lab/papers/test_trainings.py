@@ -1,6 +1,7 @@
 """Reports of trainings: cases, cache, tables, record and coarse rounding."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,8 @@ from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
 from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, parts, trainings
 from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
+
+TOP = Path(__file__).parents[3]
 
 REPORTS = {"arbitor": arbitor, "blocks": blocks, "esru": esru, "fase": fase}
 
@@ -206,6 +209,13 @@ def test_each_part_divides_the_error_by_2_to_the_9th(monkeypatch):
     for name in parts.ROWS[-2:]:
         one, two, three = found[name]
         assert three < two < one
+
+
+def test_page_of_formats_has_errors_of_record():
+    lines = (TOP / "docs" / "formats.md").read_text().splitlines()
+    for name, row in Figures.load(TOP / "fpga" / "results" / "fase.json").more["parts"].items():
+        cells = ("" if error is None else f"{error:.1e}" for error in row)
+        assert f"| {' | '.join((name, *cells))} |" in lines
 
 
 def test_products_in_fp16_equal_numpy_steps():
