@@ -4,6 +4,8 @@ A sum is an expansion: numbers of binary64 in ascending magnitude whose bits do 
 (Shewchuk, Discrete and Computational Geometry 18, 1997).
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from halfulp.golden.errorfree import sum_and_error, to_odd
 from halfulp.golden.parts import code_of, parts_of
 from halfulp.golden.raw import Raw
 from halfulp.golden.values import encoded, of_part
-from halfulp.hdl.formats import FP64, RD, Compound
+from halfulp.hdl.formats import FP64, RD
 from halfulp.hdl.specs import RunningSumSpec, ValueRange
 
 Parts = list[Tensor]
@@ -25,16 +27,17 @@ class CompoundSums:
     """Arithmetic of accumulators in a compound format; methods are those of `halfulp.golden.sequence.Accumulation`."""
 
     def __init__(self, spec: RunningSumSpec) -> None:
-        self.spec, self.fmt = spec, spec.o
-        assert isinstance(self.fmt, Compound)
-        self.part = self.fmt.part
+        self.spec: Any = spec
+        self.fmt: Any = spec.o
+        self.part = self.fmt.part_format
 
     @staticmethod
     def takes(spec: RunningSumSpec) -> bool:
         """Return True for a compound accumulator whose terms and parts binary64 holds, far from its ends."""
-        if spec.quire is not None or not isinstance(spec.o, Compound) or spec.o.part.precision > FP64.precision - 2:
+        part = spec.o.part_format
+        if spec.quire is not None or spec.o.parts == 1 or part.precision > FP64.precision - 2:
             return False
-        spans = spec.terms, ValueRange.of(spec.o.part)
+        spans = spec.terms, ValueRange.of(part)
         return all(
             span.precision <= FP64.precision
             and span.quantum >= FP64.quantum + MARGIN
@@ -53,12 +56,13 @@ class CompoundSums:
         added = _number_of(term)
         for number in (*reversed(held[:-1]), added):
             expansion = _grown(expansion, number)
-        # Infinities and NaN, and the sign of a sum that is zero, are those of the plain sum.
-        total = plain + added
+        # Infinities, NaN and sums of zeros are those of the plain sum; another exactly cancelled sum is +0, or -0.
+        total, cancelled = plain + added, -0.0 if down else 0.0
+        ended, rest = ~total.isfinite(), _odd(expansion)
+        zero = torch.where(total == 0, total, cancelled)
         if down:
-            total = torch.where((total == 0) & (plain.signbit() | added.signbit()), -0.0, total)
-        ended = ~total.isfinite()
-        rest = torch.where((total == 0) | ended, total, _odd(expansion))
+            zero = torch.where(plain.signbit() | added.signbit(), -0.0, zero)
+        rest = torch.where(ended, total, torch.where(rest == 0, zero, rest))
         numbers: Parts = []
         for place in range(self.fmt.parts):
             last = place == self.fmt.parts - 1
@@ -71,7 +75,7 @@ class CompoundSums:
                 expansion = _grown(expansion, -number)
                 rest = _odd(expansion)
                 # An exact remainder of zero is +0, and -0 if it is rounded down.
-                rest = torch.where(ended, 0.0, torch.where(rest == 0, -0.0 if down else 0.0, rest))
+                rest = torch.where(ended, 0.0, torch.where(rest == 0, cancelled, rest))
         return numbers, None
 
     def read(self, held: Parts, random: Tensor | None) -> Tensor:

@@ -182,3 +182,18 @@ def test_sums_in_binary64_have_bits_of_single_steps(text, rounding, monkeypatch)
     found = golden.gemm(a, b, spec, start=start, **words)
     monkeypatch.setattr(in_torch.CompoundSums, "takes", lambda _: False)
     assert torch.equal(found, golden.gemm(a, b, spec, start=start, **words))
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rd"])
+def test_remainder_far_below_a_cancelled_sum_stays(rounding):
+    """1 + 2^-60 - 1 is 2^-60, also where binary64 holds no sum of both parts; 1 - 1 is +0, and -0 under rd."""
+    for fmt, start, expected in (
+        ("bf16x2", 0x3F80_2180, 0x2180_0000),
+        ("bf16x3", 0x3F80_2180_0080, 0x2180_0080_0000),
+        ("bf16x2", 0x3F80_0000, 0x8000_8000 if rounding == "rd" else 0),
+    ):
+        one, start = torch.tensor([[0x3F80]]), torch.tensor([[start]])
+        found = golden.gemm(one, one ^ 0x8000, f"bf16*bf16+{fmt}.{rounding}", start=start)
+        expected |= 0x8000 if rounding == "rd" and fmt != "bf16x2" else 0
+        expected |= 0x8000 if rounding == "rd" and expected == 0x2180_0000 else 0
+        assert found.item() == expected, hex(found.item())
