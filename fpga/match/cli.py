@@ -80,9 +80,9 @@ def match(
 ) -> None:
     """Find the arrays on a board that run a network fastest.
 
-    The result is the size, number and clock of the arrays. NETWORK is lenet5, resnet20, gru, nanogpt, or the
-    module:function of a function that returns a torch model and its input. --model published takes the arrays of the
-    paper with its estimates, instead of those of this library.
+    The result is the size, number and clock of the arrays. NETWORK is lenet5, vgg16, resnet20, resnet50, gru, nanogpt,
+    smallgpt, or the module:function of a function that returns a torch model and its input. --model published takes the
+    arrays of the paper with its estimates, instead of those of this library.
     """
     if clock is not None and model == "published":
         raise Refused("published arrays have fixed clocks; use --clock with --model exact")

@@ -4,11 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-BATCHES = {"lenet5": 64, "resnet20": 128, "gru": 64, "nanogpt": 32}
+BATCHES = {
+    "lenet5": 64,
+    "vgg16": 128,
+    "resnet20": 128,
+    "resnet50": 16,
+    "gru": 64,
+    "nanogpt": 64,
+    "smallgpt": 32,
+}
 """Examples in a training step of each known network."""
-
-BLOCK = 64
-"""Number of letters in an input of the transformer."""
 
 
 def lenet5() -> nn.Module:
@@ -50,16 +55,74 @@ def resnet20() -> nn.Module:
     return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
-class NanoGpt(nn.Module):
-    """Transformer that predicts the next letter: torch encoder layers with a causal mask."""
+def vgg16() -> nn.Module:
+    """Build VGG-16 (Simonyan and Zisserman, ICLR 2015) for images of 32 x 32, with batch normalisation."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for out, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            layers += nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU()
+            channels = out
+        layers.append(nn.MaxPool2d(2))
+    layers.append(nn.Flatten())
+    for inputs in (512, 4096):
+        layers += nn.Linear(inputs, 4096), nn.ReLU(), nn.Dropout()
+    return nn.Sequential(*layers, nn.Linear(4096, 10))
 
-    def __init__(self, alphabet: int, *, width: int = 64, heads: int = 4, layers: int = 3) -> None:
+
+class Bottleneck(nn.Module):
+    """Residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions; the last has four times the channels of the others."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            *(nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+            *(nn.Conv2d(width, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+            *(nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)),
+        )
+        self.shortcut = nn.Sequential()
+        if (channels, stride) != (4 * width, 1):
+            self.shortcut.append(nn.Conv2d(channels, 4 * width, 1, stride, bias=False))
+            self.shortcut.append(nn.BatchNorm2d(4 * width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the block."""
+        return F.relu(self.branch(x) + self.shortcut(x))
+
+
+def resnet50() -> nn.Module:
+    """Build ResNet-50 (He et al., CVPR 2016) for images of 224 x 224 and ten classes."""
+    first = (nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    blocks, channels = [], 64
+    for width, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for place in range(count):
+            blocks.append(Bottleneck(channels, width, 2 if place == 0 and width > 64 else 1))
+            channels = 4 * width
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+
+
+class Gpt(nn.Module):
+    """Transformer that predicts the next letter: torch encoder layers with a causal mask.
+
+    Parameters
+    ----------
+    alphabet : int
+        Number of different letters.
+    block : int
+        Largest number of letters in an input.
+    width, heads, layers : int
+        Size of the vector of a letter, heads of attention, and encoder layers.
+    dropout : float
+        Probability of dropout in the layers.
+    """
+
+    def __init__(self, alphabet: int, *, block: int, width: int, heads: int, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.letter = nn.Embedding(alphabet, width)
-        self.place = nn.Embedding(BLOCK, width)
+        self.place = nn.Embedding(block, width)
         self.blocks = nn.ModuleList(
             nn.TransformerEncoderLayer(
-                width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+                width, heads, 4 * width, dropout=dropout, activation="gelu", batch_first=True, norm_first=True
             )
             for _ in range(layers)
         )
@@ -75,6 +138,20 @@ class NanoGpt(nn.Module):
             x = block(x, src_mask=later)
         scores: Tensor = self.out(self.norm(x))
         return scores
+
+
+def nanogpt(alphabet: int) -> Gpt:
+    """Build a transformer with the sizes of nanoGPT's character-level configuration."""
+    return Gpt(alphabet, block=NANO_BLOCK, width=384, heads=6, layers=6, dropout=0.2)
+
+
+def smallgpt(alphabet: int) -> Gpt:
+    """Build a transformer of the same kind that trains in emulated arithmetic on a CPU."""
+    return Gpt(alphabet, block=SMALL_BLOCK, width=64, heads=4, layers=3)
+
+
+NANO_BLOCK, SMALL_BLOCK = 256, 64
+"""Letters in an input of each transformer."""
 
 
 class Rows(nn.Module):

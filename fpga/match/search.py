@@ -70,7 +70,10 @@ def published(board: Board, load: Workload, mac: RunningSumSpec) -> tuple[list[O
     ]
     if not options:
         raise ValueError(f"{board.name} has ports for {board.cores(PORTS)} cores; the published arrays need more")
-    return options, ["Clocks and lookup tables as published (Ben Ali et al., DATE 2025), on a U55C."]
+    return options, [
+        "Clocks and lookup tables as published (Ben Ali et al., DATE 2025), on a U55C. Each size has the largest "
+        "number of cores that fits; 8 x 8 has fewer too."
+    ]
 
 
 def searched(

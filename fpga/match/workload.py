@@ -9,17 +9,31 @@ from torch import Tensor, nn
 
 from halfulp.tools.imports import imported
 
-from .networks import BATCHES, BLOCK, NanoGpt, Rows, lenet5, resnet20
+from .networks import (
+    BATCHES,
+    NANO_BLOCK,
+    SMALL_BLOCK,
+    Rows,
+    lenet5,
+    nanogpt,
+    resnet20,
+    resnet50,
+    smallgpt,
+    vgg16,
+)
 from .products import Gemm, trace
 
 LETTERS = 65
-"""Size of the transformer's alphabet: the letters of the plays of Shakespeare, its usual training set."""
+"""Size of the alphabet of transformers: the letters of the plays of Shakespeare, its usual training set."""
 
 EXAMPLES: dict[str, Callable[[int], tuple[nn.Module, Tensor]]] = {
     "lenet5": lambda batch: (lenet5(), torch.zeros(batch, 1, 28, 28)),
+    "vgg16": lambda batch: (vgg16(), torch.zeros(batch, 3, 32, 32)),
     "resnet20": lambda batch: (resnet20(), torch.zeros(batch, 3, 32, 32)),
+    "resnet50": lambda batch: (resnet50(), torch.zeros(batch, 3, 224, 224)),
     "gru": lambda batch: (Rows(28, 10), torch.zeros(batch, 1, 28, 28)),
-    "nanogpt": lambda batch: (NanoGpt(LETTERS), torch.zeros(batch, BLOCK, dtype=torch.long)),
+    "nanogpt": lambda batch: (nanogpt(LETTERS), torch.zeros(batch, NANO_BLOCK, dtype=torch.long)),
+    "smallgpt": lambda batch: (smallgpt(LETTERS), torch.zeros(batch, SMALL_BLOCK, dtype=torch.long)),
 }
 """Known networks, each with an input; only the shape of the input matters."""
 
@@ -72,7 +86,9 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
         batch = BATCHES[name] if batch is None else batch
         if batch < 1:
             raise ValueError(f"batch is {batch}; expected 1 or more")
-        model, example = EXAMPLES[name](batch)
+        # Shapes need no memory for values.
+        with torch.device("meta"):
+            model, example = EXAMPLES[name](batch)
         return Workload(name, batch, training, trace(model, example, training=training))
     if batch is not None:
         raise ValueError(f"the input of {name} determines its batch; --batch is for known networks")

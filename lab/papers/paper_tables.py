@@ -195,7 +195,7 @@ def _arrays() -> Iterator[str]:
         *_table(rows),
         "",
         f"The published share of the chip hardly grows from 1 x 1 ({TABLE_III[0].lut:.2f} %) to 2 x "
-        f"2 ({TABLE_III[1].lut:.2f} %), so most",
+        f"2 ({TABLE_III[2].lut:.2f} %), so most",
         "lookup tables of small arrays are those of ports and shell. `halfulp report tiles` prints "
         "the ratio with extrapolated",
         "kernels.",

@@ -24,7 +24,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
 """Default format of fitted line segments."""
 
-_NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
+_NETWORKS = ("lenet5", "vgg16", "resnet20", "gru", "nanogpt", "smallgpt")
 
 
 def _network(ctx: click.Context, param: click.Parameter, name: str) -> str:
@@ -120,11 +120,11 @@ def train(
 ) -> None:
     """Train a network in the arithmetic of a multiply-accumulate.
 
-    NETWORK is lenet5, resnet20, gru, nanogpt, or module:function or file.py:function of your own, which returns (model,
-    train, test); see docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC is a text such as
-    e5m2*e5m2+e6m5.sr10. Each --mac is trained with each --seed. The result is a row of a table that `halfulp report`
-    reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000
-    images of MNIST.
+    NETWORK is lenet5, vgg16, resnet20, gru, nanogpt, smallgpt, or module:function or file.py:function of your own,
+    which returns (model, train, test); see docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC
+    is a text such as e5m2*e5m2+e6m5.sr10. Each --mac is trained with each --seed. The result is a row of a table that
+    `halfulp report` reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru
+    train on 5000 images of MNIST.
     """
     from halfulp.golden.nn import Counts
     from halfulp.tools.paths import build_root, machine_errors

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.fpga.match.networks import BLOCK
 from halfulp.tools.cache import cached
 
 MNIST_TESTS = 100
@@ -210,10 +209,10 @@ def _classes(labels: Any) -> Tensor:
     return torch.tensor(labels, dtype=torch.int64)
 
 
-def letters(path: Path | None) -> Data:
-    """Split a text into sequences whose target is the next letter; the last tenth is the test set."""
+def letters(path: Path | None, block: int) -> Data:
+    """Split a text into sequences of ``block`` letters and their next letters; the last tenth is the test set."""
     if path is None:
-        raise ValueError("nanogpt needs --data with a text file")
+        raise ValueError("transformers need --data with a text file")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -222,10 +221,10 @@ def letters(path: Path | None) -> Data:
         raise ValueError(f"{path} is no text in UTF-8") from error
     known = {letter: number for number, letter in enumerate(sorted(set(text)))}
     codes = torch.tensor([known[letter] for letter in text], dtype=torch.int64)
-    pieces = (len(codes) - 1) // BLOCK
+    pieces = (len(codes) - 1) // block
     if pieces < 10:
-        raise ValueError(f"{path} has {len(codes)} letters; training needs at least {10 * BLOCK + 1}")
-    inputs, classes = (codes[first : first + pieces * BLOCK].reshape(pieces, BLOCK) for first in (0, 1))
+        raise ValueError(f"{path} has {len(codes)} letters; training needs at least {10 * block + 1}")
+    inputs, classes = (codes[first : first + pieces * block].reshape(pieces, block) for first in (0, 1))
     test = pieces // 10
     parts = [(inputs[rows], classes[rows]) for rows in (slice(None, -test), slice(-test, None))]
     return Data(f"{path.name}, {len(codes):,} letters", parts[0], parts[1], len(known))

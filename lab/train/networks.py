@@ -9,7 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfulp.fpga.match.networks import BATCHES, NanoGpt, Rows, lenet5, resnet20
+from halfulp.fpga.match.networks import (
+    BATCHES,
+    NANO_BLOCK,
+    SMALL_BLOCK,
+    Rows,
+    lenet5,
+    nanogpt,
+    resnet20,
+    smallgpt,
+    vgg16,
+)
 
 from .data import Data, cifar10, letters, mnist
 
@@ -54,6 +64,7 @@ SGD, ADAMW = partial(torch.optim.SGD, momentum=0.9), torch.optim.AdamW
 
 NETWORKS = {
     "lenet5": Network(lambda data: lenet5(), mnist, 10, BATCHES["lenet5"], 0.02, SGD),
+    "vgg16": Network(lambda data: vgg16(), cifar10, 160, BATCHES["vgg16"], 0.01, partial(SGD, weight_decay=5e-4)),
     "resnet20": Network(
         lambda data: resnet20(), cifar10, 160, BATCHES["resnet20"], 0.1, partial(SGD, weight_decay=1e-4)
     ),
@@ -65,6 +76,22 @@ NETWORKS = {
         1e-2,
         partial(ADAMW, weight_decay=0.0),
     ),
-    "nanogpt": Network(lambda data: NanoGpt(data.classes), letters, 5, BATCHES["nanogpt"], 1e-3, ADAMW),
+    # 5,000 steps on the plays of Shakespeare, as nanoGPT makes.
+    "nanogpt": Network(
+        lambda data: nanogpt(data.classes),
+        partial(letters, block=NANO_BLOCK),
+        82,
+        BATCHES["nanogpt"],
+        1e-3,
+        partial(ADAMW, betas=(0.9, 0.99), weight_decay=0.1),
+    ),
+    "smallgpt": Network(
+        lambda data: smallgpt(data.classes),
+        partial(letters, block=SMALL_BLOCK),
+        5,
+        BATCHES["smallgpt"],
+        1e-3,
+        ADAMW,
+    ),
 }
 """Networks by name."""

@@ -235,7 +235,7 @@ def test_workload_imports_user_network(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "keyword"),
     [
-        ("vgg16", "vgg16"),
+        ("vgg19", "vgg19"),
         ("nowhere:model", "imported"),
         ("lenet5 --board u50", "u50"),
         ("lenet5 --mac e5m2", "expected '*' here"),
@@ -257,4 +257,4 @@ def test_match_rejects_bad_requests(words, keyword, tmp_path):
 def test_match_is_a_command_of_halfulp():
     answer = subprocess.run([sys.executable, "-m", "halfulp", "match", "--help"], capture_output=True, text=True)
     assert answer.returncode == 0
-    assert "NETWORK is lenet5, resnet20, gru, nanogpt" in " ".join(answer.stdout.split())
+    assert "NETWORK is lenet5, vgg16, resnet20, resnet50, gru, nanogpt, smallgpt" in " ".join(answer.stdout.split())
