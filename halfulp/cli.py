@@ -65,12 +65,14 @@ REPORTS = {
     "peers": "halfulp.lab.bench.cli",
     "pwl": "halfulp.fpga.cli",
     "tiles": "halfulp.lab.papers.cli",
+    "steps": "halfulp.lab.papers.cli",
     "clocks": "halfulp.lab.bench.cli",
     "accuracy": "halfulp.lab.papers.cli",
     "arbitor": "halfulp.lab.papers.cli",
     "blocks": "halfulp.lab.papers.cli",
     "esru": "halfulp.lab.papers.cli",
     "fase": "halfulp.lab.papers.cli",
+    "mptorch": "halfulp.lab.papers.cli",
     "matrix-units": "halfulp.lab.papers.cli",
 }
 """Reports of `halfulp report`, and the module of each."""

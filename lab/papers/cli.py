@@ -3,6 +3,7 @@
 import importlib
 import shlex
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -76,6 +77,18 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
 
 
 @click.command()
+@written
+def steps(output: Path | None) -> None:
+    """Compare training steps on published arrays (Ben Ali, DATE 2025)."""
+    from .steps import report, rows
+
+    folder = report_folder(output)
+    with Bar("report steps") as bar:
+        found = list(rows(progress=bar))
+    publish(report(found), folder)
+
+
+@click.command()
 @click.option(
     "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; default: that of `halfulp train`"
 )
@@ -119,17 +132,20 @@ def _trainings(name: str, sentence: str) -> click.Command:
 
     @click.command(name=name, help=sentence)
     @click.option("--quick", is_flag=True, help="train for one step only; accuracies mean nothing")
+    @click.option("--seeds", metavar="N", type=click.IntRange(1), help="number of seeds; default: 3")
     @scheduled
     @written
-    def command(quick: bool, pool: JobPool, output: Path | None) -> None:
+    def command(quick: bool, seeds: int | None, pool: JobPool, output: Path | None) -> None:
         from .trainings import QUICK, Effort, measure
 
         module = importlib.import_module(f"halfulp.lab.papers.{name}")
         folder = report_folder(output)
         words = ["halfulp", "report", name, *(["--quick"] if quick else [])]
+        words += [] if seeds is None else ["--seeds", str(seeds)]
         with requests(), pool, Bar(f"report {name}") as bar:
             more = module.measured() if hasattr(module, "measured") else {}
             effort = QUICK if quick else Effort()
+            effort = effort if seeds is None else replace(effort, seeds=tuple(range(seeds)))
             figures = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
         publish(module.report(figures), folder)
 
@@ -140,3 +156,4 @@ arbitor = _trainings("arbitor", "Compare training in many formats (Jiang, ATC 20
 blocks = _trainings("blocks", "Compare training in block formats.")
 esru = _trainings("esru", "Compare sources for 8-bit gradients (Chang, DATE 2023).")
 fase = _trainings("fase", "Compare BF16 and mixed precision (Osorio, ECML 2022).")
+mptorch = _trainings("mptorch", "Compare LeNet5 in ten arithmetics (Ben Ali, DATE 2025).")

@@ -4,14 +4,14 @@ import csv
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from halfulp.fpga.kernel.cost_model import MEMORY_LUTS
-from halfulp.fpga.match.performance import Published, total
-from halfulp.fpga.match.products import trace
-from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, TABLE_IV
+from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
 from halfulp.fpga.package.manifest import RECORDS
 from halfulp.implementation import short
 
-from . import accuracy, arbitor, blocks, esru, fase, sru
+from . import accuracy, arbitor, blocks, esru, fase, sru, steps
 from .trainings import Figures
 
 SOURCES = {
@@ -204,36 +204,9 @@ def _arrays() -> Iterator[str]:
 
 def _steps() -> Iterator[str]:
     """Time of training steps by the published performance model."""
-    import torch
-
-    from halfulp.fpga.match.networks import lenet5, resnet20
-
-    counts = {
-        "lenet5": (trace(lenet5(), torch.zeros(64, 1, 28, 28)), 4),
-        "resnet20": (trace(resnet20(), torch.zeros(128, 3, 32, 32)), 2),
-    }
-    rows: list[dict[str, object]] = []
-    for row in TABLE_IV:
-        cells: dict[str, object] = {"cores": row.cores, "MHz": row.mhz}
-        for name, (products, places) in counts.items():
-            seconds = total(Published(8, 8, row.cores, row.mhz), products).seconds
-            cells |= {f"{name}, published": getattr(row, name), f"{name}, ours": f"{seconds:.{places}f}"}
-        rows.append(cells)
-    differ = sum(row[f"{name}, published"] != row[f"{name}, ours"] for row in rows for name in counts)
-    yield from (
-        "## Training steps on arrays of 8 x 8",
-        "",
-        "Seconds of a training step by the published performance model {cite:p}`benali2025`, Table "
-        "IV, whose heading says ms",
-        "by mistake, and by our implementation of it (`halfulp match NETWORK --model published`), "
-        "from products that are",
-        "traced in torch. Batches are of 64 and of 128 examples.",
-        "",
-        *_table(rows),
-        "",
-        f"{differ} of {len(rows) * len(counts)} figures differ, by one in the last place: the "
-        "printed clocks are rounded.",
-    )
+    frame = pd.DataFrame(_record("steps"))
+    for table in (steps.table_iv(frame), steps.sizes(frame)):
+        yield from ("", *table.markdown().splitlines())
 
 
 def _networks() -> Iterator[str]:
@@ -250,12 +223,11 @@ def _networks() -> Iterator[str]:
     yield from (
         "## Accuracy of trained networks",
         "",
-        "Published test accuracy in % {cite:p}`benali2025`, Table II. The repository has no records of these "
-        "trainings. `halfulp train`",
-        "makes one of `lenet5` in less than a minute with the text of a row; `resnet20` needs the images of CIFAR-10, "
-        "and the other two",
-        "networks are no part of the program.",
-        "`halfulp report accuracy` prints finished trainings beside these figures.",
+        "Published test accuracy in % {cite:p}`benali2025`, Table II. `halfulp report mptorch` trains LeNet5 in its "
+        "arithmetics.",
+        "`halfulp train` has `resnet20` and `vgg16` too, which need the images of CIFAR-10; `resnet50` is a network of "
+        "`halfulp match` only,",
+        "because no package has its images. `halfulp report accuracy` prints finished trainings beside these figures.",
         "",
         *_table(rows),
     )

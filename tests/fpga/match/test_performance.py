@@ -124,30 +124,22 @@ def test_trace_rejects_unsupported_models(model, sentence):
 
 # The published model -------------------------------------------------------------------------------------------------
 
-CLOCK_IN_USE = {4: 297.4, 10: 196.0}
-"""Clocks in MHz with which both networks match the printed figures.
 
-With the printed clocks, 298.0 and 196.2, one figure is lower by one in its last place. The table prints 298.0 for three
-cores too.
-"""
-
-
-@pytest.mark.parametrize(("name", "places"), [("lenet5", 4), ("resnet20", 2)])
-def test_published_model_matches_table_iv(name, places):
+@pytest.mark.parametrize(
+    ("name", "places", "otherwise"),
+    [("lenet5", 4, {4}), ("vgg16", 2, {2, 3, 8}), ("resnet20", 2, {10}), ("resnet50", 2, set())],
+)
+def test_published_model_matches_table_iv(name, places, otherwise):
     """Traced models give the printed digits of Table IV, with printed clocks or clocks within 0.2 % of them."""
-    counts = workload(name).gemms
-    otherwise = set()
+    products = workload(name).gemms
     for row in TABLE_IV:
-        times = {
-            mhz: total(Published(8, 8, row.cores, mhz), counts).seconds
-            for mhz in (row.mhz, CLOCK_IN_USE.get(row.cores, row.mhz))
-        }
-        by_print, in_use = times[row.mhz], list(times.values())[-1]
-        assert f"{in_use:.{places}f}" == getattr(row, name)
-        assert in_use < 1.0021 * by_print
-        if f"{by_print:.{places}f}" != getattr(row, name):
-            otherwise.add(row.cores)
-    assert otherwise == {"lenet5": {4}, "resnet20": {10}}[name]
+        printed = getattr(row, name)
+        seconds = total(Published(8, 8, row.cores, row.mhz), products).seconds
+        assert (f"{seconds:.{places}f}" != printed) == (row.cores in otherwise)
+        # The nearest time that is printed so.
+        half = 0.5 * 10**-places
+        nearest = min(max(seconds, float(printed) - half), float(printed) + half)
+        assert abs(nearest / seconds - 1) < 0.002
 
 
 FASTEST = {
@@ -189,6 +181,11 @@ def test_published_model_takes_faster_of_product_and_transpose():
     # 400 rows are 7 packs, two per core; 120 columns are two tiles: 4 units of time. The transpose takes 7.
     for gemm in (Gemm(400, 64, 120), Gemm(120, 64, 400)):
         assert (best(model, gemm).gemm.n, best(model, gemm).cores) == (400, 4)
+    # Cores do not share a product of a batch.
+    assert (
+        best(model, Gemm(256, 64, 256, batch=2)).seconds
+        == best(replace(model, cores=2), Gemm(256, 64, 256, batch=2)).seconds
+    )
     # More cores than packs give no speedup.
     assert best(model, Gemm(64, 64, 64)).cores == 1
     both = total(model, [Gemm(400, 64, 120), Gemm(64, 64, 64), Gemm(64, 64, 64)])
@@ -262,8 +259,10 @@ def test_models_deal_products_of_a_batch_to_cores(model):
     one, batch = Gemm(64, 64, 64), Gemm(64, 64, 64, batch=24)
     whole = model.run(one, 1).seconds
     # Ten products at once take three turns; five at once, each on two cores, take five.
+    shared = isinstance(model, Exact)
     expected = min(
-        -(-24 // at_once) * best(replace(model, cores=10 // at_once), one).seconds for at_once in range(1, 11)
+        -(-24 // at_once) * best(replace(model, cores=10 // at_once if shared else 1), one).seconds
+        for at_once in range(1, 11)
     )
     assert best(model, batch).seconds == pytest.approx(expected)
     assert best(model, batch).seconds <= 3 * whole

