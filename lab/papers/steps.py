@@ -84,10 +84,8 @@ def report(found: Sequence[Mapping[str, object]]) -> Report:
 
 
 def _seconds(frame: pd.DataFrame) -> dict[tuple[str, int, int, int], float]:
-    return {
-        (str(row.network), int(row.N), int(row.M), int(row.C)): float(row.seconds)
-        for row in frame.itertuples(index=False)
-    }
+    keys = zip(frame["network"], *(frame[name].astype(int) for name in ("N", "M", "C")), strict=True)
+    return dict(zip(keys, frame["seconds"].astype(float), strict=True))
 
 
 def _names(frame: pd.DataFrame) -> list[str]:
@@ -130,8 +128,13 @@ def sizes(frame: pd.DataFrame, notes: Sequence[str] = ()) -> Table:
     """Return the time on every size of Table III, and the fastest arrays of each network."""
     seconds, names = _seconds(frame), _names(frame)
     cells: list[dict[str, object]] = [
-        {"N": row.n, "M": row.m, "C": row.cores, "MHz": row.mhz}
-        | {name: seconds[name, row.n, row.m, row.cores] for name in names}
+        {
+            "N": row.n,
+            "M": row.m,
+            "C": row.cores,
+            "MHz": row.mhz,
+            **{name: seconds[name, row.n, row.m, row.cores] for name in names},
+        }
         for row in TABLE_III
     ]
     fastest = {
