@@ -11,7 +11,7 @@ from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
 from halfulp.fpga.package.manifest import RECORDS
 from halfulp.implementation import short
 
-from . import accuracy, arbitor, blocks, esru, fase, sru, steps
+from . import accuracy, arbitor, blocks, esru, fase, mptorch, sru, steps
 from .trainings import Figures
 
 SOURCES = {
@@ -230,6 +230,8 @@ def _networks() -> Iterator[str]:
         "because no package has its images. `halfulp report accuracy` prints finished trainings beside these figures.",
         "",
         *_table(rows),
+        "",
+        mptorch.FIXED,
     )
 
 
