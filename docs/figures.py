@@ -185,29 +185,32 @@ def renewed(page: str, records: Records, report: Callable[[int, str], None]) -> 
         fence = re.match(r"(`{3,}|:{3,})(\S*)", line)
         if fence and (not open_fence or fence[0] == open_fence):
             open_fence = "" if open_fence else fence[1]
-            named = bool(fence[2])
-            table = "" if not open_fence or named else table
-            commented = re.fullmatch(COMMENT, before)
-            if open_fence and not named and commented:
-                table = commented[0]
+            table = (_comment(before) or table) if open_fence and not fence[2] else ""
         elif line.startswith("|"):
             if not open_fence and not before.startswith("|"):
-                match = re.fullmatch(COMMENT, before)
-                table = match[0] if match else ""
+                table = _comment(before)
             header = header if before.startswith("|") else line
             if not open_fence or table:
                 lines[number] = _row(line, header, table, records, lambda text, at=number: report(at + 1, text))
-        if open_fence or fence or line.startswith("|") or re.fullmatch(COMMENT, line) or not line:
-            if prose:
-                start = prose[0]
-                text = "\n".join(lines[start : prose[-1] + 1])
-                lines[start : prose[-1] + 1] = _sentences(
-                    text, records, lambda at, text, start=start: report(start + 1 + at, text)
-                ).split("\n")
-                prose = []
-        else:
+        if not open_fence and not fence and _is_prose(line):
             prose.append(number)
+        elif prose:
+            start = prose[0]
+            text = "\n".join(lines[start : prose[-1] + 1])
+            lines[start : prose[-1] + 1] = _sentences(
+                text, records, lambda at, text, start=start: report(start + 1 + at, text)
+            ).split("\n")
+            prose = []
     return "\n".join(lines)
+
+
+def _is_prose(line: str) -> bool:
+    return bool(line) and not line.startswith("|") and not _comment(line)
+
+
+def _comment(line: str) -> str:
+    """Return a line that is a comment with the source of figures; an empty text for other lines."""
+    return line if re.fullmatch(COMMENT, line) else ""
 
 
 def _values(expression: str, records: Records, **names: Any) -> Any:

@@ -87,15 +87,12 @@ def synth(
     UNIT `all` measures every unit that takes operands in FMT. For asic, Yosys maps it to the cells of a Liberty file.
     """
     vivado, wanted = flow == "vivado", clock
+    _check_options(target, any((route, explore, vivado, clock is not None)), any((liberty, delays, power)))
     if target is None:
-        if route or explore or vivado or clock is not None:
-            raise Refused("--target asic takes none of --route, --explore, --flow vivado and --clock")
         with requests():
             units = implementations(unit, fmt, **options)
         _cells(units, liberty, delays or [], power, pool, output)
         return
-    if liberty is not None or delays or power:
-        raise Refused("--liberty, --delays and --power are for --target asic; add it")
     with requests():
         _check_flow(target, vivado=vivado, routes=route or explore is not None)
         asked = implementations(unit, fmt, **options, **stages_of(clock, target, options, routed=route or vivado))
@@ -130,6 +127,14 @@ def synth(
     publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
     if wanted is not None:
         check_clock(costs, wanted, target, vivado=vivado)
+
+
+def _check_options(target: Target | None, of_devices: bool, of_cells: bool) -> None:
+    """Refuse options that the target does not take."""
+    if target is None and of_devices:
+        raise Refused("--target asic takes none of --route, --explore, --flow vivado and --clock")
+    if target is not None and of_cells:
+        raise Refused("--liberty, --delays and --power are for --target asic; add it")
 
 
 def _check_flow(target: Target, *, vivado: bool, routes: bool) -> None:

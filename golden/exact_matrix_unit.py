@@ -40,37 +40,45 @@ def step(
         total = sum(special)
         return spec.nan_code if math.isnan(total) else spec.o.infinity(total < 0)
     assert isinstance(acc, Fraction)
-    values = [Fraction(product) for product in products]
     if spec.order == "pairwise":
         return _pairwise(spec, x, y, start)
+    if spec.order == "staged":
+        return _staged(spec, x, y, acc)
+    values = [Fraction(product) for product in products]
     if spec.order == "exact":
         exact = sum(values, acc)
         return _code(spec, exact, exact < 0)
-    if spec.order == "staged":
-        return _staged(spec, x, y, acc)
-    terms: list[Number] = []
-    for first in range(0, spec.k, spec.group):
-        at = range(first, first + spec.group)
-        exponent = _exponent(scales[0][first]) + _exponent(scales[1][first])
-        if isinstance(spec.a, Block) and spec.group > 1:
-            assert isinstance(spec.b, Block)
-            # A scale has the exponent of its significand, as a number has.
-            exponent = sum(
-                max(_exponent(scale[first]), _lowest(block.scale))
-                for scale, block in zip(scales, (spec.a, spec.b), strict=True)
-            )
-        else:
-            exponent += _exponent_of(a, x[first]) + _exponent_of(b, y[first])
-        assert spec.zero is not None
-        lost = not any(values[place] for place in at)
-        terms.append((sum((values[place] for place in at), Fraction(0)), spec.zero if lost else exponent))
+    exponents = [
+        _exponent_of_group(spec, (x[at], y[at]), (scales[0][at], scales[1][at])) for at in range(0, spec.k, spec.group)
+    ]
+    return _aligned(spec, values, exponents, acc, _exponent_of(spec.o, start))
+
+
+def _aligned(spec: MatrixUnitSpec, values: list[Fraction], exponents: list[int], acc: Fraction, own: int) -> int:
+    """Add groups of products and an accumulator after alignment; ``own`` is the exponent of the accumulator."""
     assert spec.zero is not None
-    terms.append((acc, spec.zero if acc == 0 else _exponent_of(spec.o, start)))
     assert spec.fraction is not None
+    groups = [values[first : first + spec.group] for first in range(0, spec.k, spec.group)]
+    terms: list[Number] = [
+        (sum(group, Fraction(0)), exponent if any(group) else spec.zero)
+        for group, exponent in zip(groups, exponents, strict=True)
+    ]
+    terms.append((acc, own if acc else spec.zero))
     unit = Fraction(2) ** (max(exponent for _, exponent in terms) - spec.fraction)
     aligned = sum(int(value / unit) for value, _ in terms) * unit
     code = _code(spec, aligned, aligned < 0)
     return 0 if code == spec.o.sign_code else code
+
+
+def _exponent_of_group(spec: MatrixUnitSpec, codes: Sequence[int], scales: Sequence[Fraction | float]) -> int:
+    """Return the exponent of a group from its first two codes and their scales."""
+    if isinstance(spec.a, Block) and isinstance(spec.b, Block) and spec.group > 1:
+        # A scale has the exponent of its significand, as a number has.
+        return sum(
+            max(_exponent(scale), _lowest(block.scale)) for scale, block in zip(scales, (spec.a, spec.b), strict=True)
+        )
+    exponents = (_exponent_of(fmt, code) for fmt, code in zip(spec.elements, codes, strict=True))
+    return sum(map(_exponent, scales)) + sum(exponents)
 
 
 def float_of(fmt: Float, code: int) -> Fraction | float:

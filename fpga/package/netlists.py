@@ -44,15 +44,7 @@ def share(texts: Mapping[str, str], name: str) -> Netlists:
     for top, modules in parts.items():
         for module in modules:
             users.setdefault(keys[module], set()).add(top)
-    common = {key for key, tops in users.items() if len(tops) > 1}
-    names: dict[str, str] = {}
-    bodies: dict[str, str] = {}
-    for top, modules in parts.items():
-        for module, body in modules.items():
-            key = keys[module]
-            if module != top and key in common and key not in names:
-                names[key] = _unused(f"{name}.{module.removeprefix(f'{top}.')}", names.values())
-                bodies[key] = body
+    bodies, names = _common(parts, keys, {key for key, tops in users.items() if len(tops) > 1}, name)
     renamed = {module: names[key] for module, key in keys.items() if key in names}
     units = {top: _without(text, parts[top], renamed) for top, text in texts.items()}
     shared = ""
@@ -61,6 +53,21 @@ def share(texts: Mapping[str, str], name: str) -> Netlists:
         note = "// Modules that several units of the package contain.\n\n"
         shared = note + head + "\n" + "\n".join(_renamed(body, renamed) for body in bodies.values())
     return Netlists(units, shared, frozenset(top for key in names for top in users[key]))
+
+
+def _common(
+    parts: Mapping[str, Mapping[str, str]], keys: Mapping[str, str], common: Collection[str], prefix: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return text and name of the modules with the given keys, from the first unit that contains each."""
+    bodies: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for top, modules in parts.items():
+        for module, body in modules.items():
+            key = keys[module]
+            if module != top and key in common and key not in names:
+                names[key] = _unused(f"{prefix}.{module.removeprefix(f'{top}.')}", names.values())
+                bodies[key] = body
+    return bodies, names
 
 
 def _unused(stem: str, taken: Collection[str]) -> str:

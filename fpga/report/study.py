@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from halfulp.boards.targets import ASIC, TARGETS, check_route, target_of
+from halfulp.boards.targets import ASIC, TARGETS, Target, check_route, target_of
 from halfulp.fpga.synth.liberty import Library
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.records import finite, read_records
@@ -222,20 +222,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
     def read(self, folder: Path) -> Study:
         """Return the study, with the tables and layers of other files."""
-        devices = [_named("targets", target_of, name) for name in self.targets if name != ASIC]
-        if self.liberty is not None and ASIC not in self.targets:
-            raise ValueError("liberty has the cells of asic; add asic to targets")
-        if self.route and not devices:
-            raise ValueError("route needs a device that nextpnr supports, and asic is none")
-        if self.route and not any(device.nextpnr for device in devices):
-            _named("route", check_route, devices[0])
-        if self.clock is not None and not self.route:
-            raise ValueError("clock needs place and route; add route = true")
-        for device in devices:
-            if self.clock is not None and device.nextpnr:
-                _named("clock", device.check_clock, self.clock)
-        if self.clock is None and self.pipelines:
-            raise ValueError("pipelines needs a requested clock; add clock, in MHz")
+        self._check_targets([_named("targets", target_of, name) for name in self.targets if name != ASIC])
         if self.macs is None and self.grid is None:
             raise ValueError("macs and grid are missing; expected one or both")
         listed = [_named("macs", MacSpec.parse, text) for text in self.macs or ()]
@@ -251,6 +238,22 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
             trained=() if self.accuracy is None else _trained(folder / self.accuracy),
             library=self._library(folder) if ASIC in self.targets else None,
         )
+
+    def _check_targets(self, devices: Sequence[Target]) -> None:
+        """Raise ValueError if a field of the measurements has no effect on the targets, or does not fit the devices."""
+        if self.liberty is not None and ASIC not in self.targets:
+            raise ValueError("liberty has the cells of asic; add asic to targets")
+        if self.route and not devices:
+            raise ValueError("route needs a device that nextpnr supports, and asic is none")
+        if self.route and not any(device.nextpnr for device in devices):
+            _named("route", check_route, devices[0])
+        if self.clock is not None and not self.route:
+            raise ValueError("clock needs place and route; add route = true")
+        for device in devices:
+            if self.clock is not None and device.nextpnr:
+                _named("clock", device.check_clock, self.clock)
+        if self.clock is None and self.pipelines:
+            raise ValueError("pipelines needs a requested clock; add clock, in MHz")
 
     def _library(self, folder: Path) -> Library:
         """Read the standard cells."""

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, RZ, Format, Rounding
@@ -29,9 +30,9 @@ def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, la
     mode = RZ if rounding == EXACT else rounding
     sides = [_boundaries(fmt, negative, mode, saturate, lane) for negative in (False, True)]
     # Where all numbers above zero have another result than zero, the entries do not hold zero.
-    zero = any(side[1:2] and side[1][0] == 1 for side in sides)
+    zero = any(map(_skips_zero, sides))
     if zero:
-        sides = [[(0, side[1][1]), *side[2:]] if side[1:2] and side[1][0] == 1 else side for side in sides]
+        sides = [[(0, side[1][1]), *side[2:]] if _skips_zero(side) else side for side in sides]
     words = [[word for word, _ in side[1:]] for side in sides]
     apart = [(low ^ high).bit_length() - 1 for side in words for low, high in itertools.pairwise(side)]
     shift = min([lane.mantissa, *apart])
@@ -41,14 +42,9 @@ def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, la
 
     boundaries, values = [], []
     for side in sides:
-        word = _word(fmt, side[0][1], lane)
-        changes = {boundary >> shift: (boundary, code) for boundary, code in side[1:]}
-        for place in range(first, first + count):
-            boundary, code = changes.get(place, (_never(lane), None))
-            after = word if code is None else _word(fmt, code, lane)
+        for boundary, before, after in _entries(fmt, side, shift, range(first, first + count), lane):
             boundaries.append(boundary)
-            values += [word, after]
-            word = after
+            values += [before, after]
     ends = [
         fmt.infinity(False),
         fmt.infinity(True),
@@ -61,6 +57,22 @@ def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, la
     }
     text = f"TableRounder<{lane.bits}, {shift}, {first}, {count}, {boolean(zero)}, {', '.join(tables)}>"
     return Rounder(0, lane.precision, False, text, tables)
+
+
+def _skips_zero(side: Sequence[tuple[int, int]]) -> bool:
+    return len(side) > 1 and side[1][0] == 1
+
+
+def _entries(
+    fmt: Format, side: Sequence[tuple[int, int]], shift: int, places: range, lane: Lane
+) -> Iterator[tuple[int, int, int]]:
+    """Return boundary, result below and result from the boundary on, of each entry for magnitudes of one sign."""
+    changes = {boundary >> shift: (boundary, _word(fmt, code, lane)) for boundary, code in side[1:]}
+    word = _word(fmt, side[0][1], lane)
+    for place in places:
+        boundary, after = changes.get(place, (_never(lane), word))
+        yield boundary, word, after
+        word = after
 
 
 def _boundaries(fmt: Format, negative: bool, rounding: Rounding, saturate: bool, lane: Lane) -> list[tuple[int, int]]:

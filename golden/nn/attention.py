@@ -44,23 +44,12 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
             raise ValueError("is_causal needs attn_mask: it is only a hint about that mask")
         batched = query.dim() == 3
         # The batch is the first dimension from here on.
-        q, k, v = (self._batches(tensor, batched) for tensor in (query, key, value))
-        if not len(q) == len(k) == len(v) or k.shape[1] != v.shape[1]:
-            raise ValueError(
-                "query, key and value must have one batch size, and key and value one length; they have shapes "
-                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
-            )
+        q, k, v = self._batches(query, key, value)
         # Like torch, which then ignores the mask.
         hinted = is_causal and key_padding_mask is None and not need_weights
         mask = None if hinted else self._mask(attn_mask, key_padding_mask, q, k, batched)
         q, k, v = self._projected(q, k, v)
-        if self.bias_k is not None and self.bias_v is not None:
-            k, v = (torch.cat([x, bias.expand(len(x), 1, -1)], 1) for x, bias in ((k, self.bias_k), (v, self.bias_v)))
-            mask = None if mask is None else F.pad(mask, (0, 1))
-        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for x in (q, k, v))
-        if self.add_zero_attn:
-            k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
-            mask = None if mask is None else F.pad(mask, (0, 1))
+        q, k, v, mask = self._by_head(q, k, v, mask)
         if hinted:
             shape = (q.shape[-2], k.shape[-2])
             mask = _additive("is_causal", torch.ones(shape, dtype=torch.bool, device=q.device).triu(1), q.dtype)
@@ -76,13 +65,34 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         shown = dropped.mean(1) if average_attn_weights else dropped
         return result, shown if batched else shown.squeeze(0)
 
-    def _batches(self, x: Tensor, batched: bool) -> Tensor:
-        """Rearrange a tensor to (batch, position, feature)."""
-        if x.dim() != (3 if batched else 2):
+    def _batches(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Rearrange tensors to (batch, position, feature); ValueError if their shapes do not fit."""
+        given, batched = (query, key, value), query.dim() == 3
+        for x in given:
+            if x.dim() != (3 if batched else 2):
+                raise ValueError(
+                    f"query, key and value must all have 3 dimensions, or all 2 without batches; one has {x.dim()}"
+                )
+        q, k, v = (x.unsqueeze(0) if not batched else x if self.batch_first else x.transpose(0, 1) for x in given)
+        if not len(q) == len(k) == len(v) or k.shape[1] != v.shape[1]:
             raise ValueError(
-                f"query, key and value must all have 3 dimensions, or all 2 without batches; one has {x.dim()}"
+                "query, key and value must have one batch size, and key and value one length; they have shapes "
+                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
             )
-        return x.unsqueeze(0) if not batched else x if self.batch_first else x.transpose(0, 1)
+        return [q, k, v]
+
+    def _by_head(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Append the layer's ``bias_k``, ``bias_v`` and zeros to keys and values, and split tensors by head."""
+        if self.bias_k is not None and self.bias_v is not None:
+            k, v = (torch.cat([x, bias.expand(len(x), 1, -1)], 1) for x, bias in ((k, self.bias_k), (v, self.bias_v)))
+            mask = None if mask is None else F.pad(mask, (0, 1))
+        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for x in (q, k, v))
+        if self.add_zero_attn:
+            k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
+            mask = None if mask is None else F.pad(mask, (0, 1))
+        return q, k, v, mask
 
     def _projected(self, q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
         if self.in_proj_weight is not None:

@@ -92,13 +92,9 @@ class Call:
         is its tensor, with the product as its elements.
         """
         mac = self.mac("weight_gradient" if role == "bias_gradient" else role)
-        a, b = left.matrices, right.matrices
-
-        def summed(x: Tensor, y: Tensor, begin: Tensor | None) -> Tensor:
-            return _placed(x @ y if begin is None else x @ y + begin, out)
-
         if mac is None:
-            return summed(gathered(a), gathered(b), start)
+            return _placed(_summed(left.tensor, right.tensor, start), out)
+        check_holds_results(dtype, mac.o)
         factors = [operand.factor for operand in (left, right) if operand.factor is not None]
         # The product of two factors is exact.
         factor = math.prod(factors[1:], start=factors[0]) if factors else None
@@ -107,19 +103,31 @@ class Call:
             codes = encode(start, mac.o) if start.is_floating_point() else start
             bias, start = decoded(codes, mac.o, torch.float64), None
         if mac.a.shares_scale:
-            made = self._of_blocks(role, mac, left, right, start)
-            note((self.layer, role, "result"), made, lambda: gathered(a) @ gathered(b), mac.o)
-            check_holds_results(dtype, mac.o)
-            if factor is None:
-                return _placed(real(made, mac.o, dtype), out)
-            return _placed(multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias), out)
-        reals = factor is None and dtype == torch.float32 and self.policy.device is None and not counting()
-        if reals:
-            check_holds_results(dtype, mac.o)
-        kind = dtype if reals else torch.int64
-        if out is not None and out.dtype != kind:
-            out = replace(out, data=torch.empty_like(out.data, dtype=kind))
-        own = (None, None) if role == "bias_gradient" else self.policy.operators
+            made = _placed(self._of_blocks(role, mac, left, right, start), out)
+        else:
+            reals = factor is None and dtype == torch.float32 and self.policy.device is None and not counting()
+            made = self._of_codes(role, mac, left.matrices, right.matrices, start, out, dtype if reals else torch.int64)
+            if reals:
+                return made
+        if factor is None:
+            return real(made, mac.o, dtype)
+        if bias is not None and out is not None:
+            bias = _placed(bias.expand(out.shape), out)
+        return multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias)
+
+    def _of_codes(
+        self,
+        role: str,
+        mac: Product,
+        a: Matrices,
+        b: Matrices,
+        start: Tensor | None,
+        out: Patches | None,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        """Return the product of matrices of codes: codes in int64, or numbers in float32."""
+        if out is not None and out.dtype != dtype:
+            out = replace(out, data=torch.empty_like(out.data, dtype=dtype))
         made = product(
             a,
             b,
@@ -128,35 +136,31 @@ class Call:
             start=start,
             device=self.policy.device,
             out=out,
-            dtype=kind,
-            operators=own,
+            dtype=dtype,
+            operators=(None, None) if role == "bias_gradient" else self.policy.operators,
         )
 
         def exact() -> Tensor:
             x, y = _reals(a, mac.a), _reals(b, mac.b)
             both = _data(x), _data(y)
             if start is None and not all(map(torch.any, both)) and all(operand.isfinite().all() for operand in both):
-                return made.new_zeros(made.shape, dtype=dtype)
-            return summed(gathered(x), gathered(y), None if start is None else gathered(_reals(start, mac.o)))
+                return torch.zeros_like(made)
+            begin = None if start is None else gathered(_reals(start, mac.o))
+            return _placed(_summed(gathered(x), gathered(y), begin), out)
 
-        if reals and is_quiet(made, mac.o):
-            return made
-        note((self.layer, role, "result"), encode(made, mac.o) if reals else made, exact, mac.o)
-        if reals:
-            return made
-        check_holds_results(dtype, mac.o)
-        if factor is None:
-            return real(made, mac.o, dtype)
-        if bias is not None and out is not None:
-            bias = _placed(bias.expand(out.shape), out)
-        return multiplied(decoded(made, mac.o, torch.float64), factor, dtype, bias)
+        if dtype == torch.int64 or not is_quiet(made, mac.o):
+            codes = made if dtype == torch.int64 else encode(made, mac.o)
+            note((self.layer, role, "result"), codes, exact, mac.o)
+        return made
 
     def _of_blocks(self, role: str, mac: Product, a: "Codes", b: "Codes", start: Tensor | None) -> Tensor:
         """Quantize the values of operands along the sums, and return the codes of their product."""
         x, y = a.in_blocks(-1), ones_in_blocks(mac.b, b.tensor) if role == "bias_gradient" else b.in_blocks(-2)
         if start is not None and start.is_floating_point():
             start = encode(start, mac.o)
-        return product(x, y, mac, key=self.key_of(role), start=start, device=self.policy.device)
+        made = product(x, y, mac, key=self.key_of(role), start=start, device=self.policy.device)
+        note((self.layer, role, "result"), made, lambda: a.tensor @ b.tensor, mac.o)
+        return made
 
     def mac(self, phase: str) -> Product | None:
         """Return the multiply-accumulate of a phase."""
@@ -359,6 +363,10 @@ class Operand:
             delayed = self._call.amax[ROLES.index(self._role)]
         factor = scale.factor(values, formats, summed, delayed)
         return divided(values, factor), factor
+
+
+def _summed(x: Tensor, y: Tensor, start: Tensor | None) -> Tensor:
+    return x @ y if start is None else x @ y + start
 
 
 def _placed(values: Tensor, out: Patches | None) -> Tensor:

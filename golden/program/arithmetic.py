@@ -150,11 +150,8 @@ def _in_kernel(
     exact: Collection[int],
 ) -> Tensor | None:
     """Compute in a compiled kernel; None if it does not support the operation or its operands."""
-    to = cast.target
-    assert cast.fmt is not None
-    tabled = name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH
     # The products of the kernel have at most 53 bits.
-    if to is None or not (tabled or name in ARITHMETIC) or (exact and name == "mul"):
+    if cast.target is None or not (_is_tabled(name, cast) or name in ARITHMETIC) or (exact and name == "mul"):
         return None
     keys = [mix(key, 1 + place) for place in range(len(operands))]
     given = [
@@ -165,15 +162,29 @@ def _in_kernel(
         return None
     shape = broadcast([tensor.shape for tensor in given])
     out = elementwise.empty_result(shape, given, dtype) if into is None else into
+    numbers = {place for place, value in enumerate(operands) if not isinstance(value, Tensor)}
     # Random words of the operands, and of the result.
     drawn = zip([*keys, key], [*(tensor.shape for tensor in given), shape], strict=True)
     words = [cast.words(*key_and_shape, out.device) for key_and_shape in drawn if cast.rounding.bits]
+    return out if _run(name, cast, given, words, numbers.union(exact), out) else None
+
+
+def _is_tabled(name: str, cast: Cast) -> bool:
+    assert cast.fmt is not None
+    return name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH
+
+
+def _run(name: str, cast: Cast, given: list[Tensor], words: list[Tensor], ready: Collection[int], out: Tensor) -> bool:
+    """Run the kernel of an operation, which rounds the operands that are not ready; False if it refuses."""
+    to = cast.target
+    assert to is not None
     chain = elementwise.KernelChain([*given, *words])
     registers = []
     for place, tensor in enumerate(given):
-        ready = DTYPES[tensor.dtype] == cast.fmt or not isinstance(operands[place], Tensor) or place in exact
         word = len(given) + place if words else None
-        registers.append(place if ready else chain.step("round", to, place, words=word))
+        is_ready = place in ready or DTYPES[tensor.dtype] == cast.fmt
+        registers.append(place if is_ready else chain.step("round", to, place, words=word))
+    tabled = _is_tabled(name, cast)
     result = chain.step(
         "table" if tabled else name,
         to,
@@ -182,7 +193,7 @@ def _in_kernel(
         len(chain.operands) - 1 if words else None,
         table(name, cast.fmt, out.device) if tabled else None,
     )
-    return out if chain.run((result, out)) else None
+    return chain.run((result, out))
 
 
 CHAINS = {

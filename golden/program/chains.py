@@ -34,6 +34,13 @@ class GraphLink:
     cast: Cast
     known: frozenset[Node]
 
+    @property
+    def sources(self) -> list[Any]:
+        """Operands: nodes, and numbers with the cast."""
+        return [
+            operand if isinstance(operand, Node) else (float(operand).hex(), self.cast) for operand in self.operands
+        ]
+
 
 @dataclass
 class GraphChain:
@@ -52,12 +59,8 @@ class GraphChain:
     def inputs(self) -> list[Any]:
         """Return the operands that come from outside: nodes, and numbers with their casts."""
         made = {link.node for link in self.links}
-        operands = (
-            operand if isinstance(operand, Node) else (float(operand).hex(), link.cast)
-            for link in self.links
-            for operand in link.operands
-        )
-        return [operand for operand in dict.fromkeys(operands) if operand not in made]
+        sources = dict.fromkeys(source for link in self.links for source in link.sources)
+        return [source for source in sources if source not in made]
 
     def fits(self) -> bool:
         """Return True if the kernel takes the chain with all its results."""
@@ -78,13 +81,9 @@ class GraphChain:
         steps = RoundingChain(tensors, numbers)
         registers: dict[Any, int] = {source: place for place, source in enumerate(inputs)}
         for link in self.links:
-            given = [
-                operand if isinstance(operand, Node) else (float(operand).hex(), link.cast) for operand in link.operands
-            ]
             known = {registers[operand] for operand in link.known if operand in registers and operand not in unrounded}
-            registers[link.node] = steps.add(
-                link.name, link.cast, *(registers[operand] for operand in given), known=known
-            )
+            given = (registers[source] for source in link.sources)
+            registers[link.node] = steps.add(link.name, link.cast, *given, known=known)
         of_shape = [tensor for tensor in tensors if tensor.shape == shape] or [tensors[0].expand(shape)]
         outs = [elementwise.empty_result(shape, of_shape, link.node.meta["val"].dtype) for link in self.results]
         done = steps.chain.run(*((registers[link.node], out) for link, out in zip(self.results, outs, strict=True)))

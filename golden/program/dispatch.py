@@ -460,20 +460,11 @@ class Dispatch(TorchDispatchMode):
         if policy is None or self._runs_in_torch(policy):
             return NotImplemented
         if base in HANDLERS and func.namespace in ("aten", "prims", "halfulp"):
-
-            def draw() -> int:
-                if not self.owner.stochastic:
-                    return 0
-                given = tree_leaves((args, kwargs))
-                return self.draw(
-                    base, [operand for operand in given if isinstance(operand, Tensor) and operand.dtype in DTYPES]
-                )
-
             # Operands of element-wise operations only have to broadcast. Operations that write are rehearsed on copies.
             plain = functional(func)
             if not schema(plain).is_mutable and (kwargs or (base not in ARITHMETIC and base not in FUNCTIONS)):
                 check(plain, args, kwargs)
-            site = self.site(policy, base, place, draw)
+            site = self.site(policy, base, place, lambda: self._draw(base, args, kwargs))
             if in_place and base in ARITHMETIC and not kwargs and args[0].is_contiguous():
                 site.into = args[0]
             result = HANDLERS[base](site, *args, **kwargs)
@@ -483,8 +474,19 @@ class Dispatch(TorchDispatchMode):
             return result
         if base in CHECKS_VALUES:
             func(*args, **kwargs)  # raises torch's error
-        func = functional(func)
-        # An operation without parts returns NotImplemented.
+        return self._decomposed(functional(func), base, args, kwargs)
+
+    def _draw(self, base: str, args: Any, kwargs: Any) -> int:
+        """Return a new key of random words for an operation; 0 if no policy needs any."""
+        if not self.owner.stochastic:
+            return 0
+        given = tree_leaves((args, kwargs))
+        return self.draw(
+            base, [operand for operand in given if isinstance(operand, Tensor) and operand.dtype in DTYPES]
+        )
+
+    def _decomposed(self, func: Any, base: str, args: Any, kwargs: Any) -> Any:
+        """Compute the parts of an operation; NotImplemented if it has none."""
         decomposed = _compositions().get(func, func.decompose)
         outer, self.composition = self.composition, self.composition or base
         try:

@@ -133,29 +133,17 @@ class Analysis:
                 self._formats[node] = self._result(node)
 
     def _operation(self, node: Node, number: int) -> Operation:
-        tag, number_of_autograd = node.meta.get("partitioner_tag"), node.meta.get("seq_nr", -1)
+        tag = node.meta.get("partitioner_tag")
         backward = tag == "is_backward" or (tag is None and self._joint)
-        if backward and tag is None:
-            number_of_autograd = self._number_of_product(node)
-        same = self._forward.setdefault(number_of_autograd, [])
-        if not backward:
-            same.append(node)
-        elif not same:
-            # An operation in place that needs its operand later clones it first; both have the number of the clone.
-            following = self._forward.get(number_of_autograd + 1, [])
-            same = following if following and _original(following[0]) == "clone" else same
+        same = self._same(node, backward)
         computing = [member for member in same if _is_handled(member)]
-        first = computing[0].meta[KEY] if backward and computing else None
+        first = self._forward_operation(node, computing if backward else [])
         kinds = {_original(member) for member in same}
         sums = "forward"
         if backward:
             sums = "weight_gradient" if kinds & {"addmm", "convolution", "expand"} else "input_gradient"
         roles, paired = self._roles(node, computing, backward)
         original, own = _original(node), name_of(node.target)[0] if isinstance(node.target, OpOverload) else ""
-        if node.meta.get("is_gradient_acc"):
-            # A sum of gradients is at the place of its last summand; torch gives it that of another operation.
-            made = [source.meta[KEY] for source in node.all_input_nodes if KEY in source.meta]
-            first = max(made, key=lambda operation: operation.number, default=first)
         if first is not None:
             module, around = first.module, first.kinds
         else:
@@ -174,6 +162,30 @@ class Analysis:
             composition="" if original == own else original,
             known=tuple(fmt if isinstance(fmt, Format) else None for fmt in map(self._format, node.all_input_nodes)),
         )
+
+    def _same(self, node: Node, backward: bool) -> list[Node]:
+        """Return the forward operations with autograd's number of an operation, after adding a forward one."""
+        number = node.meta.get("seq_nr", -1)
+        if backward and node.meta.get("partitioner_tag") is None:
+            number = self._number_of_product(node)
+        same = self._forward.setdefault(number, [])
+        if not backward:
+            same.append(node)
+        elif not same:
+            # An operation in place that needs its operand later clones it first; both have the number of the clone.
+            following = self._forward.get(number + 1, [])
+            same = following if following and _original(following[0]) == "clone" else same
+        return same
+
+    @staticmethod
+    def _forward_operation(node: Node, forward: list[Node]) -> Operation | None:
+        """Return the operation whose place an operation has, of the forward ones with autograd's number; or None."""
+        first = forward[0].meta[KEY] if forward else None
+        if node.meta.get("is_gradient_acc"):
+            # A sum of gradients is at the place of its last summand; torch gives it that of another operation.
+            made = [source.meta[KEY] for source in node.all_input_nodes if KEY in source.meta]
+            first = max(made, key=lambda operation: operation.number, default=first)
+        return first
 
     def _number_of_product(self, node: Node) -> int:
         """Return autograd's number of the forward product with a factor of a product; -1 without one.

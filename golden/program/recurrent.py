@@ -224,7 +224,7 @@ class Layer:
 
         Parameters
         ----------
-        found : dict of str to Tensor
+        sequences : dict of str to Tensor
             Result of `forward`.
         w : Tensor
             Weights of the states.
@@ -274,15 +274,22 @@ class Layer:
                 of_inputs += 1
                 clock.lap(0)
         self.count_products(INPUT, "mm", of_inputs, rows * width, cell.gates * width, clock.laps[0])
-        first: list[Tensor | None] = [carried.get(f"{name}>") for name in cell.states]
-        if needed[0]:
+        first = self._of_first(carried, needed[0], biased, links)
+        self.count(links, rows * width, clock.laps[1])
+        return [of_x, self._of_weights(call, sequences["h"][:-1], of_h), self._of_bias(of_h, biased), *first]
+
+    def _of_first(
+        self, carried: dict[str, Tensor], h_needed: bool, biased: bool, links: Counter[CellLink]
+    ) -> list[Tensor | None]:
+        """Return the gradients of the first states from those that the first step carries, and count an addition."""
+        first: list[Tensor | None] = [carried.get(f"{name}>") for name in self.cell.states]
+        if h_needed:
             gradient = carried["product"]
             if first[0] is not None:
                 links[CellLink("", "add", (), self._of_product(biased))] += 1
                 gradient = self._sum([first[0], gradient])
             first[0] = gradient
-        self.count(links, rows * width, clock.laps[1])
-        return [of_x, self._of_weights(call, sequences["h"][:-1], of_h), self._of_bias(of_h, biased), *first]
+        return first
 
     @staticmethod
     def _of_product(biased: bool) -> str:
@@ -461,26 +468,34 @@ def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
     mode.note_operands(weights)
     one_policy = owner.policies.keys() == {"*"} and not owner.stochastic and _supports(owner.policies["*"])
     in_forward = mode.phase() == "forward" and not owner.values
-    # Compilers, transforms and autocast see separate operations.
-    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]  # torch has no type of it
-    eager = not (torch.compiler.is_compiling() or tracing or torch.is_autocast_enabled("cpu"))
     plain_values = all(type(value) is Tensor and not mode._is_weight(value) for value in values)
-    # Layers with projections have more weights. Gradients of frozen weights would be computed and counted.
-    plain_weights = len(weights) == count * (2 if both else 1) * (4 if biased else 2) and all(
-        type(weight) is nn.Parameter
-        and weight.is_contiguous()
-        and (weight.requires_grad or not torch.is_grad_enabled())
-        for weight in weights
-    )
+    plain_weights = _are_plain(weights, count * (2 if both else 1) * (4 if biased else 2))
     real = all(tensor.dtype == torch.float32 and tensor.numel() for tensor in (*values, *weights))
     return (
         one_policy
         and in_forward
-        and eager
+        and _is_eager()
         and plain_values
         and plain_weights
         and real
         and elementwise.takes(*values, *weights)
+    )
+
+
+def _is_eager() -> bool:
+    """Return False under compilers, transforms and autocast, which see separate operations."""
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]  # torch has no type of it
+    return not (torch.compiler.is_compiling() or tracing or torch.is_autocast_enabled("cpu"))
+
+
+def _are_plain(weights: Sequence[Tensor], number: int) -> bool:
+    """Return True for this number of contiguous parameters, none of them frozen in training."""
+    # Layers with projections have more weights. Gradients of frozen weights would be computed and counted.
+    return len(weights) == number and all(
+        type(weight) is nn.Parameter
+        and weight.is_contiguous()
+        and (weight.requires_grad or not torch.is_grad_enabled())
+        for weight in weights
     )
 
 

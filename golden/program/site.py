@@ -248,6 +248,14 @@ class Site:
             result = _in_torch(name, operands)
             self.count(kind, None, reason, result, started, operation=name)
             return result
+        result, text = self._in_cast(name, operands, cast, dtype, exact)
+        self.count_element(name, text, result, started)
+        return result
+
+    def _in_cast(
+        self, name: str, operands: tuple[Any, ...], cast: Cast, dtype: torch.dtype, exact: tuple[int, ...]
+    ) -> tuple[Tensor, str]:
+        """Compute an operation in the format of a cast; return its result and the arithmetic for the report."""
         assert cast.fmt is not None
         text = str(cast)
         into = self._into(operands, dtype)
@@ -263,8 +271,7 @@ class Site:
             correct = name in ARITHMETIC or (name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH)
             text += "" if correct else " of binary64"
             result = compute(name, operands, cast, self.next_key(cast), dtype, into, (*exact, *counts))
-        self.count_element(name, text, result, started)
-        return result
+        return result, text
 
     def _replaced(self, own: Operator, name: str, operands: tuple[Any, ...], dtype: torch.dtype) -> Tensor:
         """Compute an operation by an operator of the user."""

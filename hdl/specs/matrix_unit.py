@@ -110,7 +110,8 @@ class MatrixUnitSpec:
             raise ValueError(f"the rounding of a matrix unit is rn or rz, not {self.rounding}")
         if blocks[0] != blocks[1]:
             raise ValueError(f"both operands of a matrix unit are in blocks, or none is, not {self.a} and {self.b}")
-        self._check_parameters()
+        self._check_sums()
+        self._check_results()
         if isinstance(self.a, Block) and isinstance(self.b, Block):
             self._check_blocks(self.a, self.b)
         elif self.group != 1:
@@ -143,8 +144,8 @@ class MatrixUnitSpec:
         ):
             raise ValueError(f"exact sums of {self.group} products of {blocks[0]} and {blocks[1]} have too many bits")
 
-    def _check_parameters(self) -> None:
-        """Raise TypeError or ValueError if a parameter is missing, out of range or without effect."""
+    def _check_sums(self) -> None:
+        """Raise TypeError or ValueError if a parameter of sums is missing, out of range or without effect."""
         needs = {"aligned": ("fraction", "zero"), "exact": (), "pairwise": ("fraction",), "staged": ("fraction",)}
         for name in ("fraction", "zero"):
             if (getattr(self, name) is None) == (name in needs[self.order]):
@@ -157,6 +158,9 @@ class MatrixUnitSpec:
             check_int("zero", self.zero, "matrix unit", -500, 200)
         if self.halves not in (1, 2) or (self.halves == 2 and (self.order != "staged" or self.k % 2)):
             raise ValueError(f"halves=2 is for staged sums of an even number of products, not {self.order}")
+
+    def _check_results(self) -> None:
+        """Raise TypeError or ValueError if the order has other results, or ``every`` does not fit."""
         if self.through is not None:
             narrower = isinstance(self.through, Float) and self.through == replace(self.o, man=self.through.man)
             if not narrower or self.through.man >= self.o.man or self.order != "aligned":

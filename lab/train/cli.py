@@ -4,7 +4,7 @@ import itertools
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from halfulp.golden.nn import PolicyFile
 
     from .data import Data
-    from .loop import Plan
+    from .loop import Plan, Run
+    from .networks import Network
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
@@ -126,13 +127,12 @@ def train(
     `halfulp report` reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru
     train on 5000 images of MNIST.
     """
-    from halfulp.golden.nn import Counts
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
 
-    from .loop import Interrupted, Plan, Run, versions
+    from .loop import Interrupted, Run
     from .networks import NETWORKS
-    from .results import NONE, append, check_place, results, row_of
+    from .results import append, check_place, results
     from .user import network as user_network
 
     with requests():
@@ -147,24 +147,14 @@ def train(
         place = table or results()
         runs = []
         for choice, seed in itertools.product(choices, seeds):
-            first, *others = (
-                tuple((pattern, str(policy)) for pattern, policy in rules.items()) for rules in choice.choices
-            )
-            plan = Plan(
+            plan = _plan(
+                choice,
+                usual,
+                options,
                 network=network,
-                policies=first,
-                later=tuple(zip(choice.epochs, others, strict=False)),
-                plateaus=() if choice.epochs else tuple(others),
-                **choice.settings,
                 seed=seed,
-                epochs=options["epochs"] or usual.epochs,
-                batch=options["batch"] or usual.batch,
-                rate=options["rate"] or usual.rate,
-                scale=options["scale"] or 256.0,
-                adaptive=not options["static"],
                 activations=activations,
                 derivative=derivative or "piece",
-                origin=usual.origin,
                 emulate=emulate,
             )
             # The name of a module or its path is no name of a folder.
@@ -181,33 +171,16 @@ def train(
             run.folder.mkdir(parents=True, exist_ok=True)
         if run.conversion is not None:
             click.echo(str(run.conversion), err=True)
-
-    def train_here(run: Run, bar: Progress) -> dict[str, str]:
-        run.train(bar, every=every, on_epoch=_print_epoch)
-        if run.report is not None:
-            run.report.write(run.folder / "report.json")
-            click.echo(f"halfulp: {run.report.summary}; see {run.folder / 'report.json'}", err=True)
-        return row_of(run, _command())
-
     try:
         # Some errors of layers occur only at their first use.
         with requests(), pool, Bar(f"train {network}") as bar:
-            if pool.scheduler:
-                jobs = [Job(f"train {network}", train_there, (run.plan, examples, _command(), counts)) for run in runs]
-                rows = (row for _, row in pool.run(jobs, versions=versions))
-            else:
-                rows = (train_here(run, bar) for run in runs)
-            for row in rows:
+            for row in _rows(runs, pool, bar, every, counts):
                 append(place, row)
-                accuracy = f"accuracy {float(row['accuracy']):.2f} %, " if row["accuracy"] != NONE else ""
-                click.echo(f"{row['mac']}, {row['network']}, seed {row['seed']}: {accuracy}loss {row['loss']}")
-                if row["counts"]:
-                    click.echo(str(Counts(row["counts"])))
+                _print_row(row)
     except Interrupted as stop:
         click.echo(f"halfulp: stopped; {stop}", err=True)
         sys.exit(130)
-    written = "" if pool.scheduler else f"{', '.join(str(run.final) for run in runs)} and "
-    click.echo(f"halfulp: wrote {written}{'a row' if len(runs) == 1 else f'{len(runs)} rows'} of {place}", err=True)
+    _print_files(() if pool.scheduler else runs, len(runs), place)
 
 
 def _choices(macs: Sequence[str], file: Path | None) -> "list[PolicyFile]":
@@ -220,6 +193,45 @@ def _choices(macs: Sequence[str], file: Path | None) -> "list[PolicyFile]":
     if any(policy.device for choice in choices for policy in choice.policies):
         raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
     return choices
+
+
+def _plan(choice: "PolicyFile", usual: "Network", options: dict[str, Any], **parameters: Any) -> "Plan":
+    """Return the plan of a run in the policies of a choice; what the options omit is that of the network."""
+    from .loop import Plan
+
+    first, *others = (tuple((pattern, str(policy)) for pattern, policy in rules.items()) for rules in choice.choices)
+    return Plan(
+        policies=first,
+        later=tuple(zip(choice.epochs, others, strict=False)),
+        plateaus=() if choice.epochs else tuple(others),
+        **choice.settings,
+        epochs=options["epochs"] or usual.epochs,
+        batch=options["batch"] or usual.batch,
+        rate=options["rate"] or usual.rate,
+        scale=options["scale"] or 256.0,
+        adaptive=not options["static"],
+        origin=usual.origin,
+        **parameters,
+    )
+
+
+def _rows(runs: Sequence["Run"], pool: JobPool, bar: Progress, every: float, counted: bool) -> Iterator[dict[str, str]]:
+    """Train, here or on the workers of a scheduler, and return the row of results of each run when it is finished."""
+    from .loop import versions
+    from .results import row_of
+
+    if pool.scheduler:
+        jobs = [
+            Job(f"train {run.plan.network}", train_there, (run.plan, run.data, _command(), counted)) for run in runs
+        ]
+        yield from (row for _, row in pool.run(jobs, versions=versions))
+        return
+    for run in runs:
+        run.train(bar, every=every, on_epoch=_print_epoch)
+        if run.report is not None:
+            run.report.write(run.folder / "report.json")
+            click.echo(f"halfulp: {run.report.summary}; see {run.folder / 'report.json'}", err=True)
+        yield row_of(run, _command())
 
 
 def train_there(plan: "Plan", data: "Data", command: str, counted: bool) -> dict[str, str]:
@@ -280,6 +292,22 @@ def _print_epoch(epoch: Any) -> None:
         f"halfulp: epoch {epoch.number}: training loss {epoch.trained:.4f}, test loss {epoch.loss:.4f}{accuracy}",
         err=True,
     )
+
+
+def _print_row(row: dict[str, str]) -> None:
+    from halfulp.golden.nn import Counts
+
+    from .results import NONE
+
+    accuracy = f"accuracy {float(row['accuracy']):.2f} %, " if row["accuracy"] != NONE else ""
+    click.echo(f"{row['mac']}, {row['network']}, seed {row['seed']}: {accuracy}loss {row['loss']}")
+    if row["counts"]:
+        click.echo(str(Counts(row["counts"])))
+
+
+def _print_files(runs: Sequence["Run"], rows: int, table: Path) -> None:
+    written = f"{', '.join(str(run.final) for run in runs)} and " if runs else ""
+    click.echo(f"halfulp: wrote {written}{'a row' if rows == 1 else f'{rows} rows'} of {table}", err=True)
 
 
 def _command() -> str:

@@ -496,8 +496,8 @@ def _own_names(trees):
     return found
 
 
-def _private_names(tree, own):
-    """Return the private names of torch in a module: imports, attributes, and texts for `getattr` and patches."""
+def _imports(tree):
+    """Return the private names of torch that a module imports, and its own names of what it imports from torch."""
     found, of_torch = [], set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -510,6 +510,12 @@ def _private_names(tree, own):
                 of_torch.add(one.asname or one.name)
                 path = f"{node.module}.{one.name}"
                 found += [path] * any(map(_is_private, path.split(".")))
+    return found, of_torch
+
+
+def _private_names(tree, own):
+    """Return the private names of torch in a module: imports, attributes, and texts for `getattr` and patches."""
+    found, of_torch = _imports(tree)
     if not of_torch:
         return found
     for node in ast.walk(tree):

@@ -334,6 +334,20 @@ def shortened(exact: Fraction, bits: int) -> Fraction:
     return round(exact / unit) * unit
 
 
+def faulty(fault: str, result: Numbers, exact: Fraction, right: Fraction | None) -> Fraction | None:
+    """Return the result of a unit with a fault; None if it is infinite or NaN, or the fault has no effect on it."""
+    if fault == "saturated":
+        largest = result.ordered[-1] if exact > 0 else -result.ordered[-1]
+        return largest if right is None else None
+    if right is None:
+        return None
+    if fault == "flushed":
+        relative = result.fmt.spacing == "relative"
+        return right if not relative or abs(right) >= Fraction(2) ** (result.fmt.floor_exponent or 0) else Fraction(0)
+    other = exact if fault == "ties" else shortened(exact, result.fmt.precision + 2)
+    return result.rounded(other, away=fault == "ties")
+
+
 OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
     "mul": lambda a, b: a * b,
     "add": lambda a, b: a + b,
@@ -358,8 +372,6 @@ def test_faults_by_fractions_are_the_causes(text: str, fault: str) -> None:
     operands = {name: numbers_of(str(fmt)) for name, fmt in parsed.spec.operands.items()}
     result = numbers_of(str(parsed.spec.o))
     right, got = table.results["o"], table.results["o"].copy()
-    least = Fraction(2) ** (result.fmt.floor_exponent or 0) if result.fmt.spacing == "relative" else Fraction(0)
-    bits = result.fmt.precision + 2
     for index, code in enumerate(right.tolist()):
         given = [numbers.number(table.codes[name][index]) for name, numbers in operands.items()]
         if table.codes.get("subtract", right * 0)[index] and given[1]:
@@ -368,17 +380,7 @@ def test_faults_by_fractions_are_the_causes(text: str, fault: str) -> None:
         if not exact:
             continue
         found = result.number(code)
-        if fault == "saturated":
-            if found is None:
-                got[index] = result.fmt.encode(result.ordered[-1] if exact > 0 else -result.ordered[-1])
-            continue
-        if found is None:
-            continue
-        if fault == "flushed":
-            changed_to = found if abs(found) >= least else Fraction(0)
-        else:
-            other = exact if fault == "ties" else shortened(exact, bits)
-            changed_to = result.rounded(other, away=fault == "ties")
+        changed_to = faulty(fault, result, exact, found)
         if changed_to is not None and changed_to != found:
             zero = result.fmt.encode(0) | (exact < 0 and result.fmt.spacing == "relative") << result.fmt.width - 1
             got[index] = result.fmt.encode(changed_to) if changed_to else zero
@@ -388,7 +390,7 @@ def test_faults_by_fractions_are_the_causes(text: str, fault: str) -> None:
         return
     expected = {
         "ties": "it rounds to nearest, ties away from zero, not to nearest, ties to even",
-        "twice": f"it rounds twice, first to {bits} bits",
+        "twice": f"it rounds twice, first to {result.fmt.precision + 2} bits",
         "flushed": "it gives zero for subnormal results",
         "saturated": "it saturates: it gives the largest number for overflows",
     }[fault]

@@ -63,6 +63,24 @@ def multiplied(a, b, x, y):
     return sign, INF if INF in (x, y) else x * y, x_exponent + y_exponent
 
 
+def rounds_up(mode, sign, floor, rest, word):
+    half = Fraction(1, 2)
+    if mode.startswith("sr"):
+        bits = int(mode[2:])
+        return math.floor(rest * (1 << bits)) + word >= 1 << bits
+    return {
+        "rn": rest > half or (rest == half and floor % 2 == 1),
+        "ra": rest >= half,
+        "rh": rest > half,
+        "rhu": rest > half or (rest == half and not sign),
+        "rhd": rest > half or (rest == half and sign),
+        "rz": False,
+        "ru": rest > 0 and not sign,
+        "rd": rest > 0 and sign,
+        "ro": rest > 0 and floor % 2 == 0,
+    }[mode]
+
+
 def encoded(name, total, unit, mode, word):
     """Round ``total * 2^unit`` to a format, as if the exponent were unbounded, and return its code."""
     exp, man, specials = FORMATS[name]
@@ -73,23 +91,7 @@ def encoded(name, total, unit, mode, word):
     places = Fraction(magnitude) * Fraction(2) ** (unit - exponent + man)
     floor = places.numerator // places.denominator
     rest = places - floor
-    half = Fraction(1, 2)
-    if mode.startswith("sr"):
-        bits = int(mode[2:])
-        up = math.floor(rest * (1 << bits)) + word >= 1 << bits
-    else:
-        up = {
-            "rn": rest > half or (rest == half and floor % 2 == 1),
-            "ra": rest >= half,
-            "rh": rest > half,
-            "rhu": rest > half or (rest == half and not sign),
-            "rhd": rest > half or (rest == half and sign),
-            "rz": False,
-            "ru": rest > 0 and not sign,
-            "rd": rest > 0 and sign,
-            "ro": rest > 0 and floor % 2 == 0,
-        }[mode]
-    code = ((exponent - emin_of(exp)) << man) + floor + up
+    code = ((exponent - emin_of(exp)) << man) + floor + rounds_up(mode, sign, floor, rest, word)
     if code > largest:
         stays = mode in ("rz", "ro") or (mode == "ru" and sign) or (mode == "rd" and not sign)
         code = largest if stays or specials == "finite" else largest + 1

@@ -410,6 +410,32 @@ def test_table_csv_only_columns_stay_out_of_text():
     assert "tools" not in table.markdown() + table.latex()
 
 
+def check_latex(text):
+    comment, *_ = text.splitlines()
+    assert comment == r"% needs \usepackage{booktabs,graphicx}"
+    assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [
+        ("begin", "table"),
+        ("begin", "tabular"),
+        ("end", "tabular"),
+        ("end", "table"),
+    ]
+    (sides,) = re.findall(r"\\begin\{tabular\}\{(\w+)\}", text)
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(lines) >= 2
+    assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(sides)}
+    table = text[text.index(r"\begin{table}") :]
+    assert not re.search(r"(?<!\\)[%#_]", table)
+    # All numbers of a column have the same number of decimals.
+    for side, *cells in zip(sides, *(line.removesuffix(r"\\").split(" & ") for line in lines[1:]), strict=True):
+        places = {len(cell.strip(" }").partition(".")[2]) for cell in cells if cell.strip() not in ("", "inf")}
+        assert side == "l" or len(places) <= 1
+    depth = 0
+    for mark in re.sub(r"\\[{}]", "", text):
+        depth += (mark == "{") - (mark == "}")
+        assert depth >= 0
+    assert depth == 0
+
+
 def test_report_latex_compiles(place, finished, tmp_path):
     """Compile with pdflatex if it is installed; always check for characters that need an escape."""
     files = sorted((place / "out").glob("*.tex"))
@@ -420,30 +446,7 @@ def test_report_latex_compiles(place, finished, tmp_path):
     ]
     assert len(files) == 4
     for path in files:
-        text = path.read_text()
-        comment, *_ = text.splitlines()
-        assert comment == r"% needs \usepackage{booktabs,graphicx}"
-        assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [
-            ("begin", "table"),
-            ("begin", "tabular"),
-            ("end", "tabular"),
-            ("end", "table"),
-        ]
-        (sides,) = re.findall(r"\\begin\{tabular\}\{(\w+)\}", text)
-        lines = [line for line in text.splitlines() if line.endswith(r"\\")]
-        assert len(lines) >= 2
-        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(sides)}
-        table = text[text.index(r"\begin{table}") :]
-        assert not re.search(r"(?<!\\)[%#_]", table)
-        # All numbers of a column have the same number of decimals.
-        for side, *cells in zip(sides, *(line.removesuffix(r"\\").split(" & ") for line in lines[1:]), strict=True):
-            places = {len(cell.strip(" }").partition(".")[2]) for cell in cells if cell.strip() not in ("", "inf")}
-            assert side == "l" or len(places) <= 1
-        depth = 0
-        for mark in re.sub(r"\\[{}]", "", text):
-            depth += (mark == "{") - (mark == "}")
-            assert depth >= 0
-        assert depth == 0
+        check_latex(path.read_text())
     if program := shutil.which("pdflatex"):
         inputs = "".join(f"\\input{{{path}}}" for path in files)
         packages = r"\usepackage{booktabs,graphicx}"

@@ -45,6 +45,12 @@ def netlist(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], s
     return json.loads((folder / "netlist.json").read_text()), module.top
 
 
+def bits_read(cell: dict[str, Any]) -> set[int]:
+    outputs = OUTPUTS.get(cell["type"], ("Q",))
+    ports = (bits for port, bits in cell["connections"].items() if port not in outputs)
+    return {bit for bits in ports for bit in bits if isinstance(bit, int)}
+
+
 def depths(module: dict[str, Any], added: set[str]) -> dict[int, int | None]:
     """Return the number of added registers before each bit, which must be the same on all paths; None for constants."""
     inputs = {bit for port in module["ports"].values() if port["direction"] == "input" for bit in port["bits"]}
@@ -57,13 +63,7 @@ def depths(module: dict[str, Any], added: set[str]) -> dict[int, int | None]:
     while waiting:
         bit = waiting[-1]
         cell = module["cells"][drivers[bit]]
-        outputs = OUTPUTS.get(cell["type"], ("Q",))
-        read = [
-            other
-            for port, bits in cell["connections"].items()
-            for other in bits
-            if port not in outputs and isinstance(other, int) and other not in inputs
-        ]
+        read = bits_read(cell) - inputs
         if bit in found:
             waiting.pop()
         elif missing := [other for other in read if other not in found]:

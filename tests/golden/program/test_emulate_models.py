@@ -179,15 +179,19 @@ def _reference(name: str, codes: list[int], fmt: Any, exactly: Mapping[int, Frac
             result = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[name](*values)
         elif name == "sqrt" and values[0] < 0:
             return fmt.nan_code
+        elif name in BELOW_LIMIT | ABOVE_LIMIT and abs(values[0]) > 50:
+            return None
         else:
-            value = mpmath.sqrt(*numbers) if name == "sqrt" else FUNCTIONS[name][0](*numbers)
-            if not isinstance(value, mpmath.mpf) or not mpmath.isfinite(value) or abs(mpmath.log(abs(value), 2)) > 1000:
-                return None
-            if name in BELOW_LIMIT | ABOVE_LIMIT and abs(values[0]) > 50:
-                return None
-            significand, exponent = value.man_exp
-            result = (-1 if value < 0 else 1) * significand * Fraction(2) ** exponent
-    return fmt.encode(result, RN)
+            result = _fraction(mpmath.sqrt(*numbers) if name == "sqrt" else FUNCTIONS[name][0](*numbers))
+    return None if result is None else fmt.encode(result, RN)
+
+
+def _fraction(value: Any) -> Fraction | None:
+    """Return a number of mpmath; None unless it is real, finite and of moderate size."""
+    if not isinstance(value, mpmath.mpf) or not mpmath.isfinite(value) or abs(mpmath.log(abs(value), 2)) > 1000:
+        return None
+    significand, exponent = value.man_exp
+    return (-1 if value < 0 else 1) * significand * Fraction(2) ** exponent
 
 
 @pytest.fixture

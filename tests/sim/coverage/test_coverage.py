@@ -1,7 +1,7 @@
 """Coverage: bins match their names, proofs match enumeration, and missing vectors leave bins open."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from halfulp.golden.codec import truncate, unpack
 from halfulp.golden.raw import multiply
-from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import UnitSpec, formula
@@ -70,23 +70,28 @@ TARGETS = (
 )
 
 
+def truncated_products(o: Format, fmt: Format, places: int) -> Iterator[tuple[Any, ...]]:
+    """Yield magnitude, sign, code, rest, ``seen`` and ``beyond`` of truncated products, except 0 and special ones."""
+    x, y = torch.meshgrid(torch.arange(1 << fmt.width), torch.arange(1 << fmt.width), indexing="ij")
+    x, y = x.flatten()[::3], y.flatten()[::3]
+    exact = multiply(unpack(x, fmt), unpack(y, fmt))
+    z = truncate(exact, o, places)
+    columns = (x, y, exact.sign, z.code, rest_of(z), z.seen, z.beyond)
+    for a, b, *row in zip(*(column.tolist() for column in columns), strict=True):
+        factors = fmt.decode(a), fmt.decode(b)
+        if all(isinstance(factor, Fraction) and factor for factor in factors):
+            yield abs(factors[0] * factors[1]), *row  # type: ignore[operator]  # both are fractions
+
+
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", TARGETS)
 def test_truncation_matches_description(text: str) -> None:
     """Truncated products lie between neighbouring values of the format at the stated distance."""
     o, fmt = parse(text), parse("e4m2")
     grid, places = Grid.of(o), 3
-    x, y = torch.meshgrid(torch.arange(1 << fmt.width), torch.arange(1 << fmt.width), indexing="ij")
-    x, y = x.flatten()[::3], y.flatten()[::3]
-    exact = multiply(unpack(x, fmt), unpack(y, fmt))
-    z = truncate(exact, o, places)
-    columns = (x, y, exact.sign, z.code, rest_of(z), z.seen, z.beyond)
     rests = set()
-    for a, b, sign, code, rest, seen, beyond in zip(*(column.tolist() for column in columns), strict=True):
-        factors = fmt.decode(a), fmt.decode(b)
-        if not all(isinstance(factor, Fraction) and factor for factor in factors):
-            continue
-        size, end = abs(factors[0] * factors[1]), o.lowest if sign else o.largest  # type: ignore[operator]  # both are fractions
+    for size, sign, code, rest, seen, beyond in truncated_products(o, fmt, places):
+        end = o.lowest if sign else o.largest
         last = grid.code_of(end)
         after = abs(end) + Fraction(2) ** int(grid.last_place(np.array([grid.emax]))[0])
         if beyond:
@@ -123,21 +128,27 @@ FUNCTIONS: dict[str, tuple[Callable[..., Fraction], int]] = {
 """Powers of the exact results of units, with their exponents."""
 
 
+def truncated_results(unit: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the operands of a unit, if neither the first nor the last is 0, and its truncated results."""
+    codes = everything(unit)
+    (stage,) = Model(unit).stages
+    raw = stage.terms[0].make({name: torch.from_numpy(column.view(np.int64)) for name, column in codes.items()})
+    where = truncate(raw, unit.spec.o, 1)
+    numbers = [map(fmt.decode, codes[name].tolist()) for name, fmt in unit.spec.operands.items()]
+    numbers += [column.tolist() for column in (raw.sign, raw.zero, where.code, where.beyond, rest_of(where))]
+    for row in zip(*numbers, strict=True):
+        operands = row[:-5]
+        if all(isinstance(x, Fraction) for x in operands) and operands[0] and operands[-1]:
+            yield operands, *row[-5:]
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", FUNCTIONS)
 def test_bins_of_functions_match_fractions(text: str) -> None:
     unit, (power_of, power) = component(text), FUNCTIONS[text]
-    codes, o, grid = everything(unit), unit.spec.o, Grid.of(unit.spec.o)
-    (stage,) = Model(unit).stages
-    raw = stage.terms[0].make({name: torch.from_numpy(column.view(np.int64)) for name, column in codes.items()})
-    where = truncate(raw, o, 1)
+    o, grid = unit.spec.o, Grid.of(unit.spec.o)
     rests = set()
-    numbers = [map(fmt.decode, codes[name].tolist()) for name, fmt in unit.spec.operands.items()]
-    numbers += [column.tolist() for column in (raw.sign, raw.zero, where.code, where.beyond, rest_of(where))]
-    for row in zip(*numbers, strict=True):
-        operands, (sign, zero, code, beyond, rest) = row[:-5], row[-5:]
-        if any(not isinstance(x, Fraction) for x in operands) or any(not x for x in operands[-1:]) or not operands[0]:
-            continue
+    for operands, sign, zero, code, beyond, rest in truncated_results(unit):
         exact = power_of(*operands)
         if power == 2 and exact < 0:
             continue

@@ -1,5 +1,6 @@
 """Mutants: a complete bench kills them, a blind one reports survivors, and equivalent ones are proved equivalent."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,17 @@ def test_mutants_with_two_true_selects_run_to_the_end(own: Path) -> None:
     assert {mutant.status for mutant in campaign.mutants} <= {KILLED, EQUIVALENT}
 
 
+def shown_after_one_stage(recording: Recording, sums: list[int]) -> dict[int, int]:
+    """Return the sums at the output of an accumulator after one register stage, by clock cycle after the reset."""
+    edges = [n for n in range(10, len(recording.look)) if recording.inputs["en"][n]]
+    started, shown = 0, {}
+    for cycle, following in itertools.pairwise(edges):
+        started += int(recording.inputs["valid"][cycle])
+        if started:
+            shown[following] = sums[started - 1]
+    return shown
+
+
 def test_recording_matches_golden_model() -> None:
     """Derive the recording of a unit with stalls from its inputs and compare."""
     unit = build("mac", "e2m1", pipeline=1)
@@ -146,13 +158,7 @@ def test_recording_matches_golden_model() -> None:
     columns = {name: np.array([row[name] for row in taken], dtype=np.uint64) for name in unit.inputs}
     assert all((columns[name] == chosen.chain[name]).all() for name in unit.inputs)
     want = reference(unit, columns, chained=True)["o"]
-    edges = [n for n in range(10, len(recording.look)) if recording.inputs["en"][n]]
-    started, shown = 0, {}
-    for number, cycle in enumerate(edges):
-        started += int(recording.inputs["valid"][cycle])
-        if started and number + 1 < len(edges):
-            # One register stage, then the accumulator.
-            shown[edges[number + 1]] = int(want[started - 1])
+    shown = shown_after_one_stage(recording, want.tolist())
     looked = {n: int(recording.outputs["o"][n]) for n in np.flatnonzero(recording.look).tolist()}
     assert len(looked) > 300
     assert {cycle: looked[cycle] for cycle in shown} == shown
