@@ -15,13 +15,13 @@ from halfulp.tools.threads import threads
 
 from . import regressions
 from .build import design, models
-from .compare import compare, full_failures
+from .compare import compare, full_reports
 from .corner_cases import corner_cases
 from .model import CompiledModel
 from .ports import Codes, Columns, Ports
 from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
-from .signals.rules import SHOWN
+from .signals.rules import SHOWN, Fault
 from .simulate import Outcome, UnitSimulation
 from .vectors import DEFAULT, Vectors, chains, make, with_corner_words
 from .wave import decode_wave
@@ -281,14 +281,6 @@ def _loop_chain(unit: "Unit", loop: CompiledModel, steps: dict[str, Codes], watc
 
 def _check(unit: "Unit", outcome: Outcome, codes: Columns, want: Columns) -> Check:
     """Convert a cocotb outcome to a check with full failure reports."""
-    outputs = Ports.of(unit.outputs)
     chained = unit.stateful and outcome.test != "plain"
-    failures = []
-    for row in outcome.failures:
-        index = row["index"]
-        if row["kind"] != "mismatch" or index is None:
-            failures.append(Failure(row["kind"], row["text"]))
-            continue
-        got = dict(zip(outputs.names, outputs.unpack(row["got"]), strict=True))
-        failures += full_failures(unit, [index], codes, want, [got], chained=chained)
+    failures = full_reports(unit, (Fault(**row) for row in outcome.failures), codes, want, chained=chained)
     return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)

@@ -1,14 +1,15 @@
 """Comparison of results with reference results, for the compiled loop, cocotb and pyuvm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .ports import Columns
+from .ports import Columns, Ports
 from .reference import own_words
 from .report import Failure, mismatch, unexplained
+from .signals.rules import Fault
 
 if TYPE_CHECKING:
     from halfulp.units import Unit
@@ -35,6 +36,21 @@ def compare(
     at = np.flatnonzero(wrong)[: max(most, 0)].tolist()
     found = [{name: int(column[index]) for name, column in got.items()} for index in at]
     return int(wrong.sum()), full_failures(unit, at, codes, want, found, chained=chained)
+
+
+def full_reports(
+    unit: "Unit", faults: Iterable[Fault], codes: Columns, want: Columns, *, chained: bool
+) -> list[Failure]:
+    """Return the faults of a scoreboard as failures, those of known results with operands and bits."""
+    outputs = Ports.of(unit.outputs)
+    failures = []
+    for fault in faults:
+        if fault.index is None or fault.got < 0:
+            failures.append(Failure(fault.kind, fault.text))
+        else:
+            got = dict(zip(outputs.names, outputs.unpack(fault.got), strict=True))
+            failures += full_failures(unit, [fault.index], codes, want, [got], chained=chained)
+    return failures
 
 
 def full_failures(

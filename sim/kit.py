@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from amaranth.hdl import Shape, ShapeCastable
 from amaranth.lib.data import Layout
 
@@ -16,13 +15,12 @@ from halfulp.hdl.formats import Format
 
 from .bench import operations
 from .build import component_design, models
-from .compare import compare
+from .compare import full_reports
 from .coverage.collect import Coverage, hits
-from .ports import Codes, Ports
+from .ports import Ports
 from .reference import reference
-from .signals.agents import Bench, Board, Driver, Explanation, Monitor, Scoreboard, Throttle, chance, paced
+from .signals.agents import Bench, Driver, Explanation, Monitor, Scoreboard, Throttle, chance, paced
 from .signals.interfaces import ActiveLow, Aligned, Packed, Pins, Sink, Source, Streams, Wires
-from .signals.rules import SHOWN
 from .simulate import LOG, Simulation
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ __all__ = [
 ]
 
 
-class Expected(Board):
+class Expected(Scoreboard):
     """Scoreboard that computes the results of a design from its operands with a function, and compares them in order.
 
     A design may have fewer results than operands, or more. The function gets all operands from one reset to the next;
@@ -68,11 +66,10 @@ class Expected(Board):
         Function from the packed operands since a reset, in order, to the packed results, in order.
     """
 
-    paired = False
     nothing = "no result was observed"
 
     def __init__(self, function: Callable[[list[int]], Sequence[int]]) -> None:
-        super().__init__()
+        super().__init__([], paired=False)
         self.function = function
         self._parts: list[tuple[list[int], list[int]]] = [([], [])]
         self._computed = (0, 0)
@@ -98,17 +95,12 @@ class Expected(Board):
     def check(self, explain: Explanation = lambda expected: None, expected: Sequence[int] = ()) -> None:
         for words, results in self._parts:
             if words or results:
-                expected = self._compare(words, results)
-        super().check(explain, expected)
+                self._compare(words, results)
+        super().check(explain)
 
-    def _compare(self, words: list[int], results: list[int]) -> Sequence[int]:
-        """Compare the results since a reset, and return all expected ones."""
-        expected = self.function(words)
-        if len(results) > len(expected):
-            self.broken("count", f"the design has {len(results)} results; {len(expected)} are expected")
-        for index, (got, want) in enumerate(zip(results, expected, strict=False)):
-            self.compare(index, got, want)
-        return expected
+    def _compare(self, words: list[int], results: list[int]) -> None:
+        """Compare the results from one reset to the next."""
+        self.compare_all(self.function(words), results)
 
 
 class Reference(Expected):
@@ -128,11 +120,9 @@ class Reference(Expected):
     coverage : Coverage or None
     """
 
-    paired = True
-
     def __init__(self, unit: "Unit", *, coverage: bool = False) -> None:
         super().__init__(self._results)
-        self.unit = unit
+        self.unit, self.paired = unit, True
         self.coverage = Coverage(unit) if coverage else None
         self._inputs, self._outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
         self.nothing = f"no operation of {unit.name} was observed"
@@ -144,41 +134,28 @@ class Reference(Expected):
         return max(len(words) - len(results), 0)
 
     def _results(self, words: list[int]) -> list[int]:
-        want = reference(self.unit, _columns(self._inputs, words), chained=self.unit.stateful)
-        return [self._outputs.pack(row) for row in zip(*(want[name].tolist() for name in want), strict=True)]
-
-    def _compare(self, words: list[int], results: list[int]) -> Sequence[int]:
-        count = min(len(words), len(results))
-        if len(results) > count:
-            self.broken("count", "there are more results than accepted operations")
-        # A result may have unknown bits, which no code has.
-        if unknown := sum(word < 0 for word in results):
-            self.broken("mismatch", f"{unknown} results have unknown bits")
-        if not count:
+        if not words:
             return []
-        got = _columns(self._outputs, [max(word, 0) for word in results[:count]])
-        codes = _columns(self._inputs, words[:count])
-        expected = self.function(words[:count])
-        want = _columns(self._outputs, expected)
-        most = SHOWN - len(self.shown)
-        failed, failures = compare(self.unit, codes, want, got, most, chained=self.unit.stateful)
-        self.checked += count
-        self.fail(*failures, count=failed)
-        if self.coverage is not None:
-            self.coverage.sample(codes, got, chained=self.unit.stateful)
-        return expected
+        want = reference(self.unit, self._inputs.columns(words), chained=self.unit.stateful)
+        return self._outputs.words(want)
+
+    def _compare(self, words: list[int], results: list[int]) -> None:
+        first, chained = len(self.shown), self.unit.stateful
+        super()._compare(words, results)
+        count = min(len(words), len(results))
+        codes = self._inputs.columns(words[:count])
+        want = self._outputs.columns(self.expected[:count])
+        self.shown[first:] = full_reports(self.unit, self.shown[first:], codes, want, chained=chained)
+        if self.coverage is not None and count:
+            # A result may have unknown bits, which no code has.
+            got = self._outputs.columns([max(word, 0) for word in results[:count]])
+            self.coverage.sample(codes, got, chained=chained)
 
     @property
     def report(self) -> str:
         """Number of compared operations and hit bins, after `check`."""
         counted = f"{self.checked:,} operations of {self.unit.name} compared"
         return counted if self.coverage is None else f"{counted}, {hits([self.coverage])}"
-
-
-def _columns(ports: Ports, words: Sequence[int]) -> dict[str, Codes]:
-    """Return the codes of packed words, one array per port."""
-    rows = zip(*map(ports.unpack, words), strict=True)
-    return {name: np.array(row, dtype=np.uint64) for name, row in zip(ports.names, rows, strict=True)}
 
 
 def vectors(unit: "Unit", count: int = 1000, seed: int = 0) -> list[int]:
@@ -192,7 +169,7 @@ def vectors(unit: "Unit", count: int = 1000, seed: int = 0) -> list[int]:
     seed : int
     """
     ports, codes = Ports.inputs_of(unit), operations(unit, count, seed)
-    return [ports.pack(row) for row in zip(*(codes[name].tolist() for name in ports.names), strict=True)]
+    return ports.words(codes)
 
 
 def pins(unit: "Unit", handle: Any, *, clk: Any = None, rst: Any = None, en: Any = None, valid: Any = None) -> Pins:

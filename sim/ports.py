@@ -1,6 +1,6 @@
 """Inputs and outputs of a unit, packed into words for the test bench, and as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,15 @@ class Ports(Layout):
         """Create from the inputs of a unit, with their roles in its formula."""
         known = {port.name: port for port in unit.spec.ports}
         return cls(tuple(known[name] for name in unit.inputs))
+
+    def words(self, codes: Columns) -> list[int]:
+        """Pack the codes of vectors, one array per port, into one word per vector."""
+        return [self.pack(row) for row in zip(*(codes[name].tolist() for name in self.names), strict=True)]
+
+    def columns(self, words: Sequence[int]) -> dict[str, Codes]:
+        """Unpack words into codes, one array per port: the reverse of `words`."""
+        rows = np.array([self.unpack(word) for word in words], dtype=np.uint64).reshape(len(words), len(self))
+        return dict(zip(self.names, rows.T, strict=True))
 
     @property
     def formats(self) -> dict[str, Format]:

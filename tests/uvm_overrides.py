@@ -216,9 +216,6 @@ class SwappedSeedsTest(TileTest):
 class Blind(Scoreboard):
     """Scoreboard that compares nothing."""
 
-    def compare_part(self, part: Any, got: Any, most: int) -> tuple[int, list[Any]]:
-        return 0, []
-
     def _add_prediction(self, prediction: Any) -> None:
         pass
 

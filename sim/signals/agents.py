@@ -140,7 +140,7 @@ class Scoreboard(Board):
     def result(self, word: int) -> None:
         index = self._next
         if self.done:
-            self.broken("count", "the stream has more results than operands")
+            self.broken("count", "there are more results than expected")
             return
         self._next += 1
         if not self.compare(index, word, self.expected[index]) and self.first is None:
@@ -149,6 +149,12 @@ class Scoreboard(Board):
     def reset(self) -> None:
         """Expect the first result again."""
         self._next = 0
+
+    def compare_all(self, expected: Sequence[int], results: Iterable[int]) -> None:
+        """Compare all results from one reset to the next with their expected words."""
+        self.expected, self._next = expected, 0
+        for word in results:
+            Scoreboard.result(self, word)
 
     def check(self, explain: Explanation = lambda expected: None, expected: Sequence[int] = ()) -> None:
         super().check(explain, self.expected)

@@ -1,15 +1,18 @@
 """Scoreboard: compares observed results with predictions, with the comparison of the test bench."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyuvm import uvm_analysis_port, uvm_component, uvm_scoreboard, uvm_subscriber
 
-from halfulp.sim.compare import compare
+from halfulp.sim.compare import full_reports
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.report import Check, Failure
-from halfulp.sim.signals.agents import Board
-from halfulp.sim.signals.rules import SHOWN, Broken
+from halfulp.sim.signals import agents
+from halfulp.sim.signals.agents import Explanation
+from halfulp.sim.signals.rules import SHOWN, Broken, Fault
 
 from .items import Operation
 from .reference import Prediction, columns
@@ -34,7 +37,8 @@ def export(name: str, parent: uvm_component, write: Callable[[Any], None]) -> An
 class Scoreboard(uvm_scoreboard):
     """Scoreboard that compares results with predictions in order, for each epoch between resets.
 
-    Operations pending at a reset are dropped; at the end of the test they are a failure.
+    The comparison is that of the test bench. Operations pending at a reset are dropped; at the end of the test they are
+    a failure.
 
     ConfigDB: ``unit``, and ``channel``, the name of the check.
 
@@ -56,26 +60,25 @@ class Scoreboard(uvm_scoreboard):
     def build_phase(self) -> None:
         self.unit: Unit = self.cdb_get("unit")
         self.outputs = self.outputs_of(self.unit)
-        self._due: list[Prediction] = []
-        self.predictions = export("predictions", self, self._due.append)
+        self._due: dict[int, list[Prediction]] = {}
+        self._seen: dict[int, list[Operation]] = {}
+        self.predictions = export("predictions", self, self._add_prediction)
         self.results = export("results", self, self._add_result)
         self.broken = export("broken", self, self._fail)
         self.compared = uvm_analysis_port("compared", self)
-        self.explain: Callable[[Sequence[int]], Broken | None] = lambda expected: None
-        self._seen: dict[int, list[Operation]] = {}
-        self.board = Board()
+        self.explain: Explanation = lambda expected: None
+        self.board = agents.Scoreboard([])
 
     def outputs_of(self, unit: "Unit") -> Ports:
         """Return the ports of a result."""
         return Ports.of(unit.outputs)
 
-    def compare_part(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
-        """Count wrong results in the first part of a prediction, and report the first ones in full."""
-        count = len(next(iter(got.values())))
-        codes = {name: column[:count] for name, column in part.codes.items()}
-        want = {name: column[:count] for name, column in part.want.items()}
-        self.compared.write(Compared(codes, got, part.chained))
-        return compare(self.unit, codes, want, got, most, chained=part.chained)
+    def full_reports(self, part: Prediction, fault: Fault) -> list[Failure]:
+        """Return a mismatch at an index of a prediction with its operands."""
+        return full_reports(self.unit, [fault], part.codes, part.want, chained=part.chained)
+
+    def _add_prediction(self, part: Prediction) -> None:
+        self._due.setdefault(part.epoch, []).append(part)
 
     def _add_result(self, item: Operation) -> None:
         self._seen.setdefault(item.epoch, []).append(item)
@@ -84,36 +87,40 @@ class Scoreboard(uvm_scoreboard):
         self.board.fail(Failure(*broken))
 
     def check_phase(self) -> None:
-        board, wrong = self.board, 0
-        last = max((part.epoch for part in self._due), default=0)
-        taken: dict[int, int] = {}
-        for part in self._due:
-            found = self._seen.get(part.epoch, [])[part.first : part.first + len(part.cycles)]
-            taken[part.epoch] = part.first + len(part.cycles)
-            if any(item.cycle < cycle for item, cycle in zip(found, part.cycles, strict=False)):
+        board, last = self.board, max(self._due, default=0)
+        expected: dict[int, list[int]] = {}
+        for epoch in sorted({*self._due, *self._seen}):
+            parts, found = self._due.get(epoch, []), self._seen.get(epoch, [])
+            expected[epoch] = [word for part in parts for word in self.outputs.words(part.want)]
+            first = len(board.shown)
+            board.compare_all(expected[epoch], [item.word for item in found])
+            reports = [failure for fault in board.shown[first:] for failure in self._reports(parts, fault)]
+            board.shown[first:] = reports[: SHOWN - first]
+            if any(item.cycle < cycle for item, cycle in zip(found, _cycles(parts), strict=False)):
                 self._fail(("count", "a result appeared before its operands were accepted"))
-            if found:
-                count, failures = self.compare_part(part, columns(self.outputs, found), SHOWN - len(board.shown))
-                board.checked, wrong = board.checked + len(found), wrong + count
-                board.fail(*failures, count=count)
-            if len(found) < len(part.cycles) and part.epoch == last:
-                given = part.first + len(found)
-                text = f"the unit stopped after {taken[last]} operations and {given} results"
+            if board.missing and epoch == last:
+                text = f"the unit stopped after {len(board.expected)} operations and {len(found)} results"
                 self._fail(("count", text))
-        for epoch, items in self._seen.items():
-            if len(items) > taken.get(epoch, 0):
-                self._fail(("count", "there are more results than accepted operations"))
-        if wrong:
-            self._add_cause(last)
+            self._publish(parts, found)
+        if board.first is not None and (cause := self.explain(expected.get(last, []))) is not None:
+            board.shown.insert(0, Failure(*cause))
         self.check = Check("pyuvm", self.cdb_get("channel"), board.checked, board.failed, board.shown)
 
-    def _add_cause(self, epoch: int) -> None:
-        """Insert a cause of wrong results other than arithmetic before them."""
-        words = [
-            self.outputs.pack(row)
-            for part in self._due
-            if part.epoch == epoch
-            for row in zip(*(part.want[port.name].tolist() for port in self.outputs), strict=True)
-        ]
-        if (cause := self.explain(words)) is not None:
-            self.board.shown.insert(0, Failure(*cause))
+    def _reports(self, parts: list[Prediction], fault: Fault) -> list[Failure]:
+        """Return a fault of an epoch as failures."""
+        if fault.index is None:
+            return [Failure(fault.kind, fault.text)]
+        part = next(part for part in reversed(parts) if part.first <= fault.index)
+        return self.full_reports(part, replace(fault, index=fault.index - part.first))
+
+    def _publish(self, parts: list[Prediction], found: list[Operation]) -> None:
+        """Publish the compared operations of an epoch."""
+        for part in parts:
+            items = found[part.first : part.first + len(part.cycles)]
+            if items:
+                codes = {name: column[: len(items)] for name, column in part.codes.items()}
+                self.compared.write(Compared(codes, columns(self.outputs, items), part.chained))
+
+
+def _cycles(parts: list[Prediction]) -> Iterator[int]:
+    return itertools.chain.from_iterable(part.cycles for part in parts)

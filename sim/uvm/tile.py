@@ -24,7 +24,7 @@ from halfulp.sim.fields import words
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.report import Failure
 from halfulp.sim.signals.interfaces import PERIOD, Interface, Packed, Sink, Source
-from halfulp.sim.signals.rules import Pace
+from halfulp.sim.signals.rules import Fault, Pace
 from halfulp.sim.systolic import Product
 
 from .agent import OperandAgent, ResultAgent
@@ -279,18 +279,18 @@ class TileScoreboard(Scoreboard):
     def outputs_of(self, unit: Component) -> Ports:
         return ports_of(unit, "c")
 
-    def compare_part(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
-        wrong = np.stack([got[name] != part.want[name][: len(got[name])] for name in got], axis=1)
-        at = np.argwhere(wrong)[: max(most, 0)].tolist()
-        return int(wrong.sum()), [self._failure(part, got, *place) for place in at]
+    def full_reports(self, part: Prediction, fault: Fault) -> list[Failure]:
+        assert fault.index is not None
+        got = enumerate(self.outputs.unpack(fault.got))
+        wrong = [(lane, code) for lane, code in got if code != part.want[f"c{lane}"][fault.index]]
+        return [self._failure(part, fault.index, *element) for element in wrong]
 
-    def _failure(self, part: Prediction, got: dict[str, Codes], transfer: int, lane: int) -> Failure:
+    def _failure(self, part: Prediction, transfer: int, lane: int, found: int) -> Failure:
         array, a, b = self.unit, part.codes["a"], part.codes["b"]
         row, vector = divmod(transfer, b.shape[1] // array.m)
         column = vector * array.m + lane
         port = self.outputs.ports[lane]
         want = int(part.want[port.name][transfer])
-        found = int(got[port.name][transfer])
         lines = [
             f"row {row}, column {column} of a tile of {a.shape[1]} terms, {part.first + transfer} vectors after reset",
             f"a      {' '.join(map(hex, a[row].tolist()))}",
