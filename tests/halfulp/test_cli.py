@@ -1,17 +1,11 @@
 """Command line: errors, exit codes, and files left after an interrupt."""
 
-import contextlib
-import os
 import re
-import resource
 import shlex
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -23,42 +17,12 @@ from halfulp.hdl.formats.rounding import MODES
 from halfulp.tools.commands import run
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
-from halfulp.tools.paths import build_root, machine_errors, replacing_folder, write_whole
-from halfulp.tools.processes import Command, run_all, uninterrupted
 from halfulp.units.catalogue import CATALOGUE
+from tests.program import Program, environment, refused
 from tests.settings import ROOT
 
 UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
 """Number of units that accept e2m1fn."""
-
-PROGRAM = [sys.executable, "-m", "halfulp"]
-
-
-def environment(**changes: str) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | changes
-
-
-Answer = tuple[int, str, str]
-"""Exit code, standard output and standard error."""
-
-Program = Callable[..., Answer]
-
-
-def process(*words: str, env: dict[str, str] | None = None, **options: Any) -> Answer:
-    """Run the program in a separate process."""
-    done = subprocess.run(
-        [*PROGRAM, *words], capture_output=True, text=True, timeout=240, env=env or environment(), **options
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def refused(answer: Answer, code: int) -> str:
-    """Check that standard error is one sentence, and return it."""
-    assert answer[:2] == (code, ""), answer
-    lines = answer[2].strip().split("\n")
-    assert len(lines) == 1, lines
-    assert lines[0].startswith("halfulp: ")
-    return lines[0].removeprefix("halfulp: ")
 
 
 # Requests ----------------------------------------------------------------------------------------------------------
@@ -460,6 +424,7 @@ _MODULES = {
 }
 """Command lines of `halfulp emit` whose modules differ by an option, by the name of the option."""
 
+
 _SAME_MODULE = {"unit", "fmt", "more", "package", "name", "prefix", "output", "flow"}
 """Arguments that choose the unit, and options of the files and of the name itself."""
 
@@ -512,276 +477,6 @@ def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> Non
     assert (code, err) == (0, "")
     assert "module dot3_posit8_posit8_posit8_rn_order_sequential_p2(" in out
     assert all(f"input [7:0] {name};" in out for name in ("a0", "a1", "a2", "b0", "b1", "b2"))
-
-
-# Failing machines -----------------------------------------------------------------------------------------------------
-
-
-def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    env = environment(HALFULP_BUILD=str(tmp_path / "build"), PATH=str(tmp_path / "bin"))
-    env.pop("CXX", None)
-    said = refused(process("sim", "mul", "e2m1fn", env=env), 3)
-    assert "g++ was not found" in said
-    assert "CXX" in said
-    said = refused(process("sim", "mul", "e2m1fn", env=env | {"CXX": "no-such-compiler"}), 3)
-    assert "no-such-compiler was not found" in said
-
-
-def test_sim_reports_failing_compiler(tmp_path: Path) -> None:
-    compiler = tmp_path / "broken"
-    compiler.write_text('#!/bin/sh\ntest "$1" = --version && exit 0\necho "error: out of ideas" >&2\nexit 7\n')
-    compiler.chmod(0o755)
-    env = environment(HALFULP_BUILD=str(tmp_path / "build"), CXX=str(compiler))
-    said = refused(process("sim", "mul", "e2m1fn", env=env), 3)
-    assert said == "the C++ compiler failed with exit code 7: error: out of ideas"
-    assert leftovers(tmp_path / "build") == []
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("room", [1 << 10, 1 << 17])
-def test_sim_reports_full_disk(tmp_path: Path, room: int) -> None:
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-
-    env = environment(HALFULP_BUILD=str(tmp_path / "build"), PYTHONDONTWRITEBYTECODE="1")
-    said = refused(process("sim", "mul", "e2m1fn", env=env, preexec_fn=limit), 3)
-    assert said.startswith("the disk is full: ")
-    assert leftovers(tmp_path / "build") == []
-
-
-def test_emit_preserves_old_file_on_full_disk(tmp_path: Path) -> None:
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 10))
-
-    path = tmp_path / "mac.v"
-    path.write_text("old")
-    said = refused(process("emit", "mac", "e5m2", "-o", str(path), preexec_fn=limit), 3)
-    assert said.startswith("the disk is full: ")
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
-
-
-def test_emit_works_without_writable_build_folder() -> None:
-    words = ("emit", "pwl", "fxp4.6", "--fn", "silu", "--pieces", "4")
-    expected = process(*words)
-    code, out, err = process(*words, env=environment(HALFULP_BUILD="/proc/x"))
-    assert (code, out) == (0, expected[1])
-    assert err.count("\n") == 1
-    assert "cannot be written" in err
-
-
-@pytest.mark.slow
-def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
-    """Requested results are never written to a temporary folder."""
-    (tmp_path / "build").write_text("a file")
-    env = environment(HALFULP_BUILD=str(tmp_path / "build"))
-    code, out, err = process("train", "lenet5", "--mac", "fp32", "--limit", "10", env=env)
-    assert (code, out) == (3, "")
-    assert "could not be written" in err.splitlines()[-1]
-
-
-def test_machine_errors_have_one_sentence(tmp_path: Path) -> None:
-    full, denied = OSError(28, "No space left on device", "here"), PermissionError(13, "Permission denied")
-    for error, sentence in (
-        (full, r"^the disk is full: it could not be written \(here\); free some space$"),
-        (denied, "^it could not be written: Permission denied$"),
-    ):
-        with pytest.raises(ToolError, match=sentence), machine_errors("it"):
-            raise error
-    log = tmp_path / "log"
-    with pytest.raises(ToolError, match=r"^the tool was ended by signal 9"):
-        run_all([Command("the tool", ["sh", "-c", "kill -9 $$"], log)])
-    with pytest.raises(ToolError, match=r"^the disk is full: the tool reports: No space left on device$"):
-        run_all([Command("the tool", ["sh", "-c", "echo No space left on device; exit 1"], log)])
-    with pytest.raises(ToolError, match="nothing-there does not exist"):
-        run_all([Command("the tool", ["nothing-there"], log)])
-
-
-def test_run_all_ends_other_tools_after_failure(tmp_path: Path) -> None:
-    began = time.monotonic()
-    commands = [["sleep", "60"], ["sh", "-c", "exit 3"]]
-    with pytest.raises(ToolError, match="exit code 3"):
-        run_all([Command("it", argv, tmp_path / f"{n}.log") for n, argv in enumerate(commands)], jobs=2)
-    assert time.monotonic() - began < 30
-
-
-def test_run_all_limits_jobs(tmp_path: Path) -> None:
-    ended = []
-
-    def commands() -> Iterator[Command]:
-        for number in range(3):
-            ended.append(len(list(tmp_path.glob("*.end"))))
-            yield Command("it", ["touch", str(tmp_path / f"{number}.end")], tmp_path / "log")
-
-    run_all(commands(), jobs=1)
-    assert ended == [0, 1, 2]
-
-
-def test_replacing_folder_is_whole_or_absent(tmp_path: Path) -> None:
-    folder = tmp_path / "made"
-    with pytest.raises(ZeroDivisionError), replacing_folder(folder) as scratch:
-        (scratch / "half").write_text(str(1 / 0))
-    assert list(tmp_path.iterdir()) == []
-    for text in ("first", "second"):
-        with replacing_folder(folder) as scratch:
-            (scratch / "file").write_text(text)
-        assert (folder / "file").read_text() == text
-        assert list(tmp_path.iterdir()) == [folder]
-    write_whole(folder / "file", "new")
-    assert [entry.name for entry in folder.iterdir()] == ["file"]
-
-
-def leftovers(build: Path) -> list[str]:
-    """Return unfinished folders and files, and the folders of runs."""
-    hidden = [str(path) for path in build.rglob(".*")] if build.is_dir() else []
-    runs = list(map(str, (build / "runs").iterdir())) if (build / "runs").is_dir() else []
-    return hidden + runs
-
-
-# Ctrl-C ------------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def running(*words: str, build: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Start the program in an empty build folder, with precompiled headers of Verilator."""
-    common = build_root() / "cache" / "headers"
-    common.mkdir(parents=True, exist_ok=True)
-    (build / "cache").mkdir(parents=True, exist_ok=True)
-    if not (build / "cache" / "headers").exists():
-        (build / "cache" / "headers").symlink_to(common)
-    process = subprocess.Popen(
-        [*PROGRAM, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(HALFULP_BUILD=str(build)),
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def interrupt(process: "subprocess.Popen[str]", when: Callable[[], bool], how: int = signal.SIGINT) -> tuple[str, str]:
-    deadline = time.monotonic() + 120
-    while not when():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(how)
-    return process.communicate(timeout=30)
-
-
-def processes_in(folder: Path) -> list[str]:
-    """Return the command lines of the processes that use a folder."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if str(folder) in words:
-                found.append(words)
-    return found
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_sim_stops_on_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
-    build = tmp_path / "build"
-    with running("sim", "mul", "e2m1fn", build=build) as process:
-        out, err = interrupt(process, lambda: any((build / "cache" / "runtime").glob(".*/*.log")), how)
-        assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
-    assert processes_in(build) == []
-    assert leftovers(build) == []
-
-
-def test_ctrl_c_in_a_destructor_stops_the_program(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Unit:
-        def __del__(self) -> None:
-            raise KeyboardInterrupt
-
-    @click.command()
-    def delete() -> None:
-        Unit()
-        # The interrupt ends the wait at once; without one the command succeeds after it, and the test fails.
-        time.sleep(10)
-
-    monkeypatch.setattr(sys, "argv", ["halfulp"])
-    with pytest.raises(SystemExit) as end:
-        run(delete)
-    assert (end.value.code, capsys.readouterr().err) == (130, "halfulp: stopped\n")
-
-
-def test_ctrl_c_waits_for_a_starting_tool() -> None:
-    """An interrupt during the start of a tool would leave a process that nothing ends."""
-    started = []
-
-    def interrupted_start() -> None:
-        with uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
-            started.append("tool")
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted_start()
-    assert started == ["tool"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@pytest.mark.slow
-def test_sim_stops_on_ctrl_c_while_simulating(tmp_path: Path) -> None:
-    build = shared_runtime(tmp_path)
-    with running("sim", "mul", "fp32", "--vectors", "20000000", build=build) as process:
-        out, err = interrupt(process, lambda: any((build / "runs").glob("*/simulator.log")))
-        assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
-    assert processes_in(build) == []
-    assert leftovers(build) == []
-
-
-@pytest.mark.slow
-def test_sweep_saves_state_on_ctrl_c(tmp_path: Path) -> None:
-    build = shared_runtime(tmp_path)
-    for _ in range(2):
-        with running("sweep", "mac", "e5m2", build=build) as process:
-            saved = save_times(build)
-            out, err = interrupt(process, lambda known=saved: bool(save_times(build) - known))  # type: ignore[misc]  # a default binds the name
-            assert (process.returncode, out) == (130, "")
-        assert err.startswith("halfulp: stopped; ")
-        assert err.endswith("% is done and saved; the same command resumes the sweep\n")
-    assert leftovers(build) == []
-
-
-def save_times(build: Path) -> set[int]:
-    """Return the times at which the states of sweeps were written."""
-    return {path.stat().st_mtime_ns for path in (build / "cache" / "sweeps").glob("[!.]*/value.json")}
-
-
-def shared_runtime(tmp_path: Path) -> Path:
-    """Return an empty build folder with the compiled runtime."""
-    process("sim", "mul", "e2m1fn", "--vectors", "16")
-    (tmp_path / "build" / "cache").mkdir(parents=True)
-    (tmp_path / "build" / "cache" / "runtime").symlink_to(build_root() / "cache" / "runtime")
-    return tmp_path / "build"
-
-
-# Concurrent runs ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_sim_runs_twice_in_one_build_folder(tmp_path: Path) -> None:
-    build = tmp_path / "build"
-    words = ("sim", "mul", "e3m2fn", "--wave", "--vectors", "2000")
-    with running(*words, build=build) as first, running(*words, build=build) as second:
-        for process in (first, second):
-            out, err = process.communicate(timeout=240)
-            assert process.returncode == 0, out + err
-            assert out.endswith("PASS\n")
-    assert leftovers(build) == []
-    assert len(list((build / "cache" / "runtime").iterdir())) == 1
 
 
 def test_emit_announces_slow_exact_sum(halfulp: Program, monkeypatch: pytest.MonkeyPatch) -> None:
