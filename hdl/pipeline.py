@@ -12,8 +12,9 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
 
-from .dataflow import ONE, PIECE, ZERO, Dataflow, Operation
+from .dataflow import ONE, PIECE, ZERO, Dataflow
 from .internals import Assign, ValueTransformer, eval_value
+from .operators import Operation
 from .schedule import AFTER, NEXT, SINK, Bit
 
 

@@ -17,7 +17,6 @@ def environment(**changes: str) -> dict[str, str]:
 Answer = tuple[int, str, str]
 """Exit code, standard output and standard error."""
 
-
 Program = Callable[..., Answer]
 
 

@@ -58,9 +58,7 @@ TYPES = [
     *(Type("pX2", softposit.posit_2_t, Posit(width)) for width in (8, 16, 32)),
 ]
 
-
 OPERATIONS = {"mul": "mul", "add": "add", "sub": "sub", "fma": "mulAdd"}
-
 
 every_type = pytest.mark.parametrize("kind", TYPES, ids=str)
 

@@ -424,7 +424,6 @@ _MODULES = {
 }
 """Command lines of `halfulp emit` whose modules differ by an option, by the name of the option."""
 
-
 _SAME_MODULE = {"unit", "fmt", "more", "package", "name", "prefix", "output", "flow"}
 """Arguments that choose the unit, and options of the files and of the name itself."""
 

@@ -11,10 +11,11 @@ from amaranth.hdl import Const, Fragment, Module, Shape, Signal, Value
 from amaranth.hdl._ast import Assign, Concat, Operator, Slice, Switch, SwitchValue
 from amaranth.sim import Simulator
 
-from halfulp.hdl import dataflow, floating
-from halfulp.hdl.dataflow import GAIN, Dataflow
+from halfulp.hdl import floating
+from halfulp.hdl.dataflow import Dataflow
 from halfulp.hdl.delay import ECP5
 from halfulp.hdl.formats import parse
+from halfulp.hdl.operators import GAIN, STARTS
 from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.raw import order
 from halfulp.hdl.schedule import CHAIN, INPUT, LOGIC, NEXT, SINK, STEP, Flow, Graph, Node
@@ -225,7 +226,7 @@ def test_stages_that_gain_little_are_output_registers(text: str) -> None:
 def test_starts_with_other_delays_lead_to_faster_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     flow = Implementation.parse("mul bf16*bf16.rn", pipeline=2).component().dataflow(2)
     _, fast = flow._fastest(2)
-    monkeypatch.setattr(dataflow, "STARTS", dataflow.STARTS[:1])
+    monkeypatch.setattr("halfulp.hdl.operators.STARTS", STARTS[:1])
     assert flow._fastest(2)[1] > 1.05 * fast
 
 

@@ -9,10 +9,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from halfulp.golden import exact
 from halfulp.hdl import eager
-from halfulp.hdl.dataflow import Operation
 from halfulp.hdl.formats import E5M2, E6M5, RA, RN, Float, parse, stochastic
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import pack
+from halfulp.hdl.operators import Operation
 from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.specs import Build
 from halfulp.sim.bench import run

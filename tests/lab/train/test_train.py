@@ -29,8 +29,6 @@ from tests.training_runs import SR, bits, plan
 
 # Only the last layer is converted, with stochastic rounding everywhere, so that a step is fast.
 SMALL = f'mac = "fp32"\n[layers."11"]\nmac = "{SR}"\nweights = "sr3"\nupdate = "e5m9.sr8"\nmaster = true\n'
-
-
 PROGRAM = [sys.executable, "-m", "halfulp"]
 
 
@@ -193,8 +191,6 @@ def test_run_resumes_from_any_step(tmp_path):
 
 
 SCALED = "e4m3fn*e4m3fn+e6m5.sr4, gradients=rn.sat scale=tensor.real.delayed2, update=e5m9.sr8, master=true"
-
-
 LATER = (("11", SCALED), ("*", "fp32"))
 
 

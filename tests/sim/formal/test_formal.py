@@ -13,10 +13,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from click.testing import CliRunner
 
 from halfulp.hdl import eager, floating, raw
-from halfulp.hdl.dataflow import Operation
 from halfulp.hdl.formats import RN, RU, RZ, Rounding, parse
 from halfulp.hdl.late import Loop
 from halfulp.hdl.number import multiply, pack, unpack
+from halfulp.hdl.operators import Operation
 from halfulp.hdl.pipeline import Stages, _Delayed, _Reset
 from halfulp.implementation import short
 from halfulp.sim.formal import claims as claims_module
