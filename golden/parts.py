@@ -38,8 +38,6 @@ def _shifts(fmt: Format, places: Sequence[int] | None, device: torch.device) -> 
 
 def by_parts(spec: MacSpec, a: Either, b: Either) -> tuple[MacSpec, Either, Either]:
     """Return an equal product of matrices of parts: each k becomes as many as a product has steps."""
-    if len(spec.pairs) == 1:
-        return spec, a, b
     of_a, of_b = zip(*spec.pairs, strict=True)
     return spec.of_parts, _steps(a, spec.a, of_a), _steps(b.mT, spec.b, of_b).mT
 

@@ -150,7 +150,8 @@ def call(  # noqa: PLR0913 - arguments of a kernel
     """
     batch, k = shape[:-2], a.shape[-1]
     result = torch.empty(shape, dtype=dtype) if out is None else out
-    a, b = _expanded(a, batch), _expanded(b, batch)
+    if batch:
+        a, b = _expanded(a, batch), _expanded(b, batch)
     given = [None if column is None else column.expand(*shape, k) for column in words.given]
     n, m = shape[-2:]
     down, across = m, 1

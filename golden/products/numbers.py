@@ -39,9 +39,12 @@ class Numbers(Kind):
         return codes_of("a", a, spec.a), codes_of("b", b, spec.b)
 
     def in_steps(self, spec: MacSpec, a: Any, b: Any) -> tuple[MacSpec, Any, Any]:
-        spec, a, b = by_parts(spec, a, b)
+        if len(spec.pairs) > 1:
+            spec, a, b = by_parts(spec, a, b)
         formats = {name: fmt.held_in for name, fmt in (("a", spec.a), ("b", spec.b)) if fmt.held_in is not None}
-        return replace(spec, **formats) if formats else spec, _held(a, spec.a), _held(b, spec.b)
+        if not formats:
+            return spec, a, b
+        return replace(spec, **formats), _held(a, spec.a), _held(b, spec.b)
 
     def terms(self, job: MatrixProduct) -> Terms:
         a, b = gathered(job.a), gathered(job.b)
