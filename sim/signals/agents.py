@@ -139,7 +139,7 @@ class Scoreboard(Board):
 
     def result(self, word: int) -> None:
         index = self._next
-        if self.done:
+        if index == len(self.expected):
             self.broken("count", "there are more results than expected")
             return
         self._next += 1
