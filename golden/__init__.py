@@ -84,6 +84,10 @@ from .sparsedot import sparsedot as sparsedot
 from .sparsemac import sparsemac as sparsemac
 from .sparsemac import sparsemac_sequence as sparsemac_sequence
 from .sru import sru as sru
+from .storage import export_blocks as export_blocks
+from .storage import import_blocks as import_blocks
+from .storage import load_blocks as load_blocks
+from .storage import save_blocks as save_blocks
 from .values import decode as decode
 from .values import encode as encode
 from .values import to_torch as to_torch

@@ -3,6 +3,7 @@
 from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
 from .cast import Cast
+from .checkpoint import policies_of
 from .counts import Counts
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy
@@ -38,6 +39,7 @@ __all__ = [
     "Swap",
     "WeightUpdate",
     "convert",
+    "policies_of",
     "register_score",
     "rules",
     "swap_activations",

@@ -1,0 +1,216 @@
+"""Tensors of blocks in the layouts of torch and of checkpoints: packed elements and their scales."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Block, Format, parse
+
+from .check import TORCH_TYPES, codes_of
+from .quantize import BlockTensor, check_blocks
+
+PACKED_TYPE = getattr(torch, "float4_e2m1fn_x2", None)
+"""Type of torch with two e2m1fn in a byte."""
+
+
+def import_blocks(
+    elements: Tensor,
+    scale: Tensor,
+    block: Block | str,
+    *,
+    tensor: float | Tensor | None = None,
+    dim: int = -1,
+    packed: bool | None = None,
+) -> BlockTensor:
+    """Return elements and scales of another library as a tensor in blocks, without rounding.
+
+    Parameters
+    ----------
+    elements : Tensor
+        Elements in the type of torch for the format, such as ``torch.float8_e4m3fn``, or their codes in uint8, or in
+        int8 for ``mxint8``. Elements of 4 bits are two in a byte, the first one in the low bits, as in
+        ``torch.float4_e2m1fn_x2``. Elements with one dimension more than the scales have one for the blocks and one for
+        the bytes of a block, as in the checkpoints of gpt-oss.
+    scale : Tensor
+        Scales in the type of torch, such as ``torch.float8_e8m0fnu``, or their codes in uint8: one for each block, in
+        the order of the blocks. Scales in the tiles of a matrix unit have to be reordered before.
+    block : Block or str
+        Block, such as ``mxfp4`` or ``nvfp4``.
+    tensor : float or Tensor, optional
+        Scale of all numbers, which multiplies them; default: 1.
+    dim : int
+        Dimension along which blocks run and elements are packed.
+    packed : bool, optional
+        Elements are two in a byte; default: true for elements of 4 bits.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the types or shapes do not fit the block, or a tensor holds values that are no codes.
+    """
+    block = Block.parse(block)
+    if not (isinstance(elements, Tensor) and isinstance(scale, Tensor)):
+        raise TypeError(f"elements and scale must be tensors, not {type(elements).__name__}, {type(scale).__name__}")
+    if elements.dim() == scale.dim() + 1:
+        elements = elements.flatten(-2)
+    if packed is None:
+        packed = block.element.width == 4
+    if packed:
+        elements = _unpacked(elements, block.element, dim)
+    elif elements.dtype == torch.int8:
+        elements = elements.view(torch.uint8)
+    codes = codes_of("elements", elements, block.element), codes_of("scale", scale, block.scale)
+    number = None if tensor is None else torch.as_tensor(tensor, dtype=torch.float32).reshape(())
+    return check_blocks("the tensor", BlockTensor(*(_narrowest(part) for part in codes), number), block, dim)
+
+
+def export_blocks(x: BlockTensor, block: Block | str, *, dim: int = -1) -> tuple[Tensor, Tensor]:
+    """Return elements and scales of a tensor in blocks in the types of torch, without rounding.
+
+    Elements of 4 bits are two in a byte along ``dim``: in ``torch.float4_e2m1fn_x2``, or in uint8 if torch has no type
+    for them. Formats without a type in torch have codes in uint8. `import_blocks` is the inverse; the scale of all
+    numbers is ``x.tensor``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``x`` is no tensor in such blocks, or elements of 4 bits have an odd length.
+    """
+    block = Block.parse(block)
+    x = check_blocks("x", x, block, dim)
+    elements, scale = codes_of("elements", x.elements, block.element), codes_of("scale", x.scale, block.scale)
+    if block.element.width != 4:
+        return _typed(elements, block.element), _typed(scale, block.scale)
+    if elements.shape[dim] % 2:
+        raise ValueError(f"two elements of {block.element} share a byte, and {elements.shape[dim]} of them are odd")
+    low, high = elements.movedim(dim, -1).to(torch.uint8).unflatten(-1, (-1, 2)).unbind(-1)
+    pairs = (low | high << 4).movedim(-1, dim).contiguous()
+    if PACKED_TYPE is not None and block.element == parse("e2m1fn"):
+        pairs = pairs.view(PACKED_TYPE)
+    return pairs, _typed(scale, block.scale)
+
+
+def _unpacked(pairs: Tensor, element: Format, dim: int) -> Tensor:
+    """Return the codes of elements that are two in a byte."""
+    if pairs.dtype not in (torch.uint8, torch.int8, PACKED_TYPE) or element.width != 4:
+        raise TypeError(f"two elements in a byte have 4 bits each and the type uint8, not {pairs.dtype} for {element}")
+    pairs = pairs.view(torch.uint8).movedim(dim, -1)
+    return torch.stack([pairs & 15, pairs >> 4], -1).flatten(-2).movedim(-1, dim)
+
+
+def _narrowest(codes: Tensor) -> Tensor:
+    """Return codes in uint8 if that holds them."""
+    return codes.to(torch.uint8) if not codes.numel() or int(codes.max()) < 256 else codes
+
+
+def _typed(codes: Tensor, fmt: Format) -> Tensor:
+    """Return codes in the type of torch for their format, or in the narrowest integer."""
+    dtype = next((dtype for dtype, name in TORCH_TYPES.items() if parse(name) == fmt), None)
+    if dtype is not None:
+        word = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+        return codes.to(word).view(dtype)
+    return codes.to(torch.uint8 if fmt.width <= 8 else torch.int32)
+
+
+class Layout(NamedTuple):
+    """Names of the parts of a tensor in blocks in a checkpoint.
+
+    Attributes
+    ----------
+    elements, scale, tensor : str
+        Ends of the names of elements, scales, and of the scale of all numbers.
+    divides : bool
+        Numbers are divided by the scale of all numbers.
+    """
+
+    elements: str
+    scale: str
+    tensor: str
+    divides: bool = False
+
+
+LAYOUTS = {
+    "compressed-tensors": Layout("_packed", "_scale", "_global_scale", divides=True),
+    "modelopt": Layout("", "_scale", "_scale_2"),
+    "gpt-oss": Layout("_blocks", "_scales", "_scale_2"),
+}
+"""Layouts of checkpoints, by the library or the model that has them."""
+
+
+def load_blocks(path: Path | str, block: Block | str) -> dict[str, Tensor | BlockTensor]:
+    """Read a checkpoint in safetensors whose quantized weights are blocks.
+
+    Parameters
+    ----------
+    path : Path or str
+        File whose tensors have the names of one of `LAYOUTS`.
+    block : Block or str
+        Block of all quantized weights, which run along the last dimension.
+
+    Returns
+    -------
+    dict
+        Tensors by name; those with scales are `BlockTensor`, without the end of the name.
+
+    Raises
+    ------
+    ModuleNotFoundError, ValueError
+        If the package safetensors is missing, or scales do not belong to blocks of this kind.
+
+    Notes
+    -----
+    compressed-tensors divides by the scale of all numbers; its reciprocal, rounded to binary32, takes its place.
+    """
+    tensors = _safetensors().load_file(path)
+    made: dict[str, Tensor | BlockTensor] = {}
+    used = set()
+    for layout in LAYOUTS.values():
+        for key in tensors.keys() - used:
+            name = key.removesuffix(layout.elements)
+            parts = [name + end for end in (layout.elements, layout.scale, layout.tensor)]
+            if key != parts[0] or parts[1] not in tensors or parts[1] == key:
+                continue
+            number = tensors.get(parts[2])
+            if number is not None and layout.divides:
+                number = number.to(torch.float32).reciprocal()
+            try:
+                made[name] = import_blocks(tensors[key], tensors[parts[1]], block, tensor=number)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{name} in {Path(path).name} is no tensor of {block}: {error}") from None
+            used.update(parts)
+    return made | {name: tensor for name, tensor in tensors.items() if name not in used}
+
+
+def save_blocks(path: Path | str, tensors: Mapping[str, Tensor | BlockTensor], block: Block | str) -> None:
+    """Write a checkpoint in safetensors; `load_blocks` reads the same codes.
+
+    Tensors in blocks along the last dimension have the names of the layout ``modelopt``: NAME, NAME_scale, and
+    NAME_scale_2 for the scale of all numbers. Elements of 4 bits are two in a byte of uint8.
+    """
+    layout, stored = LAYOUTS["modelopt"], {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, BlockTensor):
+            stored[name] = tensor.contiguous()
+            continue
+        elements, scale = export_blocks(tensor, block)
+        stored[name] = elements.view(torch.uint8) if elements.dtype == PACKED_TYPE else elements
+        stored[name + layout.scale] = scale
+        if tensor.tensor is not None:
+            stored[name + layout.tensor] = tensor.tensor
+    _safetensors().save_file(stored, path)
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "safetensors is not installed; run: pip install safetensors", name="safetensors"
+        ) from error
+    return safetensors.torch
+
+
+__all__ = ["export_blocks", "import_blocks", "load_blocks", "save_blocks"]
