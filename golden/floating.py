@@ -31,8 +31,9 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
         inf, nan = magnitude == fmt.max_code + 1, magnitude > fmt.max_code + 1
     elif fmt.specials == "fn":
         inf, nan = never, magnitude == fmt.nan_code
-    elif fmt.specials == "fnuz":
-        inf, nan = never, codes == int64(fmt.sign_code)
+    elif fmt.specials in ("fnuz", "uz"):
+        inf = magnitude == fmt.inf_code if fmt.specials == "uz" else never
+        nan = codes == int64(fmt.sign_code)
     else:
         inf, nan = never, never
     return Raw(

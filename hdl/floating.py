@@ -66,6 +66,8 @@ def _is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
         return magnitude == fmt.nan_code, NEVER
     if fmt.specials == "finite":
         return NEVER, NEVER
+    if fmt.specials == "uz":
+        return bits == fmt.sign_code, magnitude == fmt.inf_code
     all_ones, fraction = magnitude[fmt.man :].all(), magnitude[: fmt.man].any()
     return all_ones & fraction, all_ones & ~fraction
 

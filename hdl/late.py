@@ -220,8 +220,8 @@ def refusal(asked: Sum) -> str | None:
     for fmt in (o, *(fmt for term in asked.terms for fmt in term)):
         if not fmt.is_floating_point:
             return f"goal loop adds floats, not {fmt}"
-    if not o.has_inf or o.flushes:
-        return f"goal loop needs an accumulator with infinities and subnormal numbers, unlike {o}"
+    if not o.has_inf or o.flushes or not o.has_negative_zero:
+        return f"goal loop needs an accumulator with infinities, -0 and subnormal numbers, unlike {o}"
     if rounding.mode not in ("rn", "sr"):
         return f"goal loop rounds by rn or stochastically, not {rounding}"
     if rounding.mode == "sr" and asked.excess is not None:

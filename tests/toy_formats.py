@@ -17,13 +17,12 @@ from halfulp.hdl.formats import (
     Rounding,
     parse,
 )
+from halfulp.hdl.formats.floating import SPECIALS
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
-
-KINDS = ("ieee", "fn", "fnuz", "finite")
 
 TOYS = [
     Float(exp, man, bias, specials, subnormals)
-    for exp, man, bias, specials, subnormals in itertools.product((2, 3), (0, 1, 2), (None, 3), KINDS, (True, False))
+    for exp, man, bias, specials, subnormals in itertools.product((2, 3), (0, 1, 2), (None, 3), SPECIALS, (True, False))
     if man > 0 or specials != "ieee"
 ]
 

@@ -30,8 +30,8 @@ CASES = {
 }
 """Descriptions, and key and first step of counter-based words: each family, source and way to add."""
 
-SUMS = ("e6m5", "e4m3fn", "e5m2fnuz", "e3m2fn", "fp16-ftz", "fp32", "fxp6.2", "ufxp6.2-wrap", "posit8", "posit16e1",
-        "takum8", "takum16")  # fmt: skip
+SUMS = ("e6m5", "e4m3fn", "binary8p4", "e5m2fnuz", "e3m2fn", "fp16-ftz", "fp32", "fxp6.2", "ufxp6.2-wrap", "posit8",
+        "posit16e1", "takum8", "takum16")  # fmt: skip
 SOURCES = {"e5m2*e5m2+e6m5.sr10": None, "e4m3*e4m3=fp16.sr4+fp32.sr24@lfsr40": None, "e4m3*e4m3+posit16.sr7": (3, 4),
            "bf16*bf16+exact=bf16.ru": None, "fp16*fp16+fp64.rn": None, "int16*int16+int32.rn": None,
            "int8*uint8+fxp20.8.rn": None, "fp16*posit16=fxp4.4.sr3+exact=takum16.sr9": (7, 0)}  # fmt: skip

@@ -84,7 +84,7 @@ def dropped(fmt: Format | None) -> int | None:
 @functools.lru_cache(maxsize=256)
 def _begins_fp32(fmt: Format) -> bool:
     """Return True if codes of a format are the leading bits of FP32."""
-    same = fmt.is_floating_point and fmt.has_inf and fmt.floor_exponent == FP32.floor_exponent
+    same = fmt.is_floating_point and fmt.has_inf and fmt.has_negative_zero and fmt.floor_exponent == FP32.floor_exponent
     return same and fmt.width - fmt.precision == FP32.exp and fmt.precision <= FP32.precision
 
 

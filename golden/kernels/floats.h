@@ -356,7 +356,7 @@ struct FloatSteps : S {
             if constexpr (!BEGINS<FORMAT>) {
                 constexpr u32 largest = u32(FORMAT.emax + 127) << 23 |
                                         u32(FORMAT.max_code & ones(FORMAT.man)) << (23 - FORMAT.man);
-                constexpr u32 over = FORMAT.specials == IEEE ? Word<32>::infinity : Word<32>::nan;
+                constexpr u32 over = FORMAT.specials == IEEE || FORMAT.specials == UZ ? Word<32>::infinity : Word<32>::nan;
                 // The last place of this power of two is that of the format's subnormal numbers.
                 constexpr auto grid = float(power<FORMAT.quantum + 23>());
                 const u32 sign = word & Word<32>::sign, size = nearest & Word<32>::magnitude;
@@ -365,7 +365,7 @@ struct FloatSteps : S {
                 std::memcpy(&small, &below, sizeof small);
                 u32 found = (word & Word<32>::magnitude) < u32(FORMAT.emin + 127) << 23 ? small : size;
                 found = found > largest ? over : found;
-                nearest = found | (FORMAT.specials == FNUZ && !found ? 0 : sign);
+                nearest = found | ((FORMAT.specials == FNUZ || FORMAT.specials == UZ) && !found ? 0 : sign);
             }
             word = (word & Word<32>::magnitude) > Word<32>::infinity ? Word<32>::nan : nearest;
         }

@@ -14,7 +14,7 @@ using i64 = std::int64_t;
 using u128 = unsigned __int128;
 
 enum Mode : int { RN, RA, RH, RHU, RHD, RZ, RU, RD, RO, SR, EXACT };
-enum Specials { IEEE, FN, FNUZ, FINITE };
+enum Specials { IEEE, FN, FNUZ, FINITE, UZ };
 
 // (-1)^sign * significand * 2^exponent, plus less than one last place if `sticky`.
 struct Raw {
@@ -92,7 +92,9 @@ struct Float {
     bool has_subnormals;
     int width = 1 + exp + man, precision = man + 1, emin = 1 - bias, quantum = emin - man;
     u64 sign_code = u64(1) << (exp + man);
-    u64 max_code = specials == IEEE ? sign_code - 1 - (u64(1) << man) : specials == FN ? sign_code - 2 : sign_code - 1;
+    u64 max_code = specials == IEEE                    ? sign_code - 1 - (u64(1) << man)
+                   : specials == FN || specials == UZ ? sign_code - 2
+                                                      : sign_code - 1;
     u64 nan_code = specials == IEEE ? max_code + 1 + (u64(1) << (man ? man - 1 : 0))
                    : specials == FN ? sign_code - 1
                                     : sign_code;
@@ -113,7 +115,8 @@ struct Float {
             x.nan = magnitude > max_code + 1;
         } else if (specials == FN) {
             x.nan = magnitude == nan_code;
-        } else if (specials == FNUZ) {
+        } else if (specials == FNUZ || specials == UZ) {
+            x.inf = specials == UZ && magnitude == max_code + 1;
             x.nan = code == sign_code;
         }
         return x;
@@ -148,9 +151,9 @@ struct Float {
         }
         if (infinite) {
             if (specials == FN || specials == FNUZ) return nan_code;
-            magnitude = specials == IEEE ? max_code + 1 : max_code;
+            magnitude = specials == FINITE ? max_code : max_code + 1;
         }
-        const bool sign = x.sign && (specials != FNUZ || magnitude);
+        const bool sign = x.sign && (magnitude || !(specials == FNUZ || specials == UZ));
         return sign ? magnitude | sign_code : magnitude;
     }
 };

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Scale, Takum
+from halfulp.hdl.formats.floating import SPECIALS
 from halfulp.hdl.specs import MacSpec, RunningSumSpec
 
 from . import codebook
-
-SPECIALS = ("ieee", "fn", "fnuz", "finite")
-"""Kinds of special values of floats, in the order of number.h."""
 
 PHILOX = "philox"
 """Name of the counter-based source, which exists in software only."""

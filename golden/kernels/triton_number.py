@@ -229,6 +229,8 @@ def _unpack_float(code, F: tl.constexpr):
         nan, inf = magnitude > MAX + 1, magnitude == MAX + 1
     elif SPECIALS != "finite":
         nan = (magnitude if SPECIALS == "fn" else code) == F.nan_code
+        if SPECIALS == "uz":
+            inf = magnitude == MAX + 1
     return (code & F.sign_code) != 0, (tl.maximum(field, 1) - F.bias - MAN).to(tl.int32), significand, nan, inf
 
 
@@ -255,13 +257,13 @@ def _pack_float(x, sticky, word, R: tl.constexpr, F: tl.constexpr):
     tiny = zero if F.subnormals else zero | (field < 0)
     magnitude = tl.where(over, MAX, tl.where(tiny, 0, magnitude))
     infinite = inf | (over & (tl.where(sign, R.negative_stays, R.positive_stays) == 0))
-    if SPECIALS == "ieee":
+    if (SPECIALS == "ieee") | (SPECIALS == "uz"):
         magnitude = tl.where(infinite, MAX + 1, magnitude)
     elif SPECIALS == "finite":
         magnitude = tl.where(infinite, MAX, magnitude)
     else:
         nan = nan | infinite
-    if SPECIALS == "fnuz":
+    if (SPECIALS == "fnuz") | (SPECIALS == "uz"):
         sign = sign & (magnitude != 0)
     return tl.where(nan, F.nan_code, tl.where(sign, magnitude | F.sign_code, magnitude))
 

@@ -362,7 +362,7 @@ def _has(fmt: Format, value: float) -> bool:
 
 def _negated(fmt: Any) -> Any:
     """Return the format of negated numbers; None unless each number has a negative."""
-    return fmt if fmt is not None and fmt.is_floating_point and fmt.has_inf else None
+    return fmt if fmt is not None and fmt.is_floating_point and fmt.has_inf and fmt.has_negative_zero else None
 
 
 def _held(fmt: Any, node: Node) -> Any:

@@ -10,7 +10,8 @@ from .base import Format, floor_log2, ldexp
 from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
 
-SPECIALS = ("ieee", "fn", "fnuz", "finite")
+SPECIALS = ("ieee", "fn", "fnuz", "finite", "uz")
+"""Kinds of special codes, in the order of `Specials` in golden/kernels/number.h."""
 MIN_EXP, MAX_EXP, MAX_MAN, MAX_BIAS = 2, 11, 52, 4096
 
 _FINITE_ROWS = ("e2m1fn", "e2m3fn", "e3m2fn")
@@ -29,7 +30,10 @@ OTHER_NAMES |= {"fp8": "e4m3fn", "fp8_e4m3": "e4m3fn", "fp8_e5m2": "e5m2", "fp6_
 OTHER_NAMES |= {"fp4": "e2m1fn", "fp4_e2m1": "e2m1fn", "float4_e2m1fn_x2": "e2m1fn"}
 """Names of IEEE 754, of OCP (in capitals, and ``fp8`` for its E4M3), and of C and torch; they parse too."""
 
-_TEXT = re.compile(r"e([0-9]+)m([0-9]+)(?:b(-?[0-9]+))?(-?fn|-?fnuz|-finite)?")
+_TEXT = re.compile(r"e([0-9]+)m([0-9]+)(?:b(-?[0-9]+))?(-?fn|-?fnuz|-finite|uz)?")
+
+_P3109 = re.compile(r"(?:binary|p3109_k?)([0-9]+)p([0-9]+)([su]?)([ef]?)")
+"""Name of a format of IEEE P3109: width, precision, signed or unsigned, extended (with infinities) or finite."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,16 @@ class Float(Format):
     Parameters
     ----------
     exp : int
-        Number of exponent bits, 2 to 11. With specials ``finite`` also 1: sign and magnitude of an integer, scaled.
+        Number of exponent bits, 2 to 11. With specials ``finite``, ``fnuz`` and ``uz`` also 1: sign and magnitude of an
+        integer, scaled.
     man : int
         Number of mantissa bits without the hidden bit, 0 to 52.
     bias : int, optional
-        Exponent bias, -4096 to 4096. Default: 2^(exp-1) - 1, or 2^(exp-1) for ``fnuz`` as in ml_dtypes.
+        Exponent bias, -4096 to 4096. Default: 2^(exp-1) - 1, or 2^(exp-1) for ``fnuz`` and ``uz``.
     specials : str
         Special codes. ``ieee``: infinities and NaN; ``fn``: all ones is NaN, no infinity; ``fnuz``: the code of -0 is
-        NaN, no infinity; ``finite``: neither. ``ieee`` needs at least one mantissa bit.
+        NaN, no infinity; ``finite``: neither; ``uz``: as ``fnuz``, and all ones after the sign is infinity, as in IEEE
+        P3109. ``ieee`` needs at least one mantissa bit.
     subnormals : bool
         If false, subnormal operands read as zero, and results below the smallest normal number become zero.
 
@@ -58,8 +64,8 @@ class Float(Format):
 
     family = "float"
     syntax = (
-        "e<exp>m<man>, exp 2 to 11, or 1 with -finite, man 0 to 52; then b<bias>; then fn, fnuz or -finite for its "
-        "specials; then -ftz for no subnormals: e6m5, e4m3b11fnuz, e5m2-ftz"
+        "e<exp>m<man>, exp 2 to 11, or 1 with -finite, fnuz or uz, man 0 to 52; then b<bias>; then fn, fnuz, uz or "
+        "-finite for its specials; then -ftz for no subnormals: e6m5, e4m3b11fnuz, e5m2-ftz"
     )
     code_order = "sign-magnitude"
     rounds = "magnitude"
@@ -72,6 +78,7 @@ class Float(Format):
         "fp16": "e5m10",
         **{name: name for name in ("e3m4", "e4m3", "e5m2", "e6m5")},
         **{name: name for name in ("e4m3fn", "e4m3fnuz", "e4m3b11fnuz", "e5m2fnuz", "e3m2fn", "e2m3fn", "e2m1fn")},
+        **{f"binary8p{precision}": f"e{8 - precision}m{precision - 1}uz" for precision in range(1, 8)},
     }
 
     has_flags = is_floating_point = True
@@ -87,10 +94,11 @@ class Float(Format):
         check_int("man", self.man, "float")
         plural = "" if self.exp == 1 else "s"
         # With one exponent bit and no specials, all numbers have one last place: integers with sign and magnitude.
-        if not MIN_EXP <= self.exp <= MAX_EXP and (self.exp, self.specials) != (1, "finite"):
+        uniform = self.exp == 1 and self.specials in ("finite", "fnuz", "uz")
+        if not MIN_EXP <= self.exp <= MAX_EXP and not uniform:
             raise ValueError(
                 f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}, or 1 if "
-                f"finite, as in e1m2-finite"
+                f"finite, as in e1m2-finite, or without -0, as in binary8p7"
             )
         if not 0 <= self.man <= MAX_MAN:
             raise ValueError(f"{self._size} has {self.man} mantissa bits; a float needs 0 to {MAX_MAN}")
@@ -100,6 +108,8 @@ class Float(Format):
             raise ValueError(
                 f"{self._size} has no mantissa bit to separate inf from NaN; use specials fn, fnuz or finite"
             )
+        if (self.exp, self.man, self.specials) == (1, 0, "uz"):
+            raise ValueError(f"{self._size}uz has no number besides zero; a float needs more bits")
         if self.bias is None:
             object.__setattr__(self, "bias", self._default_bias)
         check_int("bias", self.bias, "float", -MAX_BIAS, MAX_BIAS)
@@ -111,7 +121,7 @@ class Float(Format):
     @property
     def _default_bias(self) -> int:
         half = 1 << (self.exp - 1)
-        return half if self.specials == "fnuz" else half - 1
+        return half if self.specials in ("fnuz", "uz") else half - 1
 
     def __str__(self) -> str:
         text = self._size
@@ -121,8 +131,8 @@ class Float(Format):
             text += "fn" if f"{text}fn" in _FINITE_ROWS else "-finite"
         elif self.specials == "fn" and self.man > 0:
             text += "-fn" if f"{text}fn" in _FINITE_ROWS else "fn"
-        elif self.specials == "fnuz":
-            text += "fnuz"
+        elif self.specials in ("fnuz", "uz"):
+            text += self.specials
         text = next((name for name, same in self.names.items() if same == text), text)
         return text if self.subnormals else f"{text}-ftz"
 
@@ -131,7 +141,7 @@ class Float(Format):
         # e3m2fn, e2m3fn and e2m1fn have no NaN, as in ml_dtypes; e3m2-fn has one.
         name = text.removesuffix("-ftz")
         name = ML_DTYPES.get(name, OTHER_NAMES.get(name, name))
-        name = cls.names.get(name, name)
+        name = cls.names.get(name, _p3109(name))
         match = _TEXT.fullmatch(name)
         if match is None:
             return None
@@ -210,7 +220,7 @@ class Float(Format):
 
     @property
     def has_inf(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
-        return self.specials == "ieee"
+        return self.specials in ("ieee", "uz")
 
     @property
     def has_nan(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
@@ -218,7 +228,7 @@ class Float(Format):
 
     @property
     def has_negative_zero(self) -> bool:  # type: ignore[override]  # a property for an attribute of Format
-        return self.specials != "fnuz"
+        return self.specials not in ("fnuz", "uz")
 
     # Codes -----------------------------------------------------------------------------------------------------
 
@@ -233,7 +243,7 @@ class Float(Format):
         ones = self.sign_code - 1
         if self.specials == "ieee":
             return ones - (1 << self.man)
-        return ones - 1 if self.specials == "fn" else ones
+        return ones - 1 if self.specials in ("fn", "uz") else ones
 
     @property
     def inf_code(self) -> int | None:
@@ -275,9 +285,9 @@ class Float(Format):
         """Return the value of a code; without subnormals, subnormal codes are zero."""
         self.check_code(code)
         negative, magnitude = bool(code & self.sign_code), code & (self.sign_code - 1)
-        if self.specials == "fnuz" and code == self.sign_code:
+        if not self.has_negative_zero and code == self.sign_code:
             return math.nan
-        if self.specials != "fnuz" and magnitude > self.max_code:
+        if magnitude > self.max_code:
             if magnitude != self.inf_code:
                 return math.nan
             return -math.inf if negative else math.inf
@@ -311,3 +321,16 @@ class Float(Format):
         if magnitude == 0 and not self.has_negative_zero:
             return 0
         return magnitude | self.sign_code if negative else magnitude
+
+
+def _p3109(name: str) -> str:
+    """Return the text of a format of IEEE P3109; other names as they are."""
+    match = _P3109.fullmatch(name)
+    if match is None:
+        return name
+    width, precision = int(match[1]), int(match[2])
+    if match[3] == "u":
+        raise ValueError(f"{name} is unsigned, and a float has a sign; register its values as a codebook")
+    if not 1 <= precision < width:
+        raise ValueError(f"{name} has precision {precision}; a signed format of {width} bits needs 1 to {width - 1}")
+    return f"e{width - precision}m{precision - 1}{'fnuz' if match[4] == 'f' else 'uz'}"

@@ -11,6 +11,7 @@ from amaranth.hdl import Value, unsigned
 
 from halfulp import golden
 from halfulp.hdl.formats import Float, parse
+from halfulp.hdl.formats.floating import SPECIALS
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import MAX_ITERATIONS
@@ -23,7 +24,7 @@ from tests.short_form import build
 
 MODES = (*ROUNDING_MODES, "sr3")
 
-FORMATS = ("e5m2", "e4m3", "e4m3fn", "e4m3fnuz", "e3m4", "e3m2fn", "e2m3fn", "e2m1fn", "e5m2-ftz")
+FORMATS = ("e5m2", "e4m3", "e4m3fn", "e4m3fnuz", "binary8p4", "e3m4", "e3m2fn", "e2m3fn", "e2m1fn", "e5m2-ftz")
 
 FAMILIES = (
     *("posit8", "posit8e0", "posit8e1", "posit6e1", "posit5", "posit4e1", "posit3e0"),
@@ -34,7 +35,7 @@ FAMILIES = (
 TOYS = [
     Float(exp, man, specials=specials, subnormals=subnormals)
     for exp, man in ((2, 1), (2, 2), (3, 1), (3, 0))
-    for specials in ("ieee", "fn", "fnuz", "finite")
+    for specials in SPECIALS
     for subnormals in (True, False)
     if not (man == 0 and specials == "ieee")
 ]

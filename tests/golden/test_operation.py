@@ -18,6 +18,7 @@ from halfulp.hdl.formats import (
     parse,
     stochastic,
 )
+from halfulp.hdl.formats.floating import SPECIALS
 from tests.golden_against_exact import (
     FEW,
     MODES,
@@ -34,7 +35,7 @@ from tests.settings import EXHAUSTIVE
 TOYS = [
     Float(exp, man, specials=specials, subnormals=subnormals)
     for exp, man in ((2, 0), (2, 1), (3, 1))
-    for specials in ("ieee", "fn", "fnuz", "finite")
+    for specials in SPECIALS
     for subnormals in (True, False)
     if not (man == 0 and specials == "ieee")
 ]

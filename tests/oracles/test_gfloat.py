@@ -11,7 +11,7 @@ the larger magnitude.
 import numpy as np
 import pytest
 import torch
-from gfloat import RoundMode, encode_ndarray, round_ndarray
+from gfloat import RoundMode, decode_float, encode_ndarray, round_ndarray
 from gfloat.formats import (
     format_info_bfloat16,
     format_info_binary16,
@@ -20,10 +20,27 @@ from gfloat.formats import (
     format_info_ocp_e3m2,
     format_info_ocp_e4m3,
     format_info_ocp_e5m2,
+    format_info_p3109,
 )
+from gfloat.types import Domain
 
 from halfulp import golden
-from halfulp.hdl.formats import BF16, E2M1FN, E2M3FN, E3M2FN, E4M3FN, E5M2, FP16, FP32, RN, RO, RZ, Rounding, stochastic
+from halfulp.hdl.formats import (
+    BF16,
+    E2M1FN,
+    E2M3FN,
+    E3M2FN,
+    E4M3FN,
+    E5M2,
+    FP16,
+    FP32,
+    RN,
+    RO,
+    RZ,
+    Rounding,
+    parse,
+    stochastic,
+)
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import make
 
@@ -35,7 +52,12 @@ PAIRS = {
     E2M1FN: format_info_ocp_e2m1,
     FP16: format_info_binary16,
     BF16: format_info_bfloat16,
+    **{parse(f"binary8p{p}"): format_info_p3109(8, p) for p in (3, 4)},
+    parse("binary6p3"): format_info_p3109(6, 3),
 }
+
+DOMAINS = {"": Domain.Extended, "se": Domain.Extended, "f": Domain.Finite}
+"""Ends of the names of signed formats of IEEE P3109."""
 
 MODES = {
     "rn": RoundMode.TiesToEven,
@@ -104,9 +126,22 @@ def test_encode_to_odd_matches_gfloat_truncation(target):
     truncated = by_gfloat(values, target, RoundMode.TowardZero)
     exact = golden.decode(truncated, target)
     within = (values != exact) & (values.abs() < float(target.largest))
-    wanted = torch.where(within & (truncated % 2 == 0), truncated + 1, truncated)
+    # A negative number that is truncated to a zero without sign becomes odd with its own sign.
+    above = torch.where((truncated == 0) & (values < 0), target.sign_code | 1, truncated + 1)
+    wanted = torch.where(within & (truncated % 2 == 0), above, truncated)
     assert torch.equal(golden.encode(values, target, RO), wanted)
     assert within.sum() > 1000
+
+
+@pytest.mark.parametrize("end", DOMAINS)
+@pytest.mark.parametrize("width", [3, 5, 8])
+def test_values_of_p3109_match_gfloat(width, end):
+    for precision in range(1, width):
+        fmt, info = parse(f"binary{width}p{precision}{end}"), format_info_p3109(width, precision, domain=DOMAINS[end])
+        assert fmt == parse(f"p3109_k{width}p{precision}{end}") == parse(str(fmt))
+        found = [str(float(fmt.decode(code))) for code in range(1 << width)]
+        assert found == [str(float(decode_float(info, code).fval)) for code in range(1 << width)]
+        assert (fmt.has_inf, fmt.nan_code) == (DOMAINS[end] is Domain.Extended, 1 << (width - 1))
 
 
 def test_gfloat_comparison_can_fail():

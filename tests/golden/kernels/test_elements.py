@@ -20,6 +20,7 @@ TARGETS = [
     "bf16",
     "e4m3fn",
     "e4m3fnuz",
+    "binary8p3",
     "e3m2fn",
     "e4m0",
     "fp16-ftz",
@@ -32,7 +33,7 @@ TARGETS = [
 
 @pytest.mark.slow
 @pytest.mark.sampled(2, 2)
-@pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[4:5] + TARGETS[9:11])
+@pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[5:6] + TARGETS[10:12])
 @pytest.mark.parametrize("source", [torch.float32, torch.float64])
 def test_encode_kernel_matches_tensors(target, source):
     """Arbitrary words, and numbers at and next to the codes and midpoints of the target format."""
@@ -53,7 +54,7 @@ def test_encode_kernel_matches_tensors(target, source):
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("target", ["posit8", "e4m3fnuz", "e3m2fn-ftz"])
+@pytest.mark.parametrize("target", ["posit8", "e4m3fnuz", "binary8p4", "e3m2fn-ftz"])
 def test_encode_by_upper_half_matches_tensors(target):
     """Numbers at, next to and between the codes; infinities, NaN with any payload, and subnormal numbers."""
     o, rng = parse(target), np.random.default_rng(4)

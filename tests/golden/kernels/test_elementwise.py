@@ -13,7 +13,7 @@ from halfulp.golden.program.arithmetic import compute
 from halfulp.hdl.formats import Rounding, parse
 
 FORMATS = (
-    *("bf16", "fp16", "fp32", "tf32", "e5m2", "e4m3fn", "e4m3fnuz", "e2m1fn", "e3m2-fn", "e6m5", "e8m1"),
+    *("bf16", "fp16", "fp32", "tf32", "e5m2", "e4m3fn", "e4m3fnuz", "binary8p4", "e2m1fn", "e3m2-fn", "e6m5", "e8m1"),
     *("e5m2-ftz", "bf16-ftz", "e4m3b11fnuz", "e7m16"),
 )
 ROUNDINGS = ("rn", "ra", "rh", "rhu", "rhd", "rz", "ru", "rd", "ro", "sr1", "sr9", "rn.sat", "ru.sat", "sr4@lfsr16")

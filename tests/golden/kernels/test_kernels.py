@@ -30,7 +30,20 @@ from tests.settings import EXHAUSTIVE
 
 PRODUCTS = 10_000_000 if EXHAUSTIVE else 30_000
 FORMATS = {
-    "float": ["e5m2", "e4m3fn", "e4m3fnuz", "e3m2fn", "bf16", "fp16-ftz", "tf32", "e6m5", "fp32", "e5m10fn", "e4m0"],
+    "float": [
+        "e5m2",
+        "e4m3fn",
+        "e4m3fnuz",
+        "binary8p3",
+        "e3m2fn",
+        "bf16",
+        "fp16-ftz",
+        "tf32",
+        "e6m5",
+        "fp32",
+        "e5m10fn",
+        "e4m0",
+    ],
     "fixed": ["fxp4.4", "fxp8.8", "uint8", "fxp4.4-wrap", "fxp16.16", "ufxp4.2-wrap", "int32"],
     "posit": ["posit8", "posit16", "posit8e0", "posit16e1", "posit6", "posit32", "posit10e3"],
 }

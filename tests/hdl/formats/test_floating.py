@@ -89,6 +89,10 @@ def test_encode_special_results_of_floats():
     assert E2M1FN.encode(math.nan) == 0x8
     assert E4M3.encode(math.nan) == 0x7C
     assert E4M3FNUZ.encode(-0.0) == 0
+    p3109 = parse("binary8p4")
+    numbers = (1e9, -1e9, math.inf, -math.inf, math.nan, -0.0)
+    assert [p3109.encode(number) for number in numbers] == [0x7F, 0xFF, 0x7F, 0xFF, 0x80, 0]
+    assert [p3109.encode(number, saturate=True) for number in numbers[:3]] == [0x7E, 0xFE, 0x7F]
     assert E5M2.encode(-0.0) == 0x80
     assert [E5M2.encode(sign * 10**9, mode) for mode in (RU, RD) for sign in (1, -1)] == [0x7C, 0xFB, 0x7B, 0xFC]
     assert [E4M3FN.text(code) for code in (0x80, 0x7F, 0x01, 0x7E)] == ["-0", "nan", "0.001953125", "448"]

@@ -23,13 +23,14 @@ from halfulp.hdl.formats import (
     parse,
     stochastic,
 )
+from halfulp.hdl.formats.floating import SPECIALS
 from halfulp.hdl.specs import MacSpec
-from tests.toy_formats import FIXED, KINDS, POSITS
+from tests.toy_formats import FIXED, POSITS
 
 GRID = [
     Float(exp, man, bias, specials, subnormals)
     for exp, man, bias, specials, subnormals in itertools.product(
-        (2, 3, 5, 11), (0, 1, 2, 7, 52), (None, -3, 0, 9, 1023), KINDS, (True, False)
+        (2, 3, 5, 11), (0, 1, 2, 7, 52), (None, -3, 0, 9, 1023), SPECIALS, (True, False)
     )
     if man > 0 or specials != "ieee"
 ]

@@ -100,6 +100,7 @@ def test_default_accumulators_of_floats():
         "e3m2fn": "e4m5",
         "e2m3fn": "e3m6",
         "e2m1fn": "e3m4",
+        **{f"binary8p{p}": f"e{9 - p}m{p + 2}" for p in range(1, 8)},
     }
     # The bias shifts as that of the products does.
     for text, acc in (("e4m3b30fn", "e5m6b61"), ("e11m4b2000", "e11m7b2977"), ("e4m3b8", "e5m6")):
