@@ -45,6 +45,8 @@ from .block import blockmac as blockmac
 from .block import blockmac_sequence as blockmac_sequence
 from .block import blockquantize as blockquantize
 from .classify import classify as classify
+from .code_table import CodeTable as CodeTable
+from .code_table import table_of as table_of
 from .compare import compare as compare
 from .compound import join as join
 from .compound import split as split

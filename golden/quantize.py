@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfulp.hdl.formats import BF16, FP16, FP32, FP64, RN, Block, Format, Rounding
+from halfulp.tools import html
 
 from .block import quantized
 from .check import check_devices, codes_of, one_mode, random_of
@@ -43,6 +44,12 @@ class BlockTensor(NamedTuple):
     def mT(self) -> "BlockTensor":
         """Tensor with exchanged last dimensions."""
         return BlockTensor(self.elements.mT, self.scale.mT, self.tensor)
+
+    def _repr_html_(self) -> str:
+        """Return types and shapes of the parts as a table for notebooks."""
+        parts = [(name, part) for name, part in self._asdict().items() if part is not None]
+        rows = [(name, part.dtype, str(tuple(part.shape))) for name, part in parts]
+        return html.table("Tensor in blocks", rows, ("part", "type", "shape"))
 
 
 @uncompiled

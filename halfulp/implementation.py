@@ -118,6 +118,10 @@ class Implementation:
         options = self.build.options
         return shlex.join([self.spec.text, *options]) if options else self.spec.text
 
+    def _repr_html_(self) -> str:
+        """Return the inputs as a table for notebooks."""
+        return self.spec._repr_html_()
+
     def command(self, verb: str, *more: str) -> str:
         """Return the command line that runs ``verb`` on this implementation."""
         return shlex.join(["halfulp", verb, self.spec.text, *self.build.options, *more])

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from amaranth.hdl import Module, Value, unsigned
+from amaranth.hdl import Module, Shape, Value, unsigned
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import Format, Rounding
@@ -20,6 +20,7 @@ from halfulp.hdl.number import Number, pack, pack_with_flags, signalling, trunca
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import AREA, EAGER, LAZY
+from halfulp.tools import html
 
 from .builds import module_name
 from .shared import Logic, Sharing, add_part
@@ -117,6 +118,19 @@ class Unit(Staged):
             self.mode = None
         # Inside the unit, the rounding comes with the signal that chooses its mode.
         self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
+
+    def _repr_html_(self) -> str:
+        """Return the ports as a table for notebooks."""
+        rows = [
+            (
+                name,
+                member.flow.name.lower(),
+                str(shape) if isinstance(shape := member.shape, Format) else Shape.cast(shape).width,
+            )
+            for name, member in self.signature.members.items()
+        ]
+        caption = f"{self.name}: {self.spec.text}, latency {self.latency}"
+        return html.table(caption, rows, ("port", "direction", "format or bits"))
 
     @property
     def _members(self) -> dict[str, Any]:

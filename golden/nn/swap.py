@@ -13,6 +13,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from halfulp.golden.torch_internals import FORWARD, buffers_of, forward_hooks_of
 from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.specs import MacSpec
+from halfulp.tools import html
 
 from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
@@ -92,13 +93,21 @@ class Conversion:
         """Run a step, such as a forward and backward pass, and report the operations in torch's own arithmetic."""
         return observe(self.model, step)
 
-    def __str__(self) -> str:
+    @property
+    def _table(self) -> list[tuple[str, str, str]]:
         rows = [("layer", "type", "computes in")]
-        rows += [
+        return rows + [
             (swap.name or "(the model)", swap.kind, str(swap.policy or f"not swapped: {swap.why}"))
             for swap in self.swaps
         ]
-        return tabulate(rows, tablefmt="plain", disable_numparse=True)
+
+    def __str__(self) -> str:
+        return tabulate(self._table, tablefmt="plain", disable_numparse=True)
+
+    def _repr_html_(self) -> str:
+        """Return the table of layers for notebooks."""
+        header, *rows = self._table
+        return html.table("Layers with matrix products", rows, header)
 
 
 def convert(

@@ -9,6 +9,7 @@ from typing import Any
 from tabulate import tabulate
 from torch import Tensor
 
+from halfulp.tools import html
 from halfulp.tools.paths import write_whole
 
 PRODUCT, ELEMENTWISE, FUNCTION, REDUCTION = "product", "elementwise", "function", "reduction"
@@ -212,13 +213,24 @@ class Report:
         share = f"{self.share:.1%} of the multiply-accumulates are in the arithmetic of the policy"
         return f"{share}; {len(self.in_torch)} of {len(self.rows)} operations are in torch's own"
 
-    def __str__(self) -> str:
-        table = tabulate([list(_cells(row)) for row in self.sorted()], COLUMNS, disable_numparse=True)
+    @property
+    def _table(self) -> list[list[str]]:
+        return [list(_cells(row)) for row in self.sorted()]
+
+    @property
+    def _notes(self) -> list[str]:
         left = [
             f"{source}: {count} array{'s' * (count > 1)} left torch; arithmetic on arrays is not emulated"
             for source, count in self.arrays.items()
         ]
-        return "\n".join([table, *map(str, self.constants), *left, self.summary])
+        return [*map(str, self.constants), *left, self.summary]
+
+    def __str__(self) -> str:
+        return "\n".join([tabulate(self._table, COLUMNS, disable_numparse=True), *self._notes])
+
+    def _repr_html_(self) -> str:
+        """Return the table and its notes for notebooks."""
+        return html.table("Operations", self._table, COLUMNS, self._notes)
 
 
 def _cells(row: OperationCounts) -> Iterator[str]:

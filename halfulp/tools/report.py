@@ -45,6 +45,10 @@ class Report:
         """Return the printed tables as Markdown."""
         return "\n".join(table.markdown() for name, table in self.tables.items() if name not in self.hidden)
 
+    def _repr_html_(self) -> str:
+        """Return the printed tables for notebooks."""
+        return "".join(table._repr_html_() for name, table in self.tables.items() if name not in self.hidden)
+
     def write(self, folder: Path) -> list[Path]:
         """Write all files to a folder and return their paths."""
         paths = []

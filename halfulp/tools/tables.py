@@ -7,6 +7,7 @@ from typing import Literal
 
 import pandas as pd
 
+from . import html
 from .paths import write_whole
 
 
@@ -44,6 +45,11 @@ class Table:
         bold = shown.where(~self._is_best(), "**" + shown + "**")
         body = bold.to_markdown(index=False, disable_numparse=True, colalign=self._sides())
         return "\n\n".join([f"## {self.title}", body, "\n".join(f"- {note}" for note in self.notes)]).rstrip() + "\n"
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        shown = self._texts()
+        return html.table(self.title, shown.itertuples(index=False, name=None), list(shown.columns), self.notes)
 
     def csv(self) -> str:
         """Return the rows as CSV, with all columns and digits."""

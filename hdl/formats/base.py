@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal, Self
 from amaranth.hdl import Format as Text
 from amaranth.hdl import Shape, ShapeCastable, unsigned
 
+from halfulp.tools import html
+
 from .checks import check_int
 from .rounding import RN, RZ, Rounding
 from .view import TEXTS_WIDTH, FormatConst, FormatView, NumberText, fields_text
@@ -62,6 +64,10 @@ class Family:
     @abstractmethod
     def describe(self) -> str:
         """Return a description of family and fields."""
+
+    def _repr_html_(self) -> str:
+        """Return the description as a table for notebooks."""
+        return html.table(str(self), [("description", self.describe()), ("bits", self.width)])
 
 
 class Format(Family, ShapeCastable):
@@ -201,6 +207,22 @@ class Format(Family, ShapeCastable):
     def regime_at(self, scale: int) -> int:
         """Return the index of the code prefix of numbers in [2**scale, 2**(scale + 1))."""
         raise TypeError(f"codes of {self} have no regime")
+
+    def _repr_html_(self) -> str:
+        """Return fields of a code, range and special codes as tables for notebooks."""
+        fields, last = [], self.width - 1
+        for name, width in reversed(self.fields().items()):
+            if width:
+                fields.append((name, f"{last}" if width == 1 else f"{last}:{last - width + 1}", width))
+            last -= width
+        layout = [[(place, width) for _, place, width in fields]]
+        numbers = {"lowest": self.lowest, "largest": self.largest, "smallest above 0": self.smallest}
+        facts = [(name, decimal_text(value)) for name, value in numbers.items()]
+        specials = {"0": self.has_zero, "inf": self.has_inf, "nan": self.has_nan}
+        digits = -(-self.width // 4)
+        facts += [(name, f"0x{self.encode(float(name)):0{digits}x}") for name, there in specials.items() if there]
+        header = [(name, width) for name, _, width in fields]
+        return html.table(f"{self}: {self.describe()}", layout, header) + html.table(f"Numbers of {self}", facts)
 
     def holds(self, other: "Format") -> bool:
         """Return True if every number of another format is known to be one of this format."""

@@ -13,6 +13,7 @@ from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 from halfulp.hdl.formats.codebook import Codebook
 from halfulp.hdl.formats.rounding import EXACT, MODE_BITS, RN, Rounding
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
+from halfulp.tools import html
 
 from .formula import VALUES, Call, Formula, Port, Role, Sum, Term, term, vector
 from .grammar import BARE, Form, read
@@ -379,6 +380,11 @@ class UnitSpec:
         """Inputs in order, with the random words that an internal source replaces."""
         mode = (Port("mode", MODE_BITS, Role.MODE),) if self.rounding.is_port else ()
         return (*self.operand_ports, *self.control_ports, *mode, *self.word_ports)
+
+    def _repr_html_(self) -> str:
+        """Return the inputs as a table for notebooks."""
+        rows = [(port.name, port.role.name.lower() if port.role else "", port.shape) for port in self.ports]
+        return html.table(f"{self.text}: {self.SUMMARY}", rows, ("input", "role", "format or bits"))
 
     @property
     def operand_ports(self) -> tuple[Port, ...]:
