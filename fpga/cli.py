@@ -12,7 +12,18 @@ from halfulp.boards.targets import ASIC, Target, check_route, target_of
 from halfulp.hdl.specs.build import MAX_PIPELINE
 from halfulp.implementation import Implementation, implementations
 from halfulp.options import unit_options
-from halfulp.tools.commands import Parsed, Refused, also_written, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import (
+    Command,
+    Parsed,
+    Refused,
+    also_written,
+    json_option,
+    publish,
+    report_folder,
+    requests,
+    scheduled,
+    written,
+)
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
@@ -47,7 +58,7 @@ def _device(text: str) -> Target | None:
     return None if text == ASIC else target_of(text)
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @target_option(type=Parsed(_device), help="device or asic, of halfulp list targets; default: vu9p")
 @click.option("--liberty", metavar="FILE", type=_FILE, help="standard cells of asic; default: OSU 0.18 um of Debian")
@@ -65,6 +76,7 @@ def _device(text: str) -> Target | None:
     help="yosys, or vivado, which also routes; default: yosys",
 )
 @clock_option("Vivado")
+@json_option
 @scheduled
 @also_written
 def synth(

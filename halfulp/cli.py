@@ -4,16 +4,19 @@ Exit codes: 0 success, 1 a check failed, 2 the request is invalid, 3 a tool or t
 Commands import what they need when they run, so that help and errors are fast.
 """
 
+import os
 import pkgutil
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from halfulp import __version__
-from halfulp.tools.commands import Refused, run
+from halfulp.tools.commands import Refused, json_option, run, show
 from halfulp.tools.errors import ToolError
 
 GROUPS = {
@@ -78,17 +81,57 @@ REPORTS = {
 """Reports of `halfulp report`, and the module of each."""
 
 LISTS = {
-    "boards": "halfulp.boards.catalogue:listing",
-    "formats": "halfulp.sim.listing:formats",
-    "grammar": "halfulp.sim.listing:grammar",
-    "matrix-units": "halfulp.hdl.specs.matrix_unit:listing",
-    "targets": "halfulp.boards.targets:listing",
-    "units": "halfulp.sim.listing:units",
+    "boards": ("halfulp.boards.catalogue:listing", "halfulp.boards.catalogue:BOARDS"),
+    "formats": ("halfulp.sim.listing:formats", "halfulp.sim.listing:format_rows"),
+    "grammar": ("halfulp.sim.listing:grammar", "halfulp.sim.listing:unit_rows"),
+    "matrix-units": ("halfulp.hdl.specs.matrix_unit:listing", "halfulp.hdl.specs.matrix_unit:MATRIX_UNITS"),
+    "targets": ("halfulp.boards.targets:listing", "halfulp.boards.targets:TARGETS"),
+    "units": ("halfulp.sim.listing:units", "halfulp.sim.listing:unit_rows"),
 }
-"""Lists that `halfulp list` prints, with the function of each."""
+"""Lists that `halfulp list` prints: the function that returns their lines, and the data for JSON."""
+
+EXAMPLES = {
+    "sim": "sim 'mac e5m2*e5m2+e6m5.sr10' --pipeline 2",
+    "sweep": "sweep 'mul e4m3fn*e4m3fn=fp16'",
+    "uvm": "uvm 'add fp16+fp16' --sequence directed",
+    "save": "save 'mul e5m2*e5m2' --vector 0x3c,0x40 --why 'a power of two'",
+    "vectors": "vectors 'fma bf16*bf16+fp32' -o fma.npz",
+    "check": "check 'mul e5m2*e5m2' --results results.txt --json",
+    "formal": "formal 'add e4m3fn+e4m3fn' --limit 120",
+    "coverage": "coverage 'mac e5m2*e5m2+e6m5' --code",
+    "mutate": "mutate 'mul e5m2*e5m2' --mutants 500",
+    "emit": "emit 'mac e4m3fn*e4m3fn+fp16.sr10' --pipeline 2 -o mac.v",
+    "tile": "tile --mac 'e5m2*e5m2+e6m5.sr10' --n 16 --m 8 -o kernel",
+    "synth": "synth 'fma fp16*fp16+fp16' --target ecp5-85k --route",
+    "report": "report study.toml -o results",
+    "stats": "stats sru --rounds 4096",
+    "faults": "faults 'mac e5m2*e5m2+e6m5' --bit-flips 10000",
+    "emulate": "emulate --mac 'bf16*bf16+fp32.rn, elementwise=bf16.rn' train.py",
+    "train": "train lenet5 --mac 'e5m2*e5m2+e6m5.sr10' --epochs 1",
+    "match": "match resnet20 --board u280 --mac 'bf16*bf16+fp32'",
+    "cost": "cost -o results",
+    "signoff": "signoff mul add --compare",
+    "bench": "bench -o speed.csv",
+    "list": "list formats --json",
+    "doctor": "doctor",
+    "report clocks": "report clocks 'mul fp16*fp16' --stages 4",
+    "report peers": "report peers multiplier.v --top multiplier",
+    "report pwl": "report pwl exp --pieces 4,8",
+    "report tiles": "report tiles --largest 8",
+}
+"""Command lines for the help, by command; other reports take their name alone."""
+
+COMPLETE = "_HALFULP_COMPLETE"
+"""Environment variable of shell completion: ``bash_source`` prints the script of a shell, and others complete words."""
 
 EXTRAS = ("uvm", "sim", "fpga", "train")
 """Extras of the package that commands need; the module of a command contains the name."""
+
+
+def _with_example(command: click.Command, words: str) -> click.Command:
+    """Return the command with its example below its help."""
+    command.epilog = f"\b\nExample:\n  halfulp {EXAMPLES.get(words, words)}"
+    return command
 
 
 class Lazy(click.Group):
@@ -97,6 +140,9 @@ class Lazy(click.Group):
     modules: ClassVar[Mapping[str, str]]
     """Module of each command."""
 
+    prefix: ClassVar[str] = ""
+    """Words before the names of the commands."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *self.modules})
@@ -104,14 +150,15 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with this name."""
         if cmd_name not in self.modules:
-            return super().get_command(ctx, cmd_name)
+            command = super().get_command(ctx, cmd_name)
+            return command and _with_example(command, cmd_name)
         return self.load(ctx, self.modules[cmd_name], cmd_name)
 
     def load(self, ctx: click.Context, module: str, name: str) -> click.Command:
         """Import a command; the contexts of a program and of its groups share the name of the last module."""
         ctx.meta["module"] = module
         command: click.Command = pkgutil.resolve_name(f"{module}:{name.replace('-', '_')}")
-        return command
+        return _with_example(command, f"{self.prefix}{name}")
 
 
 class Commands(Lazy):
@@ -144,6 +191,7 @@ class Reports(Lazy):
     """Group of the named reports; it also accepts the file of a study in place of a name."""
 
     modules = REPORTS
+    prefix = "report "
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -176,9 +224,11 @@ def cli() -> None:
 
 @cli.command(name="list")
 @click.argument("what", type=click.Choice(list(LISTS)))
+@json_option
 def list_(what: str) -> None:
     """Print boards, formats, the grammar, targets or units."""
-    click.echo("\n".join(pkgutil.resolve_name(LISTS[what])()))
+    lines, rows = map(pkgutil.resolve_name, LISTS[what])
+    show("\n".join(lines()), {what: rows() if callable(rows) else rows})
 
 
 @cli.command()
@@ -201,6 +251,8 @@ def _end(signum: int, frame: Any) -> NoReturn:
 def main() -> None:
     """Run the program."""
     signal.signal(signal.SIGTERM, _end)
+    if shell := os.environ.get(COMPLETE):
+        sys.exit(shell_complete(cli, {}, "halfulp", COMPLETE, shell))
     run(cli)
 
 

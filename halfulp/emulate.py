@@ -44,8 +44,6 @@ def emulate(
     place and arithmetic, those that torch computed itself with the reason, and where numbers left torch as arrays of
     numpy. It is printed to standard error when the program ends, also if it fails or is interrupted. The exit code is
     that of the program.
-
-    Example: halfulp emulate --mac "bf16*bf16+fp32.rn, elementwise=bf16.rn" train.py --epochs 2
     """
     with requests():
         _check_program(program, is_module)

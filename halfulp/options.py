@@ -1,16 +1,17 @@
 """Command-line arguments of a unit: its text, or the short form with a name, a format and options."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
 
+from halfulp.hdl.formats.catalogue import BLOCK_NAMES, NAMED
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.build import MAX_ITERATIONS, MAX_PIPELINE, TARGETS
 
-from .implementation import DEFAULT_FORMAT
+from .implementation import BUILD, DEFAULT_FORMAT
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -86,6 +87,21 @@ def unit_options(function: Function, **unit: Any) -> Function:
     default = "" if "default" in unit else f" (default: {DEFAULT_FORMAT})"
     text = f'UNIT is a name, with FMT{default} and options, or a text such as "mac e5m2*e5m2+e6m5.sr10".'
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{text}"
-    for option in reversed((click.argument("unit", **unit), click.argument("fmt", required=False), *options)):
+    arguments = (
+        click.argument("unit", shell_complete=_among(UNITS), **unit),
+        click.argument("fmt", required=False, shell_complete=_among((*NAMED, *BLOCK_NAMES))),
+    )
+    for option in reversed((*arguments, *options)):
         function = option(function)
+        added: Any = function.__click_params__[-1]  # type: ignore[attr-defined]  # click puts it there
+        added.section = "hardware" if added.name in BUILD or added.name in _CLOCK_OPTIONS else "unit"
     return function
+
+
+def _among(names: Iterable[str]) -> Callable[..., list[str]]:
+    """Return a function that completes one of some names in a shell."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+        return [name for name in names if name.startswith(begun)]
+
+    return complete

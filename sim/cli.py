@@ -9,16 +9,27 @@ import click
 
 from halfulp.implementation import implementation, implementations
 from halfulp.options import unit_options
-from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import (
+    Command,
+    also_written,
+    json_option,
+    publish,
+    report_folder,
+    requests,
+    scheduled,
+    show,
+    written,
+)
 from halfulp.tools.jobs import JobPool
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="maximum number of independent vectors")
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
 @click.option("--wave", is_flag=True, help="write a waveform with decoded numbers")
+@json_option
 def sim(
     unit: str, fmt: str | None, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any
 ) -> None:
@@ -45,12 +56,12 @@ def sim(
         result.notes += fit_lines(built)
         if chosen is not None:
             result.notes += expected_lines(built, chosen)
-        click.echo(summary(result))
+        show(summary(result), result.data)
         passed = passed and result.passed
     sys.exit(0 if passed else 1)
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option("--vector", required=True, metavar="CODES", help="such as 0x3c,0x40; steps separated by ;")
 @click.option("--why", default="found by hand", metavar="TEXT", help="reason in one line; default: found by hand")
@@ -74,11 +85,12 @@ def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
     click.echo(f"halfulp: {'saved in' if new else 'already in'} {path}", err=True)
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="number of sampled vectors; default: every input")
 @click.option("--restart", is_flag=True, help="start over; default: resume an interrupted run")
+@json_option
 @scheduled
 def sweep(
     unit: str, fmt: str | None, seed: int, vectors: int | None, restart: bool, pool: JobPool, **options: Any
@@ -99,11 +111,11 @@ def sweep(
     except Interrupted as stop:
         click.echo(f"halfulp: stopped; {stop}", err=True)
         sys.exit(130)
-    click.echo(summary(result))
+    show(summary(result), result.data)
     sys.exit(0 if result.passed else 1)
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option(
     "--as",
@@ -150,7 +162,7 @@ def vectors(
         click.echo(f"halfulp: wrote {table.count:,} vectors, {table.what}, to {output}", err=True)
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option(
     "--results",
@@ -159,6 +171,7 @@ def vectors(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="vectors with the results of another unit",
 )
+@json_option
 @also_written
 def check(unit: str, fmt: str | None, results: Path, output: Path | None, **options: Any) -> None:
     """Explain wrong results of another unit or library.
@@ -172,13 +185,12 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
     with requests():
         built = implementation(unit, fmt, **options).buildable.component()
         result = checking.check(built, results)
-    publish(checking.report(result), output and report_folder(output))
-    for line in checking.examples(result):
-        click.echo(line)
+    data = {"unit": built.spec.text, "checked": result.given.count, "wrong": result.wrong}
+    publish(checking.report(result), output and report_folder(output), checking.examples(result), data)
     sys.exit(1 if result.wrong else 0)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("units", nargs=-1, metavar="[UNIT]...")
 @click.option(
     "--oracles",

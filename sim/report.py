@@ -1,7 +1,7 @@
 """Results of a run, as text and as JUnit XML."""
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -106,6 +106,12 @@ class Result:
     def passed(self) -> bool:
         """True if every check compared results and none failed."""
         return bool(self.checks) and all(check.checked > 0 and check.failed == 0 for check in self.checks)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Fields of the result with the verdict, for JSON."""
+        own = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {"passed": self.passed, "checked": self.checked, "failed": self.failed} | own
 
 
 MOST = 3

@@ -9,7 +9,7 @@ import click
 from halfulp.boards.targets import TARGETS, Target, target_of
 from halfulp.implementation import implementation
 from halfulp.options import unit_options
-from halfulp.tools.commands import Parsed, Refused, new_folder, requests, write_folder
+from halfulp.tools.commands import Command, Parsed, Refused, new_folder, requests, write_folder
 
 DEFAULT_CLOCK = 500
 """Default requested clock in MHz."""
@@ -51,7 +51,7 @@ def _names(text: str) -> dict[str, str]:
     return names
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.argument("more", nargs=-1, metavar="[TEXT]...")
 @click.option("--package", is_flag=True, help="write a folder with wrappers, benches and manifest")

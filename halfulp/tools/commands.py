@@ -1,11 +1,16 @@
 """Options, errors and output that the commands of all rooms share."""
 
+import json
+import os
+import re
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,6 +24,28 @@ from .progress import heartbeat
 
 if TYPE_CHECKING:
     from .report import Report
+
+
+SECTIONS = {"": "Options", "unit": "Options of units", "hardware": "Options of hardware"}
+"""Titles of the options in the help, by the section of an option; those of the command itself come first."""
+
+_JSON = "halfulp.json"
+"""Key of the context for results as JSON."""
+
+
+class Command(click.Command):
+    """Command whose help has its own options first; an option with the attribute ``section`` is of another section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by section."""
+        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                rows[getattr(parameter, "section", "")].append(record)
+        for section, title in SECTIONS.items():
+            if rows[section]:
+                with formatter.section(title):
+                    formatter.write_dl(rows[section])
 
 
 class Refused(click.ClickException):
@@ -126,6 +153,53 @@ also_written = _output(help="folder for the tables as Markdown, CSV and LaTeX")
 """Decorator that adds ``-o`` to a command that prints a report and optionally writes it."""
 
 
+def _as_json(ctx: click.Context, parameter: click.Parameter, chosen: bool) -> None:
+    ctx.meta[_JSON] = chosen
+
+
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_as_json, help="print results as JSON, one object a line"
+)
+"""Decorator that adds ``--json`` to a command that prints by `show` and `publish`."""
+
+
+def show(text: str | None, data: Any) -> None:
+    """Print a result: its text, if it has one, with a coloured verdict; with ``--json`` its data on one line."""
+    if _is_json():
+        click.echo(json.dumps(_plain(data), allow_nan=False))
+        return
+    if text is None:
+        return
+    coloured = re.sub(r"^(PASS|FAIL)$", _verdict, text, flags=re.MULTILINE)
+    click.echo(coloured, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def _is_json() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and context.meta.get(_JSON, False)
+
+
+def _verdict(match: re.Match[str]) -> str:
+    return click.style(match[0], fg="green" if match[0] == "PASS" else "red", bold=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return data in the types of JSON: objects with a text as this text, infinities and NaN as None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [_plain(item) for item in value]
+    if is_dataclass(value) and type(value).__str__ is object.__str__:
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Enum):
+        return value.name
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
 def new_folder(output: str) -> Path:
     """Return the absolute path of a folder; raise `Refused` unless it is new or empty."""
     folder = Path(output).resolve()
@@ -153,8 +227,15 @@ def report_folder(output: Path | None) -> Path:
     return folder
 
 
-def publish(report: "Report", folder: Path | None) -> None:
-    """Print the tables of a report, and write its files if there is a folder."""
-    click.echo(report.markdown(), nl=False)
+def publish(
+    report: "Report", folder: Path | None, lines: Iterable[str] = (), data: Mapping[str, Any] | None = None
+) -> None:
+    """Print the tables of a report and lines below them, or JSON with ``data``; write the files to the folder."""
+    if _is_json():
+        show(None, {"tables": report.rows(), **(data or {})})
+    else:
+        click.echo(report.markdown(), nl=False)
+        for line in lines:
+            click.echo(line)
     for path in report.write(folder) if folder is not None else ():
         click.echo(f"halfulp: wrote {path}", err=True)

@@ -45,6 +45,13 @@ class Report:
         """Return the printed tables as Markdown."""
         return "\n".join(table.markdown() for name, table in self.tables.items() if name not in self.hidden)
 
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of all tables by name, with the columns of their CSV files."""
+        return {
+            name: [{str(key): value for key, value in row.items()} for row in table.frame.to_dict("records")]
+            for name, table in self.tables.items()
+        }
+
     def _repr_html_(self) -> str:
         """Return the printed tables for notebooks."""
         return "".join(table._repr_html_() for name, table in self.tables.items() if name not in self.hidden)

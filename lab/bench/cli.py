@@ -9,9 +9,10 @@ from halfulp.boards.targets import Target, check_route
 from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs.build import MAX_PIPELINE
 from halfulp.implementation import implementations
-from halfulp.tools.commands import Refused, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import Refused, json_option, publish, report_folder, requests, scheduled, show, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
+from halfulp.tools.records import read_records
 from halfulp.tools.report import Report
 
 
@@ -50,6 +51,7 @@ def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -
 
 @click.command()
 @click.argument("unit", required=False, metavar="", expose_value=False, callback=_no_unit)
+@json_option
 @scheduled
 @written
 def cost(pool: JobPool, output: Path | None) -> None:
@@ -62,6 +64,7 @@ def cost(pool: JobPool, output: Path | None) -> None:
     with pool, Bar("cost") as bar:
         for path in write(report_folder(output), bar, pool):
             click.echo(f"halfulp: wrote {path}", err=True)
+            show(None, {"file": path, "rows": read_records(path, {})})
 
 
 @click.command()

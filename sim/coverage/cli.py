@@ -8,11 +8,11 @@ import click
 
 from halfulp.implementation import implementations
 from halfulp.options import unit_options
-from halfulp.tools.commands import publish, report_folder, requests, written
+from halfulp.tools.commands import Command, publish, report_folder, requests, show, written
 from halfulp.tools.report import Report
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="maximum number of independent vectors")
@@ -43,7 +43,7 @@ def coverage(
         with Bar(built.name) as bar:
             result = run(built, seed=seed, limit=vectors, watch=watched, progress=bar)
             if not result.passed:
-                click.echo(summary(result))
+                show(summary(result), result.data)
             verdicts = Verdicts.of(watched, bar)
             stem = f"coverage-{built.name}"
             tables = {stem: verdicts.table(), f"{stem}-bins": verdicts.bins_table()}

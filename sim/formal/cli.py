@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from halfulp.options import unit_options
-from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled
+from halfulp.tools.commands import Command, also_written, publish, report_folder, requests, scheduled
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 
 from . import LIMIT
 
 
-@click.command()
+@click.command(cls=Command)
 @partial(unit_options, default="all")
 @click.option(
     "--limit",

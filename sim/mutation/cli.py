@@ -9,12 +9,12 @@ import click
 
 from halfulp.implementation import implementation
 from halfulp.options import unit_options
-from halfulp.tools.commands import Parsed, also_written, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import Command, Parsed, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option(
     "-n", "--mutants", default=200, metavar="N", type=click.IntRange(1, 50000), help="number of mutants; default: 200"
@@ -78,7 +78,7 @@ def _count(text: str) -> int:
 _COUNT = Parsed(_count)
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option("--bit-flips", "flips", metavar="N", type=_COUNT, help="total number of register bit flips")
 @click.option("--stuck-at", "stuck", metavar="N", type=_COUNT, help="results per net for stuck-at-0 and stuck-at-1")

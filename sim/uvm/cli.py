@@ -7,10 +7,10 @@ import click
 
 from halfulp.implementation import implementation, implementations
 from halfulp.options import unit_options
-from halfulp.tools.commands import requests
+from halfulp.tools.commands import Command, requests, show
 
 
-@click.command()
+@click.command(cls=Command)
 @unit_options
 @click.option("--n", metavar="N", type=int, help="rows of the array (tile); default: 3")
 @click.option("--m", metavar="M", type=int, help="columns of the array (tile); default: 2")
@@ -71,6 +71,6 @@ def uvm(
         with Bar(f"uvm {unit} {fmt}") as bar, requests():
             given = {"seed": seed, "limit": vectors, "vector": chosen, "sequence": sequence, "wave": wave}
             result = run(request, test=test, progress=bar, **given)
-        click.echo(summary(result))
+        show(summary(result), result.data)
         passed = passed and result.passed
     sys.exit(0 if passed else 1)

@@ -1,5 +1,8 @@
 """Command line: errors, exit codes, and files left after an interrupt."""
 
+import contextlib
+import json
+import os
 import re
 import shlex
 import subprocess
@@ -11,10 +14,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from halfulp.cli import COMMANDS, GROUPS, cli
+from halfulp.cli import COMMANDS, EXAMPLES, GROUPS, REPORTS, cli
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES
-from halfulp.tools.commands import run
+from halfulp.implementation import implementation
+from halfulp.tools.commands import run, show
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
 from halfulp.units.catalogue import CATALOGUE
@@ -153,7 +157,7 @@ def test_cli_does_not_import_torch_for_help_and_errors() -> None:
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
     helps = """
 from click.testing import CliRunner
-from halfulp.cli import COMMANDS, GROUPS, cli
+from halfulp.cli import COMMANDS, EXAMPLES, GROUPS, REPORTS, cli
 import sys
 for words in (["--help"], *([name, "--help"] for name in COMMANDS)):
     assert CliRunner().invoke(cli, words).exit_code == 0, words
@@ -186,14 +190,118 @@ def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
     for words in ((), *((command,) for command in COMMANDS), *reports, ("stats", "sru"), ("list",)):
         text = halfulp(*words, "--help")[1]
         usage, _, listed = text.partition("\nOptions:\n")
-        assert [line for line in listed.splitlines() if not re.match(r"  -|  [a-z-]+  +[A-Z]|$|[A-Z]", line)] == [], (
-            words
-        )
+        usual = r"  -|  [a-z-]+  +[A-Z]|$|[A-Z]|  Example:|    halfulp "
+        assert [line for line in listed.splitlines() if not re.match(usual, line)] == [], words
         assert [line for line in listed.splitlines() if line.endswith("...") or len(line) > 79] == [], words
         assert "by default," not in text
         if re.match(r"Usage: halfulp [a-z]+ \[OPTIONS\] \[?UNIT\]? \[FMT", usage):
             assert "mac e5m2*e5m2+e6m5.sr10" in usage.replace("\n  ", " ")
     assert "{boards|formats|grammar|matrix-units|targets|units}" in re.sub(r"\n\s+", "", halfulp("list", "--help")[1])
+
+
+WITH_EXAMPLE = [*COMMANDS, "list", "doctor", *(f"report {name}" for name in REPORTS)]
+
+
+@pytest.mark.parametrize("words", WITH_EXAMPLE)
+def test_help_has_an_example_that_parses(
+    halfulp: Program, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = halfulp(*words.split(), "--help")[1]
+    program, *given = shlex.split(text.partition("Example:\n")[2])
+    assert program == "halfulp"
+    assert given[: len(words.split())] == words.split()
+    monkeypatch.chdir(tmp_path)
+    for name in given:
+        if Path(name).suffix in (".txt", ".toml", ".v", ".py"):
+            Path(name).touch()
+    command: click.Command = cli
+    context = click.Context(cli, info_name="halfulp")
+    while isinstance(command, click.Group):
+        _, found, given = command.resolve_command(context, given)
+        assert found is not None
+        command, context = found, found.make_context(found.name, list(given), parent=context)
+        given = [*context._protected_args, *context.args] if isinstance(found, click.Group) else given
+    if "unit" in context.params and context.params["unit"] not in (None, "all"):
+        assert implementation(context.params["unit"], context.params["fmt"]).spec
+
+
+def test_examples_are_those_of_commands() -> None:
+    assert {*EXAMPLES} <= {*WITH_EXAMPLE, "report", "stats"}
+
+
+def test_help_has_own_options_before_those_of_units(halfulp: Program) -> None:
+    titles = ("\nOptions:\n", "\nOptions of units:\n", "\nOptions of hardware:\n", "  Example:\n")
+    for command, own in (
+        ("sim", "--vector "),
+        ("synth", "--target NAME"),
+        ("emit", "--package"),
+        ("check", "--results"),
+    ):
+        text = halfulp(command, "--help")[1]
+        places = [text.index(title) for title in (titles[0], f"  {own}", *titles[1:])]
+        assert places == sorted(places)
+        assert text.index("  --acc ") < text.index(titles[2]) < text.index("  --pipeline ")
+
+
+def test_shell_completion_completes_commands_units_and_formats() -> None:
+    def completed(*words: str) -> list[str]:
+        line = {"COMP_WORDS": " ".join(("halfulp", *words)), "COMP_CWORD": str(len(words))}
+        code, out, err = process(env=environment(_HALFULP_COMPLETE="bash_complete", **line))
+        assert (code, err) == (0, ""), err
+        return [line.removeprefix("plain,") for line in out.splitlines()]
+
+    assert completed("sy") == ["synth"]
+    assert {"mac", "matrix"} & {*completed("sim", "ma")} == {"mac"}
+    assert completed("sim", "mac", "mxfp8") == ["mxfp8_e5m2", "mxfp8_e4m3"]
+    assert "--vectors" in completed("sim", "mac", "--ve")
+    code, out, _ = process(env=environment(_HALFULP_COMPLETE="bash_source"))
+    assert (code, out.startswith("_halfulp_completion()")) == (0, True)
+
+
+def test_json_is_one_object_a_line(halfulp: Program, tmp_path: Path) -> None:
+    for what in ("boards", "formats", "grammar", "matrix-units", "targets", "units"):
+        code, out, err = halfulp("list", what, "--json")
+        assert (code, err, out.count("\n")) == (0, "", 1)
+        assert json.loads(out)[what]
+    rows = {row["name"]: row for row in json.loads(halfulp("list", "formats", "--json")[1])["formats"]}
+    assert rows["e5m2"]["largest"] == "57344"
+    code, out, err = halfulp("sim", "mul", "e2m1fn", "--vector", "1,2", "--json")
+    found = json.loads(out)
+    assert (code, found["passed"], found["failed"]) == (0, True, 0)
+    assert found["checks"][0]["checked"] > 0
+    code, out, err = halfulp("synth", "mul e2m1fn*e2m1fn", "--target", "ecp5-85k", "--json")
+    (row,) = json.loads(out)["tables"]["synth"]
+    assert row["LUT"] > 0
+    (tmp_path / "wrong.txt").write_text("1 2 0\n")
+    code, out, err = halfulp("check", "mul e2m1fn*e2m1fn", "--results", tmp_path / "wrong.txt", "--json")
+    found = json.loads(out)
+    assert (code, found["checked"], found["wrong"]) == (1, 1, 1)
+    assert found["tables"]["causes"]
+
+
+def test_cost_prints_rows_as_json(halfulp: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(folder: Path, bar: object, pool: JobPool) -> Iterator[Path]:
+        (folder / "small.csv").write_text("unit,LUT\nmul,46\n")
+        yield folder / "small.csv"
+
+    monkeypatch.setattr("halfulp.lab.bench.records.write", write)
+    code, out, _ = halfulp("cost", "-o", tmp_path, "--json")
+    assert (code, json.loads(out)["rows"]) == (0, [{"unit": "mul", "LUT": "46"}])
+
+
+def test_verdicts_are_coloured_on_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def verdict() -> None:
+        show("mul\nPASS\nFAIL: none", {})
+
+    for given, coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)):
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        text = CliRunner().invoke(verdict, color=True).output
+        assert ("\x1b[32m" in text) == coloured, given
+        assert re.sub(r"\x1b\[\d+m", "", text) == "mul\nPASS\nFAIL: none\n"
+    assert CliRunner().invoke(verdict).output == "mul\nPASS\nFAIL: none\n"
 
 
 def test_make_help_lists_groups_and_commands_of_program() -> None:
