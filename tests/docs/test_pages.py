@@ -223,6 +223,23 @@ def test_readme_design_accumulates_as_golden():
     assert totals == expected.tolist()
 
 
+@pytest.mark.parametrize(
+    ("page", "word", "count"),
+    [
+        ("faq.md", "", 1),
+        ("formats.md", "export_blocks", 1),
+        # The models compile kernels for minutes.
+        pytest.param("models.md", "", 6, marks=pytest.mark.slow),
+    ],
+)
+def test_python_of_a_page_runs_in_order(page, word, count):
+    sources = [source for source in blocks("python", page) if word in source]
+    assert len(sources) == count
+    names = {}
+    for source in sources:
+        exec(source, names)
+
+
 def test_training_example_runs(capsys):
     """The model on the page of training is converted and makes a step."""
     (source,) = (block for block in blocks("python") if "scaler" in block)
