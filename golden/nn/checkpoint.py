@@ -1,6 +1,5 @@
 """Policies of quantized checkpoints, from the quantization in their configuration."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,9 +47,9 @@ def policies_of(config: Config) -> dict[Pattern, str]:
 
     Notes
     -----
-    Policies compute scales from the largest magnitudes of the tensors. A checkpoint has the scales of weights that its
-    calibration chose, which can be others. In nvfp4, activations have the scale of all numbers from the tensor itself,
-    also where a configuration has a calibrated one (``dynamic: local``).
+    Policies compute scales from the largest magnitudes of the tensors, so elements can differ from those of the
+    library: a checkpoint has the scales of weights that its calibration chose. In nvfp4, activations have the scale of
+    all numbers from the tensor itself, also where a configuration has a calibrated one (``dynamic: local``).
     """
     if not isinstance(config, Mapping):
         raise TypeError(f"config must be a dict, the quantization_config of a checkpoint, not {type(config).__name__}")
@@ -121,10 +120,9 @@ def _torchao(config: Config) -> dict[Pattern, str]:
     if default is None or len(kinds) > 1:
         raise ValueError("quant_type of torchao must have the entry default, and no other")
     name, data = _plain_type(default), default.get("_data", {})
-    for pattern, convert in TORCHAO.items():
-        if re.fullmatch(pattern, name):
-            return {torch.nn.Linear: convert(name, data)}
-    raise ValueError(f"quant_type is {name}, which a policy does not express")
+    if name not in TORCHAO:
+        raise ValueError(f"quant_type is {name}; policies express {', '.join(TORCHAO)}")
+    return {torch.nn.Linear: TORCHAO[name](name, data)}
 
 
 def _plain_type(value: Any) -> str:
@@ -137,6 +135,8 @@ def _torchao_scaled(name: str, data: Config) -> str:
     fmt = "int8" if name.startswith("Int8") else "e4m3fn"
     if _datum(data, "act_mapping_type", "SYMMETRIC") != "SYMMETRIC":
         raise ValueError("activations have a zero point, which a policy does not express")
+    if data.get("group_size"):
+        raise ValueError(f"{name} has groups of {data['group_size']} weights; policies have PerTensor and PerRow")
     types = [_datum(data, f"{side}_dtype", "float8_e4m3fn") for side in ("activation", "weight")]
     formats = [fmt if fmt == "int8" else str(parse(kind)) for kind in types]
     given = data.get("granularity")
@@ -162,6 +162,12 @@ def _torchao_mx(name: str, data: Config) -> str:
     return _product(*((side, "") for side in sides))
 
 
+def _torchao_nvfp4(name: str, data: Config) -> str:
+    if _datum(data, "mm_config", "DYNAMIC") != "DYNAMIC" or data.get("use_dynamic_per_tensor_scale") is False:
+        raise ValueError(f"{name} has weights only, or no scale of a tensor; nvfp4 of a policy has both")
+    return _product(("nvfp4", ""), ("nvfp4", ""))
+
+
 def _datum(data: Config, key: str, default: str) -> str:
     """Return a plain or serialized type or choice of torchao."""
     value = data.get(key)
@@ -183,13 +189,16 @@ def _product(activations: tuple[str, str] | None, weights: tuple[str, str] | Non
 
 
 TORCHAO: dict[str, Callable[[str, Config], str]] = {
-    r"(Float8|Int8)(DynamicActivation(Float8|Int8)Weight|WeightOnly)Config": _torchao_scaled,
-    r"MXFPInferenceConfig|MXDynamicActivationMXWeightConfig": _torchao_mx,
-    r"NVFP4InferenceConfig|NVFP4DynamicActivationNVFP4WeightConfig": lambda name, data: _product(
-        ("nvfp4", ""), ("nvfp4", "")
-    ),
+    "Float8DynamicActivationFloat8WeightConfig": _torchao_scaled,
+    "Float8WeightOnlyConfig": _torchao_scaled,
+    "Int8DynamicActivationInt8WeightConfig": _torchao_scaled,
+    "Int8WeightOnlyConfig": _torchao_scaled,
+    "MXFPInferenceConfig": _torchao_mx,
+    "MXDynamicActivationMXWeightConfig": _torchao_mx,
+    "NVFP4InferenceConfig": _torchao_nvfp4,
+    "NVFP4DynamicActivationNVFP4WeightConfig": _torchao_nvfp4,
 }
-"""Policies by the configurations of torchao; their names are regular expressions."""
+"""Functions that return the policy of a configuration of torchao, by its name."""
 
 METHODS = {"compressed-tensors": _compressed_tensors, "torchao": _torchao}
 """Functions that read the configuration of a library."""

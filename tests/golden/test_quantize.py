@@ -14,6 +14,7 @@ KERNELS = [
     "block(e2m1fn,2,e4m0fnu,ceil)",
     "block(fxp3.4,5,e8m0fnu,even)",
     "block(e4m3fnuz,7,e5m2,even)",
+    "block(binary8p4,6,binary8p3,floor)",
     "block(ufxp2.3,4,bf16,ceil)",
 ]
 """Blocks with a kernel."""

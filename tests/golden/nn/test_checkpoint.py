@@ -73,6 +73,8 @@ def test_policies_of_configurations(config, text):
         (torchao("Int4WeightOnlyConfig"), "Int4WeightOnlyConfig"),
         (torchao("Int8DynamicActivationInt8WeightConfig", act_mapping_type={"_data": "ASYMMETRIC"}), "zero point"),
         (torchao("Float8WeightOnlyConfig", granularity={"_type": "PerBlock"}), "PerBlock"),
+        (torchao("Int8WeightOnlyConfig", group_size=64), "groups of 64"),
+        (torchao("NVFP4InferenceConfig", mm_config={"_data": "WEIGHT_ONLY"}), "weights only"),
         (torchao("MXFPInferenceConfig", scaling_mode={"_data": "CEIL"}), "scaling_mode"),
         ({"quant_method": "torchao", "quant_type": "int8wo"}, "default"),
     ],
