@@ -12,8 +12,8 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.golden.entries import Operand, elements_of, matrices_of
+from halfulp.golden.nn import register_device
 from halfulp.golden.nn.operands import ones_in_blocks
-from halfulp.golden.nn.product import register
 from halfulp.golden.quantize import BlockTensor
 from halfulp.hdl.formats import Block, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, Tiling
@@ -150,4 +150,4 @@ def _verilated(mac: Any) -> Verilated:
     return Verilated(Kernel(array=Chain(mac=mac, n=TILING.n, m=TILING.m, depth=TILING.depth)))
 
 
-register(DEVICE, product)
+register_device(DEVICE, product)

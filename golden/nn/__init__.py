@@ -8,6 +8,7 @@ from .counts import Counts
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy
 from .policy_file import PolicyFile, rules
+from .product import register_device
 from .rotation import Rotation
 from .scale import LossScaler
 from .scaling import Scaling
@@ -40,6 +41,7 @@ __all__ = [
     "WeightUpdate",
     "convert",
     "policies_of",
+    "register_device",
     "register_score",
     "rules",
     "swap_activations",

@@ -18,7 +18,7 @@ from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update
 from .elementwise import ARITHMETIC, Elementwise
-from .product import PRODUCTS
+from .product import DEVICES, PRODUCTS
 from .reduction import Reduction
 from .rotation import Rotation
 
@@ -27,9 +27,6 @@ FLOAT = "fp32"
 
 PLAIN = Cast()
 """Default rounding of tensors: to nearest, to the operand or accumulator format."""
-
-DEVICES = ("rtl",)
-"""Names of the devices that can compute products instead of the golden model."""
 
 Product = MacSpec | BlockMacSpec | MatrixUnitSpec
 """Descriptions of the steps of products."""
@@ -93,7 +90,7 @@ class Policy:
     device : str, optional
         ``rtl``: the Verilated kernel of an array computes the products, with the same result bits. It is slow, and
         needs an import of `halfulp.fpga.kernel.layers`. With stochastic rounding its random words differ from those of
-        the golden layer (see `halfulp.fpga.kernel.layers.expected`).
+        the golden layer (see `halfulp.fpga.kernel.layers.expected`). Others are registered by `register_device`.
     multiplier, adder : str, optional
         Operators of users (`halfulp.golden.register_operator`) in the products, as for `halfulp.golden.gemm`; sums of
         the gradients of a bias are of exact products with 1.

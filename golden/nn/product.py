@@ -26,12 +26,30 @@ PRODUCTS = ("forward", "input_gradient", "weight_gradient")
 Device = Callable[[Operand, Operand, MacSpec | BlockMacSpec, Tensor | None, int], Tensor]
 """Function of a device: matrix product from operands, description, start values of the sums, and key."""
 
-_DEVICES: dict[str, Device] = {}
+DEVICES: dict[str, Device | None] = {"rtl": None}
+"""Devices that policies may name; `halfulp.fpga.kernel.layers` has the function of ``rtl``."""
 
 
-def register(name: str, device: Device) -> None:
-    """Register a device for policies; its function returns the results of `golden.gemm` or raises ValueError."""
-    _DEVICES[name] = device
+def register_device(name: str, device: Device) -> None:
+    """Register a device for policies, such as ``device=NAME``, in place of one with this name.
+
+    Parameters
+    ----------
+    name : str
+        Identifier.
+    device : callable
+        Function of the operands, which are codes of shapes (..., n, k) and (..., k, m) or blocks along k, of the
+        description, of start values of the sums or None, and of a key of random words. It returns codes of shape
+        (..., n, m), those of `golden.gemm` but for its random words, or raises ValueError.
+
+    Raises
+    ------
+    ValueError
+        If the name is no identifier.
+    """
+    if not name.isidentifier():
+        raise ValueError(f"the name of a device is an identifier, not {name!r}")
+    DEVICES[name] = device
 
 
 def product(
@@ -95,9 +113,10 @@ def _on_matrix_unit(
 
 def _device(name: str) -> Device:
     """Return the function of a device."""
-    if name not in _DEVICES:
+    device = DEVICES.get(name)
+    if device is None:
         raise ValueError(f"unknown device {name}; import halfulp.fpga.kernel.layers first")
-    return _DEVICES[name]
+    return device
 
 
 def _words(mac: RunningSumSpec, shape: tuple[int, ...], key: int, device: torch.device) -> Words:

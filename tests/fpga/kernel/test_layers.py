@@ -30,7 +30,7 @@ def on(device, monkeypatch):
         made.append(given)
         return device(*given)
 
-    monkeypatch.setitem(product._DEVICES, "rtl", recorded)
+    monkeypatch.setitem(product.DEVICES, "rtl", recorded)
     return made
 
 
@@ -134,7 +134,7 @@ def test_rtl_device_rejects_bad_policies(monkeypatch):
     narrow = nn.Linear(3, 2, policy="mxfp4*mxfp4+fp32, device=rtl")
     with pytest.raises(ValueError, match=r"bias=e8m3\.rn"):
         narrow(x)
-    monkeypatch.delitem(product._DEVICES, "rtl")
+    monkeypatch.setitem(product.DEVICES, "rtl", None)
     with pytest.raises(ValueError, match="unknown device rtl; import"):
         fine(x)
 
