@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from halfulp import golden
 from halfulp.golden import nn
+from halfulp.golden.entries import elements_of
 from halfulp.golden.nn.cast import Cast
 from halfulp.golden.nn.policy import Policy
 from halfulp.hdl.formats import FP32, Format
@@ -24,6 +29,8 @@ class Arithmetic:
     policy : Policy
         ``mac`` of numbers or of whole blocks, deterministic roundings, ``exp`` and ``gelu`` as ``pwl`` units, and
         sequential ``reductions``.
+    lanes : int
+        Multiply-accumulates of the engine, a power of two; they decide which random words a product takes.
 
     Raises
     ------
@@ -32,6 +39,7 @@ class Arithmetic:
     """
 
     policy: Policy
+    lanes: int = 8
 
     def __post_init__(self) -> None:
         policy, mac = self.policy, self.policy.forward
@@ -55,9 +63,10 @@ class Arithmetic:
                 raise ValueError(f"the engine rounds operands to the format of the product only, not to {cast.fmt}")
 
     @classmethod
-    def read(cls, path: Path) -> "Arithmetic":
-        """Read the policy of a TOML file."""
-        return cls(nn.rules(path)["*"])
+    def read(cls, path: Path, lanes: int = 8) -> "Arithmetic":
+        """Read the policy of a TOML file, which may name the lanes of the engine as ``device = "decoder"``."""
+        register_lanes(lanes)
+        return cls(nn.rules(path)["*"], lanes)
 
     @property
     def mac(self) -> Any:
@@ -134,12 +143,7 @@ def _product(lanes: int, a: Any, b: Any, mac: Any, start: Tensor | None, key: in
         return golden.gemm(a, b, mac, start=start)
     x, y = elements_of(a), elements_of(b)
     seeds = torch.tensor(mac.random.seeds(lanes, mac.seed))
-    columns = torch.arange(y.shape[-1])
-    states = torch.stack(
-        [
-            golden.random.jump(mac.random, seeds[int(column) % lanes], int(column) // lanes * mac.steps(x.shape[-1]))
-            for column in columns
-        ]
-    )
+    groups = -(-y.shape[-1] // lanes)
+    states = [golden.random.jump(mac.random, seeds, group * mac.steps(x.shape[-1])) for group in range(groups)]
     shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
-    return golden.gemm(a, b, mac, start=start, seed=states.expand(shape))
+    return golden.gemm(a, b, mac, start=start, seed=torch.cat(states)[: y.shape[-1]].expand(shape))

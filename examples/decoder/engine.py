@@ -36,6 +36,7 @@ from halfulp.units import (
     Rsqrt,
     Scaleb,
 )
+from halfulp.units.shared import add_part
 
 from .arithmetic import Arithmetic
 from .model import Shape
@@ -45,16 +46,52 @@ EXPONENT = Fixed(8, 0)
 """Format of the power of two by which a sum is divided."""
 
 
+class Lane(wiring.Component):
+    """Multiply-accumulate of one lane.
+
+    Parameters
+    ----------
+    mac : MacSpec or BlockMacSpec
+
+    Members
+    -------
+    a, b : In
+        Entries of both operands.
+    begin : In(1)
+        Begin a product of a vector and a matrix: the random source, if there is one, returns to its seed.
+    valid, first : In(1)
+        Entries are present, and are the first ones of a sum.
+    o : Out
+        Code of the sum.
+    """
+
+    def __init__(self, mac: Any) -> None:
+        self.mac: Any = (BlockMac if isinstance(mac, BlockMacSpec) else Mac).of(mac)
+        self.name = f"lane_{self.mac.name}"
+        entries = {name: In(sum(fmt.width for fmt in mac.entries[name].values())) for name in "ab"}
+        super().__init__({**entries, **dict.fromkeys(("begin", "valid", "first"), In(1)), "o": Out(mac.o.width)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        mac = self.mac
+        m.submodules.mac = ResetInserter(self.begin)(mac)
+        for name, entry in (("a", self.a), ("b", self.b)):
+            m.d.comb += Cat(*(Value.cast(getattr(mac, port)) for port in mac.spec.entries[name])).eq(entry)
+        m.d.comb += [mac.valid.eq(self.valid), mac.clear.eq(self.first), self.o.eq(mac.o.as_value())]
+        return m
+
+
 class Engine(wiring.Component):
     """Decoder of one sequence: takes a token, and sends the logits of the next one.
+
+    The attribute ``units`` has the units by name, once the engine is elaborated.
 
     Parameters
     ----------
     shape : Shape
         Sizes of the model; its width is a power of two.
     arithmetic : Arithmetic
-    lanes : int
-        Multiply-accumulates, a power of two that divides the elements of a head.
+        Formats and units, and the number of lanes: a power of two that divides the elements of a head.
     pipeline : int
         Register stages of the units of elements.
 
@@ -69,9 +106,9 @@ class Engine(wiring.Component):
         Logits after each token, in the format of the vector memory, with ``last`` at the last of them.
     """
 
-    def __init__(self, shape: Shape, arithmetic: Arithmetic, *, lanes: int = 8, pipeline: int = 0) -> None:
-        self.shape, self.arithmetic, self.lanes, self.pipeline = shape, arithmetic, lanes, pipeline
-        self.program = Program(shape, lanes, arithmetic.block)
+    def __init__(self, shape: Shape, arithmetic: Arithmetic, *, pipeline: int = 0) -> None:
+        self.shape, self.arithmetic, self.lanes, self.pipeline = shape, arithmetic, arithmetic.lanes, pipeline
+        self.program = Program(shape, self.lanes, arithmetic.block)
         self.storage = arithmetic.storage
         self.name = "decoder"
         entries = arithmetic.mac.entries
@@ -82,7 +119,7 @@ class Engine(wiring.Component):
         word = {
             "data": unsigned(max(self.storage.width, self.matrix_bits)),
             "address": self.addresses,
-            "lane": unsigned(bits_for(lanes - 1)),
+            "lane": unsigned(bits_for(self.lanes - 1)),
             "matrix": unsigned(1),
         }
         super().__init__(
@@ -99,6 +136,7 @@ class Engine(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = self.m = Module()
+        self.units: dict[str, Any] = {}
         self._memories()
         self._instruction()
         # A vector in the units of elements: an element arrives one cycle after its addresses.
@@ -114,7 +152,7 @@ class Engine(wiring.Component):
         self.destination = Signal(self.addresses)
         self._elements()
         self._operands()
-        self._lanes()
+        self._lanes(platform)
         self._sequence()
         return m
 
@@ -198,7 +236,7 @@ class Engine(wiring.Component):
 
     def _add(self, name: str, unit: Any, **operands: Value) -> Any:
         """Add a unit with its operands."""
-        self.m.submodules[name] = unit
+        self.units[name] = self.m.submodules[name] = unit
         self.m.d.comb += [Value.cast(getattr(unit, port)).eq(value) for port, value in operands.items()]
         return unit
 
@@ -212,14 +250,6 @@ class Engine(wiring.Component):
     def _stored(self, name: str, value: Value, a: Format) -> Value:
         """Convert a result to the format of the vector memory, which is exact."""
         return self._convert(f"store_{name}", value, a, Cast(self.storage))
-
-    def _delayed(self, value: Value, cycles: int, name: str) -> Value:
-        """Delay a bit by register stages."""
-        for cycle in range(cycles):
-            later = Signal(name=f"{name}{cycle + 1}")
-            self.m.d.sync += later.eq(value)
-            value = later
-        return value
 
     def _elements(self) -> None:
         """Add the units of elements; each arrives from the vector memory, and a result is written in order."""
@@ -249,14 +279,19 @@ class Engine(wiring.Component):
             # Operands beyond the format of the table become its largest number.
             argument = self._convert(f"{name}_x", self.x.data, self.storage, Cast(spec.a, saturate=True))
             units[op] = self._add(name, Pwl.of(spec, build), a=argument)
-        results = {op: (self._stored(op.name.lower(), unit.o.as_value(), unit.spec.result), unit.latency)
-                   for op, unit in units.items() if op is not Op.SUB}
+        results = {
+            op: (self._stored(op.name.lower(), unit.o.as_value(), unit.spec.result), unit.latency)
+            for op, unit in units.items()
+            if op is not Op.SUB
+        }
         results[Op.SUB] = results[Op.ADD]
         self.latency = max(latency for _, latency in results.values())
         self.result, self.result_valid = Signal(self.storage.width), Signal()
         stages = [self.arrived]
-        for cycle in range(self.latency):
-            stages.append(self._delayed(stages[-1], 1, f"element_stage{cycle}_"))
+        for stage in range(1, self.latency + 1):
+            later = Signal(name=f"arrived_stage{stage}")
+            m.d.sync += later.eq(stages[-1])
+            stages.append(later)
         for op, (value, latency) in results.items():
             with m.If(self._is(op)):
                 m.d.comb += [self.result.eq(value), self.result_valid.eq(stages[latency])]
@@ -342,25 +377,23 @@ class Engine(wiring.Component):
         self.rounded_a = entry
         return entry
 
-    def _lanes(self) -> None:
+    def _lanes(self, platform: object) -> None:
         """Add the multiply-accumulates: all take the same entry of the operand, and each one of its own matrix."""
         m, mac = self.m, self.arithmetic.mac
         self.begin, self.multiply, self.multiply_first = Signal(), Signal(), Signal()
         valid, first = Signal(), Signal()
         m.d.sync += [valid.eq(self.multiply), first.eq(self.multiply_first)]
         seeds = [1] * self.lanes if mac.random is None else mac.random.seeds(self.lanes, mac.seed)
-        kind: Any = BlockMac if isinstance(mac, BlockMacSpec) else Mac
         sums = []
-        for lane, (seed, matrix) in enumerate(zip(seeds, self.matrices, strict=True)):
-            unit = kind.of(replace(mac, seed=seed))
-            # A reset at the beginning of a product also resets the random source.
-            m.submodules[f"mac{lane}"] = ResetInserter(self.begin)(unit)
-            for name, word in (("a", self.operand.data), ("b", matrix.data)):
-                ports = [Value.cast(getattr(unit, port)) for port in mac.entries[name]]
-                m.d.comb += Cat(*ports).eq(word)
-            m.d.comb += [unit.valid.eq(valid), unit.clear.eq(first)]
-            sums.append(unit.o.as_value())
-        self.mac_latency = unit.latency
+        for number, (seed, matrix) in enumerate(zip(seeds, self.matrices, strict=True)):
+            lane = Lane(replace(mac, seed=seed))
+            # Lanes with the same seed are one module in Verilog.
+            add_part(m, platform, f"lane{number}", lane, seed)
+            self.units[f"mac{number}"] = lane.mac
+            m.d.comb += [lane.a.eq(self.operand.data), lane.b.eq(matrix.data)]
+            m.d.comb += [lane.begin.eq(self.begin), lane.valid.eq(valid), lane.first.eq(first)]
+            sums.append(lane.o)
+        self.mac_latency = lane.mac.latency
         self.read_lane = Signal(range(self.lanes))
         self.lane_sum = self._stored("product", Array(sums)[self.read_lane], mac.o)
 

@@ -268,7 +268,9 @@ class Program:
             Op.STORE,
             Number(1, Index("position", modulus=block)),
             rows=Number(shape.head),
-            x=values if block == 1 else Number(values.base, Index("position", factor=block * shape.width, divisor=block)),
+            x=values
+            if block == 1
+            else Number(values.base, Index("position", factor=block * shape.width, divisor=block)),
             x_step=shape.width,
             x_row=1,
             to=Number(self.matrix(f"{prefix}values.{head}").base, Index("position", divisor=block)),

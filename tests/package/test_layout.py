@@ -8,7 +8,7 @@ import pytest
 from tests.package.test_words import sources
 from tests.settings import ROOT
 
-ROOMS = ("boards", "fpga", "golden", "halfulp", "hdl", "lab", "sim", "units")
+ROOMS = ("boards", "examples", "fpga", "golden", "halfulp", "hdl", "lab", "sim", "units")
 ACROSS = ("agreement", "docs", "oracles", "package")
 """Folders of tests that span rooms."""
 

@@ -1,0 +1,88 @@
+"""Generate text with torch and with the engine in Verilator, and compare the bits of all logits.
+
+    python -m examples.decoder.run --model build/decoder.pt --policy examples/decoder/policies/e4m3fn.toml
+
+Both take their formats from the policy file. The exit code is 1 if a bit differs.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from halfulp import golden
+from halfulp.tools.paths import build_root
+
+from .arithmetic import Arithmetic
+from .engine import Engine
+from .model import Decoder, characters, generate, load
+from .simulation import Simulation
+
+POLICY = Path(__file__).with_name("policies") / "e4m3fn.toml"
+
+
+@dataclass
+class Comparison:
+    """Tokens and logits of torch and of the engine.
+
+    Attributes
+    ----------
+    tokens, engine_tokens : list of int
+        The prompt and the tokens after it.
+    logits, engine_logits : Tensor
+        Logits after each token but the last.
+    cycles : list of int
+        Clock cycles of the engine for each token.
+    """
+
+    tokens: list[int]
+    engine_tokens: list[int]
+    logits: Tensor
+    engine_logits: Tensor
+    cycles: list[int] = field(default_factory=list)
+
+    @property
+    def mismatches(self) -> int:
+        """Number of logits whose bits differ, signs of zeros and NaN included."""
+        pair = [logits.view(torch.int32) for logits in (self.logits, self.engine_logits)]
+        return int((pair[0] != pair[1]).sum())
+
+    @property
+    def equal(self) -> bool:
+        """True if all tokens and all bits of the logits are equal."""
+        return self.tokens == self.engine_tokens and self.mismatches == 0
+
+
+def compare(model: Decoder, arithmetic: Arithmetic, prompt: list[int], count: int) -> Comparison:
+    """Generate tokens with torch under `golden.emulate`, and with the Verilated engine, each from its own logits."""
+    with golden.emulate(arithmetic.policy, strict=True):
+        tokens, logits = generate(model, prompt, count)
+    with Simulation(Engine(model.shape, arithmetic), model) as simulation:
+        engine_tokens, engine_logits = simulation.generate(prompt, count)
+        return Comparison(tokens, engine_tokens, logits, engine_logits, simulation.cycles)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=build_root() / "decoder.pt")
+    parser.add_argument("--policy", type=Path, default=POLICY)
+    parser.add_argument("--prompt", default="The ")
+    parser.add_argument("--count", type=int, default=60, help="number of characters to generate")
+    parser.add_argument("--lanes", type=int, default=8, help="multiply-accumulates of the engine")
+    arguments = parser.parse_args()
+    model, text = load(arguments.model), characters()
+    if len(arguments.prompt) + arguments.count > model.shape.context:
+        parser.error(f"the model has {model.shape.context} positions for the prompt and the text after it")
+    prompt = [text.index(character) for character in arguments.prompt]
+    both = compare(model, Arithmetic.read(arguments.policy, arguments.lanes), prompt, arguments.count)
+    for name, tokens in (("torch", both.tokens), ("engine", both.engine_tokens)):
+        print(f"{name}:\n{''.join(text[token] for token in tokens)}\n")
+    print(f"{both.mismatches} of {both.logits.numel()} logits differ; {both.cycles[-1]} cycles for the last token")
+    return 0 if both.equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

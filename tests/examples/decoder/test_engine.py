@@ -1,0 +1,70 @@
+"""Verilog of the engine, its pipelined units, and the policies that it refuses."""
+
+import subprocess
+
+import pytest
+import torch
+
+from examples.decoder.arithmetic import Arithmetic
+from examples.decoder.engine import Engine
+from examples.decoder.model import Decoder, Shape, generate
+from examples.decoder.run import POLICY
+from examples.decoder.simulation import Simulation
+from halfulp import golden
+from halfulp.golden.nn import Policy
+from halfulp.sim.toolchain import verilator_root
+from halfulp.units.verilog import emit
+from tests.settings import ROOT
+
+SHAPE = Shape(layers=1, width=16, heads=2, context=16, vocabulary=32)
+TEXT = str(Arithmetic.read(POLICY).policy)
+
+
+@pytest.mark.slow
+def test_verilog_of_engine_passes_lint(tmp_path):
+    path, root = tmp_path / "decoder.v", verilator_root()
+    path.write_text(emit(Engine(SHAPE, Arithmetic.read(POLICY, lanes=4))))
+    verilator = [str(root / "bin" / "verilator_bin"), "--lint-only"]
+    for options in ([], ["-Wall", str(ROOT / "units/verilator.vlt")]):
+        answer = subprocess.run(
+            [*verilator, *options, str(path)],
+            capture_output=True,
+            text=True,
+            env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin"},
+        )
+        assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_pipeline_changes_no_bit():
+    torch.manual_seed(1)
+    model, arithmetic = Decoder(SHAPE).eval(), Arithmetic.read(POLICY)
+    with golden.emulate(arithmetic.policy, strict=True):
+        tokens, logits = generate(model, [5], 4)
+    with Simulation(Engine(SHAPE, arithmetic, pipeline=3), model) as simulation:
+        engine_tokens, engine_logits = simulation.generate([5], 4)
+    assert engine_tokens == tokens
+    assert torch.equal(engine_logits.view(torch.int32), logits.view(torch.int32))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("e4m3fn*e4m3fn+fp32.rn", "fp32", "multiply-accumulates"),
+        ("e4m3fn*e4m3fn+fp32.rn", "mxfp4*mxfp4+fp32.rn step=8", "whole blocks"),
+        ("activations=rn.sat", "activations=sr3", "random words"),
+        ("activations=rn.sat", "activations=e5m2.rn", "format of the product"),
+        ("elementwise=bf16.rn", "elementwise=bf16.sr4", "random words"),
+        ("reductions=fp32.rn sequential", "reductions=fp32.rn pairwise", "sequential"),
+        ("; gelu=pwl gelu(fxp4.8)>bf16.rn pieces=16", "", "gelu=pwl"),
+    ],
+)
+def test_engine_refuses_policy(old, new, word):
+    assert old in TEXT
+    with pytest.raises(ValueError, match=word):
+        Arithmetic(Policy.parse(TEXT.replace(old, new)))
+
+
+def test_memory_has_narrowest_format_of_all_results():
+    storage = {name: str(Arithmetic.read(POLICY.with_name(f"{name}.toml")).storage) for name in ("e4m3fn", "e5m2_sr")}
+    assert storage == {"e4m3fn": "fp32", "e5m2_sr": "bf16"}

@@ -1,0 +1,38 @@
+"""The decoder in RTL computes the tokens and the bits of the model under the same policy."""
+
+import pytest
+import torch
+
+from examples.decoder.arithmetic import Arithmetic
+from examples.decoder.model import Decoder, Shape
+from examples.decoder.run import POLICY, Comparison, compare
+
+SHAPE = Shape(layers=1, width=16, heads=2, context=16, vocabulary=32)
+
+
+def model(seed=1):
+    """Return a model whose parameters are large enough for logits that differ."""
+    torch.manual_seed(seed)
+    decoder = Decoder(SHAPE).eval()
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.mul_(2)
+    return decoder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["e4m3fn", "bf16", "mxfp4", "e5m2_sr"])
+def test_engine_gives_tokens_and_bits_of_torch(policy):
+    both = compare(model(), Arithmetic.read(POLICY.with_name(f"{policy}.toml"), lanes=4), [3], 15)
+    assert both.logits.shape == (15, 32)
+    assert both.logits.isfinite().all()
+    assert len(set(both.tokens)) > 2
+    assert both.equal, f"{both.mismatches} logits differ"
+
+
+def test_comparison_counts_bits():
+    logits = torch.tensor([[0.0, 1.0], [torch.nan, 2.0]])
+    same = Comparison([1, 2], [1, 2], logits, logits.clone())
+    assert same.equal
+    assert Comparison([1, 2], [1, 2], logits, torch.tensor([[-0.0, 1.0], [torch.nan, 2.5]])).mismatches == 2
+    assert not Comparison([1, 2], [1, 3], logits, logits).equal
