@@ -320,7 +320,7 @@ class Engine(wiring.Component):
         """Add the rounding of vectors to entries of both operands: numbers, or blocks that are collected first."""
         m, length = self.m, self.arithmetic.block
         collected = [Signal(self.storage.width, name=f"collected{place}") for place in range(length)]
-        place, whole, row_ends = Signal(range(length)), Signal(), Signal()
+        place, whole, row_ends = Signal(range(max(length, 2))), Signal(), Signal()
         m.d.sync += whole.eq(0)
         with m.If(self.arrived & self._is(Op.OPERAND, Op.STORE)):
             complete = self.arrived_last | (place == length - 1)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.tools.paths import build_root
+from halfulp.units.verilog import emit
 
 from .arithmetic import Arithmetic
 from .engine import Engine
@@ -72,12 +73,15 @@ def main() -> int:
     parser.add_argument("--prompt", default="The ")
     parser.add_argument("--count", type=int, default=60, help="number of characters to generate")
     parser.add_argument("--lanes", type=int, default=8, help="multiply-accumulates of the engine")
+    parser.add_argument("--verilog", type=Path, help="file for the Verilog of the engine")
     arguments = parser.parse_args()
     model, text = load(arguments.model), characters()
     if len(arguments.prompt) + arguments.count > model.shape.context:
         parser.error(f"the model has {model.shape.context} positions for the prompt and the text after it")
-    prompt = [text.index(character) for character in arguments.prompt]
-    both = compare(model, Arithmetic.read(arguments.policy, arguments.lanes), prompt, arguments.count)
+    arithmetic = Arithmetic.read(arguments.policy, arguments.lanes)
+    if arguments.verilog is not None:
+        arguments.verilog.write_text(emit(Engine(model.shape, arithmetic)))
+    both = compare(model, arithmetic, [text.index(character) for character in arguments.prompt], arguments.count)
     for name, tokens in (("torch", both.tokens), ("engine", both.engine_tokens)):
         print(f"{name}:\n{''.join(text[token] for token in tokens)}\n")
     print(f"{both.mismatches} of {both.logits.numel()} logits differ; {both.cycles[-1]} cycles for the last token")
