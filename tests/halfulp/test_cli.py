@@ -1,13 +1,11 @@
 """Command line: errors, exit codes, and files left after an interrupt."""
 
-import contextlib
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -22,7 +20,7 @@ from halfulp.tools.commands import run, show
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
 from halfulp.units.catalogue import CATALOGUE
-from tests.program import Program, environment, refused
+from tests.program import Program, environment, process, refused
 from tests.settings import ROOT
 
 UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
