@@ -6,7 +6,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Block, Format, Rounding, parse
+from halfulp.hdl.formats import RN, SAT, Block, Format, Rounding, Saturation, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import (
     BlockDequantizeSpec,
@@ -67,7 +67,7 @@ def blockdequantize(
     a: Block | str,
     o: Format | str,
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     random: Tensor | None = None,
 ) -> Tensor:
     """Multiply elements by the scale of their block, rounded once.
@@ -102,7 +102,7 @@ def blockdot(  # noqa: PLR0913 - tensors, and the fields of a description by nam
     o: Format | str | None = None,
     c: Format | str | None = None,
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     random: Tensor | None = None,
 ) -> Tensor:
     """Compute dot products of blocks along the last dimension, rounded once.
@@ -213,7 +213,7 @@ def quantized(x: Raw, block: Block, rounding: Rounding, random: Tensor | None, t
     # Blocks with a special scale are overwritten; without it their elements are finite.
     there = special.unsqueeze(-1)
     quotient = replace(quotient, nan=quotient.nan & ~there, inf=quotient.inf & ~there)
-    elements = round_and_pack(quotient, block.element, rounding, True, random)
+    elements = round_and_pack(quotient, block.element, rounding, SAT, random)
     return Blocks(torch.where(there, element_code, elements), scale)
 
 
@@ -258,7 +258,7 @@ def scale_of(largest: Raw, block: Block, factor: Raw | None) -> Tensor:
                 above = above | (largest.sticky & ~(significand < top.significand.pad(bits - top.significand.width)))
             exponent = exponent + above
         wanted = replace(largest, exponent=exponent, significand=unit, sticky=None)
-    codes = round_and_pack(wanted, block.scale, RN, True, None)
+    codes = round_and_pack(wanted, block.scale, RN, SAT, None)
     if block.scale.has_zero:
         codes = torch.where(codes == 0, block.scale.encode(block.scale.smallest), codes)
     return torch.where(zero, block.zero_scale, codes)

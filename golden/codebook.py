@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats import Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.codebook import Codebook
 
@@ -110,7 +110,7 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
     )
 
 
-def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers once and encode them."""
     z = truncate(x, o, rounding.places)
     negative, length = x.sign.to(torch.int64), max(map(len, o.rounding_tables))
@@ -135,5 +135,5 @@ def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor
         ]
         codes += side + side[-1:] * (length - len(side))
     code = torch.tensor(codes, device=place.device)[negative * length + torch.where(x.zero, 0, place)]
-    code = torch.where(x.inf, torch.where(x.sign, o.infinity(True), o.infinity(False)), code)
+    code = torch.where(x.inf, torch.where(x.sign, o.infinite(True, saturate), o.infinite(False, saturate)), code)
     return torch.where(x.nan, o.nan_code, code)

@@ -7,7 +7,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Codebook, Compound, Custom, Fixed, Float, Format, Posit, Rounding, Scale, Takum
+from halfulp.hdl.formats import (
+    SATFINITE,
+    Codebook,
+    Compound,
+    Custom,
+    Fixed,
+    Float,
+    Format,
+    Posit,
+    Rounding,
+    Saturation,
+    Scale,
+    Takum,
+)
 from halfulp.hdl.specs import UnitSpec
 
 from . import codebook, custom, fixed, floating, posit, scale, takum, unevaluated
@@ -22,7 +35,7 @@ class Stages(NamedTuple):
 
     unpack: Callable[[Tensor, Any], Raw]
     truncate: Callable[[Raw, Any, int], Truncated]
-    pack: Callable[[Raw, Any, Rounding, bool, Tensor | None], Tensor]
+    pack: Callable[[Raw, Any, Rounding, Saturation, Tensor | None], Tensor]
     flags: Callable[[Raw, Any, Rounding, Tensor | None, str], Flags] | None = None
 
 
@@ -56,7 +69,7 @@ def truncate(x: Raw, o: Format, places: int) -> Truncated:
     return stages_of(o).truncate(x, o, places)
 
 
-def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers once and encode them."""
     return stages_of(o).pack(x, o, rounding, saturate, random)
 
@@ -117,6 +130,7 @@ def _flags(spec: UnitSpec, x: Raw, random: Tensor | None, rounding: Rounding, o:
     assert function is not None
     assert isinstance(spec.flags, str)
     rounding_flags = function(x, o, rounding, random, spec.flags)
+    lost_inf = x.inf & ~x.nan if spec.saturate == SATFINITE else rounding_flags.lost_inf
     invalid, by_zero = rounding_flags.lost_nan, torch.zeros_like(x.nan) if x.by_zero is None else x.by_zero
     if x.invalid is not None:
         invalid = invalid | x.invalid
@@ -125,7 +139,7 @@ def _flags(spec: UnitSpec, x: Raw, random: Tensor | None, rounding: Rounding, o:
         rounding_flags.underflow,
         rounding_flags.overflow,
         by_zero,
-        invalid | (rounding_flags.lost_inf & ~by_zero),
+        invalid | (lost_inf & ~by_zero),
     )
     # A number that is rounded already, to an integer beyond the range of the result, is invalid and not inexact.
     total = torch.zeros_like(x.exponent) if x.raised is None else torch.where(flags[-1], 0, x.raised)

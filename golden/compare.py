@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding, Saturation
 from halfulp.hdl.specs import CompareSpec
 from halfulp.hdl.specs.unit import FLAGS
 
@@ -23,7 +23,7 @@ def compare(  # noqa: PLR0913 - tensors, and the fields of a description by name
     b: Format | str,
     o: Format | str | None = None,
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,

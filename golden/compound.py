@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Saturation
 from halfulp.hdl.specs import JoinSpec, SplitSpec
 from halfulp.hdl.specs.ranges import window_of
 
@@ -20,7 +20,7 @@ def split(
     a: Format | str,
     o: Format | str,
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     random: Tensor | None = None,
 ) -> Tensor:
     """Convert floats to compound numbers, such as fp32 to bf16x2, rounded part by part as `Compound` says.
@@ -42,7 +42,7 @@ def join(
     a: Format | str,
     o: Format | str,
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     random: Tensor | None = None,
 ) -> Tensor:
     """Add the parts of compound numbers, such as bf16x2 to fp32, from the smallest part up, rounding each sum.

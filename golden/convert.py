@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding, Saturation
 from halfulp.hdl.specs import ConvertSpec
 
 from .check import check_devices, check_shapes, codes_of, random_of
@@ -28,7 +28,7 @@ def convert(  # noqa: PLR0913 - tensors, and the fields of a description by name
     a: Format | str,
     o: Format | str,
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,

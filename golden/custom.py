@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import FP32, FP64, RO, Custom, Rounding, parse
+from halfulp.hdl.formats import FP32, FP64, OFF, RO, Custom, Rounding, Saturation, parse
 
 from . import floating
 from .check import codes_of
@@ -100,8 +100,8 @@ def truncate(x: Raw, o: Custom, places: int) -> Truncated:
     raise ValueError(f"the function of {o} rounds results as a whole; use a float for this operation")
 
 
-def pack(x: Raw, o: Custom, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Custom, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers by the function of the format, which gets them rounded to odd in binary64."""
     o.check_rounding(rounding, saturate)
-    odd = floating.pack(x, FP64, RO, False, None)
+    odd = floating.pack(x, FP64, RO, OFF, None)
     return encoded(odd.view(torch.float64), o)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding, Saturation
 from halfulp.hdl.specs import DotSpec
 from halfulp.hdl.specs.dot import SEQUENTIAL
 from halfulp.hdl.specs.ranges import window_of
@@ -31,7 +31,7 @@ def dot(  # noqa: PLR0913 - tensors, and the fields of a description by name
     c: Format | str | None = None,
     order: str = "exact",
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     flags: bool | str = False,
     mode: Tensor | None = None,
     random: Tensor | None = None,

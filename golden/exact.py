@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
-from halfulp.hdl.formats import RD, RN, Block, Compound, Fixed, Float, Format, Rounding
+from halfulp.hdl.formats import OFF, RD, RN, SATFINITE, Block, Compound, Fixed, Float, Format, Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.classify import CLASSES
@@ -83,7 +83,7 @@ class Result(TypedDict, total=False):
 
     o: Required[Format]
     rounding: Rounding
-    saturate: bool
+    saturate: Saturation
     random: int
     flags: bool | str
 
@@ -110,7 +110,7 @@ def _encode(
     *,
     o: Format,
     rounding: Rounding = RN,
-    saturate: bool = False,
+    saturate: Saturation = OFF,
     random: int = 0,
     flags: bool | str = False,
 ) -> Any:
@@ -120,14 +120,15 @@ def _encode(
     if number.is_nan:
         code = o.nan_code
     elif number.is_inf:
-        code = o.infinity(number.negative)
+        code = o.infinite(number.negative, saturate)
     else:
         assert isinstance(number.magnitude, Fraction)
         code = o.encode_magnitude(number.magnitude, number.negative, rounding, random, saturate)
     if not flags:
         return code
     if number.is_nan or number.is_inf:
-        lost = not (o.has_nan if number.is_nan else o.has_inf or number.by_zero)
+        has_inf = o.has_inf and saturate != SATFINITE
+        lost = not (o.has_nan if number.is_nan else has_inf or number.by_zero)
         return Flagged(code, _flag_bits(invalid=number.invalid or lost, by_zero=number.by_zero))
     return Flagged(code, _rounding_flags(number, code, o, rounding, random, flags == BEFORE))
 
@@ -535,7 +536,7 @@ def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]
     return FlaggedComparison(int(less), int(equal), 0, minimum.o, maximum.o, minimum.flags | maximum.flags)
 
 
-def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:
+def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: Saturation = OFF, random: int = 0) -> int:
     """Return the code of the value of a piecewise linear function at x."""
     value = table.number(table.fmt.decode(x), table.fmt.negative(x))
     return _encode(Number(*value), o=table.out, rounding=rounding, saturate=saturate, random=random)

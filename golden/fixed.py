@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Fixed, Rounding
+from halfulp.hdl.formats import Fixed, Rounding, Saturation
 
 from .raw import ZERO_EXPONENT, Raw, in_units, int64, mask
 from .round import Flags, Truncated, round_up
@@ -79,7 +79,7 @@ def flags(x: Raw, o: Fixed, rounding: Rounding, random: Tensor | None, tininess:
     )
 
 
-def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers once and encode them."""
     magnitude, _ = _rounded(x, o, rounding, random)
     negated = torch.where(x.sign, -magnitude.low64(), magnitude.low64())

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float, Rounding
+from halfulp.hdl.formats import SATFINITE, Float, Rounding, Saturation
 from halfulp.hdl.specs.unit import AFTER
 
 from .raw import ZERO_EXPONENT, Raw, int64
@@ -80,7 +80,7 @@ def flags(x: Raw, o: Float, rounding: Rounding, random: Tensor | None, tininess:
     )
 
 
-def pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Float, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers once and encode them."""
     z = truncate(x, o, rounding.places)
     # Rounding up to the next power of two carries into the exponent.
@@ -89,12 +89,14 @@ def pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | 
     tiny = x.zero if o.subnormals else x.zero | (magnitude < 1 << o.man)
     magnitude = torch.where(tiny, 0, magnitude)
 
-    positive_stays, negative_stays = (saturate or stays for stays in rounding.overflows_to_largest)
+    positive_stays, negative_stays = (bool(saturate) or stays for stays in rounding.overflows_to_largest)
     stays = torch.where(x.sign, negative_stays, positive_stays)
     magnitude = torch.where(overflow, o.max_code, magnitude)
     infinite = x.inf | (overflow & ~stays)
     nan = x.nan
-    if o.specials in ("fn", "fnuz"):
+    if saturate == SATFINITE:
+        magnitude = torch.where(infinite, o.max_code, magnitude)
+    elif o.specials in ("fn", "fnuz"):
         nan = nan | infinite
     else:
         magnitude = torch.where(infinite, o.infinity(negative=False), magnitude)

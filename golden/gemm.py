@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Rounding
+from halfulp.hdl.formats import RN, Rounding, Saturation
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, UnitSpec
 from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
@@ -38,7 +38,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     first_step: int = 0,
     tiling: Tiling | None = None,
     operand_rounding: Rounding | str = RN,
-    operand_saturate: bool = False,
+    operand_saturate: Saturation | bool | str = False,
     multiplier: str | None = None,
     adder: str | None = None,
 ) -> Tensor:
@@ -72,7 +72,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
         share its multiply-accumulates and their sources; ``seed`` is the state of the first source.
     operand_rounding : Rounding or str
         Rounding of real numbers to the operand formats; not stochastic.
-    operand_saturate : bool
+    operand_saturate : Saturation, bool or str
         Real numbers that overflow become the largest finite number.
     multiplier, adder : str, optional
         Names of operators of users (`register_operator`): the first multiplies the operands, and its results are added
@@ -127,7 +127,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     64 bits. Torch operations compute all others, also without a compiler. They need memory for operands, results and
     given random words only.
     """
-    rounding = Rounding.parse(operand_rounding)
+    rounding, operand_saturate = Rounding.parse(operand_rounding), Saturation.of(operand_saturate)
     a, b = (tensor_of(x) if isinstance(x, np.ndarray) else x for x in (a, b))
     if isinstance(mac, MatrixUnitSpec) or MatrixUnitSpec.is_text(mac):
         words = {"seed": seed, "random": random, "random_product": random_product, "source": source}
@@ -163,7 +163,7 @@ def _of_matrix_unit(
     b: Operand,
     start: Tensor | None,
     rounding: Rounding,
-    saturate: bool,
+    saturate: Saturation,
     others: dict[str, object],
 ) -> Tensor:
     """Multiply matrices on a matrix unit; ``others`` are parameters that have no effect on it."""

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Block, Float, Rounding
+from halfulp.hdl.formats import OFF, RN, Block, Float, Rounding, Saturation
 from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
 from .check import codes_of
@@ -222,7 +222,7 @@ def _rounded(value: Tensor, spec: MatrixUnitSpec) -> Tensor:
     """Round numbers in float64 to codes of the result; beyond the largest number they are infinite."""
     o = spec.o if spec.through is None else spec.through
     value = torch.where(value.abs() >= 2.0 ** (o.emax + 1), value * torch.inf, value)
-    codes = encoded(value, o, spec.rounding, None, False) << spec.o.man - o.man
+    codes = encoded(value, o, spec.rounding, None, OFF) << spec.o.man - o.man
     if spec.order == "aligned":
         codes = torch.where(codes == spec.o.sign_code, 0, codes)
     return torch.where(value.isnan(), spec.nan_code, codes)
@@ -259,7 +259,7 @@ def _taken(x: Tensor, piece: slice, length: int) -> Tensor:
 
 def _added(spec: MatrixUnitSpec, x: Tensor, y: Tensor) -> Tensor:
     real = (decoded(codes, spec.o, torch.float64) for codes in (x, y))
-    codes: Tensor = encoded(sum(real, torch.tensor(-0.0)), spec.o, RN, None, False)
+    codes: Tensor = encoded(sum(real, torch.tensor(-0.0)), spec.o, RN, None, OFF)
     return codes
 
 
@@ -292,7 +292,7 @@ def _chain(spec: MatrixUnitSpec, rows: list[Tensor], columns: list[Tensor], star
         begin = None if start is None else decoded(start, spec.o, torch.float64)
         real = kernel.run(spec, (batches, n, m, length // spec.k), parts[0], parts[1], begin)
         if real is not None:
-            return torch.where(real.isnan(), spec.nan_code, encoded(real, spec.o, RN, None, False))
+            return torch.where(real.isnan(), spec.nan_code, encoded(real, spec.o, RN, None, OFF))
     sums = torch.zeros(batches, n, m, dtype=torch.int64, device=rows[0].device)
     if start is not None:
         sums = sums + start
@@ -339,12 +339,12 @@ def _in_steps(spec: MatrixUnitSpec, marks: Tensor) -> Tensor:
     return marks.unflatten(-1, (-1, spec.k)).any(-1)
 
 
-def checked(spec: MatrixUnitSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
+def checked(spec: MatrixUnitSpec, a: Any, b: Any, rounding: Rounding, saturate: Saturation) -> tuple[Any, Any]:
     """Return operands as codes in int64, or as blocks; real numbers are rounded to their formats."""
     return _checked("a", a, spec.a, -1, rounding, saturate), _checked("b", b, spec.b, -2, rounding, saturate)
 
 
-def _checked(name: str, given: Any, fmt: Any, dim: int, rounding: Rounding, saturate: bool) -> Any:
+def _checked(name: str, given: Any, fmt: Any, dim: int, rounding: Rounding, saturate: Saturation) -> Any:
     if isinstance(fmt, Block):
         if isinstance(given, BlockTensor):
             if given.tensor is not None:
@@ -365,4 +365,4 @@ def _checked(name: str, given: Any, fmt: Any, dim: int, rounding: Rounding, satu
 def in_codes(x: Matrices, fmt: Any) -> Tensor:
     """Return matrices as a tensor of codes; real numbers are rounded to nearest."""
     values = gathered(x)
-    return encoded(values, fmt, RN, None, False) if values.is_floating_point() else values
+    return encoded(values, fmt, RN, None, OFF) if values.is_floating_point() else values

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, parse
+from halfulp.hdl.formats import EXACT, OFF, RN, SAT, Format, Saturation, parse
 from halfulp.hdl.specs import PwlSpec
 
 from .check import check_bool, codes_of
@@ -41,7 +41,7 @@ class Operator:
     formats: tuple[Format, ...]
     o: Format
     function: Callable[..., Tensor]
-    saturate: bool = False
+    saturate: Saturation = OFF
 
     def __str__(self) -> str:
         return self.text
@@ -126,7 +126,7 @@ def register_operator(
         if not isinstance(made, Tensor) or made.shape != codes[0].shape or made.is_floating_point() != values:
             kind = "real numbers" if values else "integer codes"
             raise ValueError(f"operator {name} must return a tensor of {kind} in the shape of its operands")
-        return encoded(made, result, RN, None, False) if values else codes_of(f"result of {name}", made, result)
+        return encoded(made, result, RN, None, OFF) if values else codes_of(f"result of {name}", made, result)
 
     operator = Operator(name, given, result, of_codes)
     corners = itertools.product(*([0, (1 << fmt.width) - 1] for fmt in given))
@@ -170,4 +170,4 @@ def _of_unit(text: str) -> Operator:
     def function(codes: Tensor) -> Tensor:
         return pwl(codes, table=table, rounding=rounding, saturate=saturate)
 
-    return replace(Operator(str(spec), (table.fmt,), table.out, function), saturate=True)
+    return replace(Operator(str(spec), (table.fmt,), table.out, function), saturate=SAT)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Posit, Rounding
+from halfulp.hdl.formats import Posit, Rounding, Saturation
 
 from .raw import Raw, mask
 from .round import Truncated, round_string, unpack_string
@@ -69,6 +69,6 @@ def truncate(x: Raw, o: Posit, places: int) -> Truncated:
     )
 
 
-def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Posit, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers once, on their bit strings, and encode them; posits always saturate."""
-    return round_string(truncate(x, o, rounding.places), x, o, rounding, random)
+    return round_string(truncate(x, o, rounding.places), x, o, rounding, saturate, random)

@@ -7,13 +7,13 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Fixed, Format, Rounding
+from halfulp.hdl.formats import EXACT, RN, Fixed, Format, Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.pieces import Piece, last_place
 from halfulp.hdl.specs.segments import MAX_POWER, Segments, Special
 
 from . import fixed
-from .check import check_bool, check_devices, check_shapes, codes_of, random_of
+from .check import check_devices, check_shapes, codes_of, random_of
 from .codec import round_and_pack, unpack
 from .raw import ZERO_EXPONENT, Raw, add, align, in_units, int64, mask, multiply
 from .wide import LIMB, Wide
@@ -28,7 +28,7 @@ def pwl(
     *,
     table: Segments,
     rounding: Rounding | str = RN,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     random: Tensor | None = None,
 ) -> Tensor:
     """Evaluate a piecewise linear function exactly and round once; see `halfulp.golden` for the other parameters.
@@ -42,7 +42,7 @@ def pwl(
     """
     if not isinstance(table, Segments):
         raise TypeError(f"table must be a Segments, not {type(table).__name__}")
-    check_bool("saturate", saturate)
+    saturate = Saturation.of(saturate)
     check_devices(x=x, random=random)
     check_shapes(x=x, random=random)
     rounding = Rounding.parse(rounding)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from halfulp.hdl.formats import BF16, FP16, FP32, FP64, RN, Block, Format, Rounding
+from halfulp.hdl.formats import BF16, FP16, FP32, FP64, OFF, RN, Block, Format, Rounding
 from halfulp.tools import html
 
 from .block import quantized
@@ -196,7 +196,7 @@ def dequantize_blocks(
     if x.tensor is not None:
         product = multiply(product, raw_of(x.tensor))
     fmt = DTYPES[dtype]
-    codes = round_and_pack(product, fmt, RN, False, None)
+    codes = round_and_pack(product, fmt, RN, OFF, None)
     codes = codes.flatten(-2).narrow(-1, 0, x.elements.shape[dim]).movedim(-1, dim).contiguous()
     return _reals(codes, fmt, dtype)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats import SATFINITE, Format, Rounding, Saturation
 
 from .raw import ZERO_EXPONENT, Raw, int64, mask
 from .wide import Wide
@@ -120,10 +120,15 @@ def unpack_string(codes: Tensor, fmt: Any, decode: Callable[[Tensor, Any], tuple
     )
 
 
-def round_string(z: Truncated, x: Raw, o: Format, rounding: Rounding, random: Tensor | None) -> Tensor:
+def round_string(
+    z: Truncated, x: Raw, o: Format, rounding: Rounding, saturate: Saturation, random: Tensor | None
+) -> Tensor:
     """Round numbers on the bit strings of their two's-complement codes, never to zero or NaN, and encode them."""
     up = round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
     magnitude = torch.where(z.code == o.max_code, o.max_code, (z.code + up).clamp(min=1))
     magnitude = torch.where(x.zero, 0, magnitude)
+    nan = x.nan | x.inf
+    if saturate == SATFINITE:
+        magnitude, nan = torch.where(x.inf, o.max_code, magnitude), x.nan
     codes = torch.where(x.sign, -magnitude, magnitude) & mask(o.width)
-    return torch.where(x.nan | x.inf, int64(o.nan_code), codes)
+    return torch.where(nan, int64(o.nan_code), codes)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Rounding, Scale
+from halfulp.hdl.formats import SATFINITE, Rounding, Saturation, Scale
 
 from .raw import Raw
 from .round import Truncated, round_up
@@ -39,10 +39,13 @@ def truncate(x: Raw, o: Scale, places: int) -> Truncated:
     )
 
 
-def pack(x: Raw, o: Scale, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Scale, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers once and encode them."""
     z = truncate(x, o, rounding.places)
     code = z.code + round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
     over = o.max_code if saturate or rounding.overflows_to_largest[False] else o.nan_code
     code = torch.where(code > o.max_code, over, code.clamp(min=0))
-    return torch.where(x.nan | x.inf | x.zero | x.sign, o.nan_code, code)
+    not_number = x.nan | x.inf | x.zero
+    if saturate == SATFINITE:
+        code, not_number = torch.where(x.inf, o.max_code, code), x.nan | (x.zero & ~x.inf)
+    return torch.where(not_number | x.sign, o.nan_code, code)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import RD, Format, Rounding
+from halfulp.hdl.formats import RD, Format, Rounding, Saturation
 from halfulp.hdl.specs import SruSpec
 
 from .convert import convert
@@ -17,7 +17,7 @@ def sru(
     a: Format | str,
     o: Format | str,
     rounding: Rounding | str = "sr3",
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
     increment: bool = True,
     random: Tensor | None = None,
 ) -> Tensor | Carried:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats import Rounding, Saturation
 from halfulp.hdl.formats.takum import FULL_WIDTH, HEAD, Takum
 
 from .raw import Raw, mask
@@ -67,6 +67,6 @@ def truncate(x: Raw, o: Takum, places: int) -> Truncated:
     )
 
 
-def pack(x: Raw, o: Takum, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Takum, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers once, on their bit strings, and encode them; takums always saturate."""
-    return round_string(truncate(x, o, rounding.places), x, o, rounding, random)
+    return round_string(truncate(x, o, rounding.places), x, o, rounding, saturate, random)

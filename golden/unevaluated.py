@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Compound, Rounding
+from halfulp.hdl.formats import RN, SATFINITE, Compound, Rounding, Saturation
 
 from . import floating
 from .parts import code_of, parts_of
@@ -27,7 +27,7 @@ def truncate(x: Raw, o: Compound, places: int) -> Truncated:
     raise TypeError(f"{o} has no truncated code; each of its parts is truncated and rounded")
 
 
-def pack(x: Raw, o: Compound, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+def pack(x: Raw, o: Compound, rounding: Rounding, saturate: Saturation, random: Tensor | None) -> Tensor:
     """Round numbers to a part, and what it leaves to the next one; the parts after infinities and NaN are +0."""
     rest, ended, codes = _with_sticky(x), torch.zeros_like(x.nan), list[Tensor]()
     for place in range(o.parts):
@@ -37,7 +37,8 @@ def pack(x: Raw, o: Compound, rounding: Rounding, saturate: bool, random: Tensor
         codes.append(torch.where(ended, 0, code))
         if not last:
             taken = floating.unpack(code, o.part)
-            ended = ended | rest.nan | rest.inf | taken.nan | taken.inf
+            ends = rest.nan if saturate == SATFINITE else rest.nan | rest.inf
+            ended = ended | ends | taken.nan | taken.inf
             rest = _plus(rest, replace(taken, sign=~taken.sign), rounding)
     return code_of(torch.stack(torch.broadcast_tensors(*codes), -1), o)
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP32, FP64, RD, RN, Compound, Format, Rounding, parse
+from halfulp.hdl.formats import EXACT, FP32, FP64, RD, RN, SATFINITE, Compound, Format, Rounding, Saturation, parse
 from halfulp.hdl.specs import ConvertSpec, ValueRange
 
 from .check import TORCH_TYPES, WORDS, check_devices, codes_of, is_of_ml_dtypes, one_mode, random_of, tensor_of
@@ -30,7 +30,7 @@ def encode(
     fmt: Format | str,
     rounding: Rounding | str = RN,
     random: Tensor | None = None,
-    saturate: bool = False,
+    saturate: Saturation | bool | str = False,
 ) -> Tensor:
     """Round real numbers once to a format and encode them.
 
@@ -43,8 +43,8 @@ def encode(
         One mode, not ``port``.
     random : Tensor, optional
         Random words of stochastic rounding, of a shape that broadcasts to that of ``values``.
-    saturate : bool
-        Return the largest finite number on overflow.
+    saturate : Saturation, bool or str
+        Return the largest finite number on overflow; with ``satfinite`` also for an infinity.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def encode(
         values = _tensor(values)
     if values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values must be a tensor of real numbers, not {values.dtype}")
-    rounding = one_mode(rounding, "encode")
+    rounding, saturate = one_mode(rounding, "encode"), Saturation.of(saturate)
     if values.dtype.is_floating_point and rounding != EXACT:
         check_devices(values=values, random=random)
         return encoded(values, fmt, rounding, random_of("random", random, rounding), saturate)
@@ -75,7 +75,7 @@ def encode(
     return convert(real.view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate)
 
 
-def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
+def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: Saturation) -> Tensor:
     """Encode as `encode`, without its checks: values are floating point, random words are in range."""
     if fmt.parts > 1:
         return _split(values, fmt, rounding, random, saturate)
@@ -89,7 +89,7 @@ def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | No
     return converted(values.to(torch.float64).view(torch.int64), spec, random)
 
 
-def _split(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
+def _split(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: Saturation) -> Tensor:
     """Round numbers and their remainders to the parts of a compound format, which are +0 after specials.
 
     Remainders are exact in the type of the numbers, or else so large that every other part saturates.
@@ -103,7 +103,7 @@ def _split(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | Non
         rest = rest - of_part(code, part, dtype)
         if rounding == RD:
             rest = torch.where(rest == 0, -0.0, rest)
-        ended = ended | ~rest.isfinite()
+        ended = ended | (rest.isnan() if saturate == SATFINITE else ~rest.isfinite())
         rest = torch.where(ended, 0.0, rest)
     parts.append(torch.where(ended, 0, encoded(rest, part, rounding, random, saturate)))
     return code_of(torch.stack(torch.broadcast_tensors(*parts), -1), fmt)

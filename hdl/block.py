@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import tree
 from .divide import divide
-from .formats import RN, Block, Format, Rounding
+from .formats import RN, SAT, Block, Format, Rounding
 from .formats.base import floor_log2
 from .number import as_raw, pack, truncate, unpack
 from .product import product as multiply_integers
@@ -136,7 +136,7 @@ def scale_code(m: Module, x: Raw, block: Block) -> Value:
         wanted = divide(m, x, _constant(block.element.largest), Rows(window_of(scale, RN, bound) + 1))
     else:
         wanted = _power(m, x, block)
-    code = pack(m, truncate(m, wanted, scale, RN), scale, RN, True, None)
+    code = pack(m, truncate(m, wanted, scale, RN), scale, RN, SAT, None)
     if scale.has_zero:
         code = Mux(code.any(), code, scale.encode(scale.smallest))
     return Mux(x.zero, block.zero_scale, code)

@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import fixed
 from .fixed import FixedRaw
-from .formats import RN, RZ, Rounding
+from .formats import RN, RZ, Rounding, Saturation
 from .formats.base import floor_log2
 from .formats.codebook import Codebook
 from .lines import search
@@ -132,7 +132,7 @@ def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
 
 
 def pack(
-    m: Module, x: TruncatedCodebook, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None
+    m: Module, x: TruncatedCodebook, o: Codebook, rounding: Rounding, saturating: Saturation, random: Value | None
 ) -> Value:
     """Round a number once to a code."""
     bits = RoundingBits(x.sign, x.last, x.discarded, x.sticky)
@@ -152,7 +152,7 @@ def pack(
         code = Mux(to_largest(rounding, x.sign, saturating), code_at_place(RZ), code_at_place(RN))
     else:
         code = code_at_place(rounding)
-    code = Mux(x.inf, Mux(x.sign, o.infinity(True), o.infinity(False)), code)
+    code = Mux(x.inf, Mux(x.sign, *(o.infinite(negative, saturating) for negative in (True, False))), code)
     return Mux(x.nan, Const(o.nan_code, o.width), code)[: o.width]
 
 

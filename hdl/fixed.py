@@ -9,7 +9,7 @@ from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .formats import Fixed, Rounding
+from .formats import Fixed, Rounding, Saturation
 from .product import product
 from .raw import LeadingZeros, Promises, Raw
 from .round import Flags, RoundingBits, cancelled_sign, is_exact, round_up
@@ -257,13 +257,15 @@ def wrapped(integer: Value, o: Fixed) -> Value:
     return code
 
 
-def pack(m: Module, x: TruncatedFixed, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(
+    m: Module, x: TruncatedFixed, o: Fixed, rounding: Rounding, saturating: Saturation, random: Value | None
+) -> Value:
     """Round a number once to a code."""
     return pack_with_flags(m, x, o, rounding, saturating, random)[0]
 
 
 def pack_with_flags(
-    m: Module, x: TruncatedFixed, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None
+    m: Module, x: TruncatedFixed, o: Fixed, rounding: Rounding, saturating: Saturation, random: Value | None
 ) -> tuple[Value, Flags]:
     """Round a number once to a code, and return its flags; a number beyond the range is invalid and not an overflow."""
     integer, inexact = rounded(m, x, rounding, random)

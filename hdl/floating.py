@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .formats import Float, Rounding
+from .formats import SATFINITE, Float, Rounding, Saturation
 from .raw import Anticipated, LeadingZeros, Promises, Raw, leading_zeros_of
 from .round import ChosenRounding, Flags, RoundingBits, is_exact, round_up, to_largest
 from .wire import (
@@ -360,13 +360,15 @@ def _places_down(room: Value, most: int, width: int) -> Value:
     return places & room[-1].replicate(bits)
 
 
-def pack(m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(
+    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: Saturation, random: Value | None
+) -> Value:
     """Round a number once to a code."""
     return pack_with_flags(m, x, o, rounding, saturating, random)[0]
 
 
 def pack_with_flags(
-    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: bool, random: Value | None
+    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: Saturation, random: Value | None
 ) -> tuple[Value, Flags]:
     """Round a number once to a code, and return its flags; with the rounding's guard bit, tiny after rounding.
 
@@ -381,6 +383,8 @@ def pack_with_flags(
     end = _range_end(m, x, o, rounding, saturating, up)
     tiny = _flushed(x, o, up)
     nan, infinite, largest = x.nan, end.infinite, end.largest
+    if saturating == SATFINITE:
+        infinite, largest = NEVER, largest | infinite
     if o.specials in ("fn", "fnuz"):
         nan, infinite = nan | infinite, NEVER
     if is_one_chain:
@@ -433,7 +437,7 @@ class RangeEnd(NamedTuple):
 
 
 def _range_end(
-    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: bool, up: Value | None
+    m: Module, x: TruncatedFloat, o: Float, rounding: Rounding, saturating: Saturation, up: Value | None
 ) -> RangeEnd:
     """Return the conditions at the upper end of the range; ``up`` is the rounding decision."""
     if x.highest < o.emax:

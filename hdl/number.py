@@ -24,7 +24,20 @@ from . import (
     unevaluated,
 )
 from .fixed import FixedRaw
-from .formats import EXACT, Codebook, Compound, Fixed, Float, Format, Posit, Rounding, Scale, Takum
+from .formats import (
+    EXACT,
+    SATFINITE,
+    Codebook,
+    Compound,
+    Fixed,
+    Float,
+    Format,
+    Posit,
+    Rounding,
+    Saturation,
+    Scale,
+    Takum,
+)
 from .formats.tapered import Tapered
 from .multiply import Use, can_be_subnormal
 from .multiply import multiply as multiply_raw
@@ -48,8 +61,8 @@ class Stages(NamedTuple):
 
     unpack: Callable[[Module, Value, Any, str], Number]
     truncate: Callable[[Module, Number, Any, Rounding], Any]
-    pack: Callable[[Module, Any, Any, Rounding, bool, Value | None], Value]
-    pack_with_flags: Callable[[Module, Any, Any, Rounding, bool, Value | None], tuple[Value, Flags]] | None = None
+    pack: Callable[[Module, Any, Any, Rounding, Saturation, Value | None], Value]
+    pack_with_flags: Callable[[Module, Any, Any, Rounding, Saturation, Value | None], tuple[Value, Flags]] | None = None
     normalises: bool = False
 
 
@@ -153,20 +166,22 @@ def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Any:
     return _stages(o).truncate(m, x, o, rounding)
 
 
-def pack(m: Module, x: Any, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Any, o: Format, rounding: Rounding, saturating: Saturation, random: Value | None) -> Value:
     """Round a number once to a code."""
     return _stages(o).pack(m, x, o, rounding, saturating, random)
 
 
 def pack_with_flags(
-    m: Module, number: Number, o: Format, rounding: Rounding, saturating: bool, random: Value | None
+    m: Module, number: Number, o: Format, rounding: Rounding, saturating: Saturation, random: Value | None
 ) -> tuple[Value, Value]:
     """Round a number once to a code, and return its exception flags in the order of `halfulp.hdl.specs.unit.FLAGS`."""
     stages = _stages(o)
     assert stages.pack_with_flags is not None
     code, flags = stages.pack_with_flags(m, stages.truncate(m, number, o, rounding), o, rounding, saturating, random)
-    before = raised(number)
-    invalid = before.invalid | flags.lost_nan | (flags.lost_inf & ~before.by_zero)
+    before, lost_inf = raised(number), flags.lost_inf
+    if saturating == SATFINITE and isinstance(number, Raw):
+        lost_inf = number.inf & ~number.nan
+    invalid = before.invalid | flags.lost_nan | (lost_inf & ~before.by_zero)
     inexact = flags.inexact | (before.inexact & ~invalid)
     return code, Cat(inexact, flags.underflow, flags.overflow, before.by_zero, invalid)
 
@@ -218,7 +233,7 @@ def _truncate_posit(
     return posit.truncate(m, as_raw(m, x, "result"), o, rounding)
 
 
-def _pack_posit(m: Module, x: Any, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def _pack_posit(m: Module, x: Any, o: Posit, rounding: Rounding, saturating: Saturation, random: Value | None) -> Value:
     if isinstance(x, posit_as_fixed.TruncatedSum):
         return posit_as_fixed.pack(m, x, o, rounding, saturating, random)
     return posit.pack(m, x, o, rounding, saturating, random)

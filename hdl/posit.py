@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from amaranth.hdl import Cat, Const, Module, Value
 
-from .formats import Posit, Rounding
+from .formats import SATFINITE, Posit, Rounding, Saturation
 from .formats.base import floor_log2
 from .formats.tapered import Tapered
 from .multiply import INPUTS
@@ -90,9 +90,9 @@ def as_raw(  # noqa: PLR0913 - parts of a code
 class TruncatedPosit:
     """Code of a posit before rounding, truncated to its width.
 
-    If ``beyond`` is true, the number lies beyond the first or last code, and only bit 0 of ``kept`` is defined. With
-    ``complement``, ``discarded`` and ``sticky`` are bits of the two's complement of the string, and ``kept`` is the
-    inverse of its upper bits.
+    If ``beyond`` is true, the number lies beyond the first or last code, and only bit 0 of ``kept`` is defined. ``nan``
+    is true for infinities too. With ``complement``, ``discarded`` and ``sticky`` are of the two's complement of the
+    string, and ``kept`` is the inverse of its upper bits.
     """
 
     sign: Value
@@ -101,6 +101,7 @@ class TruncatedPosit:
     sticky: Value
     beyond: Value
     nan: Value
+    inf: Value
     zero: Value
     complement: Value | None = None
     selects_carry: bool = False
@@ -181,20 +182,27 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> TruncatedPosit:
         sticky=wire(m, lost | below | x.sticky, "sticky"),
         beyond=beyond,
         nan=wire(m, x.nan | x.inf, "not_real"),
+        inf=x.inf & ~x.nan,
         zero=x.zero,
         complement=complement,
         selects_carry=x.anticipated.selects_carry,
     )
 
 
-def pack(m: Module, x: TruncatedPosit, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(
+    m: Module, x: TruncatedPosit, o: Posit, rounding: Rounding, saturating: Saturation, random: Value | None
+) -> Value:
     """Round a number once to a code. No number rounds to zero or NaR, and posits always saturate."""
-    last = x.kept[0] | x.beyond
+    nan, zero, beyond, kept = x.nan, x.zero, x.beyond, x.kept
+    if saturating == SATFINITE:
+        # An infinity is beyond the last code, whose bits are ones.
+        nan, zero, beyond, kept = nan & ~x.inf, zero & ~x.inf, beyond | x.inf, kept | x.inf.replicate(len(kept))
+    last = kept[0] | beyond
     up = round_up(rounding, RoundingBits(x.sign, last, x.discarded, x.sticky, complement=x.complement), random)
-    special = wire(m, x.nan | x.zero, "special")
-    up = wire(m, up & ~x.beyond & ~special, "round_up")
-    sign = wire(m, (x.sign & ~x.zero) | x.nan, "sign")
-    magnitude = Cat(last, x.kept[1:]) & (~special).replicate(o.width - 1)
+    special = wire(m, nan | zero, "special")
+    up = wire(m, up & ~beyond & ~special, "round_up")
+    sign = wire(m, (x.sign & ~zero) | nan, "sign")
+    magnitude = Cat(last, kept[1:]) & (~special).replicate(o.width - 1)
     # -(x + 1) is the inverse of x, and -x is the inverse plus one.
     body = magnitude ^ sign.replicate(o.width - 1)
     body = incremented(m, wire(m, body, "body"), sign ^ up, "rounded") if x.selects_carry else body + (sign ^ up)

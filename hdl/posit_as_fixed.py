@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import fixed
 from .fixed import FixedRaw
-from .formats import Format, Posit, Rounding
+from .formats import Format, Posit, Rounding, Saturation
 from .raw import Raw
 from .round import RoundingBits, round_up
 from .wire import NEVER, leading_zeros, wire
@@ -138,7 +138,9 @@ def truncate(m: Module, x: Sum, o: Posit) -> TruncatedSum:
     )
 
 
-def pack(m: Module, x: TruncatedSum, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(
+    m: Module, x: TruncatedSum, o: Posit, rounding: Rounding, saturating: Saturation, random: Value | None
+) -> Value:
     """Round a number once to a code. A nonzero sum is at least minpos, and posits always saturate."""
     up = round_up(rounding, RoundingBits(x.sign, x.kept[0], x.first_discarded, x.sticky, twos_complement=True), random)
     body = wire(m, (x.kept + wire(m, up & ~x.beyond, "round_up"))[: o.width - 1], "rounded")

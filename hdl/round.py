@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from amaranth.hdl import Cat, Const, Mux, Value
 
-from .formats import Rounding
+from .formats import Rounding, Saturation
 from .wire import NEVER, carry_out, never
 
 
@@ -51,7 +51,7 @@ def chosen_by(rounding: Rounding, code: Value | None) -> Rounding:
     return ChosenRounding(rounding.mode, rounding.bits, rounding.guard, code)
 
 
-def to_largest(rounding: Rounding, negative: Value, saturating: bool) -> Value:
+def to_largest(rounding: Rounding, negative: Value, saturating: Saturation) -> Value:
     """Return True if an overflow gives the largest finite magnitude."""
     if isinstance(rounding, ChosenRounding) and not saturating:
         by_sign = Mux(negative, rounding.is_mode("ru"), rounding.is_mode("rd"))

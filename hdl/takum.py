@@ -59,5 +59,6 @@ def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> TruncatedPosit:
         # The last code must not round up, and the first code must not become zero.
         beyond=wire(m, over | kept.all() | ~kept.any(), "beyond"),
         nan=wire(m, x.nan | x.inf, "not_real"),
+        inf=x.inf & ~x.nan,
         zero=x.zero,
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import floating, raw
-from .formats import RN, Compound, Rounding
+from .formats import RN, SATFINITE, Compound, Rounding, Saturation
 from .raw import Anticipated, Raw
 from .wire import NEVER, wire
 
@@ -41,12 +41,14 @@ def truncate(m: Module, x: Raw, o: Compound, rounding: Rounding) -> Raw:
     )
 
 
-def pack(m: Module, x: Raw, o: Compound, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Raw, o: Compound, rounding: Rounding, saturate: Saturation, random: Value | None) -> Value:
     """Round a number to a part, and what it leaves to the next one; the parts after infinities and NaN are +0."""
-    return Cat(*reversed(parts(m, x, o, rounding, saturating, random)))
+    return Cat(*reversed(parts(m, x, o, rounding, saturate, random)))
 
 
-def parts(m: Module, x: Raw, o: Compound, rounding: Rounding, saturating: bool, random: Value | None) -> list[Value]:
+def parts(
+    m: Module, x: Raw, o: Compound, rounding: Rounding, saturate: Saturation, random: Value | None
+) -> list[Value]:
     """Return the codes of the parts of a rounded number, the largest first."""
     part, rest = o.part, x
     # The bits of the number, and ``part.precision`` bits, hold a remainder exactly. If the part saturates at its
@@ -58,12 +60,13 @@ def parts(m: Module, x: Raw, o: Compound, rounding: Rounding, saturating: bool, 
         last = place == o.parts - 1
         mode = rounding if last else o.leading(rounding)
         ready = floating.truncate(m, rest, part, mode)
-        code = floating.pack(m, ready, part, mode, saturating, random if last else None)
+        code = floating.pack(m, ready, part, mode, saturate, random if last else None)
         code = wire(m, code, f"code{place}")
         codes.append(Mux(ended, 0, code))
         if not last:
             taken = floating.unpack(m, code, part, f"part{place}")
-            ended = wire(m, ended | rest.nan | rest.inf | taken.nan | taken.inf, f"ended{place}")
+            ends = rest.nan if saturate == SATFINITE else rest.nan | rest.inf
+            ended = wire(m, ended | ends | taken.nan | taken.inf, f"ended{place}")
             aligned = raw.align(m, rest, replace(taken, sign=~taken.sign), part.precision + far)
             rest = raw.add(m, aligned, rounding)
     return codes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.hdl.formats import FP64, RO, Fixed, Float, Format, Rounding, parse
+from halfulp.hdl.formats import FP64, RO, Fixed, Float, Format, Rounding, Saturation, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MODE_TEXT, MODES
 from halfulp.hdl.specs import ConvertSpec, UnitSpec
@@ -210,15 +210,20 @@ class Suspects:
             results: dict[str, Any] = {name: other for name in ("o", "acc") if getattr(self.spec, name, None) == self.o}
             yield self._of(fault, replace(self.spec, **results))
             return
-        saturates = self.spec.saturate
-        fault = "it gives infinity for overflows, not the largest number"
-        if not saturates:
-            fault = "it saturates: it gives the largest number for overflows"
-        try:
-            yield self._of(fault, replace(self.spec, saturate=not saturates))
-        except ValueError:
-            # Units whose results always saturate, or never overflow, refuse the field.
-            return
+        faults = {
+            Saturation.OFF: "it gives infinity for overflows, not the largest number",
+            Saturation.SAT: "it saturates: it gives the largest number for overflows",
+            Saturation.SATFINITE: "it saturates infinities: it gives the largest number for them",
+        }
+        if self.spec.saturate == Saturation.SATFINITE:
+            faults[Saturation.SAT] = "it gives infinity for infinities, not the largest number"
+        for saturate, fault in faults.items():
+            if saturate != self.spec.saturate:
+                try:
+                    yield self._of(fault, replace(self.spec, saturate=saturate))
+                except ValueError:
+                    # Units whose results always saturate, or never overflow, refuse the field.
+                    return
 
     def _sooner(self) -> Iterator[Suspect]:
         """Yield units that round products, or exact sums that are factors, before the last sum."""
@@ -288,7 +293,7 @@ class Suspects:
         # The number of digits of a function follows from the result format.
         digits: dict[str, Any] = {"o": FP64} if spec.formula.calls else {}
         try:
-            return replace(spec, rounding=RO, saturate=False, **digits)
+            return replace(spec, rounding=RO, saturate=Saturation.OFF, **digits)
         except (TypeError, ValueError):
             return None
 

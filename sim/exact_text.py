@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from halfulp.hdl.formats import decimal_text
+from halfulp.hdl.formats import Saturation, decimal_text
 from halfulp.hdl.specs.division import EndlessSpec
 from halfulp.hdl.specs.formula import Port, Role, Sum
 from halfulp.hdl.specs.scaleb import ScalebSpec
@@ -98,7 +98,7 @@ def _expression(step: Sum, codes: dict[str, int], texts: Mapping[str, str]) -> s
     return " - ".join([" + ".join(plus), *minus])
 
 
-def _rounded(step: Sum, exact: Any, codes: dict[str, int], saturate: bool) -> str:
+def _rounded(step: Sum, exact: Any, codes: dict[str, int], saturate: Saturation) -> str:
     """Format an intermediate result before and after its rounding."""
     assert step.o is not None
     code = step.o.encode(exact.value)

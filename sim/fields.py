@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.hdl.formats import RZ, Format
+from halfulp.hdl.formats import RZ, SAT, Format
 from halfulp.hdl.formats.base import TABLE_WIDTH, floor_log2
 from halfulp.hdl.specs.pieces import last_place
 from halfulp.tools.threads import threads
@@ -395,7 +395,7 @@ class Staged:
             zero=never,
         )
         with threads(1):
-            codes: Codes = self.stages.pack(raw, self.fmt, RZ, True, None).numpy().view(np.uint64)
+            codes: Codes = self.stages.pack(raw, self.fmt, RZ, SAT, None).numpy().view(np.uint64)
         return codes
 
     def parts(self, codes: Codes) -> Parts:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from halfulp.hdl.formats import RN
+from halfulp.hdl.formats import RN, Saturation
 from halfulp.hdl.specs import PwlSpec
 from halfulp.hdl.specs.pwl import is_table_name
 from halfulp.implementation import Implementation
@@ -169,12 +169,12 @@ def describe(unit: "Unit") -> str:
     operands, results = _format_ports(unit.inputs), _format_ports(unit.outputs)
     product = f", product {given['product']}.{given['product_rounding']}" if given.get("product") is not None else ""
     source = f" from {unit.spec.random}" if unit.spec.random else ""
-    saturate = ", saturating" if unit.spec.saturate else ""
+    saturate = {Saturation.OFF: "", Saturation.SAT: ", saturating", Saturation.SATFINITE: ", saturating infinities too"}
     split = "" if given.get("increment", True) else ", carries as outputs"
     clock = f"latency {unit.latency}" if unit.clocked else "combinational"
     clock += f", operands every {unit.initiation} cycles" if unit.initiation > 1 else ""
     rounding = f", rounding {unit.spec.rounding}" if unit.spec.ROUNDS else ""
-    return f"{operands}{product} -> {results}{rounding}{source}{saturate}{split}, {clock}"
+    return f"{operands}{product} -> {results}{rounding}{source}{saturate[unit.spec.saturate]}{split}, {clock}"
 
 
 def _format_ports(shapes: Any) -> str:

@@ -18,6 +18,7 @@ from halfulp.hdl.formats import (
     RZ,
     Float,
     Rounding,
+    Saturation,
     parse,
     stochastic,
 )
@@ -106,7 +107,9 @@ TOY_FAMILIES = [parse(name) for name in ("posit5e1", "posit4", "fxp2.3", "ufxp2.
 
 def overflows_by(fmt):
     """Return the values of ``saturate`` that make a difference."""
-    return (False, True) if isinstance(fmt, Float) or getattr(fmt, "overflow", None) == "wrap" else (False,)
+    return (
+        tuple(Saturation) if isinstance(fmt, Float) or getattr(fmt, "overflow", None) == "wrap" else (Saturation.OFF,)
+    )
 
 
 WIDE_FAMILIES = [

@@ -18,6 +18,8 @@ from halfulp.hdl.specs import MacSpec
 CASES = {
     "e5m2*e5m2+e6m5.sr10@lfsr16": None,
     "e4m3fn*e4m3fnuz+e4m3fn.ru.sat": None,
+    "e5m2*e5m2+e4m3fn.rn.satfinite": None,
+    "e5m2*fp16=e3m4.rz+posit8.rn.satfinite": None,
     "fp32*tf32+fp16-ftz.rd": None,
     "e5m2*e5m2=e5m2.sr3+e6m5.sr20": (1 << 63 | 5, 6),
     "posit8*posit8=posit8.ro+fp32.sr5@plateau3": None,

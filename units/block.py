@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from halfulp.hdl import block, tree
+from halfulp.hdl.formats import SAT
 from halfulp.hdl.number import Number, add, align, as_raw, multiply, normalises, pack, truncate, unpack
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.rows import Iterated, Rows
@@ -89,7 +90,7 @@ class BlockQuantize(Described):
             number = as_raw(m, unpack(m, a, spec.a, "a"), "a")
             quotient = block.quotient(m, number, replace(divisor, **of_scale), result.element, spec.rounding)
             code = pack(
-                m, truncate(m, quotient, result.element, spec.rounding), result.element, spec.rounding, True, random
+                m, truncate(m, quotient, result.element, spec.rounding), result.element, spec.rounding, SAT, random
             )
             return {"o": Mux(special, Const(element_code, result.element.width), code)[: result.element.width]}
 

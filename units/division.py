@@ -64,7 +64,7 @@ class Div(Endless):
 
     Formula
     -------
-    ``o = round(a / b)``; ``x / 0`` is an infinity that neither rounding nor saturation makes finite, ``0 / 0`` and
+    ``o = round(a / b)``; ``x / 0`` is an infinity that only ``.satfinite`` makes finite, ``0 / 0`` and
     ``inf / inf`` are NaN.
 
     Source

@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Saturation
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.lines import (
     Blocks,
@@ -113,7 +113,7 @@ class Pwl(Arithmetic):
         table: Segments,
         fit: PwlSpec | None = None,
         rounding: Rounding | str = RN,
-        saturate: bool = False,
+        saturate: Saturation | bool | str = False,
         random: Source | str | None = None,
         seed: int = 1,
         build: Build = Build(),

@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from halfulp.hdl.formats import Format
+from halfulp.hdl.formats import Format, Saturation
 from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES, MODE_TEXT
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 from halfulp.hdl.specs.unit import FLAGS
@@ -319,7 +319,8 @@ class PackagedUnit:
         spec = self.component.spec
         if not spec.ROUNDS:
             return ""
-        largest = ", and overflows give the largest number" if self.component.saturate else ""
+        replaced = {Saturation.OFF: "", Saturation.SAT: "overflows", Saturation.SATFINITE: "overflows and infinities"}
+        largest = f", and {what} give the largest number" if (what := replaced[self.component.saturate]) else ""
         if spec.rounding.is_port:
             return f"The port `{MODE}` chooses the rounding of results{largest}."
         if spec.rounding.mode == "exact":

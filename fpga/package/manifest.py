@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.boards.targets import ASIC, TARGETS
+from halfulp.hdl.formats import SATFINITE
 from halfulp.implementation import Implementation
 from halfulp.tools.digests import version
 
@@ -96,7 +97,8 @@ def _unit(unit: PackagedUnit, package: Package, files: Mapping[str, str]) -> dic
         "latency": unit.latency,
         "initiation_interval": unit.initiation_interval,
         "rounding": unit.rounding,
-        "saturates": unit.component.saturate,
+        "saturates": bool(unit.component.saturate),
+        "saturates_infinities": unit.component.saturate == SATFINITE,
         "stateful": unit.stateful,
         "clock": clock and {"port": clock.name, "edge": "rising"},
         "reset": reset and {"port": reset.name, "active": _active(reset), "style": ("sync", "async")[unit.async_reset]},

@@ -22,9 +22,9 @@ struct Codebook {
                 (flags[code] & 4) != 0, false};
     }
 
-    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
+    u64 pack(const Raw& x, const Rounding& rounding, Saturation saturation, u64 random) const {
         if (x.nan) return nan_code;
-        if (x.inf) return infinities[x.sign];
+        if (x.inf) return infinite(x.sign, saturation);
         // The magnitude in units of the last bit that rounding depends on; numbers with a larger shift are out of range.
         const int shift = int(quantum) - rounding.places - x.exponent;
         u128 units = x.significand;
@@ -44,7 +44,7 @@ struct Codebook {
             else
                 high = middle - 1;
         }
-        if (low == end) return code_of(x.sign, end, rounding, saturate);
+        if (low == end) return code_of(x.sign, end, rounding, saturation);
         const u128 lower = magnitude(x.sign, low), gap = magnitude(x.sign, low + 1) - lower;
         const u128 way = units - (lower << rounding.places);
         const u64 seen = u64(way / gap);
@@ -54,17 +54,21 @@ struct Codebook {
         const u64 rest = down ? (0 - (seen + sticky)) & ones(rounding.places) : seen;
         const u64 last = (codes[x.sign][low] ^ u64(down && inexact)) & 1;
         const u64 up = rounding.up(x.sign, last, rest, sticky, random, floors);
-        return code_of(x.sign, low + int(down ? u64(inexact) - up : up), rounding, saturate);
+        return code_of(x.sign, low + int(down ? u64(inexact) - up : up), rounding, saturation);
     }
 
 private:
+    u64 infinite(bool sign, Saturation saturation) const {
+        return replaces_infinities(saturation) ? codes[sign][lasts[sign] - has_threshold] : infinities[sign];
+    }
+
     u128 magnitude(bool sign, int place) const {
         return u128(magnitudes[sign][2 * place]) << 64 | magnitudes[sign][2 * place + 1];
     }
 
-    u64 code_of(bool sign, int place, const Rounding& rounding, bool saturate) const {
+    u64 code_of(bool sign, int place, const Rounding& rounding, Saturation saturation) const {
         if (has_threshold && place == lasts[sign])
-            return saturate || rounding.to_largest(sign) ? codes[sign][place - 1] : infinities[sign];
+            return replaces_overflows(saturation) || rounding.to_largest(sign) ? codes[sign][place - 1] : infinities[sign];
         return codes[sign][place];
     }
 };

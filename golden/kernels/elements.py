@@ -7,11 +7,11 @@ import re
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP32, Float, Format, Rounding
+from halfulp.hdl.formats import EXACT, FP32, Float, Format, Rounding, Saturation
 
 from . import build, exact
 from .launch import I64, POINTER
-from .text import boolean, fits, format_text
+from .text import boolean, fits, format_text, saturation_text
 
 WORTHWHILE = 256
 """Smallest number of elements for which a kernel is faster than torch."""
@@ -39,7 +39,7 @@ class Jump(ctypes.Structure):
 
 
 def convert(
-    x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None
+    x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: Saturation, random: Tensor | None
 ) -> Tensor | None:
     """Convert to another format; None if no kernel supports the conversion.
 
@@ -85,7 +85,7 @@ def _by_upper_half(o: Format) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _upper_halves(o: Format, rounding: Rounding, saturate: bool) -> Tensor:
+def _upper_halves(o: Format, rounding: Rounding, saturate: Saturation) -> Tensor:
     """Convert every upper half of a binary32 number."""
     words = torch.arange(1 << 16) << 16
     codes = convert(words.to(torch.int32).view(torch.float32), FP32, o, rounding, saturate, None)
@@ -93,8 +93,8 @@ def _upper_halves(o: Format, rounding: Rounding, saturate: bool) -> Tensor:
     return codes.to(torch.int16)
 
 
-def _source(dtype: torch.dtype, o: Float, rounding: Rounding, saturate: bool) -> str:
-    flags = f"{boolean(saturate)}, {boolean(o.has_inf)}, {boolean(o.has_negative_zero)}, {-1022 - o.emin}"
+def _source(dtype: torch.dtype, o: Float, rounding: Rounding, saturate: Saturation) -> str:
+    flags = f"{saturation_text(saturate)}, {boolean(o.has_inf)}, {boolean(o.has_negative_zero)}, {-1022 - o.emin}"
     number = "float" if dtype == torch.float32 else "double"
     return f"""#include "encode.h"
 namespace halfulp {{

@@ -218,7 +218,7 @@ struct Binary16 {
         u64 wide;
         std::memcpy(&wide, &number, sizeof wide);
         static constexpr Float binary64{11, 52, 1023, IEEE, true};
-        word = std::uint16_t(format.pack(binary64.unpack(wide), {RZ, 0, 0}, true, 0));
+        word = std::uint16_t(format.pack(binary64.unpack(wide), {RZ, 0, 0}, Saturation::SAT, 0));
     }
 };
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.torch_internals import result_strides
-from halfulp.hdl.formats import EXACT, FP32, RN, Float, Format, Rounding
+from halfulp.hdl.formats import EXACT, FP32, RN, SATFINITE, Float, Format, Rounding, Saturation
 from halfulp.hdl.formats.rounding import ALL_MODES
 
 from . import build
@@ -92,7 +92,7 @@ class _Scatter(ctypes.Structure):
 
 
 @functools.lru_cache(maxsize=256)
-def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | None:
+def target(fmt: Format | None, rounding: Rounding, saturate: Saturation) -> Target | None:
     """Return the parameters of a rounding; None if the kernel does not support it."""
     if not isinstance(fmt, Float) or not 1 <= fmt.man <= FP32.man or fmt.emin < -1000 or rounding == EXACT:
         return None
@@ -100,10 +100,11 @@ def target(fmt: Format | None, rounding: Rounding, saturate: bool) -> Target | N
     if drop <= rounding.bits:
         return None
     largest = float(fmt.largest)
-    infinite = math.inf if fmt.has_inf else math.nan if fmt.has_nan else largest
-    finite = saturate or fmt.specials == "finite"
+    replaced = saturate == SATFINITE or not (fmt.has_inf or fmt.has_nan)
+    infinite = largest if replaced else math.inf if fmt.has_inf else math.nan
+    finite = saturate or replaced
     # The sign of NaN is that of +1.
-    infinities = infinite, -infinite if fmt.has_inf or not fmt.has_nan else math.nan
+    infinities = infinite, math.nan if math.isnan(infinite) else -infinite
     ends, stays = (largest, -largest), rounding.overflows_to_largest
     over = [end if finite or stay else other for end, stay, other in zip(ends, stays, infinities, strict=True)]
     return Target(
@@ -318,6 +319,6 @@ def scatter(into: Tensor, places: Tensor, x: Tensor, number: Target | None, to: 
     return True
 
 
-def is_native(fmt: Format, rounding: Rounding, saturate: bool) -> bool:
+def is_native(fmt: Format, rounding: Rounding, saturate: Saturation) -> bool:
     """Return True for the processor's own arithmetic of FP32."""
     return fmt == FP32 and rounding == RN and not saturate

@@ -8,7 +8,7 @@ namespace halfulp {
 // Converts binary32 or binary64 numbers to floats with subnormals, in binary64 lanes. Scaling by 2^SCALE maps the smallest
 // normal number of the format to that of binary64, so that the truncated word is the code (see floats.h). If scaling back
 // gives another number, bits were lost below the smallest subnormal: the last bit is then set, as in rounding to odd.
-template <const Float& O, const Rounding& R, bool SATURATE, bool INFS, bool SIGNED_ZERO, int SCALE, class IN>
+template <const Float& O, const Rounding& R, Saturation SATURATION, bool INFS, bool SIGNED_ZERO, int SCALE, class IN>
 void encode_floats(const Elements& call) {
     using W = Word<64>;
     using U = typename W::U;
@@ -19,10 +19,11 @@ void encode_floats(const Elements& call) {
     const double down = std::ldexp(1.0, SCALE), up = std::ldexp(1.0, -SCALE);
     const IN* x = static_cast<const IN*>(call.x);
     // Results for infinite operands, and for overflow by sign.
-    constexpr u64 infinite = INFS ? O.max_code + 1 : O.nan_code == O.sign_code && SIGNED_ZERO ? O.max_code : O.nan_code;
+    constexpr bool finite = replaces_infinities(SATURATION) || (O.nan_code == O.sign_code && SIGNED_ZERO);
+    constexpr u64 infinite = finite ? O.max_code : INFS ? O.max_code + 1 : O.nan_code;
     constexpr bool infinite_is_nan = infinite == O.nan_code;
-    constexpr u64 positive = SATURATE || R.to_largest(false) ? O.max_code : infinite;
-    constexpr u64 negative = SATURATE || R.to_largest(true) ? O.max_code : infinite;
+    constexpr u64 positive = replaces_overflows(SATURATION) || R.to_largest(false) ? O.max_code : infinite;
+    constexpr u64 negative = replaces_overflows(SATURATION) || R.to_largest(true) ? O.max_code : infinite;
     const auto with_sign = [](u64 code, bool special) { return special && infinite_is_nan ? code : code | O.sign_code; };
     const U plus_over = all<U>(u64(positive)), plus_inf = all<U>(u64(infinite));
     const U minus_over = all<U>(with_sign(negative, negative == infinite)), minus_inf = all<U>(with_sign(infinite, true));

@@ -19,8 +19,8 @@ inline Raw unpack(const Format& format, u64 code) {
     return std::visit([&](const auto& one) { return one.unpack(code); }, format);
 }
 
-inline u64 pack(const Format& format, const Raw& x, const Rounding& rounding, bool saturate, u64 random) {
-    return std::visit([&](const auto& one) { return one.pack(x, rounding, saturate, random); }, format);
+inline u64 pack(const Format& format, const Raw& x, const Rounding& rounding, Saturation saturation, u64 random) {
+    return std::visit([&](const auto& one) { return one.pack(x, rounding, saturation, random); }, format);
 }
 
 // A format as passed from Python: the index of its family in `Format`, and the members of its object.
@@ -45,14 +45,16 @@ struct Parameters {
 struct Conversion {
     Parameters a, o;
     Rounding rounding;
-    i64 saturate, bytes;
+    Saturation saturation;
+    i64 bytes;
 };
 
 // A multiply-accumulate step. The product is rounded if `rounds_product`; the sum is exact if `quire_width` is not 0.
 struct MacStep {
     Parameters a, b, o, product;
     Rounding rounding, product_rounding;
-    i64 saturate, rounds_product, quire_width, quire_quantum;
+    Saturation saturation;
+    i64 rounds_product, quire_width, quire_quantum;
     Source sum_words, product_words;
 };
 
@@ -142,14 +144,14 @@ struct Sums {
         const Raw exact = multiply(x, y);
         if (!step.rounds_product) return exact;
         const u64 word = product_words.next();
-        return unpack(product, pack(product, narrowed(exact), step.product_rounding, step.saturate, word));
+        return unpack(product, pack(product, narrowed(exact), step.product_rounding, step.saturation, word));
     }
 
     u64 sum(const Raw* x, const Raw* y, u64 code, i64 k) {
         if (!step.quire_width) {
             for (i64 at = 0; at < k; ++at) {
                 const Raw total = add(step.rounding.mode, term(x[at], y[at]), unpack(o, code));
-                code = pack(o, total, step.rounding, step.saturate, sum_words.next());
+                code = pack(o, total, step.rounding, step.saturation, sum_words.next());
             }
             return code;
         }
@@ -160,7 +162,7 @@ struct Sums {
             word = sum_words.next();
             held.add(term(x[at], y[at]));
         }
-        return pack(o, held.raw(), step.rounding, step.saturate, word);
+        return pack(o, held.raw(), step.rounding, step.saturation, word);
     }
 };
 
@@ -207,7 +209,7 @@ inline void round_sums(const Call& call, const MacStep& step) {
                 const bool negative = partial < 0;
                 sums.held.add({u64(negative ? -partial : partial), int(*call.b.at(batch, at, 0)), negative}, false);
             }
-            const u64 code = pack(sums.o, sums.held.raw(), step.rounding, step.saturate, sums.sum_words.next());
+            const u64 code = pack(sums.o, sums.held.raw(), step.rounding, step.saturation, sums.sum_words.next());
             *call.result(batch, i, j) = i64(code);
         }
     });
@@ -219,7 +221,7 @@ inline void convert(const Elements& call, const Conversion& given) {
         run_chunks(call, [&](i64 at, i64 end) {
             for (; at < end; ++at) {
                 const u64 word = call.random ? u64(call.random[at]) : 0;
-                call.out[at] = i64(pack(o, unpack(a, codes[at]), given.rounding, given.saturate, word));
+                call.out[at] = i64(pack(o, unpack(a, codes[at]), given.rounding, given.saturation, word));
             }
         });
     };

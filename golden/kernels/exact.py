@@ -3,7 +3,7 @@
 import ctypes
 import functools
 
-from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats import Format, Rounding, Saturation
 from halfulp.hdl.formats.rounding import ALL_MODES
 from halfulp.hdl.specs import MacSpec
 
@@ -39,7 +39,7 @@ class Source(ctypes.Structure):
 class Conversion(ctypes.Structure):
     """Struct ``Conversion`` of exact.h."""
 
-    _fields_ = (("a", Parameters), ("o", Parameters), ("rounding", Rounded), ("saturate", I64), ("bytes", I64))
+    _fields_ = (("a", Parameters), ("o", Parameters), ("rounding", Rounded), ("saturation", I64), ("bytes", I64))
 
 
 class MacStep(ctypes.Structure):
@@ -48,7 +48,7 @@ class MacStep(ctypes.Structure):
     _fields_ = (
         *((name, Parameters) for name in ("a", "b", "o", "product")),
         *((name, Rounded) for name in ("rounding", "product_rounding")),
-        *((name, I64) for name in ("saturate", "rounds_product", "quire_width", "quire_quantum")),
+        *((name, I64) for name in ("saturation", "rounds_product", "quire_width", "quire_quantum")),
         *((name, Source) for name in ("sum_words", "product_words")),
     )
 
@@ -63,7 +63,7 @@ def library(seconds: float) -> ctypes.CDLL | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def conversion(a: Format, o: Format, rounding: Rounding, saturate: bool, size: int) -> Conversion:
+def conversion(a: Format, o: Format, rounding: Rounding, saturate: Saturation, size: int) -> Conversion:
     """Return the arguments of a conversion of elements with ``size`` bytes."""
     return Conversion(_format(a), _format(o), _rounding(rounding), saturate, size)
 

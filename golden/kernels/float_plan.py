@@ -4,19 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from halfulp.hdl.formats import EXACT, Float, Format, Posit, Rounding
+from halfulp.hdl.formats import EXACT, SATFINITE, Float, Format, Posit, Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, ValueRange
 
 from .lane import Lane, Refused, Rounder, need
 from .number_table import table_rounder
-from .text import boolean
+from .text import boolean, saturation_text
 
 FENV = {"rz": "FE_TOWARDZERO", "ra": "FE_TOWARDZERO", "sr": "FE_TOWARDZERO", "ru": "FE_UPWARD", "rd": "FE_DOWNWARD"}
 """Rounding mode of the processor for sums, by that of the accumulator; default: to nearest."""
 
 
-def rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
+def rounder(name: str, fmt: Format, rounding: Rounding, saturate: Saturation, lane: Lane) -> Rounder:
     """Return the rounder of a format, whose tables have ``name`` in their names.
 
     Raises `Refused` if its family has none, or the lane is too narrow.
@@ -26,16 +26,15 @@ def rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, lane: La
     return table_rounder(name, fmt, rounding, saturate, lane)
 
 
-def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
+def _float_rounder(fmt: Float, rounding: Rounding, saturate: Saturation, lane: Lane) -> Rounder:
     # A quiet NaN needs a mantissa bit.
     need(1 <= fmt.man <= lane.mantissa, f"its numbers have fewer digits than {fmt}, or {fmt} has one digit")
     # A format that flushes rounds results below its range before the flush, so they must be normal in the lane.
     scale = lane.emin - fmt.emin + (0 if fmt.subnormals else fmt.precision + 8)
     need(fmt.emax + scale < lane.top, f"the range of {fmt} is larger than its own")
-    positive, negative = (
-        "TO_LARGEST" if saturate or stays or fmt.specials == "finite" else "TO_INF" if fmt.has_inf else "TO_NAN"
-        for stays in rounding.overflows_to_largest
-    )
+    infinite = "TO_INF" if fmt.has_inf else "TO_LARGEST" if fmt.specials == "finite" else "TO_NAN"
+    positive, negative = ("TO_LARGEST" if saturate or stays else infinite for stays in rounding.overflows_to_largest)
+    infinite = "TO_LARGEST" if saturate == SATFINITE else infinite
     natural = (
         fmt.has_inf
         and fmt.emax + scale == lane.top - 1
@@ -46,12 +45,12 @@ def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -
     flush = 0 if fmt.subnormals else lane.word(fmt.smallest * Fraction(2) ** scale)
     text = (
         f"FloatRounder<{lane.bits}, {fmt.man}, {rounding.mode.upper()}, {rounding.bits}, {largest}ull, {positive}, "
-        f"{negative}, {boolean(fmt.has_inf)}, {flush}ull, {boolean(fmt.has_negative_zero)}>"
+        f"{negative}, {infinite}, {flush}ull, {boolean(fmt.has_negative_zero)}>"
     )
     return Rounder(scale, lane.mantissa - fmt.man, natural, text)
 
 
-def _posit_rounder(fmt: Posit, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
+def _posit_rounder(fmt: Posit, rounding: Rounding, saturate: Saturation, lane: Lane) -> Rounder:
     # The last bit of a code decides ties. If the regime fills the code, its last bit is 0 after ones, 1 after zeros. It
     # equals the lowest bit of k + bias if that sum is even for the largest posit; k is the regime's value.
     bias = lane.bias >> fmt.es
@@ -61,7 +60,8 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, saturate: bool, lane: Lane) -
     need(inside, f"the range of {fmt} is larger than its own")
     least = lane.mantissa + fmt.es + 2 - (fmt.width - 1)
     need(least >= 1, f"its numbers have fewer digits than {fmt}")
-    text = f"PositRounder<{lane.bits}, {fmt.width}, {fmt.es}, {rounding.mode.upper()}, {rounding.bits}, {bias}>"
+    text = f"PositRounder<{lane.bits}, {fmt.width}, {fmt.es}, {rounding.mode.upper()}, {rounding.bits}, {bias}, "
+    text += f"{saturation_text(saturate)}>"
     return Rounder(scale, least, False, text)
 
 

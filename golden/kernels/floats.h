@@ -53,7 +53,8 @@ inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Wo
 
 // Rounds words to floats with MAN mantissa bits. LARGEST is the word of the largest finite number, or 0 if overflow of the
 // lane is overflow of the format. FLUSH is the word of the smallest normal number, or 0 if the format has subnormals.
-template <int BITS, int MAN, Mode MODE, int N, u64 LARGEST, int POSITIVE, int NEGATIVE, bool INFS, u64 FLUSH, bool SIGNED_ZERO>
+// INFINITE is the result of infinite words.
+template <int BITS, int MAN, Mode MODE, int N, u64 LARGEST, int POSITIVE, int NEGATIVE, int INFINITE, u64 FLUSH, bool SIGNED_ZERO>
 struct FloatRounder {
     using W = Word<BITS>;
     using U = typename W::U;
@@ -83,8 +84,9 @@ struct FloatRounder {
         } else {
             const U positive = all<U>(word_of(POSITIVE)), negative = all<U>(word_of(NEGATIVE)), minus = W::below_zero(word);
             const U finite = POSITIVE == NEGATIVE ? positive : (positive & ~minus) | (negative & minus);
-            const U special = INFS ? magnitude : all<U>(T(W::nan));
-            instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), finite, special);
+            const U special = INFINITE == TO_NAN ? all<U>(T(W::nan)) : magnitude;
+            const T end = INFINITE == TO_LARGEST ? T(W::infinity + 1) : T(W::infinity);
+            instead = W::select((I)magnitude < (I)all<U>(end), finite, special);
         }
         return W::select(over, instead | (word & W::sign), word);
     }
@@ -95,7 +97,7 @@ struct FloatRounder {
 };
 
 // Rounds words to posits; the exponent field of a word is the number's exponent plus (BIAS << ES).
-template <int BITS, int WIDTH, int ES, Mode MODE, int N, int BIAS>
+template <int BITS, int WIDTH, int ES, Mode MODE, int N, int BIAS, Saturation SATURATION>
 struct PositRounder {
     using W = Word<BITS>;
     using U = typename W::U;
@@ -121,7 +123,8 @@ struct PositRounder {
         x += increment<BITS, MODE>(word, low, x >> (U)drop & 1, MODE == SR ? random << (U)(drop - V(N)) : random);
         x = (x & ~low) | (word & W::sign);
         x = W::select((I)magnitude == 0, U{}, x);
-        return W::select((I)magnitude >= (I)all<U>(T(W::infinity)), all<U>(T(W::nan)), x);
+        constexpr T nan = W::infinity + replaces_infinities(SATURATION);  // first word whose result is NaN
+        return W::select((I)magnitude >= (I)all<U>(nan), all<U>(T(W::nan)), x);
     }
 };
 
@@ -433,7 +436,7 @@ struct FloatSteps : S {
         if (field) significand |= u64(1) << L::mantissa;
         const int exponent = (field ? field : 1) - L::bias - L::mantissa - S::O_SCALE;
         const Raw x{significand, exponent, word != magnitude, magnitude > W::infinity, magnitude == W::infinity, false};
-        return S::o.pack(x, {RZ, 0, 0}, true, 0);
+        return S::o.pack(x, {RZ, 0, 0}, Saturation::SAT, 0);
     }
 
     // Encodes a vector at once; returns false if a lane needs encode().

@@ -19,7 +19,7 @@ struct Dots {
 };
 
 // S has the members of a specification of FloatSteps but a and b, and LENGTH, the products of a dot product, LEFT, the
-// elements of a in a step, SELECTS, true if each product selects one of them, ROUNDING, SATURATE, A_QUANTUM and B_QUANTUM.
+// elements of a in a step, SELECTS, true if each product selects one of them, ROUNDING, SATURATION, A_QUANTUM and B_QUANTUM.
 // T is the type of elements and dot products.
 template <class S, class T>
 struct Folds {
@@ -182,7 +182,7 @@ private:
             if (term.inf) term.sign = minus, term.significand = 1;
         }
         const Raw held = S::o.unpack(P::encode(sum));
-        const u64 code = S::o.pack(add(S::ROUNDING.mode, term, held), S::ROUNDING, S::SATURATE, word);
+        const u64 code = S::o.pack(add(S::ROUNDING.mode, term, held), S::ROUNDING, S::SATURATION, word);
         return P::template scalar<S::o>(code, S::O_SCALE);
     }
 };

@@ -15,7 +15,7 @@ from .float_plan import float_text, top_of
 from .lane import BINARY64, Refused, need
 from .launch import I64, POINTER, Words, call
 from .plan import Lane, file_name
-from .text import PHILOX, boolean, definitions, format_text, words_text
+from .text import PHILOX, boolean, definitions, format_text, saturation_text, words_text
 
 IN_TORCH = 1e-6
 """Seconds for a multiply-accumulate in torch."""
@@ -91,7 +91,7 @@ struct Spec {{
 static constexpr auto o = {format_text(spec.o)};
 using SumWords = {words_text(spec, counted, "random")};
 static constexpr Rounding ROUNDING{{{spec.rounding.mode.upper()}, {spec.rounding.bits}, {spec.rounding.places}}};
-static constexpr bool SATURATE = {boolean(spec.saturate)};
+static constexpr Saturation SATURATION = {saturation_text(spec.saturate)};
 static constexpr int LENGTH = {spec.k}, LEFT = {count};
 static constexpr bool SELECTS = {boolean(isinstance(spec, SparseMacSpec))};
 static constexpr int A_QUANTUM = {a.quantum}, B_QUANTUM = {b.quantum};

@@ -16,6 +16,25 @@ using u128 = unsigned __int128;
 enum Mode : int { RN, RA, RH, RHU, RHD, RZ, RU, RD, RO, SR, EXACT };
 enum Specials { IEEE, FN, FNUZ, FINITE, UZ };
 
+// Results that become the largest finite number of their sign: none, overflows, or overflows and infinities.
+enum class Saturation : i64 { OFF, SAT, SATFINITE };
+
+constexpr bool replaces_overflows(Saturation saturation) {
+    switch (saturation) {
+        case Saturation::OFF: return false;
+        case Saturation::SAT: case Saturation::SATFINITE: return true;
+    }
+    __builtin_unreachable();
+}
+
+constexpr bool replaces_infinities(Saturation saturation) {
+    switch (saturation) {
+        case Saturation::OFF: case Saturation::SAT: return false;
+        case Saturation::SATFINITE: return true;
+    }
+    __builtin_unreachable();
+}
+
 // (-1)^sign * significand * 2^exponent, plus less than one last place if `sticky`.
 struct Raw {
     u128 significand;
@@ -122,7 +141,7 @@ struct Float {
         return x;
     }
 
-    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
+    u64 pack(const Raw& x, const Rounding& rounding, Saturation saturation, u64 random) const {
         if (x.nan) return nan_code;
         u64 magnitude = 0;
         bool infinite = x.inf;
@@ -141,7 +160,7 @@ struct Float {
             const int top = emax - emin;
             const u64 largest = (max_code & ones(man)) | (u64(1) << man);
             if (field > top || (field == top && truncated > largest)) {
-                if (saturate || rounding.to_largest(x.sign))
+                if (replaces_overflows(saturation) || rounding.to_largest(x.sign))
                     magnitude = max_code;
                 else
                     infinite = true;
@@ -149,7 +168,9 @@ struct Float {
                 magnitude = (u64(field) << man) + truncated;
             }
         }
-        if (infinite) {
+        if (infinite && replaces_infinities(saturation)) {
+            magnitude = max_code;
+        } else if (infinite) {
             if (specials == FN || specials == FNUZ) return nan_code;
             magnitude = specials == FINITE ? max_code : max_code + 1;
         }
@@ -172,7 +193,7 @@ struct Fixed {
         return {sign ? (0 - code) & ones(width) : code, quantum, sign, false, false, false};
     }
 
-    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
+    u64 pack(const Raw& x, const Rounding& rounding, Saturation saturation, u64 random) const {
         if (x.nan) return 0;
         if (x.inf) return x.sign ? lowest : largest;
         const int shift = quantum - x.exponent;
@@ -192,7 +213,7 @@ struct Fixed {
         const u64 last = u64(integer) & 1;
         const u64 up = rounding.up(x.sign, last ^ u64(x.sign && inexact), rest, sticky, random, true);
         integer += x.sign ? u128(u64(inexact)) - u128(up) : u128(up);
-        if (saturate || !wraps) {
+        if (replaces_overflows(saturation) || !wraps) {
             if (x.sign && (beyond || integer > lowest)) return lowest;
             if (!x.sign && (beyond || integer > largest)) return largest;
         }
@@ -224,13 +245,13 @@ struct Posit {
         return {(u64(1) << fraction) | (tail & ones(fraction)), (k << es) + exponent - fraction, sign, false, false, false};
     }
 
-    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
-        if (x.nan || x.inf) return nan_code;
-        if (!x.significand) return 0;
+    u64 pack(const Raw& x, const Rounding& rounding, Saturation saturation, u64 random) const {
+        if (x.nan || (x.inf && !replaces_infinities(saturation))) return nan_code;
+        if (!x.inf && !x.significand) return 0;
         const int fraction = length_of(x.significand) - 1;
         const int scale = x.exponent + fraction;
         u64 magnitude;
-        if (scale >= max_scale) {
+        if (x.inf || scale >= max_scale) {
             magnitude = max_code;
         } else if (scale < -max_scale) {
             magnitude = 1;

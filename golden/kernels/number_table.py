@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from halfulp.hdl.formats import EXACT, RZ, Format, Rounding
+from halfulp.hdl.formats import EXACT, RZ, Format, Rounding, Saturation
 
 from .lane import Lane, Rounder, need
 from .text import boolean
@@ -17,7 +17,7 @@ ENTRIES = 2048
 """Largest number of entries for numbers of one sign, which the processor's first cache holds."""
 
 
-def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
+def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: Saturation, lane: Lane) -> Rounder:
     """Return the rounder of a format with a table of its numbers; raise `Refused` if the table is too large.
 
     A magnitude's number follows from the boundary of its entry, because the result of a rounding changes once between
@@ -46,8 +46,7 @@ def table_rounder(name: str, fmt: Format, rounding: Rounding, saturate: bool, la
             boundaries.append(boundary)
             values += [before, after]
     ends = [
-        fmt.infinity(False),
-        fmt.infinity(True),
+        *(fmt.infinite(sign, saturate) for sign in (False, True)),
         *(fmt.encode_magnitude(Fraction(0), sign, mode) for sign in (False, True)),
     ]
     tables = {
@@ -75,7 +74,9 @@ def _entries(
         word = after
 
 
-def _boundaries(fmt: Format, negative: bool, rounding: Rounding, saturate: bool, lane: Lane) -> list[tuple[int, int]]:
+def _boundaries(
+    fmt: Format, negative: bool, rounding: Rounding, saturate: Saturation, lane: Lane
+) -> list[tuple[int, int]]:
     """Return the words of magnitudes from which on the code of the result is another one, with these codes."""
     values = [value for value in map(fmt.decode, range(1 << fmt.width)) if isinstance(value, Fraction)]
     numbers = sorted({abs(value) for value in values if value and (value < 0) == negative})

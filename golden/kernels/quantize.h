@@ -130,7 +130,7 @@ struct Quantizer {
             if constexpr (S::RULE == RULE_EVEN) wanted.exponent += significand >> (52 - S::PRECISION) == ones(S::PRECISION);
             if constexpr (S::RULE == RULE_CEIL) wanted.exponent += significand > (word_of(S::LARGEST) & ones(52));
         }
-        const u64 code = S::scale.pack(wanted, {RN, 0, 1}, true, 0);
+        const u64 code = S::scale.pack(wanted, {RN, 0, 1}, Saturation::SAT, 0);
         return code ? code : S::SMALLEST_SCALE;
     }
 

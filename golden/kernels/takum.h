@@ -28,13 +28,13 @@ struct Takum {
         return {significand, exponent - fraction, sign, false, false, false};
     }
 
-    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
-        if (x.nan || x.inf) return nan_code;
-        if (!x.significand) return 0;
+    u64 pack(const Raw& x, const Rounding& rounding, Saturation saturation, u64 random) const {
+        if (x.nan || (x.inf && !replaces_infinities(saturation))) return nan_code;
+        if (!x.inf && !x.significand) return 0;
         int fraction = length_of(x.significand) - 1;
         const int scale = x.exponent + fraction;
         u64 magnitude;
-        if (scale > largest) {
+        if (x.inf || scale > largest) {
             magnitude = max_code;
         } else if (scale < least) {
             magnitude = 1;

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Scale, Takum
+from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Saturation, Scale, Takum
 from halfulp.hdl.formats.floating import SPECIALS
 from halfulp.hdl.specs import MacSpec, RunningSumSpec
 
@@ -47,6 +47,11 @@ def _cpp(fmt: Format) -> Cpp:
     if type(fmt) not in TYPES:
         raise TypeError(f"{fmt} has no compiled kernels")
     return TYPES[type(fmt)]
+
+
+def saturation_text(saturate: Saturation) -> str:
+    """Return the C++ enumerator of a saturation."""
+    return f"Saturation::{Saturation.of(saturate).name}"
 
 
 def format_text(fmt: Format) -> str:

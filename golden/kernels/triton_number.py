@@ -10,7 +10,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding, Takum
+from halfulp.hdl.formats import SATFINITE, Fixed, Float, Format, Posit, Rounding, Saturation, Takum
 
 PREFIX = tl.constexpr(12)
 """Largest number of bits before the fraction in the bit string of a posit or takum, after the regime of a posit."""
@@ -59,12 +59,16 @@ class StringConstants(NamedTuple):
 
 
 class RoundingConstants(NamedTuple):
-    """Constants of a rounding; positive or negative numbers that overflow become the largest number if they stay."""
+    """Constants of a rounding.
+
+    Positive or negative numbers that overflow become the largest number if they stay, infinities if all are ``finite``.
+    """
 
     mode: str
     bits: int
     places: int
     saturate: bool
+    finite: bool
     positive_stays: bool
     negative_stays: bool
 
@@ -94,10 +98,12 @@ def format_constants(fmt: Format, bits: int) -> FormatConstants | None:
     return None
 
 
-def rounding_constants(rounding: Rounding, saturate: bool) -> RoundingConstants:
+def rounding_constants(rounding: Rounding, saturate: Saturation) -> RoundingConstants:
     """Return the constants of a rounding."""
-    stays = (saturate or largest for largest in rounding.overflows_to_largest)
-    return RoundingConstants(rounding.mode, rounding.bits, rounding.places, saturate, *stays)
+    stays = (bool(saturate) or largest for largest in rounding.overflows_to_largest)
+    return RoundingConstants(
+        rounding.mode, rounding.bits, rounding.places, bool(saturate), saturate == SATFINITE, *stays
+    )
 
 
 @triton.jit
@@ -257,10 +263,10 @@ def _pack_float(x, sticky, word, R: tl.constexpr, F: tl.constexpr):
     tiny = zero if F.subnormals else zero | (field < 0)
     magnitude = tl.where(over, MAX, tl.where(tiny, 0, magnitude))
     infinite = inf | (over & (tl.where(sign, R.negative_stays, R.positive_stays) == 0))
-    if (SPECIALS == "ieee") | (SPECIALS == "uz"):
-        magnitude = tl.where(infinite, MAX + 1, magnitude)
-    elif SPECIALS == "finite":
+    if R.finite or SPECIALS == "finite":
         magnitude = tl.where(infinite, MAX, magnitude)
+    elif (SPECIALS == "ieee") | (SPECIALS == "uz"):
+        magnitude = tl.where(infinite, MAX + 1, magnitude)
     else:
         nan = nan | infinite
     if (SPECIALS == "fnuz") | (SPECIALS == "uz"):
@@ -365,5 +371,9 @@ def _pack_string(x, sticky, word, R: tl.constexpr, F: tl.constexpr):
     rounded = magnitude + round_up(sign, magnitude & 1, seen, sticky, word, R, False)
     magnitude = tl.where(above | (magnitude == F.max_code), F.max_code, tl.maximum(rounded, 1))
     magnitude = tl.where(zero, 0, tl.where(below, 1, magnitude))
+    if R.finite:
+        magnitude = tl.where(inf, F.max_code, magnitude)
+    else:
+        nan = nan | inf
     code = tl.where(sign, -magnitude, magnitude) & F.ones
-    return tl.where(nan | inf, F.nan_code, code)
+    return tl.where(nan, F.nan_code, code)

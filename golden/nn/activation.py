@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from halfulp.golden.check import check_bool
 from halfulp.golden.pwl import pwl
 from halfulp.golden.values import decode
-from halfulp.hdl.formats import EXACT, RN, Rounding
+from halfulp.hdl.formats import EXACT, RN, Rounding, Saturation
 from halfulp.hdl.specs.segments import Segments
 
 from .cast import Cast, check_holds, check_real
@@ -80,7 +79,7 @@ class PiecewiseLinear(Constant):
         table: Segments,
         *,
         rounding: Rounding | str = RN,
-        saturate: bool = False,
+        saturate: Saturation | bool | str = False,
         cast: Cast | str = "rn.sat",
         derivative: str | Callable[[Tensor], Tensor] = PIECE,
         seed: int | None = None,
@@ -88,8 +87,7 @@ class PiecewiseLinear(Constant):
         super().__init__()
         if not isinstance(table, Segments):
             raise TypeError(f"table must be a Segments, not {type(table).__name__}")
-        check_bool("saturate", saturate)
-        self.table, self.rounding, self.saturate = table, Rounding.parse(rounding), saturate
+        self.table, self.rounding, self.saturate = table, Rounding.parse(rounding), Saturation.of(saturate)
         if self.rounding == EXACT:
             table.check_exact()
         self.cast = Cast.parse(cast)
@@ -97,7 +95,7 @@ class PiecewiseLinear(Constant):
             raise ValueError(f"cast must be a rounding only, not {self.cast}; elements are rounded to {table.fmt}")
         self.derivative = derivative
         # torch.compile cannot trace the functions that make these texts.
-        self._texts = table.text, str(self.rounding), saturate, str(self.cast)
+        self._texts = table.text, str(self.rounding), self.saturate.word, str(self.cast)
         self._derivative = _derivative_key(derivative, table.name)
         self._set_state(bool(self.rounding.bits or self.cast.rounding.bits), seed)
 
@@ -131,7 +129,7 @@ def _line_segments(
     value_key: Tensor | None,
     table: str,
     rounding: str,
-    saturate: bool,
+    saturate: str,
     cast: str,
     derivative: str,
     needs_slopes: bool,
@@ -140,15 +138,15 @@ def _line_segments(
 
     ``key`` and ``value_key`` are the keys of the random words that round elements and values.
     """
-    segments, mode = _table_of(table), Rounding.parse(rounding)
+    segments, mode, saturation = _table_of(table), Rounding.parse(rounding), Saturation.of(saturate)
     check_holds(x.dtype, segments.out)
     narrow = segments.fmt.width <= TABLE_WIDTH
     codes = cast_of(cast).codes(x.contiguous(), segments.fmt, 0 if key is None else int(key))
     if value_key is None and narrow:
-        values = _all_values(segments, mode, saturate, x.device)[codes]
+        values = _all_values(segments, mode, saturation, x.device)[codes]
     else:
         random = None if value_key is None else words(int(value_key), mode.bits, tuple(codes.shape), x.device)
-        results = pwl(codes, table=segments, rounding=mode, saturate=saturate, random=random)
+        results = pwl(codes, table=segments, rounding=mode, saturate=saturation, random=random)
         values = decode(results, segments.out)
     if not needs_slopes:
         return values.to(x.dtype), x.new_empty(0)
@@ -213,7 +211,7 @@ def _reduced_slopes(x: Tensor, table: Segments) -> Tensor:
 
 
 @functools.lru_cache(maxsize=64)
-def _all_values(table: Segments, rounding: Rounding, saturate: bool, device: torch.device) -> Tensor:
+def _all_values(table: Segments, rounding: Rounding, saturate: Saturation, device: torch.device) -> Tensor:
     """Evaluate the function at all codes."""
     codes = torch.arange(1 << table.fmt.width, device=device)
     return decode(pwl(codes, table=table, rounding=rounding, saturate=saturate), table.out)

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.check import check_bool
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
+from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, OFF, RN, Format, Rounding, Saturation, parse
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
@@ -39,8 +38,8 @@ class Cast:
         Format to which values are rounded first; default: none, only the operand or accumulator format.
     rounding : Rounding
         Rounding to ``fmt``, or without it to the operand or accumulator format.
-    saturate : bool
-        Overflow gives the largest finite number.
+    saturate : Saturation, bool or str
+        Overflow gives the largest finite number; with ``satfinite`` infinities too.
     source : Source, optional
         Hardware source of the random words: one rounding unit processes the elements of each tensor in row-major order,
         from a random state of the source. Default: independent words.
@@ -67,7 +66,7 @@ class Cast:
 
     fmt: Format | None = None
     rounding: Rounding = RN
-    saturate: bool = False
+    saturate: Saturation = OFF
     source: Source | None = None
     sparsity: Sparsity | None = None
     scale: Scaling | None = None
@@ -79,7 +78,7 @@ class Cast:
                 raise TypeError(f"{name} of a cast must be a Format or None, not {type(fmt).__name__}")
         if not isinstance(self.rounding, Rounding):
             raise TypeError(f"rounding of a cast must be a Rounding, not {type(self.rounding).__name__}")
-        check_bool("saturate", self.saturate)
+        object.__setattr__(self, "saturate", Saturation.of(self.saturate))
         if self.sparsity is not None and not isinstance(self.sparsity, Sparsity):
             raise TypeError(f"sparsity of a cast must be a Sparsity or None, not {type(self.sparsity).__name__}")
         if self.scale is not None and not isinstance(self.scale, Scaling):
@@ -104,7 +103,7 @@ class Cast:
         source = "" if self.source is None else f"@{self.source}"
         sparsity = "" if self.sparsity is None else f" {self.sparsity}"
         scale = "" if self.scale is None else f" scale={self.scale}"
-        return f"{before}{fmt}{self.rounding}{source}{'.sat' if self.saturate else ''}{sparsity}{scale}"
+        return f"{before}{fmt}{self.rounding}{source}{Saturation.of(self.saturate).suffix}{sparsity}{scale}"
 
     @classmethod
     def parse(cls, text: "str | Cast") -> "Cast":
@@ -136,7 +135,8 @@ class Cast:
                 raise ValueError(f"{parts[name]} and {value} are two values of {name}; give one")
             parts[name] = value
         joined = "".join(rest) if rest or not parts else str(RN)
-        before, arrow, text = joined.removesuffix(".sat").rpartition(">")
+        saturate = next((one for one in Saturation if one and joined.endswith(one.suffix)), OFF)
+        before, arrow, text = joined.removesuffix(saturate.suffix).rpartition(">")
         fmt: str | None = text
         rounding, source = RN, None
         if match := _ROUNDED.fullmatch(text):
@@ -144,7 +144,7 @@ class Cast:
             source = match["source"] and parse_source(match["source"])
         if arrow:
             parts["before"] = parse(before)
-        return cls(None if fmt is None else parse(fmt), rounding, joined.endswith(".sat"), source or None, **parts)
+        return cls(None if fmt is None else parse(fmt), rounding, saturate, source or None, **parts)
 
     @property
     def plain(self) -> bool:

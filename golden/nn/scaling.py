@@ -13,7 +13,7 @@ from torch import Tensor
 from halfulp.golden.check import check_int
 from halfulp.golden.errorfree import product_error, sum_and_error, to_odd
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import BF16, FP16, RN, Format
+from halfulp.hdl.formats import BF16, FP16, OFF, RN, Format
 
 PER = ("tensor", "channel")
 KINDS = ("pow2", "real")
@@ -185,7 +185,7 @@ def multiplied(sums: Tensor, factor: Tensor, dtype: torch.dtype, bias: Tensor | 
         return product.to(dtype)
     # torch rounds float64 to narrower types through float32.
     fmt = _NARROW[dtype]
-    return decoded(encoded(product, fmt, RN, None, False), fmt, dtype)
+    return decoded(encoded(product, fmt, RN, None, OFF), fmt, dtype)
 
 
 def _added(product: Tensor, error: Tensor | None, bias: Tensor) -> tuple[Tensor, Tensor]:

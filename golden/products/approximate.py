@@ -11,7 +11,7 @@ from halfulp.golden.kernels import MatrixProduct, Words, gathered
 from halfulp.golden.mac import term_of
 from halfulp.golden.operators import Operator
 from halfulp.golden.philox import philox_words
-from halfulp.hdl.formats import RN, Fixed, Format
+from halfulp.hdl.formats import OFF, RN, Fixed, Format
 from halfulp.hdl.specs import MacSpec
 
 ELEMENTS = 1 << 24
@@ -102,7 +102,7 @@ def _added(
             assert spec.product is not None
             word = None if words.given[1] is None else words.given[1][..., 0, step].reshape(sums.shape)
             product = term_of(replace(spec, flags=False), unpack(p, spec.a), unpack(q, spec.b), word)
-            term = round_and_pack(product, spec.product, RN, False, None)
+            term = round_and_pack(product, spec.product, RN, OFF, None)
         sums = adder(sums, term)
     return sums
 

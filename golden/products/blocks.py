@@ -13,7 +13,7 @@ from halfulp.golden.kernels import Matrices, MatrixProduct, fold, gathered
 from halfulp.golden.quantize import BlockTensor, check_blocks, in_blocks, quantize_blocks, raw_of
 from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.values import decoded
-from halfulp.hdl.formats import RN, Block, Rounding
+from halfulp.hdl.formats import RN, Block, Rounding, Saturation
 from halfulp.hdl.formats.catalogue import is_block_text
 from halfulp.hdl.specs import BlockMacSpec
 
@@ -30,7 +30,7 @@ def is_block_mac(mac: object) -> bool:
 class Blocks(Kind):
     """Products of blocks; see `Kind`."""
 
-    def checked(self, spec: BlockMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
+    def checked(self, spec: BlockMacSpec, a: Any, b: Any, rounding: Rounding, saturate: Saturation) -> tuple[Any, Any]:
         return _checked("a", a, spec.a, -1, rounding, saturate), _checked("b", b, spec.b, -2, rounding, saturate)
 
     def terms(self, job: MatrixProduct) -> Terms:
@@ -60,7 +60,7 @@ class Blocks(Kind):
         return BlockTensor(zeros(n, k, device), a, None), BlockTensor(zeros(k, m, device), b, None)
 
 
-def _checked(name: str, x: Any, block: Block, dim: int, rounding: Rounding, saturate: bool) -> BlockTensor:
+def _checked(name: str, x: Any, block: Block, dim: int, rounding: Rounding, saturate: Saturation) -> BlockTensor:
     """Return an operand in blocks with checked codes in int64; real numbers are quantized."""
     if isinstance(x, Tensor) and x.dtype.is_floating_point:
         if saturate:

@@ -10,7 +10,7 @@ from halfulp.golden.check import check_int
 from halfulp.golden.kernels import KERNELS, Engine, Matrices, MatrixProduct, Patches, Words, build, first, gathered
 from halfulp.golden.kernels.engines import Compiled
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import RN, Format
+from halfulp.hdl.formats import OFF, RN, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, UnitSpec
 
 from .approximate import approximate
@@ -55,8 +55,8 @@ def _codes(x: Matrices, fmt: Format) -> Matrices:
     if x.dtype == torch.int64:
         return x
     if isinstance(x, Patches):
-        return replace(x, data=encoded(x.data, fmt, RN, None, False))
-    return encoded(x, fmt, RN, None, False)
+        return replace(x, data=encoded(x.data, fmt, RN, None, OFF))
+    return encoded(x, fmt, RN, None, OFF)
 
 
 @dataclass(frozen=True, repr=False)

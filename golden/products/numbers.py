@@ -16,7 +16,7 @@ from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.raw import Raw
 from halfulp.golden.sparse import SparseTensor
 from halfulp.golden.values import encode
-from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding, Saturation
 from halfulp.hdl.specs import ConvertSpec, MacSpec
 
 from .steps import Kind, Terms, zeros
@@ -31,7 +31,7 @@ OTHER_OPERANDS: dict[type, str] = {
 class Numbers(Kind):
     """Products of numbers, of one part or of several; see `Kind`."""
 
-    def checked(self, spec: MacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Tensor, Tensor]:
+    def checked(self, spec: MacSpec, a: Any, b: Any, rounding: Rounding, saturate: Saturation) -> tuple[Tensor, Tensor]:
         for name, given in (("a", a), ("b", b)):
             if not isinstance(given, Tensor) and (other := OTHER_OPERANDS.get(type(given))):
                 raise TypeError(f"{name} is a {type(given).__name__}, but {spec} takes codes; {other}")
@@ -68,7 +68,7 @@ def _held(x: Any, fmt: Format) -> Any:
     return converted(x, ConvertSpec(a=fmt, o=fmt.held_in), None)
 
 
-def encoded(operands: list[Any], formats: list[Format], rounding: Rounding, saturate: bool) -> list[Any]:
+def encoded(operands: list[Any], formats: list[Format], rounding: Rounding, saturate: Saturation) -> list[Any]:
     """Encode operands that are real numbers; ValueError if a rounding or saturation has no effect."""
     if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in operands):
         if rounding.bits:

@@ -11,7 +11,7 @@ from halfulp.golden.raw import Raw
 from halfulp.golden.sparse import SparseTensor, activations_by_step, check_weights, weights_by_step
 from halfulp.golden.sparsedot import places_of
 from halfulp.golden.sparsemac import sum_of
-from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats import Format, Rounding, Saturation
 from halfulp.hdl.specs import SparseMacSpec
 
 from .numbers import encoded
@@ -21,7 +21,7 @@ from .steps import Kind, Terms, numbers_of, zeros
 class Sparse(Kind):
     """Products of a dense matrix with weights of which some are stored; see `Kind`."""
 
-    def checked(self, spec: SparseMacSpec, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
+    def checked(self, spec: SparseMacSpec, a: Any, b: Any, rounding: Rounding, saturate: Saturation) -> tuple[Any, Any]:
         (a,) = encoded([a], [spec.a], rounding, saturate)
         a = codes_of("a", a, spec.a)
         return a, check_weights(b, spec, a.shape[-1] if a.dim() else 0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from halfulp.golden.kernels import Matrices, MatrixProduct, fold
 from halfulp.golden.raw import Raw
 from halfulp.golden.values import decoded
-from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats import Format, Rounding, Saturation
 from halfulp.hdl.specs import BlockMacSpec, SparseMacSpec
 
 SPECIAL = 1 << 14
@@ -25,7 +25,7 @@ class Kind(ABC):
     """Operands of the products of one class of descriptions: numbers, blocks, or weights with structured sparsity."""
 
     @abstractmethod
-    def checked(self, spec: Any, a: Any, b: Any, rounding: Rounding, saturate: bool) -> tuple[Any, Any]:
+    def checked(self, spec: Any, a: Any, b: Any, rounding: Rounding, saturate: Saturation) -> tuple[Any, Any]:
         """Return the operands with codes in int64; real numbers are rounded to their formats.
 
         Raises TypeError or ValueError if they are not of this kind, hold values that are no codes, or ``rounding`` or

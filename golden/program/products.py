@@ -19,7 +19,7 @@ from halfulp.golden.nn.policy import Policy, Product
 from halfulp.golden.nn.product import product
 from halfulp.golden.nn.reduction import Reduction
 from halfulp.golden.values import encoded
-from halfulp.hdl.formats import EXACT, RN, Fixed, Format
+from halfulp.hdl.formats import EXACT, OFF, RN, Fixed, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
 from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
 
@@ -183,7 +183,7 @@ def total(x: Tensor, fmt: Format, acc: Cast | MacSpec, order: str, key: int) -> 
         spec = MacSpec(a=fmt, b=unit_format, acc=acc.fmt, rounding=acc.rounding, saturate=acc.saturate)
     if order == "exact":
         spec = replace(spec, acc="exact", o=spec.o)
-    codes = encoded(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), fmt, RN, None, False)
+    codes = encoded(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), fmt, RN, None, OFF)
     ones = codes.new_full((x.shape[-1], 1), check_one(spec))
     sums = product(codes, ones, spec, key=key)
     check_holds_results(x.dtype, spec.o)

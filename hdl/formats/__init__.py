@@ -8,6 +8,7 @@ from .families import *  # noqa: F403  # families.py lists the names
 from .families import Fixed, Float, Posit
 from .floating import ML_DTYPES
 from .rounding import EXACT, RA, RD, RH, RHD, RHU, RN, RO, RU, RZ, Rounding, stochastic
+from .saturation import OFF, SAT, SATFINITE, Saturation
 
 
 def _float(name: str) -> Float:
@@ -23,6 +24,23 @@ E3M2FN, E2M3FN, E2M1FN = map(_float, ("e3m2fn", "e2m3fn", "e2m1fn"))
 POSIT8, POSIT16, POSIT32, POSIT64 = (Posit(width) for width in (8, 16, 32, 64))
 INT4, INT8, INT16, INT32 = (Fixed(width, 0) for width in (4, 8, 16, 32))
 
-__all__ = ["BLOCKS", "EXACT", "ML_DTYPES", "NAMED", "RA", "RD", "RH", "RHD", "RHU", "RN", "RO", "RU", "RZ"]
-__all__ += ["FAMILIES", "Block", "Format", "Rounding", "decimal_text", "parse", "stochastic"]
+__all__ = [
+    "BLOCKS",
+    "EXACT",
+    "ML_DTYPES",
+    "NAMED",
+    "OFF",
+    "RA",
+    "RD",
+    "RH",
+    "RHD",
+    "RHU",
+    "RN",
+    "RO",
+    "RU",
+    "RZ",
+    "SAT",
+    "SATFINITE",
+]
+__all__ += ["FAMILIES", "Block", "Format", "Rounding", "Saturation", "decimal_text", "parse", "stochastic"]
 __all__ += families.__all__

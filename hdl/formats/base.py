@@ -16,6 +16,7 @@ from halfulp.tools import html
 
 from .checks import check_int
 from .rounding import RN, RZ, Rounding
+from .saturation import OFF, SAT, SATFINITE, Saturation
 from .view import TEXTS_WIDTH, FormatConst, FormatView, NumberText, fields_text
 
 TABLE_WIDTH = 16
@@ -177,9 +178,17 @@ class Format(Family, ShapeCastable):
     def infinity(self, negative: bool) -> int:
         """Return the code of an infinite result."""
 
+    def end(self, negative: bool) -> int:
+        """Return the code of the last finite number of a sign."""
+        return self.encode_magnitude(2 * self.largest, negative, RZ, saturate=SAT)
+
+    def infinite(self, negative: bool, saturate: Saturation) -> int:
+        """Return the code of an infinite result with a saturation."""
+        return self.end(negative) if saturate == SATFINITE else self.infinity(negative)
+
     @abstractmethod
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         """Return the code of a finite number given by magnitude and sign, so that zeros can have a sign."""
 
@@ -352,7 +361,7 @@ class Format(Family, ShapeCastable):
         if isinstance(value, float):
             return code if math.isnan(value) else self.infinity(value > 0)
         negative = not self.negative(code) and (value != 0 or self.has_negative_zero)
-        opposite = self.encode_magnitude(abs(value), negative, RZ, saturate=True)
+        opposite = self.encode_magnitude(abs(value), negative, RZ, saturate=SAT)
         if self.decode(opposite) != -value:
             raise ValueError(f"{self} cannot hold the opposite of {self.text(code)}")
         return opposite
@@ -362,7 +371,7 @@ class Format(Family, ShapeCastable):
         value: Fraction | int | float | numbers.Real,
         rounding: Rounding | str = RN,
         random: int = 0,
-        saturate: bool = False,
+        saturate: Saturation | bool | str = False,
     ) -> int:
         """Return the code of a number, rounded once to the format.
 
@@ -373,20 +382,21 @@ class Format(Family, ShapeCastable):
         rounding : Rounding or str
         random : int
             Random word of stochastic rounding.
-        saturate : bool
-            Return the largest finite number on overflow, in every mode. An infinite ``value`` stays infinite.
+        saturate : Saturation, bool or str
+            Return the largest finite number on overflow, in every mode. An infinite ``value`` stays infinite, except
+            with ``satfinite``.
 
         Raises
         ------
         TypeError
             If ``value`` is not a real number.
         """
-        rounding = Rounding.parse(rounding)
+        rounding, saturate = Rounding.parse(rounding), Saturation.of(saturate)
         if not isinstance(value, (int, float, Fraction)):
             value = _exact(value, self)
         negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
         if isinstance(value, float) and not math.isfinite(value):
-            return self.nan_code if math.isnan(value) else self.infinity(negative)
+            return self.nan_code if math.isnan(value) else self.infinite(negative, saturate)
         number = value if isinstance(value, Fraction) else Fraction(value)
         return self.encode_magnitude(-number if negative else number, negative, rounding, random, saturate)
 

@@ -20,6 +20,7 @@ from halfulp.tools.texts import text_of, toml_of
 from .base import CodeOrder, Format, RoundedUnit, floor_log2, significand_bits
 from .checks import check_int, check_one_of
 from .rounding import Rounding
+from .saturation import OFF, Saturation
 
 ORDERS = ("sign-magnitude", "two's complement")
 OVERFLOWS = ("end", "infinity", "nan")
@@ -366,7 +367,7 @@ class Codebook(Format):
         codes = [entry.code for entry in self.rounding_tables[negative] if entry.code is not None]
         return codes[-1]
 
-    def overflowed(self, negative: bool, rounding: Rounding, saturate: bool) -> int:
+    def overflowed(self, negative: bool, rounding: Rounding, saturate: Saturation) -> int:
         """Return the code of a result beyond the range."""
         stays = self.threshold is None or saturate or rounding.overflows_to_largest[negative]
         return self.end(negative) if stays else self.infinity(negative)
@@ -384,7 +385,7 @@ class Codebook(Format):
         return math.copysign(1.0, float(self.values[code])) < 0
 
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         table = self.rounding_tables[negative]
         place = bisect.bisect_right(table, magnitude, key=lambda entry: entry.magnitude) - 1

@@ -9,6 +9,7 @@ from .base import Format, floor_log2
 from .checks import check_int
 from .floating import MAX_MAN, Float
 from .rounding import RD, RN, RZ, Rounding
+from .saturation import OFF, Saturation
 
 MAX_WIDTH = 64
 
@@ -175,7 +176,7 @@ class Compound(Format):
         return RN if rounding.mode in ("sr", "exact") else RZ
 
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         codes: list[int] = []
         rest, encode = -magnitude if negative else magnitude, self.part.encode_magnitude

@@ -10,6 +10,7 @@ from .base import CodeOrder, Format, RoundedUnit
 from .checks import check_int
 from .floating import Float
 from .rounding import RN, Rounding
+from .saturation import OFF, Saturation
 
 PREFIX = "custom:"
 
@@ -107,7 +108,7 @@ class Custom(Format):
         return math.copysign(1.0, self.to_real(code)) < 0
 
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         odd = _to_odd(magnitude) if magnitude else 0.0
         code = self.from_real(-odd if negative else odd)
@@ -115,7 +116,7 @@ class Custom(Format):
             self.check_rounding(rounding, saturate)
         return code
 
-    def check_rounding(self, rounding: Rounding, saturate: bool) -> None:
+    def check_rounding(self, rounding: Rounding, saturate: Saturation) -> None:
         """Raise ValueError for a rounding mode or saturation, which the function decides."""
         if rounding != RN or saturate:
             raise ValueError(f"the function of {self} decides its rounding and overflow; use the rounding rn alone")

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from .base import CodeOrder, Format, floor_log2, ldexp
 from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
+from .saturation import OFF, Saturation
 
 OVERFLOWS = ("saturate", "wrap")
 MAX_WIDTH, MAX_BITS = 64, 4096
@@ -149,7 +150,7 @@ class Fixed(Format):
     def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return ldexp(self.largest_integer, self.quantum)
 
-    def check_wraps(self, saturate: bool) -> None:
+    def check_wraps(self, saturate: Saturation) -> None:
         """Raise ValueError unless results wrap, which an external increment requires."""
         if saturate or self.overflow == "saturate":
             text = "saturate" if saturate else str(self)
@@ -178,7 +179,7 @@ class Fixed(Format):
         return ldexp(self.integer(code), self.quantum)
 
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         """Return the code of a finite number given by magnitude and sign.
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from .base import Format, floor_log2, ldexp
 from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
+from .saturation import OFF, Saturation
 
 SPECIALS = ("ieee", "fn", "fnuz", "finite", "uz")
 """Kinds of special codes, in the order of `Specials` in golden/kernels/number.h."""
@@ -299,7 +300,7 @@ class Float(Format):
         return -value if negative else value
 
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         if magnitude == 0:
             return self._signed(0, negative)

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from .base import Format, floor_log2, ldexp
 from .checks import check_int
 from .rounding import Rounding
+from .saturation import OFF, Saturation
 
 MIN_EXP, MAX_EXP = 2, 8
 
@@ -130,7 +131,7 @@ class Scale(Format):
         return math.nan if code == self.nan_code else ldexp(1, code - self.bias)
 
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         if rounding.mode == "exact" and (negative or not self.smallest <= magnitude <= self.largest):
             raise ValueError(f"rounding exact needs a power of two from {self.smallest} to {self.largest} in {self}")

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from .base import Format
 from .checks import check_int
 from .rounding import Rounding
+from .saturation import OFF, Saturation
 
 MAX_WIDTH = 64
 
@@ -102,7 +103,7 @@ class Tapered(Format):
         return self.decode_positive(code)
 
     def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: Saturation = OFF
     ) -> int:
         """Return the code of a finite number: its bit string is rounded. These formats always saturate."""
         if magnitude == 0:

@@ -14,6 +14,8 @@ from typing import Any, NoReturn, get_args
 from halfulp.hdl.formats.catalogue import is_block_text
 from halfulp.hdl.formats.checks import read_number
 from halfulp.hdl.formats.rounding import Rounding
+from halfulp.hdl.formats.saturation import SUFFIXES as SATURATIONS
+from halfulp.hdl.formats.saturation import Saturation
 from halfulp.hdl.formats.source import parse_source
 
 BARE = "mac"
@@ -29,7 +31,7 @@ _OPERATORS = "*+/=>,()"
 _FORMAT = re.compile(r"(?:\([^()]*\)|[\w:-]|\.(?=[-0-9]))+")
 _NAME = re.compile(r"[\w:./-]+")
 _SUFFIX = re.compile(r"\.\s*([A-Za-z]\w*)")
-_SATURATE = re.compile(r"\.\s*(sat)\b")
+_SATURATE = re.compile(rf"\.\s*({'|'.join(SATURATIONS)})\b")
 _SOURCE = re.compile(r"@\s*([\w-]+)")
 _STATE = re.compile(r":\s*(\w+)")
 _WORD = re.compile(r"([a-z_]+)(?:\s*=\s*([^\s=]+))?")
@@ -104,7 +106,7 @@ class Form:
             if not optional or all(spec.writes(part, explicit) for part in parts if part not in _OPERATORS):
                 text += "".join(part if part in _OPERATORS else self._part(spec, part) for part in parts)
         if spec.ROUNDS:
-            text += f".{spec.rounding}" + (".sat" if spec.saturate else "")
+            text += f".{spec.rounding}{spec.saturate.suffix}"
         if spec.random is not None:
             text += f"@{spec.random}" + (f":{spec.seed}" if spec.seed != 1 else "")
         for name, item in self.words(type(spec)).items():
@@ -210,10 +212,11 @@ class _Reader:
 
     def _suffixes(self) -> None:
         if suffix := self._accept(_SUFFIX, ".rounding"):
-            if suffix[1] != "sat":
+            if suffix[1] not in SATURATIONS:
                 self.given["rounding"] = self._rounding(suffix)
-                suffix = self._accept(_SATURATE, ".sat")
-            self.given["saturate"] = suffix is not None
+                suffix = self._accept(_SATURATE, " or ".join(f".{word}" for word in SATURATIONS))
+            if suffix is not None:
+                self.given["saturate"] = Saturation.of(suffix[1])
         if source := self._accept(_SOURCE, "@source"):
             self.given["random"] = self._value(source.start(1), parse_source, source[1])
             if state := self._accept(_STATE, ":state"):
@@ -301,7 +304,7 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
         "- `.rn` and the other rounding modes follow the formula (default: `.rn`; `.sr3` for `sru`). A rounded product",
         "  has its own rounding: `mac fp16*fp16=fp16.rz+fp32.rn`.",
         "- `.port` reads the mode of each operation from an input; `.port_ro_sr8` also allows `ro` and `sr8`.",
-        "- `.sat` returns the largest finite number on overflow.",
+        "- `.sat` returns the largest finite number on overflow, `.satfinite` also in place of an infinity.",
         "- `@lfsr16` or `@plateau3-rep` is an internal source of random words, `:5` its state after reset (default:",
         "  1). Without a source, random words are an input.",
         "- `flags` adds exception flags, with tiny results detected after rounding; `flags=before`: before it.",

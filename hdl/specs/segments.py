@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from halfulp.hdl.formats import Format, Rounding, parse
+from halfulp.hdl.formats import Format, Rounding, Saturation, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.checks import check_int, check_one_of
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
@@ -411,11 +411,11 @@ class Segments:
         value = self.value(x)
         return abs(value), value < 0 or (value == 0 and negative and self.symmetry == "odd")
 
-    def code(self, code: int, rounding: Rounding, saturate: bool, random: int = 0) -> int:
+    def code(self, code: int, rounding: Rounding, saturate: Saturation, random: int = 0) -> int:
         """Return the code of the value at a code of ``fmt``, rounded once to ``out``."""
         magnitude, negative = self.number(self.fmt.decode(code), self.fmt.negative(code))
         if isinstance(magnitude, float):
-            return self.out.nan_code if math.isnan(magnitude) else self.out.infinity(negative)
+            return self.out.nan_code if math.isnan(magnitude) else self.out.infinite(negative, saturate)
         return self.out.encode_magnitude(magnitude, negative, rounding, random, saturate)
 
     def _special(self, x: Fraction | float, negative: bool) -> Special | None:

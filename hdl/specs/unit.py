@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 
 from halfulp.hdl.formats.base import Family, Format
 from halfulp.hdl.formats.catalogue import parse
-from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
+from halfulp.hdl.formats.checks import check_int, check_one_of
 from halfulp.hdl.formats.codebook import Codebook
 from halfulp.hdl.formats.rounding import EXACT, MODE_BITS, RN, Rounding
+from halfulp.hdl.formats.saturation import OFF, Saturation
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 from halfulp.tools import html
 
@@ -58,8 +59,9 @@ class UnitSpec:
     ----------
     rounding : Rounding
         Rounding of the result; default: ``rn``. ``sr`` modes need random words, and ``port`` the code of a mode.
-    saturate : bool
-        Return the largest finite number on overflow; an infinite operand stays infinite. Default: false.
+    saturate : Saturation, bool or str
+        Return the largest finite number on overflow; an infinite operand stays infinite. With ``satfinite``, infinities
+        become the largest finite number too. Default: false.
     random : Source, optional
         Internal source of random words, such as ``lfsr16``; without it they are an input.
     seed : int
@@ -105,7 +107,7 @@ class UnitSpec:
     """Terms of the rounded sum that is the formula of the unit; without them, it is the function of its name."""
 
     rounding: Rounding = RN
-    saturate: bool = False
+    saturate: Saturation = OFF
     random: Source | None = None
     seed: int = 1
     flags: bool | str = field(default=False, metadata={"values": FLAG_WORDS})
@@ -166,7 +168,7 @@ class UnitSpec:
             value = getattr(self, item.name)
             if item.name.endswith("rounding") and not isinstance(value, Rounding):
                 raise TypeError(f"{item.name} of {form.unit} must be a Rounding, not {type(value).__name__}")
-        check_bool("saturate", self.saturate, form.unit)
+        object.__setattr__(self, "saturate", Saturation.of(self.saturate))
         check_int("seed", self.seed, form.unit)
 
     def _check_flags(self) -> None:
@@ -240,6 +242,8 @@ class UnitSpec:
     def _read(cls, name: str, value: Any) -> Any:
         if name.endswith("rounding"):
             return None if value is None else Rounding.parse(value)
+        if name == "saturate":
+            return Saturation.of(value)
         if name == "random":
             return None if value is None or value == "port" else parse_source(value)
         is_part = value is not None and not isinstance(value, Format) and name in cls.form.parts
@@ -248,7 +252,7 @@ class UnitSpec:
     @classmethod
     def is_text(cls, name: str) -> bool:
         """Return True if `of` takes a text for a field."""
-        return name.endswith("rounding") or name == "random" or name in cls.form.parts
+        return name.endswith("rounding") or name in ("random", "saturate") or name in cls.form.parts
 
     @classmethod
     def keywords(cls) -> dict[str, Parameter]:

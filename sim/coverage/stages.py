@@ -16,7 +16,7 @@ from halfulp.golden import register
 from halfulp.golden.codec import stages_of, truncate
 from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align, mask
 from halfulp.golden.round import Truncated
-from halfulp.hdl.formats import RN, Format, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import QuireRegister, ValueRange
 from halfulp.hdl.specs.dot import Alignment
@@ -86,7 +86,7 @@ class Stage:
     terms: tuple[Term, ...]
     o: Format
     rounding: Rounding
-    saturate: bool
+    saturate: Saturation
     quire: QuireRegister | None = None
     alignment: Alignment | None = None
     signs: Callable[[Tensor], Tensor] | None = None

@@ -118,6 +118,11 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Codes], Codes], Codes], str]] 
         ),
         "it saturates: it gives the largest number for overflows",
     ),
+    "saturation of infinities": (
+        "mul fp16*fp16",
+        lambda _, right: changed(right & 0x7FFF == 0x7C00, right - 1, right),
+        "it saturates infinities: it gives the largest number for them",
+    ),
     "subnormal": ("mul fp16*fp16", off_by_one, "its subnormal results are off by one ulp"),
 }
 

@@ -7,7 +7,7 @@ import torch
 from halfulp import golden
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.kernels import elements
-from halfulp.hdl.formats import FP32, FP64, Rounding, parse
+from halfulp.hdl.formats import FP32, FP64, OFF, SAT, SATFINITE, Rounding, Saturation, parse
 from tests.kernel_products import (
     MODES,
     _kernels,  # noqa: F401  # a fixture for every test
@@ -48,7 +48,7 @@ def test_encode_kernel_matches_tensors(target, source):
     for mode in MODES if EXHAUSTIVE else ("rn", "ro", "sr10"):
         rounding = Rounding.parse(mode)
         noise = torch.from_numpy(rng.integers(0, 1 << rounding.bits, 6000)) if rounding.bits else None
-        for saturate in (False, True):
+        for saturate in Saturation:
             found = golden.encode(values, o, mode, noise, saturate)
             assert torch.equal(found, round_and_pack(raw, o, rounding, saturate, noise)), (target, mode, saturate)
 
@@ -64,7 +64,7 @@ def test_encode_by_upper_half_matches_tensors(target):
     nearby = [nearby * factor for factor in (1, 1.5, 1 + 2.0**-o.precision, 1 - 2.0**-20, 1 + 2.0**-20, 0.25)]
     values = torch.cat([words.view(torch.float32), payloads.view(torch.float32), *nearby])
     raw = unpack(values.double().view(torch.int64), FP64)
-    for mode, saturate in (("rn", False), ("ra", True), ("ru", False), ("ro", False)):
+    for mode, saturate in (("rn", OFF), ("ra", SAT), ("ru", OFF), ("ro", OFF), ("rn", SATFINITE)):
         expected = round_and_pack(raw, o, Rounding.parse(mode), saturate, None)
         assert torch.equal(golden.encode(values, o, mode, None, saturate), expected), mode
 
@@ -72,8 +72,8 @@ def test_encode_by_upper_half_matches_tensors(target):
 def test_convert_tables_match_tensors():
     every = torch.arange(1 << 8).repeat(3)
     for a, o in (("e5m2", "fp32"), ("posit8", "fxp4.4"), ("e4m3fn", "posit16")):
-        expected = round_and_pack(unpack(every, parse(a)), parse(o), Rounding.parse("rd"), False, None)
+        expected = round_and_pack(unpack(every, parse(a)), parse(o), Rounding.parse("rd"), OFF, None)
         assert torch.equal(golden.convert(every, a=a, o=o, rounding="rd"), expected)
     wide = torch.arange(1000) * 4_000_037
-    expected = round_and_pack(unpack(wide, FP32), parse("e5m2"), Rounding.parse("ru"), True, None)
+    expected = round_and_pack(unpack(wide, FP32), parse("e5m2"), Rounding.parse("ru"), SAT, None)
     assert torch.equal(golden.convert(wide, a="fp32", o="e5m2", rounding="ru", saturate=True), expected)

@@ -12,7 +12,7 @@ from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.kernels import build, elements, engines, plan
 from halfulp.golden.kernels import exact as exact_kernel
 from halfulp.golden.kernels.launch import call
-from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.formats import Rounding, Saturation, parse
 from halfulp.hdl.specs import MacSpec
 from tests.kernel_products import (
     _kernels,  # noqa: F401  # a fixture for every test
@@ -53,7 +53,7 @@ def test_generic_kernel_encodes_and_decodes_like_tensors(mode, monkeypatch):
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
     monkeypatch.setattr(build, "WORTH", math.inf)
     assert exact_kernel.library(math.inf) is not None
-    for name, saturate in itertools.product(ELEMENTS, (False, True)):
+    for name, saturate in itertools.product(ELEMENTS, Saturation):
 
         def both(given, a, o, name=name, saturate=saturate):
             fmt, made = parse(a), parse(o)

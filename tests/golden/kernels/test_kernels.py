@@ -60,7 +60,7 @@ def sample(count, seed):
         if chosen.random() < 0.35:
             text += f"={product}.{chosen.choice(MODES)}"
         text += f"+{'exact=' if chosen.random() < 0.1 else ''}{acc}.{chosen.choice(MODES)}"
-        text += ".sat" if chosen.random() < 0.25 else ""
+        text += chosen.choice([".sat", ".satfinite"]) if chosen.random() < 0.25 else ""
         if "sr" in text and chosen.random() < 0.5:
             text += chosen.choice(["@lfsr24", "@lfsr33", "@plateau3", "@plateau2-rep", "@naive3"])
         try:
@@ -73,6 +73,32 @@ def sample(count, seed):
 
 
 SAMPLED = sample(60 if EXHAUSTIVE else 5, 6)
+
+
+SATURATED = [
+    f"{text}.satfinite"
+    for text in (
+        "e5m2*e5m2+e4m3.rn",
+        "e5m2*e5m2+e4m3fn.ro",
+        "e4m3*e4m3+fp16-ftz.ra",
+        "e5m2*e5m2+posit16.rn",
+        "e5m2*e5m2+fp32.rn",
+        "e4m3*e5m2=e3m4.rz+e5m2fnuz.sr3",
+        "e5m2*e5m2+takum12.rn",
+        "e5m2*fp16=fxp4.4-wrap.rn+fp16.rd",
+        "e5m2*e5m2+exact=e6m5.rz",
+    )
+]
+
+
+@pytest.mark.sampled(9, 3)
+@pytest.mark.parametrize("text", SATURATED)
+def test_kernels_saturate_infinities(text):
+    spec = MacSpec.parse(text)
+    assert compare(text, PRODUCTS // 3)[-1] > 0
+    ends = golden.encode([math.inf, -math.inf, 1.0], spec.a)
+    found = golden.decode(golden.gemm(ends[:, None], golden.encode([[1.0]], spec.b), spec), spec.o)
+    assert found.flatten().tolist() == [float(spec.o.largest), -float(spec.o.largest), 1.0]
 
 
 @pytest.mark.sampled(21, 3)

@@ -14,7 +14,7 @@ from halfulp.golden.kernels import build, plan
 from halfulp.golden.kernels.lane import BINARY64
 from halfulp.golden.kernels.launch import call
 from halfulp.golden.kernels.number_table import table_rounder
-from halfulp.hdl.formats import Codebook, Rounding, parse
+from halfulp.hdl.formats import Codebook, Rounding, Saturation, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec
 from tests.kernel_products import (
@@ -45,7 +45,7 @@ TABULATED = [mode for mode in ROUNDING_MODES if mode not in ("sr", "ro", "exact"
 """Modes with a table: those that change their result once between neighbours, without random words."""
 
 
-@pytest.mark.parametrize("saturate", [False, True])
+@pytest.mark.parametrize("saturate", Saturation)
 @pytest.mark.parametrize("fmt", [CUBES, OVERFLOWING, parse("nf4"), parse("takum4")], ids=str)
 @pytest.mark.parametrize("mode", TABULATED)
 def test_tables_of_lanes_round_as_formats(mode, fmt, saturate):
@@ -57,6 +57,9 @@ def test_tables_of_lanes_round_as_formats(mode, fmt, saturate):
     middles = [fmt.middle(*pair) for pair in itertools.pairwise(numbers)]
     ends = [2 * numbers[-1], Fraction(16), Fraction(31, 2), Fraction(1, 2**300)]
     near = {word + step for word in map(BINARY64.word, (*numbers, *middles, *ends)) for step in (-1, 0, 1)}
+    infinite = [struct.unpack("d", struct.pack("Q", word))[0] for word in specials[:2]]
+    expected = [fmt.decode(fmt.encode(sign * math.inf, saturate=saturate)) for sign in (1, -1)]
+    assert list(map(repr, infinite)) == [repr(float(one)) for one in expected]
     for negative, word in itertools.product((False, True), near - {-1}):
         magnitude = Fraction(struct.unpack("d", struct.pack("Q", word))[0])
         place = min(max((word >> shift) - first, 0), count - 1) + negative * count
@@ -73,6 +76,7 @@ ROUNDED_BY_TABLES = [f"{fmt}*{fmt}+{fmt}.{mode}" for mode in TABULATED for fmt i
 ROUNDED_BY_TABLES += [
     f"e4m3*e4m3={OVERFLOWING}.rd+fp32.rn",
     f"e5m2*e5m2+{OVERFLOWING}.rn.sat",
+    f"e5m2*e5m2+{OVERFLOWING}.rn.satfinite",
     "nf4*nf4=nf4.rn+fp32.rn",
 ]
 
