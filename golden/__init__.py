@@ -57,6 +57,8 @@ from .division import reciprocal as reciprocal
 from .division import rsqrt as rsqrt
 from .division import sqrt as sqrt
 from .dot import dot as dot
+from .dotmac import dotmac as dotmac
+from .dotmac import dotmac_sequence as dotmac_sequence
 from .exact import Blocks as Blocks
 from .exact import Carried as Carried
 from .exact import Comparison as Comparison

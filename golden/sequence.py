@@ -182,15 +182,17 @@ def accumulator(cls: type[RunningSumSpec], *positions: str) -> Callable[[Term], 
     The function takes the description and the operands; by keyword, if it has such parameters, also random words of the
     product as ``random_product``, and the modes as ``chosen``. Its docstring is that of a step.
     """
-    accepted, optional = len(positions), len(cls.CONTROLS)
+    accepted, optional, length = len(positions), len(cls.CONTROLS), cls.form.count
 
     def made_of(term: Term) -> tuple[Callable[..., Any], ...]:
         taken = inspect.signature(term).parameters
         further = [name for name in ("random_product",) if name in taken]
         name = cls.form.unit
 
-        def described(parameters: dict[str, Any], *more: str) -> tuple[Any, dict[str, Any]]:
+        def described(operands: Sequence[Any], parameters: dict[str, Any], *more: str) -> tuple[Any, dict[str, Any]]:
             """Return the description, of fields of a step and more, and the words and modes of a call."""
+            if length is not None:
+                parameters, more = parameters | {length: _length(positions[0], operands[0])}, (*more, length)
             words = {name: parameters.pop(name, None) for name in ("mode", "random", *further)}
             if "chosen" in taken:
                 words["chosen"] = words["mode"]
@@ -198,9 +200,9 @@ def accumulator(cls: type[RunningSumSpec], *positions: str) -> Callable[[Term], 
             return cls.of_keywords(parameters, known), words
 
         def one_step(*operands: Any, **parameters: Any) -> Any:
-            spec, words = described(parameters)
             if not accepted - optional <= len(operands) <= accepted:
                 raise TypeError(f"{name} takes {', '.join(positions)}, not {len(operands)} operands")
+            spec, words = described(operands, parameters)
             given = dict.fromkeys(positions, 0) | dict(zip(positions, operands, strict=False))
             if not spec.vectors:
                 check_shapes(**given, **words)
@@ -211,7 +213,7 @@ def accumulator(cls: type[RunningSumSpec], *positions: str) -> Callable[[Term], 
                 raise TypeError(
                     f"{name}_sequence takes {', '.join(positions)}, load and clear, not {len(operands)} operands"
                 )
-            spec, words = described(parameters, "interleave")
+            spec, words = described(operands, parameters, "interleave")
             arguments = zip(positions, spec.arguments(*VALUES), strict=True)
             vectors = [position for position, argument in arguments if argument in spec.vectors]
             *columns, load, clear = operands
@@ -231,3 +233,12 @@ def accumulator(cls: type[RunningSumSpec], *positions: str) -> Callable[[Term], 
         return one_step, sequence
 
     return made_of
+
+
+def _length(name: str, operand: object) -> int:
+    """Return the length of the vector operand of a step; TypeError or ValueError if it is none."""
+    if not isinstance(operand, Tensor):
+        raise TypeError(f"{name} must be a tensor of codes, not {type(operand).__name__}")
+    if not operand.dim():
+        raise ValueError(f"{name} must have a last dimension, of the elements of a step")
+    return operand.shape[-1]

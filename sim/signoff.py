@@ -56,7 +56,7 @@ custom ones have no RTL.
 Only `convert` takes scales of blocks; tests/hdl/formats/test_scale.py sweeps it.
 """
 
-ONLY = {"sparsedot": ("float",), "sparsemac": ("float",), "blockquantize": ("float",)}
+ONLY = dict.fromkeys(("sparsedot", "sparsemac", "dotmac", "blockquantize"), ("float",))
 """Families of units whose arithmetic in other families is that of another unit: of ``dot``, and of ``convert``."""
 
 MIXED = "mixed"

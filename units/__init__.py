@@ -22,6 +22,7 @@ from .division import Reciprocal as Reciprocal
 from .division import Rsqrt as Rsqrt
 from .division import Sqrt as Sqrt
 from .dot import Dot as Dot
+from .dotmac import DotMac as DotMac
 from .integral import Logb as Logb
 from .integral import Rint as Rint
 from .mac import Mac as Mac

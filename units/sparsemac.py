@@ -1,17 +1,14 @@
 """Multiply-accumulate with structured sparsity."""
 
-from amaranth.hdl import Const, Module
+from amaranth.hdl import Module, Value
 
-from halfulp.hdl import tree
-from halfulp.hdl.number import multiply, normalises
 from halfulp.hdl.specs import SparseMacSpec
 
-from .dot import product_terms
-from .running_sum import Placed, RunningSum, Term
+from .dotmac import DotMac
 from .sparsedot import selected_factors
 
 
-class SparseMac(RunningSum):
+class SparseMac(DotMac):
     """Multiply-accumulate of N weights of each M activations, selected by indices, with all or some groups in a step.
 
     Formula
@@ -36,34 +33,5 @@ class SparseMac(RunningSum):
 
     SPEC = SparseMacSpec
 
-    def term(self, m: Module) -> Term:
-        """Return the exact sum of the products of a step."""
-        spec, factors = self.spec, selected_factors(self, m)
-        if len(factors) == 1:
-            a, b = (
-                self.number_of(m, code, spec.operands[name], name) for code, name in zip(*factors, "ab", strict=True)
-            )
-            return multiply(m, a, b, dsp=self.build.dsp, to=None if spec.quire else spec.o, fast=self.fast), None
-        placed, quantum = _is_placed(spec), spec.products.quantum
-        if placed:
-            quantum = min(quantum, spec.o.quantum)
-        terms = product_terms(self, m, factors, quantum, spec.products)
-        exact_sum, signs = tree.total(m, terms), [term.sign for term in terms]
-        if placed:
-            return Placed(exact_sum, signs, quantum), None
-        zero_sign = tree.sign_of_zero(signs, self.rounding, from_zero=False)
-        if isinstance(exact_sum.negative, Const):
-            return tree.as_fixed(m, exact_sum, quantum, zero_sign), None
-        total = tree.as_raw(m, exact_sum, quantum, tree.bits_of(spec.terms, quantum), zero_sign, fast=self.fast)
-        return tree.without_complement(m, total), None
-
-
-def _is_placed(spec: SparseMacSpec) -> bool:
-    """Return True if the accumulator is added on the scale of the products, which is then at most twice as long.
-
-    This takes one normalisation; otherwise the sum of the products has one of its own.
-    """
-    if spec.quire is not None or not normalises(spec.o) or spec.a.spacing == spec.b.spacing == "uniform":
-        return False
-    quantum = min(spec.products.quantum, spec.o.quantum)
-    return tree.bits_of(spec.sums, quantum) <= 2 * tree.bits_of(spec.terms, spec.products.quantum)
+    def factors(self, m: Module) -> list[tuple[Value, Value]]:
+        return selected_factors(self, m)

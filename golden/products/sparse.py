@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import codes_of
+from halfulp.golden.dotmac import sum_of
 from halfulp.golden.kernels import MatrixProduct, fold
 from halfulp.golden.raw import Raw
 from halfulp.golden.sparse import SparseTensor, activations_by_step, check_weights, weights_by_step
 from halfulp.golden.sparsedot import places_of
-from halfulp.golden.sparsemac import sum_of
 from halfulp.hdl.formats import Format, Rounding, Saturation
 from halfulp.hdl.specs import SparseMacSpec
 

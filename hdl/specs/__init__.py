@@ -26,6 +26,7 @@ from .division import ReciprocalSpec as ReciprocalSpec
 from .division import RsqrtSpec as RsqrtSpec
 from .division import SqrtSpec as SqrtSpec
 from .dot import DotSpec as DotSpec
+from .dotmac import DotMacSpec as DotMacSpec
 from .grammar import TextError as TextError
 from .mac import MacSpec as MacSpec
 from .partmac import PartMacSpec as PartMacSpec

@@ -1,25 +1,20 @@
 """Description of a multiply-accumulate with structured sparsity."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.fixed import Fixed
 
 from .dot import MAX_K
-from .formula import Formula, Port, Sum, term
-from .ranges import ValueRange
+from .dotmac import DotSteps
 from .register import CARRY_BITS
-from .running_sum import RunningSumSpec
 from .sparse import Sparse
 
 
 @dataclass(frozen=True)
-class SparseMacSpec(
-    Sparse, RunningSumSpec, form="sparsemac a*b+acc[=o]", summary="accumulator of dots with N of M weights"
-):
+class SparseMacSpec(Sparse, DotSteps, form="sparsemac a*b+acc[=o]", summary="accumulator of dots with N of M weights"):
     """Multiply-accumulate with N:M structured sparsity: acc <- acc + a[i0] * b0 + a[i1] * b1 + ...; see `Sparse`.
 
     Other fields are those of `RunningSumSpec`.
@@ -33,8 +28,6 @@ class SparseMacSpec(
     step : int
         Number of products that a step adds, up to 256, a multiple of N. Default: 0, the N products of one group.
     """
-
-    FLAGS = True
 
     a: Format
     b: Format
@@ -54,38 +47,6 @@ class SparseMacSpec(
     def k(self) -> int:  # type: ignore[override]  # a field of other sparse units
         """Number of products that a step adds."""
         return self.step or self.group[0]
-
-    @classmethod
-    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
-        return super().defaults(a) | {"acc": a.default_accumulator}
-
-    @property
-    def expression(self) -> str:
-        """Text with the name of the unit; without it, arrays and commands read a `MacSpec`."""
-        return self.text
-
-    @property
-    def operand_ports(self) -> tuple[Port, ...]:
-        return self.factor_ports
-
-    @property
-    def formula(self) -> Formula:
-        products = Sum("sum", tuple(term(*pair) for pair in self.factors), self.rounding)
-        return self.added(term("sum"), before=(products,))
-
-    @property
-    def products(self) -> ValueRange:
-        """Range of the products."""
-        return ValueRange.of(self.a) * ValueRange.of(self.b)
-
-    @property
-    def terms(self) -> ValueRange:
-        """Range of the sums of products that a step adds."""
-        return self.products.times(self.k)
-
-    @property
-    def term_name(self) -> str:
-        return f"{self.k} products"
 
     @property
     def entries(self) -> dict[str, dict[str, Format]]:

@@ -52,6 +52,7 @@ TEXTS = (
     "dot2 {0}*{0}+{0} order=sequential",
     "sparsedot2 {0}*{0}+{0} sparsity=1:2",
     "sparsemac {0}*{0}+{0} sparsity=1:2 step=2",
+    "dotmac2 {0}*{0}+{0}",
 )
 """Units whose operands have one format, because they share the inputs of a test."""
 

@@ -32,6 +32,7 @@ TEXTS = [
     "dot3 e4m3fn*e4m3fn+bf16.sr4 order=sequential",
     "sparsedot2 e4m3fn*e5m2+bf16.sr4 order=sequential sparsity=2:3",
     "sparsemac e4m3fn*e5m2+exact=bf16.sr4 carry=9 sparsity=2:3 step=4",
+    "dotmac3 e4m3fn*e5m2+bf16.sr4",
     "sru fxp8.8>fxp4.4.sr3 lanes=2",
     "convert fp16>e4m3fn.sr8.sat",
     "pwl tanh(fxp2.4)>fxp1.6.rn pieces=2",

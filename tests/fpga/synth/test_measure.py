@@ -126,11 +126,12 @@ OWN = {
     "blockdot": {"to": "e3m2fn"},
     "blockmac": {"acc": "e3m2fn"},
     "sparsemac": {"acc": "e3m2fn"},
+    "dotmac": {"acc": "e3m2fn", "k": 2},
     "sru": {"to": "fxp1.0"},
     "convert": {"to": "e2m0fn"},
 }
 REQUESTS = [short(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]
-STATE = {"mac": 6, "accumulate": 6, "quire": 42, "partmac": 8, "blockmac": 6, "sparsemac": 6}
+STATE = {"mac": 6, "accumulate": 6, "quire": 42, "partmac": 8, "blockmac": 6, "sparsemac": 6, "dotmac": 6}
 """Flip-flops of stateful units: 6 of each e3m2fn sum; 42 of a quire with 10 bits, 31 guard bits, its NaN; 8 of e2m5."""
 
 

@@ -65,6 +65,8 @@ BY_HAND = [
         ([ONE, TWO, THREE, 0x44], [ONE, ONE], [2, 3]),
         0x47,
     ),
+    # 3 * 3 + 1 = 10; 9 alone would become 8.
+    ("dotmac2 e5m2*e5m2+e5m2", "sum = a0 * b0 + a1 * b1; o = round(sum + c)", ([THREE, ONE], [THREE, 0], ONE), 0x49),
     (
         "sparsemac e5m2*e5m2+e5m2",
         "sum = a0[i0] * b0 + a1[i1] * b1; o = round(sum + c)",

@@ -232,6 +232,7 @@ SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("dot", "fxp1.2", {"k": 3, "to": "fxp2.2"}),
     ("sparsedot", "e2m0", {"k": 1, "to": "e3m1", "sparsity": "1:3"}),
     ("sparsemac", "e2m0", {"acc": "e2m1", "sparsity": "1:2"}),
+    ("dotmac", "e2m0", {"acc": "e2m1", "k": 2}),
     ("convert", "posit6", {"to": "e3m1"}),
     ("sru", "fxp2.4", {"to": "fxp2.2"}),
     ("compare", "e3m1", {"rounding": "sr2", "to": "e2m0"}),

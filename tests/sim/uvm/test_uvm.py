@@ -70,6 +70,7 @@ UNITS = [
     ("join e4m3 --round sr3", "join e4m3x2>e4m11.sr3"),
     ("partmac bf16 --acc fp32", "partmac bf16x2*bf16x2+fp32.rn"),
     ("sparsedot e4m3fn --to bf16 --sparsity 1:2", "sparsedot4 e4m3fn*e4m3fn=bf16.rn sparsity=1:2"),
+    ("dotmac e4m3fn --acc bf16 --k 3", "dotmac3 e4m3fn*e4m3fn+bf16.rn"),
     ("sparsemac e4m3fn --acc bf16 --sparsity 1:2", "sparsemac e4m3fn*e4m3fn+bf16.rn sparsity=1:2"),
     ("div e4m3fn --round sr3", "div e4m3fn/e4m3fn.sr3"),
     ("reciprocal bf16 --pipeline 2", "'reciprocal bf16.rn' --pipeline 2"),
