@@ -81,6 +81,7 @@ from .quantize import quantize_blocks as quantize_blocks
 from .quire import quire as quire
 from .quire import quire_sequence as quire_sequence
 from .remainder import remainder as remainder
+from .requantize import requantize as requantize
 from .scaleb import scaleb as scaleb
 from .sparse import SparseTensor as SparseTensor
 from .sparse import compress as compress

@@ -290,6 +290,14 @@ def _scaled(x: Number, y: Number, o: Format) -> Number:
     return replace(x, magnitude=x.magnitude * Fraction(2) ** max(-most, min(int(y.value), most)))
 
 
+def _shifted(spec: Any, x: Number, places: int) -> Number:
+    """Return a product, rounded if it has a format, divided by 2^places."""
+    if spec.product is not None:
+        code = spec.product.encode_magnitude(Fraction(x.magnitude), x.negative, spec.product_rounding)
+        x = _decode(code, spec.product)
+    return replace(x, magnitude=Fraction(x.magnitude) / Fraction(2) ** places)
+
+
 REALS: dict[str, Callable[..., Number]] = {
     "div": lambda spec, x, y: _quotient(x, y),
     "reciprocal": lambda spec, x: _quotient(Number(Fraction(1), False), x),
@@ -298,6 +306,7 @@ REALS: dict[str, Callable[..., Number]] = {
     "rsqrt": lambda spec, x: _reciprocal_root(x, spec),
     "logb": lambda spec, x: _exponent(x, spec),
     "scaleb": lambda spec, x, y: _scaled(x, y, spec.o),
+    "requantize": lambda spec, x, y, places: _shifted(spec, _product(x, y), int(places.value)),
 }
 """Functions of formulas, of the description and of the numbers of their operands."""
 

@@ -30,6 +30,7 @@ from .partmac import PartMac as PartMac
 from .pwl import Pwl as Pwl
 from .quire import Quire as Quire
 from .remainder import Remainder as Remainder
+from .requantize import Requantize as Requantize
 from .scaleb import Scaleb as Scaleb
 from .sparsedot import SparseDot as SparseDot
 from .sparsemac import SparseMac as SparseMac

@@ -34,6 +34,7 @@ from .pwl import PwlSpec as PwlSpec
 from .quire import QuireSpec as QuireSpec
 from .ranges import ValueRange as ValueRange
 from .register import QuireRegister as QuireRegister
+from .requantize import RequantizeSpec as RequantizeSpec
 from .running_sum import RunningSumSpec as RunningSumSpec
 from .sparsedot import SparseDotSpec as SparseDotSpec
 from .sparsemac import SparseMacSpec as SparseMacSpec

@@ -15,6 +15,7 @@ from halfulp.golden.codec import unpack
 from halfulp.golden.integral import exponent_of, integral
 from halfulp.golden.pwl import value_of
 from halfulp.golden.raw import Raw, in_units, widen
+from halfulp.golden.requantize import scaled
 from halfulp.golden.scaleb import scaled_by
 from halfulp.hdl.formats import RN, Fixed
 from halfulp.hdl.specs import UnitSpec, ValueRange
@@ -45,6 +46,7 @@ NUMBERS: dict[str, Callable[..., Raw]] = {
     "remainder": lambda spec, codes, x, y: divide.remainder(x, y),
     "logb": lambda spec, codes, x: exponent_of(x, spec),
     "scaleb": lambda spec, codes, x, y: scaled_by(x, codes["b"], spec),
+    "requantize": lambda spec, codes, *_: scaled(spec, codes["a"], codes["multiplier"], codes["shift"]),
     "rint": lambda spec, codes, x: integral(x, spec, codes.get("random")),
 }
 """Functions that give the number before its rounding, from the description, the codes, and the operands."""

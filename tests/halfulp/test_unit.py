@@ -44,6 +44,7 @@ TEXTS = [
     "rint fp16>bf16.sr4",
     "logb bf16>fxp8.2.rz",
     "remainder e5m2,e4m3=bf16.rz",
+    "requantize int16*fxp1.15=int16.rhu,uint4>uint8.ra",
     "split fp32>bf16x2.sr4",
     "join bf16x3>fp32.rn",
     "partmac bf16x2*bf16x2+fp32.sr4",

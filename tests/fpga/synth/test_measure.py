@@ -115,7 +115,7 @@ def test_targets_are_distinct():
     assert str(caught.value) == f"unknown target 'vu13p'; the targets are {', '.join(TARGETS)}"
 
 
-FORMATS = {"sru": "fxp2.1"} | dict.fromkeys(("blockdequantize", "blockdot", "blockmac"), BLOCK)
+FORMATS = {"sru": "fxp2.1", "requantize": "int2"} | dict.fromkeys(("blockdequantize", "blockdot", "blockmac"), BLOCK)
 OWN = {
     "mac": {"acc": "e3m2fn"},
     "accumulate": {"acc": "e3m2fn"},
@@ -128,6 +128,7 @@ OWN = {
     "sparsemac": {"acc": "e3m2fn"},
     "dotmac": {"acc": "e3m2fn", "k": 2},
     "sru": {"to": "fxp1.0"},
+    "requantize": {"multiplier": "fxp1.1", "shift": "uint2", "to": "int2"},
     "convert": {"to": "e2m0fn"},
 }
 REQUESTS = [short(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]

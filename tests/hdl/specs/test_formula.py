@@ -90,6 +90,26 @@ BY_HAND = [
     ("logb e5m2", "o = round(logb(a))", (0x49,), THREE),
     ("scaleb e5m2,int8", "o = round(scaleb(a, b))", (THREE, 2), 0x4A),
     ("rint e5m2", "o = round(rint(a))", (0x41,), TWO),
+    # 10 * 0.5 / 4 = 1.25 becomes 1; 1 + 5 = 6. -10 * 0.5 / 2 = -2.5 becomes -2, before the zero point of 5.
+    (
+        "requantize int8*fxp1.7,uint3>int8",
+        "scaled = round(requantize(a, multiplier, shift)); o = round(scaled + zero)",
+        (10, 64, 2, 5),
+        6,
+    ),
+    (
+        "requantize int8*fxp1.7,uint3>int8",
+        "scaled = round(requantize(a, multiplier, shift)); o = round(scaled + zero)",
+        (246, 64, 1, 5),
+        3,
+    ),
+    # 1.25 becomes 2 as a multiple of 2, and 1 after the shift.
+    (
+        "requantize int8*fxp1.7=int8.ru,uint3>int8.rz",
+        "scaled = round(requantize(a, multiplier, shift)); o = round(scaled + zero)",
+        (5, 32, 1, 0),
+        1,
+    ),
     ("compare e5m2,e5m2", "less, equal, unordered, minimum, maximum = compare(a, b)", (ONE, TWO), (1, 0, 0, ONE, TWO)),
     ("classify e5m2", "o = classify(a)", (0xBC,), 2),
     ("pwl relu(e5m2)", "o = round(pwl(a))", (0xBC,), 0),

@@ -29,7 +29,7 @@ def described(unit: str) -> list[UnitSpec]:
     for number, (fmt, rounding) in enumerate(itertools.product((*NAMED.values(), *BLOCKS.values()), ROUNDINGS)):
         if not cls.takes(fmt, rounding):
             continue
-        saturate = number % 2 == 1 and unit != "blockquantize" and cls.ROUNDS
+        saturate = number % 2 == 1 and cls.has_effect("saturate")
         given = {"rounding": rounding, "saturate": saturate}
         if number % 3 == 0 and rounding.bits:
             given |= {"random": Lfsr(32), "seed": 1 + number}

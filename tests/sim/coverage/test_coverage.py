@@ -247,6 +247,7 @@ SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("rsqrt", "e3m1", {"rounding": "port", "flags": "before"}),
     ("reciprocal", "fxp2.2", {"rounding": "sr2"}),
     ("scaleb", "e2m1", {"b": "int4"}),
+    ("requantize", "int4", {"multiplier": "fxp1.2", "shift": "uint2", "to": "int3"}),
     ("rint", "e3m2", {"to": "e2m2", "rounding": "sr2"}),
     ("logb", "takum5", {}),
 )

@@ -77,6 +77,7 @@ UNITS = [
     ("sqrt posit8", "sqrt posit8.rn"),
     ("rsqrt posit8", "rsqrt posit8.rn"),
     ("rint e4m3 --round ru", "rint e4m3.ru"),
+    ("requantize int8 --shift uint2 --to uint4", "requantize int8*fxp1.7,uint2>uint4.rn"),
     ("logb e5m2", "logb e5m2.rn"),
     (f"blockquantize bf16 --to {BLOCK}", f"'blockquantize bf16>{BLOCK}.rn'"),
     (f"blockdequantize {BLOCK} --to e5m2", f"'blockdequantize {BLOCK}>e5m2.rn'"),
