@@ -6,7 +6,7 @@ from typing import Any
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import Format
+from halfulp.hdl.formats import SATFINITE, Format
 from halfulp.hdl.number import Number, as_raw, pack, pack_with_flags, raised, truncate
 from halfulp.hdl.raw import Anticipated, Raw, order
 from halfulp.hdl.specs import CompareSpec
@@ -113,7 +113,7 @@ class Compare(Described):
         """
         if self.spec.flags:
             return pack_with_flags(m, number, self.result, self.rounding, self.saturate, random)
-        if fmt == self.result and not fmt.flushes:
+        if fmt == self.result and not fmt.flushes and self.saturate != SATFINITE:
             return code, NEVER
         ready = truncate(m, number, self.result, self.rounding)
         return pack(m, ready, self.result, self.rounding, self.saturate, random), NEVER

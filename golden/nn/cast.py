@@ -11,7 +11,7 @@ from torch import Tensor
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, OFF, RN, Format, Rounding, Saturation, parse
+from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, OFF, RN, SATFINITE, Format, Rounding, Saturation, parse
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
@@ -150,6 +150,10 @@ class Cast:
     def plain(self) -> bool:
         """True if the cast neither rounds values to a format of its own nor prunes them."""
         return self.fmt is None and self.sparsity is None
+
+    def keeps(self, fmt: Format | None) -> bool:
+        """Return True if the cast changes no number of a format: it is the cast's, and its infinities stay."""
+        return fmt is not None and fmt == self.fmt and not (self.saturate == SATFINITE and fmt.has_inf)
 
     def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
         """Round values to a format with the words of a key and encode them."""

@@ -177,7 +177,7 @@ def _link(node: Node, policy_of: Callable[[Node], Policy | None]) -> GraphLink |
         # The operation raises it when it runs.
         return None
     known = zip(node.all_input_nodes, node.meta[KEY].known, strict=False)
-    return GraphLink(node, name, operands, cast, frozenset(operand for operand, fmt in known if fmt == cast.fmt))
+    return GraphLink(node, name, operands, cast, frozenset(operand for operand, fmt in known if cast.keeps(fmt)))
 
 
 def _step(node: Node) -> tuple[str, tuple[Any, ...]] | None:

@@ -294,7 +294,7 @@ class Analysis:
             return
         known = node.meta[KEY].known
         self.casts += len(known)
-        self.redundant += sum(fmt == cast.fmt for fmt in known)
+        self.redundant += sum(map(cast.keeps, known))
 
 
 def policy_of(node: Node, program: Program, place: tuple[str, tuple[type, ...]] | None = None) -> Policy | None:

@@ -101,6 +101,11 @@ def test_rtl_that_saturates_infinities_matches_golden(text, turn):
         ],
         ["div e3m1/e3m1=e4m2.rn.satfinite flags", "div e3m1/e3m1=posit6.rz.satfinite"],
         ["rsqrt e3m2>takum8.rn.satfinite", "rsqrt e3m2>e4m3fn.ro.satfinite", "rsqrt e3m2.rn.satfinite flags"],
+        [
+            "compare e3m1,e3m1.rn.satfinite",
+            "compare e3m1,e3m1=posit6.rn.satfinite",
+            "compare e3m1,e3m1.ru.satfinite flags",
+        ],
         ["split e4m2>e3m1x2.rn.satfinite"],
     ],
 )

@@ -1,6 +1,9 @@
 """Policies: texts and defaults."""
 
+import math
+
 import pytest
+import torch
 
 from halfulp.golden import nn
 from halfulp.hdl.specs import MacSpec
@@ -19,8 +22,8 @@ def test_policy_parse_and_str_are_inverse(text):
 def test_policy_parts_have_defaults():
     assert nn.Policy.of(E5M2) == nn.Policy.parse(MacSpec.parse(E5M2)) == nn.Policy(E5M2, E5M2, E5M2)
     assert nn.Policy.parse(f"{E5M2}, forward=fp32").macs == (None, MacSpec.parse(E5M2), MacSpec.parse(E5M2))
-    assert [str(nn.Cast.parse(text)) for text in ("rn", "e5m2", "fxp4.4", "fxp4.4.sr3.sat", "sr1")] == (
-        ["rn", "e5m2.rn", "fxp4.4.rn", "fxp4.4.sr3.sat", "sr1"]
+    assert [str(nn.Cast.parse(text)) for text in ("rn", "e5m2", "fxp4.4", "fxp4.4.sr3.sat", "rn.satfinite", "sr1")] == (
+        ["rn", "e5m2.rn", "fxp4.4.rn", "fxp4.4.sr3.sat", "rn.satfinite", "sr1"]
     )
 
 
@@ -34,3 +37,14 @@ def test_policy_parts_have_defaults():
 )
 def test_policy_ignores_blanks(spaced, text):
     assert str(nn.Policy.parse(spaced)) == text
+
+
+def test_cast_that_saturates_infinities_changes_numbers_of_its_own_format():
+    casts = [nn.Cast.parse(text) for text in ("e5m2.rn", "e5m2.rn.sat", "e5m2.rn.satfinite", "e4m3fn.rn.satfinite")]
+    assert [cast.keeps(cast.fmt) for cast in casts] == [True, True, False, True]
+    assert not casts[0].keeps(None)
+    infinity = torch.tensor([math.inf, -math.inf, math.nan])
+    assert [str(cast.real(infinity, 0).tolist()) for cast in casts[1:3]] == [
+        "[inf, -inf, nan]",
+        "[57344.0, -57344.0, nan]",
+    ]
