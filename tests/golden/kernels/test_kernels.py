@@ -78,7 +78,8 @@ SAMPLED = sample(60 if EXHAUSTIVE else 5, 6)
 SATURATED = [
     f"{text}.satfinite"
     for text in (
-        "e5m2*e5m2+e4m3.rn",
+        "e4m3*e4m3+fp16.rn",
+        "e5m2*e5m2+e6m5.ru",
         "e5m2*e5m2+e4m3fn.ro",
         "e4m3*e4m3+fp16-ftz.ra",
         "e5m2*e5m2+posit16.rn",
@@ -91,7 +92,7 @@ SATURATED = [
 ]
 
 
-@pytest.mark.sampled(9, 3)
+@pytest.mark.sampled(10, 3)
 @pytest.mark.parametrize("text", SATURATED)
 def test_kernels_saturate_infinities(text):
     spec = MacSpec.parse(text)
