@@ -29,7 +29,7 @@ TOYS = (
 )
 """Units of which all inputs are tested."""
 
-TEXTS = (SINGLE, GEMMLOWP, "requantize int32*int16,uint6>int16.rn", "requantize uint16*fxp1.15,int4>uint8.sr8@lfsr16")
+TEXTS = (SINGLE, GEMMLOWP, "requantize int32*int16,uint6>int16.rn", "requantize uint16*fxp1.15,int4>uint8.sr8")
 
 
 @pytest.mark.parametrize("text", [*TOYS, *TEXTS])
