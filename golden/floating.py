@@ -32,7 +32,7 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
     elif fmt.specials == "fn":
         inf, nan = never, magnitude == fmt.nan_code
     elif fmt.specials in ("fnuz", "uz"):
-        inf = magnitude == fmt.inf_code if fmt.specials == "uz" else never
+        inf = magnitude == fmt.max_code + 1 if fmt.has_inf else never
         nan = codes == int64(fmt.sign_code)
     else:
         inf, nan = never, never

@@ -62,9 +62,10 @@ def import_blocks(
         elements = _unpacked(elements, block.element, dim)
     elif elements.dtype == torch.int8:
         elements = elements.view(torch.uint8)
-    codes = codes_of("elements", elements, block.element), codes_of("scale", scale, block.scale)
+    codes = codes_of("elements", elements, block.element)
+    scales = codes_of("scale", scale, block.scale)
     number = None if tensor is None else torch.as_tensor(tensor, dtype=torch.float32).reshape(())
-    return check_blocks("the tensor", BlockTensor(*(_narrowest(part) for part in codes), number), block, dim)
+    return check_blocks("the tensor", BlockTensor(_narrowest(codes), _narrowest(scales), number), block, dim)
 
 
 def export_blocks(x: BlockTensor, block: Block | str, *, dim: int = -1) -> tuple[Tensor, Tensor]:
@@ -166,7 +167,7 @@ def load_blocks(path: Path | str, block: Block | str) -> dict[str, Tensor | Bloc
     """
     tensors = _safetensors().load_file(path)
     made: dict[str, Tensor | BlockTensor] = {}
-    used = set()
+    used: set[str] = set()
     for layout in LAYOUTS.values():
         for key in tensors.keys() - used:
             name = key.removesuffix(layout.elements)

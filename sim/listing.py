@@ -1,12 +1,13 @@
 """Lists of formats and units, as lines."""
 
 import textwrap
+from collections.abc import Sequence
 
 from halfulp.hdl.formats import BLOCKS, FAMILIES, NAMED, decimal_text, parse
 from halfulp.hdl.formats.codebook import data_files
 
 
-def columns(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+def columns(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
     """Return rows of texts as lines, in columns as wide as their widest text; those in ``right`` end in line."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -34,7 +35,7 @@ def format_rows() -> list[dict[str, object]]:
 def formats() -> list[str]:
     """Return the lines of named formats, codebooks of data files, and the syntax of each family."""
     rows = format_rows()
-    table = [("name", "description", "bits", "largest", "smallest above 0")]
+    table: list[tuple[str, ...]] = [("name", "description", "bits", "largest", "smallest above 0")]
     table += [tuple(str(cell) for cell in row.values()) for row in rows if "bits" in row]
     lines = columns(table, right=(2, 3))
     lines += [f"{row['name']}  {row['error']}" for row in rows if "error" in row]

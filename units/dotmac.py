@@ -31,7 +31,7 @@ class DotMac(RunningSum):
     Rounding: IEEE 754, 2019, 5.4.1.
     """
 
-    SPEC = DotMacSpec
+    SPEC: type[DotSteps] = DotMacSpec
 
     def factors(self, m: Module) -> list[tuple[Value, Value]]:
         """Return the codes of each pair of factors."""

@@ -38,7 +38,9 @@ class Requantize(Described):
 
     def logic(self, m: Module) -> None:
         spec = self.spec
-        a, multiplier, shift = (self.unpacked(m, name) for name in spec.operands)
+        a, multiplier, shift = (
+            fixed.unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in spec.operands.items()
+        )
         product = fixed.multiply(m, a, multiplier, dsp=self.build.dsp)
         if spec.product is not None:
             ready = truncate(m, product, spec.product, spec.product_rounding)

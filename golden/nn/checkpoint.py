@@ -93,13 +93,12 @@ def _compressed(part: Config | None, name: str) -> tuple[str, str] | None:
     if name == "input_activations" and not part.get("dynamic"):
         raise ValueError("input_activations have static scales; a policy computes them from the tensor")
     if strategy in SCALES:
-        fmt = {(8, "float"): "e4m3fn", (4, "float"): "e2m1fn"}.get(
-            (bits, kind), f"int{bits}" if kind == "int" else None
-        )
+        formats: dict[tuple[Any, Any], str] = {(8, "float"): "e4m3fn", (4, "float"): "e2m1fn"}
+        fmt = formats.get((bits, kind), f"int{bits}" if kind == "int" else None)
         if fmt is None:
             raise ValueError(f"{name} are {kind} of {bits} bits; policies have float of 4 or 8 bits, and int")
         return fmt, SCALES[strategy]
-    blocks = {
+    blocks: dict[tuple[Any, ...], str] = {
         (4, "float", "tensor_group", 16): "nvfp4",
         (4, "float", "group", 32): "mxfp4",
         (8, "float", "group", 32): "mxfp8_e4m3",
@@ -116,9 +115,9 @@ def _compressed(part: Config | None, name: str) -> tuple[str, str] | None:
 
 def _torchao(config: Config) -> dict[Pattern, str]:
     kinds = config.get("quant_type")
-    default = kinds.get("default") if isinstance(kinds, Mapping) else None
-    if default is None or len(kinds) > 1:
+    if not isinstance(kinds, Mapping) or list(kinds) != ["default"] or kinds["default"] is None:
         raise ValueError("quant_type of torchao must have the entry default, and no other")
+    default = kinds["default"]
     name, data = _plain_type(default), default.get("_data", {})
     if name not in TORCHAO:
         raise ValueError(f"quant_type is {name}; policies express {', '.join(TORCHAO)}")

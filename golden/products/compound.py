@@ -13,7 +13,7 @@ from halfulp.golden.errorfree import sum_and_error, to_odd
 from halfulp.golden.parts import code_of, parts_of
 from halfulp.golden.raw import Raw
 from halfulp.golden.values import encoded, of_part
-from halfulp.hdl.formats import FP64, RD
+from halfulp.hdl.formats import FP64, OFF, RD, SATFINITE
 from halfulp.hdl.specs import RunningSumSpec, ValueRange
 
 Parts = list[Tensor]
@@ -35,7 +35,9 @@ class CompoundSums:
     def takes(spec: RunningSumSpec) -> bool:
         """Return True for a compound accumulator whose terms and parts binary64 holds, far from its ends."""
         part = spec.o.part_format
-        if spec.quire is not None or spec.o.parts == 1 or part.precision > FP64.precision - 2:
+        if spec.quire is not None or spec.o.parts == 1 or spec.saturate == SATFINITE:
+            return False
+        if part.precision > FP64.precision - 2:
             return False
         spans = spec.terms, ValueRange.of(part)
         return all(
@@ -80,7 +82,7 @@ class CompoundSums:
 
     def read(self, held: Parts, random: Tensor | None) -> Tensor:
         """Return the codes of the numbers."""
-        codes = [encoded(number, self.part, self.fmt.leading(self.spec.rounding), None, False) for number in held]
+        codes = [encoded(number, self.part, self.fmt.leading(self.spec.rounding), None, OFF) for number in held]
         return code_of(torch.stack(torch.broadcast_tensors(*codes), -1), self.fmt)
 
     def _number(self, codes: Tensor) -> Tensor:

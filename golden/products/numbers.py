@@ -11,7 +11,6 @@ from halfulp.golden.codec import unpack
 from halfulp.golden.convert import converted
 from halfulp.golden.kernels import MatrixProduct, Patches, gathered
 from halfulp.golden.mac import term_of
-from halfulp.golden.parts import by_parts
 from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.raw import Raw
 from halfulp.golden.sparse import SparseTensor
@@ -19,6 +18,7 @@ from halfulp.golden.values import encode
 from halfulp.hdl.formats import RN, Format, Rounding, Saturation
 from halfulp.hdl.specs import ConvertSpec, MacSpec
 
+from .parts import by_parts
 from .steps import Kind, Terms, zeros
 
 OTHER_OPERANDS: dict[type, str] = {

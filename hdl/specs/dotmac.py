@@ -22,8 +22,16 @@ class DotSteps(RunningSumSpec):
     a: Format
     b: Format
     k: int
-    factors: tuple[tuple[Factor, Factor], ...]
-    factor_ports: tuple[Port, ...]
+
+    @property
+    def factors(self) -> tuple[tuple[Factor, Factor], ...]:
+        """Factors of each product."""
+        raise NotImplementedError
+
+    @property
+    def factor_ports(self) -> tuple[Port, ...]:
+        """Ports of the factors."""
+        raise NotImplementedError
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
@@ -89,13 +97,11 @@ class DotMacSpec(DotSteps, form="dotmac{k} a*b+acc[=o]", summary="accumulator of
         return super().defaults(a) | {"k": lambda: 4}
 
     @property
-    def factor_ports(self) -> tuple[Port, ...]:  # type: ignore[override]  # a property for an attribute of DotSteps
-        """Ports of the factors."""
+    def factor_ports(self) -> tuple[Port, ...]:
         return (*vector("a", self.k, self.a), *vector("b", self.k, self.b))
 
     @property
-    def factors(self) -> tuple[tuple[Factor, Factor], ...]:  # type: ignore[override]  # as for `factor_ports`
-        """Factors of each product."""
+    def factors(self) -> tuple[tuple[Factor, Factor], ...]:
         return tuple((f"a{index}", f"b{index}") for index in range(self.k))
 
     @property

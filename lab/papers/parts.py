@@ -1,5 +1,6 @@
 """Error of arithmetic in one, two and three parts in BF16 (Henry, Tang and Heinecke, ARITH 2019)."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halfulp.hdl.formats import BF16, FP32, Compound, Format
@@ -48,8 +49,8 @@ def errors(seed: int = 0) -> dict[str, list[float | None]]:
         fmt = BF16 if parts == 1 else Compound(BF16, parts)
         given = [golden.encode(values, fmt) for values in (x, y)]
         own = {
-            "sum of two": (golden.add, _sum, x.double() + y),
-            "product of two": (golden.mul, _product, x.double() * y),
+            "sum of two": (_operation("add"), _sum, x.double() + y),
+            "product of two": (_operation("mul"), _product, x.double() * y),
         }
         for name, (operation, in_bf16, exact) in own.items():
             measure(f"{name}, {SPLIT}", operation(*given, a=fmt, b=fmt), fmt, exact)
@@ -59,18 +60,19 @@ def errors(seed: int = 0) -> dict[str, list[float | None]]:
     return rows
 
 
-def _add(x: "Tensor", y: "Tensor", subtract: int = 0) -> "Tensor":
+def _operation(name: str) -> "Callable[..., Tensor]":
     from halfulp import golden
 
-    total: Tensor = golden.add(x, y, subtract, a=BF16, b=BF16)
-    return total
+    operation: Callable[..., Tensor] = getattr(golden, name)
+    return operation
+
+
+def _add(x: "Tensor", y: "Tensor", subtract: int = 0) -> "Tensor":
+    return _operation("add")(x, y, subtract, a=BF16, b=BF16)
 
 
 def _fma(x: "Tensor", y: "Tensor", z: "Tensor") -> "Tensor":
-    from halfulp import golden
-
-    total: Tensor = golden.fma(x, y, z, a=BF16, b=BF16, c=BF16)
-    return total
+    return _operation("fma")(x, y, z, a=BF16, b=BF16, c=BF16)
 
 
 def _two_sum(x: "Tensor", y: "Tensor") -> "tuple[Tensor, Tensor]":
@@ -96,10 +98,8 @@ def _sum(x: "Tensor", y: "Tensor") -> "Tensor":
 
 def _product(x: "Tensor", y: "Tensor") -> "Tensor":
     """Multiply numbers of two parts in 9 operations of BF16."""
-    from halfulp import golden
-
     (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
-    high, low = (golden.mul(*pair, a=BF16, b=BF16) for pair in ((x_high, y_high), (x_low, y_low)))
+    high, low = (_operation("mul")(*pair, a=BF16, b=BF16) for pair in ((x_high, y_high), (x_low, y_low)))
     error = _fma(x_high, y_high, high ^ BF16.sign_code)
     low = _fma(x_low, y_high, _fma(x_high, y_low, low))
     return _joined(*_fast_two_sum(high, _add(error, low)))
