@@ -69,6 +69,7 @@ from .integral import logb as logb
 from .integral import rint as rint
 from .mac import mac as mac
 from .mac import mac_sequence as mac_sequence
+from .mma import mma as mma
 from .operators import register_operator as register_operator
 from .partmac import partmac as partmac
 from .partmac import partmac_sequence as partmac_sequence

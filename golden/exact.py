@@ -15,12 +15,14 @@ from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from halfulp.hdl.formats import OFF, RD, RN, SATFINITE, Block, Compound, Fixed, Float, Format, Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import UNITS
+from halfulp.hdl.specs import UNITS, MmaSpec
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.formula import VALUES, Call, Factor, Formula, Pick, Role, Sum, Term
 from halfulp.hdl.specs.segments import Segments
 from halfulp.hdl.specs.unit import BEFORE, FLAGS
+
+from . import exact_matrix_unit
 
 R = TypeVar("R")
 
@@ -543,6 +545,14 @@ def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]
     if not flags:
         return Comparison(int(less), int(equal), 0, minimum, maximum)
     return FlaggedComparison(int(less), int(equal), 0, minimum.o, maximum.o, minimum.flags | maximum.flags)
+
+
+def mma(x: Sequence[int], y: Sequence[int], /, *more: Any, **given: Any) -> int:
+    """Return the code of the accumulator after a step of a matrix unit; see `halfulp.golden.mma`."""
+    spec = MmaSpec(k=len(x), **given)
+    count = len(spec.block_parts)
+    scales = [codes if isinstance(codes, Sequence) else [codes] for codes in more[:count]]
+    return exact_matrix_unit.step(spec, x, y, *(more[count:] or [0]), *scales)
 
 
 def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: Saturation = OFF, random: int = 0) -> int:

@@ -6,14 +6,14 @@ from fractions import Fraction
 
 from halfulp.hdl.formats import RN, Block, Float
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 Number = tuple[Fraction, int]
 """Value, and exponent of its significand."""
 
 
 def step(
-    spec: MatrixUnitSpec,
+    spec: MmaSpec,
     x: Sequence[int],
     y: Sequence[int],
     start: int,
@@ -32,7 +32,7 @@ def step(
     ]
     acc = float_of(spec.o, start)
     products = [_times(p, q) for p, q in zip(reals[0], reals[1], strict=True)]
-    if spec.order == "staged":
+    if spec.kind == "staged":
         over = Fraction(1 << 128)
         products = [_infinite(p) if isinstance(p, Fraction) and abs(p) >= over else p for p in products]
     special = [term for term in (*products, acc) if isinstance(term, float)]
@@ -40,45 +40,37 @@ def step(
         total = sum(special)
         return spec.nan_code if math.isnan(total) else spec.o.infinity(total < 0)
     assert isinstance(acc, Fraction)
-    if spec.order == "pairwise":
-        return _pairwise(spec, x, y, start)
-    if spec.order == "staged":
-        return _staged(spec, x, y, acc)
     values = [Fraction(product) for product in products]
-    if spec.order == "exact":
+    if spec.kind == "pairwise":
+        return _pairwise(spec, x, y, start)
+    if spec.kind == "exact":
         exact = sum(values, acc)
         return _code(spec, exact, exact < 0)
-    exponents = [
-        _exponent_of_group(spec, (x[at], y[at]), (scales[0][at], scales[1][at])) for at in range(0, spec.k, spec.group)
-    ]
-    return _aligned(spec, values, exponents, acc, _exponent_of(spec.o, start))
-
-
-def _aligned(spec: MatrixUnitSpec, values: list[Fraction], exponents: list[int], acc: Fraction, own: int) -> int:
-    """Add groups of products and an accumulator after alignment; ``own`` is the exponent of the accumulator."""
+    if spec.kind == "staged":
+        return _staged(spec, x, y, acc)
+    terms: list[Number] = []
+    for first in range(0, spec.k, spec.group):
+        at = range(first, first + spec.group)
+        exponent = _exponent(scales[0][first]) + _exponent(scales[1][first])
+        if isinstance(spec.a, Block) and spec.group > 1:
+            assert isinstance(spec.b, Block)
+            # A scale has the exponent of its significand, as a number has.
+            exponent = sum(
+                max(_exponent(scale[first]), _lowest(block.scale))
+                for scale, block in zip(scales, (spec.a, spec.b), strict=True)
+            )
+        else:
+            exponent += _exponent_of(a, x[first]) + _exponent_of(b, y[first])
+        assert spec.zero is not None
+        lost = not any(values[place] for place in at)
+        terms.append((sum((values[place] for place in at), Fraction(0)), spec.zero if lost else exponent))
     assert spec.zero is not None
+    terms.append((acc, spec.zero if acc == 0 else _exponent_of(spec.o, start)))
     assert spec.fraction is not None
-    groups = [values[first : first + spec.group] for first in range(0, spec.k, spec.group)]
-    terms: list[Number] = [
-        (sum(group, Fraction(0)), exponent if any(group) else spec.zero)
-        for group, exponent in zip(groups, exponents, strict=True)
-    ]
-    terms.append((acc, own if acc else spec.zero))
     unit = Fraction(2) ** (max(exponent for _, exponent in terms) - spec.fraction)
     aligned = sum(int(value / unit) for value, _ in terms) * unit
     code = _code(spec, aligned, aligned < 0)
     return 0 if code == spec.o.sign_code else code
-
-
-def _exponent_of_group(spec: MatrixUnitSpec, codes: Sequence[int], scales: Sequence[Fraction | float]) -> int:
-    """Return the exponent of a group from its first two codes and their scales."""
-    if isinstance(spec.a, Block) and isinstance(spec.b, Block) and spec.group > 1:
-        # A scale has the exponent of its significand, as a number has.
-        return sum(
-            max(_exponent(scale), _lowest(block.scale)) for scale, block in zip(scales, (spec.a, spec.b), strict=True)
-        )
-    exponents = (_exponent_of(fmt, code) for fmt, code in zip(spec.elements, codes, strict=True))
-    return sum(map(_exponent, scales)) + sum(exponents)
 
 
 def float_of(fmt: Float, code: int) -> Fraction | float:
@@ -121,7 +113,7 @@ def _exponent_of(fmt: Float, code: int) -> int:
     return max(floor_log2(abs(value)), fmt.emin) if isinstance(value, Fraction) and value else fmt.emin
 
 
-def _code(spec: MatrixUnitSpec, value: Fraction, negative: bool) -> int:
+def _code(spec: MmaSpec, value: Fraction, negative: bool) -> int:
     """Round a sum to the result; beyond the largest number it is infinite."""
     o = spec.o if spec.through is None else spec.through
     if abs(value) >= Fraction(2) ** (o.emax + 1):
@@ -135,7 +127,7 @@ def _down(value: Fraction, exponent: int) -> Fraction:
     return (value / unit).__floor__() * unit
 
 
-def _staged(spec: MatrixUnitSpec, x: Sequence[int], y: Sequence[int], acc: Fraction) -> int:
+def _staged(spec: MmaSpec, x: Sequence[int], y: Sequence[int], acc: Fraction) -> int:
     a, b = spec.elements
     assert spec.fraction is not None
     own = max(_exponent(abs(acc)) if acc else spec.o.emin, spec.o.emin)
@@ -162,7 +154,7 @@ def _staged(spec: MatrixUnitSpec, x: Sequence[int], y: Sequence[int], acc: Fract
     return _code(spec, value, value < 0)
 
 
-def _pairwise(spec: MatrixUnitSpec, x: Sequence[int], y: Sequence[int], start: int) -> int:
+def _pairwise(spec: MmaSpec, x: Sequence[int], y: Sequence[int], start: int) -> int:
     """Add pairs; numbers are (value, sign), because a sum of two zeros of one sign has that sign."""
     o = spec.o
 

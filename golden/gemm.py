@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Rounding, Saturation
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, UnitSpec
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 from . import matrix_unit
 from .check import broadcast, check_devices, check_int, codes_of, tensor_of
@@ -28,7 +28,7 @@ from .uncompiled import uncompiled
 def gemm(  # noqa: PLR0913 - options of a public function, by name
     a: Operand,
     b: Operand,
-    mac: MacSpec | BlockMacSpec | SparseMacSpec | MatrixUnitSpec | str,
+    mac: MacSpec | BlockMacSpec | SparseMacSpec | MmaSpec | str,
     *,
     start: Tensor | None = None,
     seed: Seeds | None = None,
@@ -51,7 +51,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
         numbers, which are encoded first. For blocks: `BlockTensor` along k, as `quantize_blocks` returns it, of ``a``
         with ``dim=-1`` and of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale. With
         structured sparsity ``b`` is a `SparseTensor` along k, as `compress` returns it with ``dim=-2``.
-    mac : MacSpec, BlockMacSpec, SparseMacSpec, MatrixUnitSpec or str
+    mac : MacSpec, BlockMacSpec, SparseMacSpec, MmaSpec or str
         Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``mxfp8_e4m3*mxfp8_e4m3+fp32.rn`` or
         ``sparsemac e4m3fn*e4m3fn+fp32.rn sparsity=2:4``; or a matrix unit of an accelerator, such as
         ``h100.wgmma.e4m3``, whose steps are padded with +0.
@@ -129,11 +129,11 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     """
     rounding, operand_saturate = Rounding.parse(operand_rounding), Saturation.of(operand_saturate)
     a, b = (tensor_of(x) if isinstance(x, np.ndarray) else x for x in (a, b))
-    if isinstance(mac, MatrixUnitSpec) or MatrixUnitSpec.is_text(mac):
+    if isinstance(mac, MmaSpec) or MmaSpec.is_mma_text(mac):
         words = {"seed": seed, "random": random, "random_product": random_product, "source": source}
         others: dict[str, object] = {**words, "tiling": tiling}
         others |= {"first_step": first_step or None, "multiplier": multiplier, "adder": adder}
-        return _of_matrix_unit(MatrixUnitSpec.parse(mac), a, b, start, rounding, operand_saturate, others)
+        return _of_matrix_unit(MmaSpec.parse(mac), a, b, start, rounding, operand_saturate, others)
     check_int("first_step", first_step, 0, (1 << 32) - 1)
     spec: Any = UnitSpec.parse(cast("UnitSpec | str", mac))
     if type(spec) not in KINDS:
@@ -158,7 +158,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
 
 
 def _of_matrix_unit(
-    spec: MatrixUnitSpec,
+    spec: MmaSpec,
     a: Operand,
     b: Operand,
     start: Tensor | None,

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfulp.hdl.formats import OFF, RN, Block, Float, Rounding, Saturation
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 from .check import codes_of
 from .dot import dot
@@ -75,12 +75,12 @@ def _power(exponent: Tensor) -> Tensor:
     return (exponent + 1023 << 52).view(torch.float64)
 
 
-def step(spec: MatrixUnitSpec, x: Tensor, y: Tensor, start: Tensor, *scales: Tensor) -> Tensor:
+def step(spec: MmaSpec, x: Tensor, y: Tensor, start: Tensor, *scales: Tensor) -> Tensor:
     """Compute a step of a matrix unit in torch: the sum of ``start`` and the products along the last dimension.
 
     Parameters
     ----------
-    spec : MatrixUnitSpec
+    spec : MmaSpec
     x, y : Tensor
         Codes of elements, of shapes (..., k) that broadcast.
     start : Tensor
@@ -93,21 +93,18 @@ def step(spec: MatrixUnitSpec, x: Tensor, y: Tensor, start: Tensor, *scales: Ten
     Tensor of int64
         Codes of the accumulator after the step.
     """
+    if spec.kind == "exact":
+        return _exact(spec, x, y, start)
+    if spec.kind == "aligned":
+        return _rounded(_aligned(spec, aligned_terms(spec, x, y, start, *scales)), spec)
     a, b = (Terms.of(codes, fmt) for codes, fmt in zip((x, y), spec.elements, strict=True))
     acc = Terms.of(start, spec.o)
-    if spec.order == "exact":
-        return _exact(spec, x, y, start)
-    if spec.order == "pairwise":
+    if spec.kind == "pairwise":
         return _pairwise(spec, a.real, b.real, acc.real)
-    product = a * b
-    if spec.order == "staged":
-        value = _staged(spec, product, acc)
-    else:
-        value = _aligned(spec, product, acc, *_scale_terms(spec, scales))
-    return _rounded(value, spec)
+    return _rounded(_staged(spec, a * b, acc), spec)
 
 
-def _scale_terms(spec: MatrixUnitSpec, scales: tuple[Tensor, ...]) -> list[Terms]:
+def _scale_terms(spec: MmaSpec, scales: tuple[Tensor, ...]) -> list[Terms]:
     """Return the products of the scales of groups, or of the step; none without blocks."""
     if not isinstance(spec.a, Block) or not isinstance(spec.b, Block):
         return []
@@ -115,15 +112,49 @@ def _scale_terms(spec: MatrixUnitSpec, scales: tuple[Tensor, ...]) -> list[Terms
     return [x * y]
 
 
-def _of_groups(spec: MatrixUnitSpec, codes: Tensor, block: Block) -> Terms:
+def _of_groups(spec: MmaSpec, codes: Tensor, block: Block) -> Terms:
     """Return the scales of groups, or of steps; the sign of a scale is ignored."""
     magnitudes = codes & ((1 << block.scale.width - 1) - 1) if isinstance(block.scale, Float) else codes
     each = block.length // spec.group if spec.group > 1 else 1
     return Terms.of(magnitudes.repeat_interleave(each, -1), block.scale)
 
 
-def _aligned(spec: MatrixUnitSpec, product: Terms, acc: Terms, scale: Terms | None = None) -> Tensor:
-    assert spec.fraction is not None
+@dataclass(frozen=True)
+class Aligned:
+    """Terms of an aligned sum.
+
+    Attributes
+    ----------
+    terms, acc : Terms
+        Products, or groups of them, along the last dimension, and the accumulator.
+    exponent, own : Tensor
+        Exponents of the terms and of the accumulator, which are those of zero terms if they are zero.
+    """
+
+    terms: Terms
+    acc: Terms
+    exponent: Tensor
+    own: Tensor
+
+    @property
+    def top(self) -> Tensor:
+        """Largest exponent."""
+        return torch.maximum(self.exponent.amax(-1), self.own)
+
+    def kept(self, fraction: int) -> tuple[Tensor, Tensor]:
+        """Return terms and accumulator as integers, truncated to a number of bits after the point of the largest."""
+        terms, acc = self.terms, self.acc
+        places = fraction - terms.fraction - (self.top.unsqueeze(-1) - self.exponent)
+        return (
+            _truncated(terms.significand, places),
+            _truncated(acc.significand, fraction - acc.fraction - (self.top - self.own)),
+        )
+
+
+def aligned_terms(spec: MmaSpec, x: Tensor, y: Tensor, start: Tensor, *scales: Tensor) -> Aligned:
+    """Return the terms of an aligned sum; parameters as for `step`."""
+    a, b = (Terms.of(codes, fmt) for codes, fmt in zip((x, y), spec.elements, strict=True))
+    product, scale = a * b, next(iter(_scale_terms(spec, scales)), None)
     assert spec.zero is not None
     terms = product
     if scale is not None and spec.group == 1:
@@ -137,16 +168,20 @@ def _aligned(spec: MatrixUnitSpec, product: Terms, acc: Terms, scale: Terms | No
         real = product.real.unflatten(-1, (-1, spec.group)).sum(-1) * scale.real
         empty = (groups == 0).all(-1) | (scale.significand == 0)
         terms = Terms(significand, scale.exponent, fraction, real)
-    exponent = torch.where(empty, spec.zero, terms.exponent)
+    acc = Terms.of(start, spec.o)
     own = torch.where(acc.significand == 0, spec.zero, acc.exponent)
-    top = torch.maximum(exponent.amax(-1), own)
-    total = _truncated(terms.significand, spec.fraction - terms.fraction - (top.unsqueeze(-1) - exponent)).sum(-1)
-    total = total + _truncated(acc.significand, spec.fraction - acc.fraction - (top - own))
-    special = terms.real.sum(-1) + acc.real
-    return torch.where(special.isfinite(), total.to(torch.float64) * _power(top - spec.fraction), special)
+    return Aligned(terms, acc, torch.where(empty, spec.zero, terms.exponent), own)
 
 
-def _lowest(spec: MatrixUnitSpec) -> int:
+def _aligned(spec: MmaSpec, aligned: Aligned) -> Tensor:
+    assert spec.fraction is not None
+    terms, acc = aligned.kept(spec.fraction)
+    special = aligned.terms.real.sum(-1) + aligned.acc.real
+    total = (terms.sum(-1) + acc).to(torch.float64) * _power(aligned.top - spec.fraction)
+    return torch.where(special.isfinite(), total, special)
+
+
+def _lowest(spec: MmaSpec) -> int:
     return sum(fmt.emin for fmt in spec.elements)
 
 
@@ -157,7 +192,7 @@ def _truncated(significand: Tensor, places: Tensor) -> Tensor:
     return torch.where(significand < 0, -moved, moved)
 
 
-def _staged(spec: MatrixUnitSpec, product: Terms, acc: Terms) -> Tensor:
+def _staged(spec: MmaSpec, product: Terms, acc: Terms) -> Tensor:
     fraction = spec.fraction
     assert fraction is not None
     exponent = torch.where(product.significand == 0, NEVER, product.exponent)
@@ -189,7 +224,7 @@ def _staged(spec: MatrixUnitSpec, product: Terms, acc: Terms) -> Tensor:
     return torch.where(special.isfinite(), value, special)
 
 
-def _pairwise(spec: MatrixUnitSpec, a: Tensor, b: Tensor, acc: Tensor) -> Tensor:
+def _pairwise(spec: MmaSpec, a: Tensor, b: Tensor, acc: Tensor) -> Tensor:
     assert spec.fraction is not None
 
     def flushed(x: Tensor, fmt: Float, signed: bool) -> Tensor:
@@ -209,7 +244,7 @@ def _pairwise(spec: MatrixUnitSpec, a: Tensor, b: Tensor, acc: Tensor) -> Tensor
     return _rounded(total, spec)
 
 
-def _exact(spec: MatrixUnitSpec, x: Tensor, y: Tensor, start: Tensor) -> Tensor:
+def _exact(spec: MmaSpec, x: Tensor, y: Tensor, start: Tensor) -> Tensor:
     x, y = torch.broadcast_tensors(x, y)
     codes = dot(x, y, start.expand(x.shape[:-1]), a=spec.elements[0], b=spec.elements[1], c=spec.o, o=spec.o)
     zero = decoded(codes, spec.o, torch.float64) == 0
@@ -218,17 +253,17 @@ def _exact(spec: MatrixUnitSpec, x: Tensor, y: Tensor, start: Tensor) -> Tensor:
     return torch.where(zero & (exact == 0).all(-1) & (Terms.of(start, spec.o).significand == 0), 0, codes)
 
 
-def _rounded(value: Tensor, spec: MatrixUnitSpec) -> Tensor:
+def _rounded(value: Tensor, spec: MmaSpec) -> Tensor:
     """Round numbers in float64 to codes of the result; beyond the largest number they are infinite."""
     o = spec.o if spec.through is None else spec.through
     value = torch.where(value.abs() >= 2.0 ** (o.emax + 1), value * torch.inf, value)
     codes = encoded(value, o, spec.rounding, None, OFF) << spec.o.man - o.man
-    if spec.order == "aligned":
+    if spec.kind == "aligned":
         codes = torch.where(codes == spec.o.sign_code, 0, codes)
     return torch.where(value.isnan(), spec.nan_code, codes)
 
 
-def multiply(spec: MatrixUnitSpec, a: Any, b: Any, start: Tensor | None, shape: tuple[int, ...]) -> Tensor:
+def multiply(spec: MmaSpec, a: Any, b: Any, start: Tensor | None, shape: tuple[int, ...]) -> Tensor:
     """Multiply checked matrices of codes, or of blocks along the sums; the result has codes of ``spec.o``."""
     left, right = _operand(spec, a, -1), _operand(spec, b, -2)
     batch, (n, m) = shape[:-2], shape[-2:]
@@ -257,13 +292,13 @@ def _taken(x: Tensor, piece: slice, length: int) -> Tensor:
     return x[..., piece.start // each : piece.stop // each]
 
 
-def _added(spec: MatrixUnitSpec, x: Tensor, y: Tensor) -> Tensor:
+def _added(spec: MmaSpec, x: Tensor, y: Tensor) -> Tensor:
     real = (decoded(codes, spec.o, torch.float64) for codes in (x, y))
     codes: Tensor = encoded(sum(real, torch.tensor(-0.0)), spec.o, RN, None, OFF)
     return codes
 
 
-def _operand(spec: MatrixUnitSpec, x: Any, dim: int) -> list[Tensor]:
+def _operand(spec: MmaSpec, x: Any, dim: int) -> list[Tensor]:
     """Return elements, padded with zeros to whole steps, and the scales of blocks, padded with ones."""
     block = spec.a if dim == -1 else spec.b
     elements = x.elements.to(torch.int64) if isinstance(x, BlockTensor) else gathered(x)
@@ -280,7 +315,7 @@ def _operand(spec: MatrixUnitSpec, x: Any, dim: int) -> list[Tensor]:
     return made
 
 
-def _chain(spec: MatrixUnitSpec, rows: list[Tensor], columns: list[Tensor], start: Tensor | None) -> Tensor:
+def _chain(spec: MmaSpec, rows: list[Tensor], columns: list[Tensor], start: Tensor | None) -> Tensor:
     """Return the sums of all steps, of shape (batches, n, m)."""
     batches, n, length = rows[0].shape
     m = columns[0].shape[1]
@@ -310,9 +345,9 @@ def _chain(spec: MatrixUnitSpec, rows: list[Tensor], columns: list[Tensor], star
     return sums
 
 
-def _parts(spec: MatrixUnitSpec, codes: list[Tensor], fmt: Float, block: Any) -> dict[str, Tensor]:
+def _parts(spec: MmaSpec, codes: list[Tensor], fmt: Float, block: Any) -> dict[str, Tensor]:
     """Return significands, exponents, numbers and marks of special values of an operand, and those of its scales."""
-    if spec.order == "aligned" and spec.group == 1:
+    if spec.kind == "aligned" and spec.group == 1:
         real = decoded(codes[0], fmt, torch.float32)
         special, zero = ~real.isfinite(), real == 0
         exponent = (torch.frexp(real)[1] - 1).clamp(min=fmt.emin).masked_fill(zero, LOST)
@@ -320,7 +355,7 @@ def _parts(spec: MatrixUnitSpec, codes: list[Tensor], fmt: Float, block: Any) ->
     else:
         terms = Terms.of(codes[0], fmt)
         significand, real, special = terms.significand, terms.real.float(), ~terms.real.isfinite()
-        if spec.order == "pairwise":
+        if spec.kind == "pairwise":
             real = torch.where(real.abs() < 2.0**fmt.emin, 0, real)
         if spec.group > 1:
             significand = significand << terms.exponent - fmt.emin
@@ -334,12 +369,12 @@ def _parts(spec: MatrixUnitSpec, codes: list[Tensor], fmt: Float, block: Any) ->
     return parts | {"_real": real, "_special": _in_steps(spec, special).to(torch.int8)}
 
 
-def _in_steps(spec: MatrixUnitSpec, marks: Tensor) -> Tensor:
+def _in_steps(spec: MmaSpec, marks: Tensor) -> Tensor:
     """Return True for steps in which a mark is True."""
     return marks.unflatten(-1, (-1, spec.k)).any(-1)
 
 
-def checked(spec: MatrixUnitSpec, a: Any, b: Any, rounding: Rounding, saturate: Saturation) -> tuple[Any, Any]:
+def checked(spec: MmaSpec, a: Any, b: Any, rounding: Rounding, saturate: Saturation) -> tuple[Any, Any]:
     """Return operands as codes in int64, or as blocks; real numbers are rounded to their formats."""
     return _checked("a", a, spec.a, -1, rounding, saturate), _checked("b", b, spec.b, -2, rounding, saturate)
 

@@ -84,7 +84,7 @@ LISTS = {
     "boards": ("halfulp.boards.catalogue:listing", "halfulp.boards.catalogue:BOARDS"),
     "formats": ("halfulp.sim.listing:formats", "halfulp.sim.listing:format_rows"),
     "grammar": ("halfulp.sim.listing:grammar", "halfulp.sim.listing:unit_rows"),
-    "matrix-units": ("halfulp.hdl.specs.matrix_unit:listing", "halfulp.hdl.specs.matrix_unit:MATRIX_UNITS"),
+    "matrix-units": ("halfulp.hdl.specs.mma:listing", "halfulp.hdl.specs.mma:MATRIX_UNITS"),
     "targets": ("halfulp.boards.targets:listing", "halfulp.boards.targets:TARGETS"),
     "units": ("halfulp.sim.listing:units", "halfulp.sim.listing:unit_rows"),
 }

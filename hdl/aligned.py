@@ -39,6 +39,8 @@ class Term:
     emin, emax : int
         Bounds on ``exponent + base`` of a number that is not zero.
     fraction : int
+    shift : Value
+        Number to add to ``exponent``, the same for all terms of a group; ``base``, ``emin`` and ``emax`` include it.
     """
 
     sign: Value
@@ -52,6 +54,7 @@ class Term:
     emax: int
     fraction: int
     invalid: Value = field(default_factory=never)
+    shift: Value = field(default_factory=lambda: Const(0, 0))
 
     @classmethod
     def of(cls, *factors: Float, **values: Value) -> "Term":
@@ -168,10 +171,10 @@ def place_on_grid(  # noqa: PLR0913 - its values are the ports of a module
     ``odd`` is the lowest bit of its exponent. The ``integer`` of the result is a magnitude with one bit more than that
     of `place`, at the top. Its lowest bit is below those that `place` keeps if the largest exponent is odd.
     """
-    bits = fraction + alignment.INTEGER + 1
+    bits = fraction + alignment.integer + 1
     near = wire(m, shift_up(m, significand, odd, bits, "on_grid"), "on_grid")
     levels = _levels(bits, is_second or bits <= WORD)
-    width = alignment.fraction + alignment.INTEGER + 1
+    width = alignment.fraction + alignment.integer + 1
     shifted = shift_up_by_words(m, near[::-1], Cat(Const(0, 1), distance), width, levels, "placed")
     kept = Cat(~largest_is_odd, Const((1 << (width - 1)) - 1, width - 1))
     return {"integer": wire(m, shifted[::-1] & kept, "placed")}
@@ -192,11 +195,11 @@ def place(
     The ``integer`` of the result is a magnitude, or with ``floor`` a signed number. ``is_second`` is that of
     `tree.are_second`.
     """
-    bits = fraction + alignment.INTEGER
+    bits = fraction + alignment.integer
     top = Cat(significand, Const(0, bits - len(significand)))
     if not alignment.floor:
         # With the bits in reverse order, the shift is one up, and the bits beyond the width are removed.
-        width, levels = alignment.fraction + alignment.INTEGER, _levels(bits, is_second)
+        width, levels = alignment.fraction + alignment.integer, _levels(bits, is_second)
         shifted = shift_up_by_words(m, top[::-1], distance, width, levels, "placed")
         return {"integer": wire(m, shifted[::-1], "placed")}
     # The shift of a negative number rounds it down.
@@ -216,30 +219,42 @@ def _levels(length: int, is_second: bool) -> int:
     return max(shortest - 1, 1).bit_length()
 
 
-def scale(m: Module, groups: Sequence[Sequence[Term]]) -> tuple[list[list[Value]], Value, int]:
+def scale(m: Module, groups: Sequence[Sequence[Term]], zero: int | None = None) -> tuple[list[list[Value]], Value, int]:
     """Return the distances of terms to the largest exponent, that exponent, and its offset.
 
-    The terms of a group have one format.
+    The terms of a group have one format. Terms that are zero have the exponent ``zero``, or none.
     """
     base = min(group[0].base for group in groups)
     tops = []
     for number, group in enumerate(groups):
-        offset = group[0].base - base
+        offset = group[0].shift + (group[0].base - base)
         top = largest(m, group, f"largest{number}")
         # Without a number that is not zero, the largest exponent stays below all others.
-        tops.append(wire(m, Mux(top.any(), top + offset, 0), f"offset_largest{number}") if offset else top)
+        moved = len(group[0].shift) or group[0].base != base
+        tops.append(wire(m, Mux(top.any(), top + offset, 0), f"offset_largest{number}") if moved else top)
     top = tops[0] if len(tops) == 1 else larger(m, tops[0], tops[1], "largest_exponent")
     highest = max(group[0].emax for group in groups)
+    if counts_zeros(groups, zero):
+        assert zero is not None
+        any_zero = wire(m, Cat(*(term.zero for group in groups for term in group)).any(), "any_zero")
+        top = larger(m, top, Mux(any_zero, zero - base, 0), "largest_with_zeros")
+        highest = max(highest, zero)
     distances = []
     for number, group in enumerate(groups):
-        own = wire(m, top - (group[0].base - base), f"top{number}") if group[0].base != base else top
+        moved = len(group[0].shift) or group[0].base != base
+        own = wire(m, top - (group[0].shift + (group[0].base - base)), f"top{number}") if moved else top
         bits = max((highest - group[0].emin).bit_length(), 1)
         # Modulo 2^bits, the distance is that of every term that is not zero.
         distances.append([wire(m, (own - term.exponent)[:bits], "distance") for term in group])
     return distances, top, base
 
 
-def summed(
+def counts_zeros(groups: Sequence[Sequence[Term]], zero: int | None) -> bool:
+    """Return True if an exponent of zero terms can be above that of a number that is not zero."""
+    return zero is not None and zero > min(group[0].emin for group in groups)
+
+
+def summed(  # noqa: PLR0913 - terms, their scale, and the structure of the sum
     m: Module,
     groups: Sequence[Sequence[Term]],
     placed: Sequence[Value],
@@ -248,6 +263,7 @@ def summed(
     alignment: Alignment,
     *,
     fast: bool,
+    zero: int | None = None,
 ) -> Raw:
     """Add placed terms. A negative sum is the two's complement of its magnitude."""
     terms = [term for group in groups for term in group]
@@ -260,11 +276,21 @@ def summed(
         chained=not fast,
     )
     # The magnitude of a floor can be one more than that of the largest number of its width.
-    largest_term = (1 << (alignment.fraction + alignment.INTEGER)) - (not alignment.floor)
+    largest_term = (1 << (alignment.fraction + alignment.integer)) - (not alignment.floor)
     number = tree.as_raw(m, total, -alignment.fraction, (len(terms) * largest_term).bit_length(), NEVER, fast=fast)
     return replace(
         number,
         exponent=top,
         base=number.base + base,
-        promises=number.promises.moved(min(term.emin for term in terms), max(term.emax for term in terms)),
+        promises=number.promises.moved(*_exponents(groups, zero)),
     )
+
+
+def _exponents(groups: Sequence[Sequence[Term]], zero: int | None) -> tuple[int, int]:
+    """Return bounds on the largest exponent of terms that are not all zero."""
+    lows, highs = ([getattr(group[0], name) for group in groups] for name in ("emin", "emax"))
+    if zero is None or not counts_zeros(groups, zero):
+        return min(lows), max(highs)
+    # Either all terms of a group are zeros, and a term of another one is not, or a term of each is not zero.
+    lowest = min(lows) if len(groups) == 1 else max(min(lows), min(zero, max(lows)))
+    return lowest, max(*highs, zero)

@@ -26,6 +26,15 @@ class ChosenRounding(Rounding):
         return self.code.matches(*codes) if codes else NEVER
 
 
+@dataclass(frozen=True, eq=False)
+class ToInfinity(Rounding):
+    """Rounding whose overflow is an infinity in every mode."""
+
+    @property
+    def overflows_to_largest(self) -> tuple[bool, bool]:
+        return False, False
+
+
 @dataclass(frozen=True)
 class Flags:
     """Exception flags of a rounding.

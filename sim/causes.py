@@ -6,6 +6,7 @@ results, and the right ones where the unit is right. Results that no suspect giv
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from fractions import Fraction
@@ -274,10 +275,14 @@ class Suspects:
             if isinstance(fmt := getattr(self.spec, item.name), Float) and (fmt.has_subnormals or fmt.flushes)
         }
         results = {name: fmt for name, fmt in others.items() if name in ("o", "acc", "product")}
+        specs: list[tuple[str, UnitSpec]] = []
         for changes in (others, results)[: 1 + (0 < len(results) < len(others))]:
             names = ", ".join(f"{name} {fmt}" for name, fmt in changes.items())
             if changes:
-                yield self._of(f"it computes with {names}", replace(self.spec, **changes))
+                # A unit may refuse results without subnormal numbers.
+                with suppress(ValueError):
+                    specs.append((names, replace(self.spec, **changes)))
+        yield from (self._of(f"it computes with {names}", spec) for names, spec in specs)
 
     # Roundings of an intermediate result -------------------------------------------------------------------------
 

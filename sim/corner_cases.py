@@ -176,6 +176,7 @@ OPERANDS: dict[str, Callable[[Any], dict[str, Codes]]] = {
     "scaleb": lambda spec: _scaled(*_grids(spec)),
     "remainder": lambda spec: _remainders(*_grids(spec)[:2]),
     "rint": lambda spec: _near_integers(_grids(spec)[0]),
+    "mma": lambda spec: pairs_of_blocks(*spec.elements, spec.k),
     "blockquantize": lambda spec: blocks_of_numbers(spec.a, spec.o),
 }
 """Operands of functions with results that are hard to round, by the name of the function."""

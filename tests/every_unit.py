@@ -41,6 +41,8 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
         return []
     given = {part: fmt for part in cls.form.parts if part not in ("function", "product", *cls.INTEGERS)}
     given |= dict.fromkeys(cls.BLOCKS, BLOCK)
+    if name == "mma" and not (isinstance(fmt, Float) and fmt.has_inf and fmt.subnormals):
+        given["o"] = Float(5, 4)
     if "acc" in given:
         given["acc"] = given["o"] = fmt if fmt.decode(0) == 0 else fmt.default_accumulator()
     spec = cls.filled(**{"a": fmt, **given, **({"k": 2} if cls.form.count else {})})
@@ -49,7 +51,9 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
         found.append(replace(spec, acc="exact"))
     if "product" in cls.form.parts:
         found.append(replace(spec, product=fmt, product_rounding=spec.rounding))
-    if "order" in cls.__dataclass_fields__:
+    if name == "mma":
+        found.append(replace(spec, order="aligned2", zero=1))
+    elif "order" in cls.__dataclass_fields__:
         found += [replace(spec, order="sequential"), replace(spec, c=None), replace(spec, c=None, order="sequential")]
         if isinstance(fmt, Float):
             found += [replace(spec, order="aligned3.trunc"), replace(spec, c=None, order="aligned2.floor")]

@@ -26,6 +26,7 @@ from .dotmac import DotMac as DotMac
 from .integral import Logb as Logb
 from .integral import Rint as Rint
 from .mac import Mac as Mac
+from .mma import Mma as Mma
 from .partmac import PartMac as PartMac
 from .pwl import Pwl as Pwl
 from .quire import Quire as Quire

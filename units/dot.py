@@ -8,13 +8,13 @@ from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import aligned, sum_by_words, tree
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import Format
+from halfulp.hdl.formats import Float, Format
 from halfulp.hdl.number import Number, add, align, as_raw, multiply, normalises
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.round import chosen_by
 from halfulp.hdl.specs import DotSpec, ValueRange
 from halfulp.hdl.specs.build import SPEED
-from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
+from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL, Alignment
 from halfulp.hdl.wire import NEVER
 
 from .base import Unit
@@ -121,37 +121,14 @@ class Dot(Described):
 
     def _aligned(self, m: Module, start: Value) -> Rounded:
         """Truncate all terms on the scale of the largest exponent, add them and round once."""
-        spec, alignment = self.spec, self.spec.alignment
-        random = self.word(m)
-
-        def raw(m: Module, code: Value, fmt: Format, name: str) -> Raw:
-            return as_raw(m, self.number_of(m, code, fmt, name), name)
-
-        def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
-            x, y = raw(m, a, spec.a, "a"), raw(m, b, spec.b, "b")
-            return aligned.multiply(m, x, y, dsp=self.build.dsp, flags=bool(spec.flags))
-
-        products = [
-            self.part(m, f"product{index}", "product", product, a=a, b=b)
-            for index, (a, b) in enumerate(self.factors(m))
-        ]
-        groups = [[aligned.Term.of(spec.a, spec.b, **product) for product in products]]
+        spec, random = self.spec, self.word(m)
+        groups = [aligned_products(self, m, self.factors(m), (spec.a, spec.b))]
         if spec.c is not None:
-            groups.append([aligned.Term.of(spec.c, **aligned.single(raw(m, start, spec.c, "start")))])
-        second = tree.are_second(sum(map(len, groups)), chained=not self.fast)
+            groups.append([aligned_start(self, m, start, spec.c)])
         if self._on_grid:
+            second = tree.are_second(spec.k, chained=not self.fast)
             return self.rounded_with_flags(m, self._summed_on_grid(m, groups[0], second), random)
-        distances, top, base = aligned.scale(m, groups)
-        placed: list[Value] = []
-        for group, of_group, name in zip(groups, distances, ("term", "start"), strict=False):
-            for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
-                is_second = second[len(placed)] and not alignment.floor
-                place = partial(aligned.place, alignment=alignment, fraction=group[0].fraction, is_second=is_second)
-                kind = f"second_{name}" if is_second else name
-                operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
-                placed.append(self.part(m, f"{name}{index}", kind, place, **operands)["integer"])
-        total = aligned.summed(m, groups, placed, top, base, alignment, fast=self.fast)
-        return self.rounded_with_flags(m, total, random)
+        return self.rounded_with_flags(m, aligned_sum(self, m, groups, spec.alignment), random)
 
     @property
     def _on_grid(self) -> bool:
@@ -205,6 +182,49 @@ class Dot(Described):
             # From the second step on, the base has the result format.
             code, fmt = results["o"], spec.o
         return code, flags
+
+
+def _raw(unit: Unit, m: Module, code: Value, fmt: Format, name: str) -> Raw:
+    return as_raw(m, unit.number_of(m, code, fmt, name), name)
+
+
+def aligned_products(
+    unit: Unit, m: Module, factors: Sequence[tuple[Value, Value]], formats: tuple[Float, Float]
+) -> list[aligned.Term]:
+    """Return the products of pairs of codes as terms of an aligned sum."""
+    first, second = formats
+
+    def product(m: Module, a: Value, b: Value) -> dict[str, Value]:
+        x, y = _raw(unit, m, a, first, "a"), _raw(unit, m, b, second, "b")
+        return aligned.multiply(m, x, y, dsp=unit.build.dsp, flags=bool(unit.spec.flags))
+
+    products = [unit.part(m, f"product{index}", "product", product, a=a, b=b) for index, (a, b) in enumerate(factors)]
+    return [aligned.Term.of(first, second, **product) for product in products]
+
+
+def aligned_start(unit: Unit, m: Module, code: Value, fmt: Float) -> aligned.Term:
+    """Return the start value of an aligned sum from its code."""
+    return aligned.Term.of(fmt, **aligned.single(_raw(unit, m, code, fmt, "start")))
+
+
+def aligned_sum(
+    unit: Unit, m: Module, groups: Sequence[Sequence[aligned.Term]], alignment: Alignment, zero: int | None = None
+) -> Raw:
+    """Return the sum of products and of a start value, truncated on the scale of the largest exponent.
+
+    Terms that are zero have the exponent ``zero``, or none.
+    """
+    second = tree.are_second(sum(map(len, groups)), chained=not unit.fast)
+    distances, top, base = aligned.scale(m, groups, zero)
+    placed: list[Value] = []
+    for group, of_group, name in zip(groups, distances, ("term", "start"), strict=False):
+        for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
+            is_second = second[len(placed)] and not alignment.floor
+            place = partial(aligned.place, alignment=alignment, fraction=group[0].fraction, is_second=is_second)
+            kind = f"second_{name}" if is_second else name
+            operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
+            placed.append(unit.part(m, f"{name}{index}", kind, place, **operands)["integer"])
+    return aligned.summed(m, groups, placed, top, base, alignment, fast=unit.fast, zero=zero)
 
 
 def product_terms(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Block
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 from . import build
 from .launch import I64, POINTER
@@ -33,7 +33,7 @@ class MatrixUnit(ctypes.Structure):
 
 
 def run(
-    spec: MatrixUnitSpec,
+    spec: MmaSpec,
     shape: tuple[int, int, int, int],
     rows: dict[str, Tensor],
     columns: dict[str, Tensor],
@@ -43,7 +43,7 @@ def run(
 
     Parameters
     ----------
-    spec : MatrixUnitSpec
+    spec : MmaSpec
     shape : tuple of int
         Batches, rows, columns and steps.
     rows, columns : dict
@@ -77,10 +77,10 @@ def _tiles(x: Tensor, *, joined: bool) -> Tensor:
     return padded.mT.contiguous()
 
 
-def _source(spec: MatrixUnitSpec) -> str:
+def _source(spec: MmaSpec) -> str:
     fraction, zero = spec.fraction or 0, spec.zero or 0
     a, b = spec.elements
-    order, up = spec.order, fraction - a.man - b.man
+    order, up = spec.kind, fraction - a.man - b.man
     if spec.group > 1:
         assert isinstance(spec.a, Block)
         assert isinstance(spec.b, Block)

@@ -14,7 +14,7 @@ from halfulp.golden.operators import Operator, operator
 from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.blocks import is_block_mac
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 from .cast import Cast, parse_element, parse_rounding, parse_update
 from .elementwise import ARITHMETIC, Elementwise
@@ -28,7 +28,7 @@ FLOAT = "fp32"
 PLAIN = Cast()
 """Default rounding of tensors: to nearest, to the operand or accumulator format."""
 
-Product = MacSpec | BlockMacSpec | MatrixUnitSpec
+Product = MacSpec | BlockMacSpec | MmaSpec
 """Descriptions of the steps of products."""
 
 _COMMA = re.compile(r",(?![^()]*\))")
@@ -68,7 +68,7 @@ class Policy:
 
     Parameters
     ----------
-    forward : MacSpec, BlockMacSpec, MatrixUnitSpec or str, optional
+    forward : MacSpec, BlockMacSpec, MmaSpec or str, optional
         Multiply-accumulate of the layer's result, or matrix unit: ``a`` are activations, ``b`` weights. None or
         the text ``fp32`` is torch's own arithmetic, here and for the gradients.
     input_gradient : MacSpec, BlockMacSpec or str, optional
@@ -179,7 +179,7 @@ class Policy:
             raise ValueError("master needs an update, such as e6m5.sr10")
         if self.device is not None and self.device not in DEVICES:
             raise ValueError(f"unknown device {self.device!r}: expected {', '.join(DEVICES)}, or none")
-        if self.device is not None and any(isinstance(mac, MatrixUnitSpec) for mac in self.macs):
+        if self.device is not None and any(isinstance(mac, MmaSpec) for mac in self.macs):
             raise ValueError(f"no device {self.device} has matrix units; omit the device")
 
     def _check_blocks(self) -> None:
@@ -254,7 +254,7 @@ class Policy:
         for piece in (piece.strip() for piece in _COMMA.split(text)):
             key, equals, value = piece.partition("=")
             # A multiply-accumulate with a rounded product contains an equals sign too.
-            is_mac = "*" in key or not equals or MatrixUnitSpec.is_text(piece)
+            is_mac = "*" in key or not equals or MmaSpec.is_mma_text(piece)
             name, value = ("mac", piece) if is_mac else (key.strip(), value.strip())
             if name in parts:
                 raise ValueError(f"policy {text!r} has {name} twice")
@@ -408,8 +408,8 @@ def _mac(given: object) -> Product | None:
             "a policy has no sparsemac, whose weights are stored with indices for golden.gemm and arrays; give a mac, "
             "and prune weights with weights=2:4"
         )
-    if isinstance(given, MatrixUnitSpec) or MatrixUnitSpec.is_text(given):
-        return MatrixUnitSpec.parse(given)
+    if isinstance(given, MmaSpec) or MmaSpec.is_mma_text(given):
+        return MmaSpec.parse(given)
     kind = BlockMacSpec if is_block_mac(given) else MacSpec
     spec: Product = kind.parse(given)  # type: ignore[arg-type]  # parse() checks
     spec.check_one_sum()

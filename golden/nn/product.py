@@ -16,7 +16,7 @@ from halfulp.golden.products.words import split_states
 from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.values import decoded
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 from .draw import states
 
@@ -55,7 +55,7 @@ def register_device(name: str, device: Device) -> None:
 def product(
     a: Any,
     b: Any,
-    mac: MacSpec | BlockMacSpec | MatrixUnitSpec,
+    mac: MacSpec | BlockMacSpec | MmaSpec,
     *,
     key: int,
     start: Tensor | None = None,
@@ -76,7 +76,7 @@ def product(
     ValueError
         If the device is unknown or cannot compute the product.
     """
-    if isinstance(mac, MatrixUnitSpec):
+    if isinstance(mac, MmaSpec):
         return _on_matrix_unit(a, b, mac, start, out, dtype)
     spec, a, b = KINDS[type(mac)].in_steps(mac, a, b)
     if device is not None:
@@ -94,7 +94,7 @@ def product(
 
 
 def _on_matrix_unit(
-    a: Any, b: Any, spec: MatrixUnitSpec, start: Tensor | None, out: Patches | None, dtype: torch.dtype
+    a: Any, b: Any, spec: MmaSpec, start: Tensor | None, out: Patches | None, dtype: torch.dtype
 ) -> Tensor:
     x, y = (
         operand if isinstance(operand, BlockTensor) else matrix_unit.in_codes(operand, fmt)

@@ -21,7 +21,7 @@ from halfulp.golden.nn.reduction import Reduction
 from halfulp.golden.values import encoded
 from halfulp.hdl.formats import EXACT, OFF, RN, Fixed, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 from .arithmetic import compute, operand
 
@@ -164,7 +164,7 @@ def accumulator(policy: Policy, phase: str) -> tuple[Cast | MacSpec | None, str]
     mac: Product | None = getattr(policy, phase)
     if given.accumulator is not None or mac is None:
         return given.accumulator, given.order
-    if isinstance(mac, MatrixUnitSpec):
+    if isinstance(mac, MmaSpec):
         return Cast(mac.o), given.order
     if isinstance(mac, BlockMacSpec):
         return Cast(mac.o, mac.rounding, mac.saturate), "exact" if mac.acc == "exact" else given.order

@@ -23,7 +23,7 @@ from halfulp.golden.nn.policy import Policy
 from halfulp.golden.torch_internals import current_dispatch_mode, is_transformed, without_dispatch
 from halfulp.hdl.formats import FP32
 from halfulp.hdl.specs import MacSpec
-from halfulp.hdl.specs.matrix_unit import MatrixUnitSpec
+from halfulp.hdl.specs.mma import MmaSpec
 
 from . import products, report
 from .arithmetic import ARITHMETIC, RoundingChain, compute, number
@@ -49,7 +49,7 @@ def _supports(policy: Policy) -> bool:
     casts = (policy.weights, policy.activations, policy.gradients, policy.bias)
     if element is None or function is None or sums is None or None in policy.macs or policy.replaces:
         return False
-    if any(isinstance(mac, MatrixUnitSpec) for mac in policy.macs):
+    if any(isinstance(mac, MmaSpec) for mac in policy.macs):
         return False
     return (
         policy.device is None

@@ -29,6 +29,7 @@ from .dot import DotSpec as DotSpec
 from .dotmac import DotMacSpec as DotMacSpec
 from .grammar import TextError as TextError
 from .mac import MacSpec as MacSpec
+from .mma import MmaSpec as MmaSpec
 from .partmac import PartMacSpec as PartMacSpec
 from .pwl import PwlSpec as PwlSpec
 from .quire import QuireSpec as QuireSpec

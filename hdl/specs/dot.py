@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.formats.checks import check_int
@@ -30,13 +30,13 @@ class Alignment:
         Number of bits below the largest exponent of the terms, F.
     floor : bool
         True: each term is rounded down to that place; false: toward zero.
+    integer : int
+        Integer bits of a term; products of two significands are less than 4.
     """
 
     fraction: int
     floor: bool
-
-    INTEGER: ClassVar[int] = 2
-    """Integer bits of a term: products of two significands are less than 4."""
+    integer: int = 2
 
     @classmethod
     def parse(cls, order: str) -> "Self | None":
@@ -46,7 +46,7 @@ class Alignment:
 
     def quire(self, terms: int) -> QuireRegister:
         """Return the register of the sum of a number of terms, in which the largest exponent is 0."""
-        return QuireRegister(-self.fraction, self.INTEGER, terms.bit_length())
+        return QuireRegister(-self.fraction, self.integer, terms.bit_length())
 
 
 @dataclass(frozen=True)

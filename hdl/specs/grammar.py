@@ -294,7 +294,8 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
     for cls in units.values():
         form = cls.form
         words = ", ".join(
-            f"`{name}`" if item.metadata else f"`{name}={_default(item)}`" for name, item in form.words(cls).items()
+            f"`{name}`" if "values" in item.metadata else f"`{name}={_default(item)}`"
+            for name, item in form.words(cls).items()
         )
         yield f"| {cls.SUMMARY} | `{form.text.replace('|', ' ')}` | {words} |"
     yield from (
@@ -334,6 +335,8 @@ def _word(item: "Field[Any]", text: str | None) -> Any:
             expected = " or ".join(f"{item.name}={value}" for value in values if value)
             raise ValueError(f"expected {item.name}, {expected}, not {item.name}={text}")
         return values[text]
+    if text is not None and (read_text := item.metadata.get("read")):
+        return read_text(text)
     kind: Any = next((kind for kind in get_args(item.type) if kind is not type(None)), item.type)
     if kind is bool:
         if text not in ("yes", "no", None):

@@ -18,7 +18,6 @@ from halfulp.tools import html
 
 from .formula import VALUES, Call, Formula, Port, Role, Sum, Term, term, vector
 from .grammar import BARE, Form, read
-from .matrix_unit import MatrixUnitSpec
 from .ranges import ValueRange
 
 AFTER, BEFORE = "after", "before"
@@ -36,7 +35,7 @@ UNEVALUATED = "IEEE 754 defines none for unevaluated sums"
 UNITS: dict[str, type["UnitSpec"]] = {}
 """Description class of each unit by name; each subclass with a form adds itself."""
 
-_NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing", "interleave")
+_NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing", "interleave", "every")
 """Fields that functions of the golden model do not take, because they concern the random source, the shape of tensors,
 or the order of steps."""
 
@@ -160,7 +159,7 @@ class UnitSpec:
                 raise TypeError(f"{name} of {form.unit} is missing")
         for name in {**self.operands, "o": None, "product": None}:
             fmt = getattr(self, name, None)
-            is_block = name in self.BLOCKS
+            is_block = name in self.block_parts
             if fmt is not None and not (isinstance(fmt, Family) and fmt.shares_scale == is_block):
                 kind = "Block" if is_block else "Format"
                 raise TypeError(f"{name} of {form.unit} must be a {kind}, not {type(fmt).__name__}")
@@ -186,6 +185,11 @@ class UnitSpec:
         for fmt in formats:
             if not fmt.has_flags:
                 raise ValueError(f"{fmt} has no exception flags, which floats and fixed point have; omit flags")
+
+    @property
+    def block_parts(self) -> tuple[str, ...]:
+        """Fields of this description that are blocks."""
+        return self.BLOCKS
 
     @classmethod
     def refusal_of_flags(cls) -> str:
@@ -226,12 +230,16 @@ class UnitSpec:
         """
         form = getattr(cls, "form", None)
         bare = BARE if form is None or form.count else form.unit
-        if MatrixUnitSpec.is_text(text):
-            raise ValueError(f"{text} is a matrix unit, which has no RTL; golden.gemm and policies compute with it")
-        spec = text if isinstance(text, UnitSpec) else read(text, UNITS, bare)
+        names = (unit.named(text) for unit in UNITS.values()) if isinstance(text, str) else ()
+        spec = text if isinstance(text, UnitSpec) else next(filter(None, names), None) or read(text, UNITS, bare)
         if not isinstance(spec, cls):
             raise ValueError(f"{spec.text} describes the unit {spec.form.unit}, expected {cls.form.text}")
         return spec
+
+    @classmethod
+    def named(cls, text: str) -> Self | None:
+        """Return the description of a text that is a name and no formula; None for others."""
+        return None
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -246,13 +254,25 @@ class UnitSpec:
             return Saturation.of(value)
         if name == "random":
             return None if value is None or value == "port" else parse_source(value)
+        if isinstance(value, str) and (read_text := cls._readers().get(name)):
+            return read_text(value)
         is_part = value is not None and not isinstance(value, Format) and name in cls.form.parts
         return cls.read_part(name, value) if is_part else value
 
     @classmethod
     def is_text(cls, name: str) -> bool:
         """Return True if `of` takes a text for a field."""
-        return name.endswith("rounding") or name in ("random", "saturate") or name in cls.form.parts
+        return (
+            name.endswith("rounding")
+            or name in ("random", "saturate")
+            or name in cls.form.parts
+            or name in cls._readers()
+        )
+
+    @classmethod
+    def _readers(cls) -> dict[str, Callable[[str], Any]]:
+        """Return the functions that parse the texts of options, by field."""
+        return {item.name: item.metadata["read"] for item in fields(cls) if "read" in item.metadata}
 
     @classmethod
     def keywords(cls) -> dict[str, Parameter]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from halfulp.golden import divide
 from halfulp.golden.codec import unpack
 from halfulp.golden.integral import exponent_of, integral
+from halfulp.golden.matrix_unit import Aligned, aligned_terms
 from halfulp.golden.pwl import value_of
 from halfulp.golden.raw import Raw, in_units, widen
 from halfulp.golden.requantize import scaled
@@ -37,6 +38,9 @@ EVERY = ValueRange(-FAR, -(Fraction(2) ** FAR), Fraction(2) ** FAR, Fraction(2) 
 QUOTIENTS = ("a, far below b", "zero", "rounded down", "rounded up", "tie, rounded down", "tie, rounded up")
 """Cases of the integer quotient of a remainder."""
 
+
+LARGEST = ("of a product", "of the accumulator", "of a zero term")
+"""Terms with the largest exponent in a step of a matrix unit."""
 
 NUMBERS: dict[str, Callable[..., Raw]] = {
     "div": lambda spec, codes, x, y: divide.divide(x, y, _window(spec)),
@@ -141,6 +145,16 @@ def _of_comparisons(spec: Any) -> Iterator[Bins]:
         yield Group(port, (Axis(port, classes.signed),)), ("a", "b"), partial(_output, classes, port)
 
 
+def _of_steps(spec: Any) -> Iterator[Bins]:
+    ports = tuple(port.name for port in spec.operand_ports)
+    tops, rests = Axis("largest exponent", LARGEST), Axis("truncation", ("exact", "inexact"))
+    if spec.kind == "aligned":
+        yield Group("largest exponent", (tops,)), ports, partial(_largest, spec)
+        yield Group("truncation", (rests,)), ports, partial(_truncation, spec)
+    classes = Classes(spec.o)
+    yield Group("o", (Axis("o", classes.kinds),)), ports, partial(_result, classes)
+
+
 CASES: dict[str, Callable[[Any], Iterator[Bins]]] = {
     "div": _of_quotients,
     "sqrt": _of_roots,
@@ -149,6 +163,7 @@ CASES: dict[str, Callable[[Any], Iterator[Bins]]] = {
     "rint": _of_integers,
     "classify": _of_classes,
     "compare": _of_comparisons,
+    "mma": _of_steps,
 }
 """Functions that yield the groups of cases of a description."""
 
@@ -201,6 +216,42 @@ def _class(classes: Sequence[int], columns: Sequence[Codes], outputs: Columns) -
     for place, bit in enumerate(classes):
         places[outputs["o"] == np.uint64(1 << bit)] = place
     return [places]
+
+
+def _steps(spec: Any, columns: Sequence[Codes]) -> tuple[Aligned, Tensor]:
+    """Return the terms of steps of a matrix unit, and True for those without infinity and NaN."""
+    codes = [torch.from_numpy(column.view(np.int64)) for column in columns]
+    x, y = (torch.stack(codes[first : first + spec.k], -1) for first in (0, spec.k))
+    scales, rest = [], codes[2 * spec.k : -1]
+    for name in spec.block_parts:
+        count = spec.k // getattr(spec, name).length
+        scales.append(torch.stack(rest[:count], -1))
+        rest = rest[count:]
+    terms = aligned_terms(spec, x, y, codes[-1], *scales)
+    return terms, terms.terms.real.isfinite().all(-1) & terms.acc.real.isfinite()
+
+
+def _largest(spec: Any, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    """Return the place in `LARGEST` of the term with the largest exponent; the first of several counts."""
+    terms, finite = _steps(spec, columns)
+    top = terms.top
+    of_product = ((terms.exponent == top.unsqueeze(-1)) & (terms.terms.significand != 0)).any(-1)
+    of_acc = (terms.own == top) & (terms.acc.significand != 0)
+    return [_places(torch.where(of_product, 0, torch.where(of_acc, 1, 2)), finite)]
+
+
+def _truncation(spec: Any, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    """Return whether truncated sums are equal to the exact ones (0) or not (1)."""
+    terms, finite = _steps(spec, columns)
+    places = (terms.top.unsqueeze(-1) - terms.exponent + terms.terms.fraction - spec.fraction).clamp(0, 62)
+    lost = (terms.terms.significand.abs() & ((1 << places) - 1)) != 0
+    own = (terms.top - terms.own + terms.acc.fraction - spec.fraction).clamp(0, 62)
+    inexact = lost.any(-1) | ((terms.acc.significand.abs() & ((1 << own) - 1)) != 0)
+    return [_places(inexact.to(torch.int64), finite)]
+
+
+def _result(classes: Classes, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    return [classes.places(outputs["o"])]
 
 
 def _relation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:

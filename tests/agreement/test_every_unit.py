@@ -142,7 +142,7 @@ def pairs(text, name, modes):
     if name == "classify":
         # Numbers of a codebook are neither normal nor subnormal.
         return
-    takes_book = name not in ("sru", "split", "join", "partmac", "blockdequantize", "blockdot", "blockmac")
+    takes_book = name not in ("sru", "split", "join", "mma", "partmac", "blockdequantize", "blockdot", "blockmac")
     assert bool(specs(book, name)) == takes_book
     if not takes_book:
         return

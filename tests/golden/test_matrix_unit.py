@@ -5,7 +5,7 @@ import torch
 
 from halfulp import golden
 from halfulp.golden import emulate, exact_matrix_unit, matrix_unit, nn
-from halfulp.hdl.specs.matrix_unit import MATRIX_UNITS, UNITS_BY_NAME, MatrixUnitSpec
+from halfulp.hdl.specs.mma import MATRIX_UNITS, UNITS_BY_NAME, MmaSpec
 from tests.oracles.test_mmasim import UNITS, codes_of, scales_of
 
 SAMPLES = ("h100.wgmma.e4m3", "v100.mma.fp16.fp16", "b200.tcgen05.mxfp4", "mi100.mfma.bf16", "mi250.mfma.fp16")
@@ -32,6 +32,9 @@ OWN = (
     "mma3 e5m2*e4m3fn+fp16.rn order=aligned7 zero=-9",
     "mma5 tf32*bf16+fp32.rn order=aligned40 zero=100 through=e8m9",
     "mma1 fp16*bf16+fp32.rz order=aligned2 zero=-500",
+    "mma2 e2m1*e2m1+e3m2.rz order=aligned3 zero=-2",
+    "mma3 e5m2*e4m3fn+bf16.rn order=aligned9 zero=-30",
+    "mma2 e4m3*e2m3fn+e5m4.rz order=aligned6 zero=-40 through=e5m2",
     "mma7 fp16*e3m2fn+fp16.rn order=exact",
     "mma6 fp16*fp16+fp32.rn order=exact",
     "mma6 bf16*fp16+fp32.rn order=pairwise2",
@@ -47,7 +50,7 @@ OWN = (
 @pytest.mark.parametrize("text", OWN)
 def test_any_description_matches_fractions_in_torch_and_kernel(text, kind, monkeypatch):
     monkeypatch.setenv("HALFULP_KERNEL", "native")
-    spec, generator, count = MatrixUnitSpec.parse(text), torch.Generator().manual_seed(3), 60
+    spec, generator, count = MmaSpec.parse(text), torch.Generator().manual_seed(3), 60
     x, y = (codes_of(fmt, (count, spec.k), kind, generator) for fmt in spec.elements)
     start, scales = codes_of(spec.o, (count,), kind, generator), []
     if kind == "zeros":
@@ -76,7 +79,7 @@ def test_exact_sums_keep_small_products_beside_large_ones(small, monkeypatch):
 
 def test_step_has_the_published_result():
     """Values of the definition, computed by hand: with 13 bits, 2^-14 is lost beside 1, and kept beside 2^-1."""
-    spec = MatrixUnitSpec.parse("h100.wgmma.e4m3")
+    spec = MmaSpec.parse("h100.wgmma.e4m3")
     small, half, one = (golden.encode(torch.tensor(x), "e4m3fn") for x in (2.0**-7, 0.5, 1.0))
     x, y = torch.zeros(32, dtype=torch.int64), torch.zeros(32, dtype=torch.int64)
     x[0] = y[0] = small
@@ -138,10 +141,10 @@ def test_products_do_not_depend_on_the_number_of_threads():
 @pytest.mark.parametrize("name", MATRIX_UNITS)
 def test_texts_are_parsed(name):
     spec = MATRIX_UNITS[name]
-    assert MatrixUnitSpec.parse(str(spec)) == MatrixUnitSpec.parse(name) == spec
+    assert MmaSpec.parse(str(spec)) == MmaSpec.parse(name) == spec
     unit, a, b = ".".join(name.split(".")[:2]), spec.a, spec.b
     assert unit in UNITS_BY_NAME
-    assert MatrixUnitSpec.parse(f"{unit}: {a}*{b}+{spec.o}") == spec
+    assert MmaSpec.parse(f"{unit}: {a}*{b}+{spec.o}") == spec
 
 
 @pytest.mark.parametrize(
@@ -156,13 +159,14 @@ def test_texts_are_parsed(name):
         ("mma4 fp16*fp16+fp32.rn order=aligned23", "needs zero"),
         ("mma4 fp16*fp16+fp32.rn order=exact zero=3", "takes no zero"),
         ("mma4 fp16*fp16+fp32.ra order=exact", "rn or rz"),
-        ("mma4 fp16*fp16+bf16.rn order=exact", "fp32 or fp16"),
+        ("mma4 fp16*fp16+e4m3fn.rn order=exact", "float with infinities"),
+        ("mma4 fp16*fp16+fp32.rn.sat order=exact", "overflow"),
         ("mma4 fp16*fp16+fp32.rz order=exact", "rounds to nearest"),
         ("mma6 fp16*fp16+fp32.rn order=pairwise4", "divide the step"),
         ("mma4 mxfp4*fp16+fp32.rz order=aligned23 zero=-1", "both operands"),
         ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 group=2", "needs operands in blocks"),
         ("mma4 fp16*fp16+fp32.rz order=sorted23", "unknown order"),
-        ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 foo=2", "parameter of a matrix unit"),
+        ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 foo=2", "no option"),
         ("mma4 fp16*fp16+fp32.rz order=aligned23 zero=-1 through=e5m3", "its exponent bits and fewer"),
         ("mma4 e11m7*fp16+fp32.rz order=aligned23 zero=-1", "range of fp32"),
         ("mma4 fp16*fp16+fp32.rn order=staged35", "2 to 31"),
@@ -175,7 +179,7 @@ def test_texts_are_parsed(name):
 )
 def test_invalid_texts_are_refused(text, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        MatrixUnitSpec.parse(text)
+        MmaSpec.parse(text)
 
 
 def test_parameters_of_other_products_are_refused():
@@ -185,7 +189,7 @@ def test_parameters_of_other_products_are_refused():
             golden.gemm(a, a, "h100.mma.fp16", **{name: value})
     with pytest.raises(ValueError, match="codes of 16 bits"):
         golden.gemm(torch.full((2, 2), 1 << 20), torch.zeros(2, 2, dtype=torch.int64), "h100.mma.fp16")
-    with pytest.raises(ValueError, match="is a matrix unit, which has no RTL"):
+    with pytest.raises(ValueError, match="an array takes multiply-accumulates"):
         golden.explain("h100.mma.fp16", 2, 3, 4)
     with pytest.raises(ValueError, match="no device rtl has matrix units"):
         nn.Policy.parse("h100.mma.fp16, device=rtl")

@@ -8,7 +8,7 @@ from mmasim.arithmetic.ftz_mul_add import MMA_FTZ_MUL_ADD
 from halfulp import golden
 from halfulp.golden import matrix_unit
 from halfulp.golden.values import decoded
-from halfulp.hdl.specs.matrix_unit import MATRIX_UNITS
+from halfulp.hdl.specs.mma import MATRIX_UNITS
 from tests.settings import EXHAUSTIVE
 
 COUNT = 100_000 if EXHAUSTIVE else 1_000
@@ -44,11 +44,11 @@ def oracle(spec, x, y, start, scales):
     a, b, c = (in_torch(codes, fmt) for codes, fmt in zip((x, y, start), (*spec.elements, spec.o), strict=True))
     lowest = [None if str(fmt) in TYPES or str(fmt) == "tf32" else fmt.emin for fmt in spec.elements]
     rounding = "RNE-FP16" if str(spec.o) == "fp16" else "RZ-E8M13" if spec.through else "RZ-FP32"
-    if spec.order == "exact":
+    if spec.kind == "exact":
         made = fdpa.e_fdpa(a, b, c)
-    elif spec.order == "pairwise":
+    elif spec.kind == "pairwise":
         made = MMA_FTZ_MUL_ADD(spec.fraction).dpa(a, b, c)
-    elif spec.order == "staged":
+    elif spec.kind == "staged":
         made = (fdpa.gtr_fdpa if spec.halves == 2 else fdpa.tr_fdpa)(a, b, c, 24, 31, "RNE-FP32")
     elif not scales:
         made = fdpa.t_fdpa(a, b, c, spec.fraction, rounding, spec.zero, *lowest)
@@ -112,7 +112,7 @@ def test_step_matches_mmasim(text, kind, monkeypatch):
     # No NaN code is published for exact and pairwise sums. With two halves mmasim drops an accumulator that is infinite
     # or NaN as if it were small.
     lost = torch.zeros_like(start, dtype=torch.bool)
-    if spec.order in ("exact", "pairwise"):
+    if spec.kind in ("exact", "pairwise"):
         lost = decoded(wanted, spec.o, torch.float64).isnan() & decoded(own["torch"], spec.o, torch.float64).isnan()
     elif spec.halves == 2:
         lost = ~decoded(start, spec.o, torch.float64).isfinite()

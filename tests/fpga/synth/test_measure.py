@@ -120,6 +120,7 @@ OWN = {
     "mac": {"acc": "e3m2fn"},
     "accumulate": {"acc": "e3m2fn"},
     "dot": {"k": 2},
+    "mma": {"k": 2, "to": "e3m2"},
     "sparsedot": {"k": 2},
     "blockquantize": {"to": BLOCK},
     "blockdequantize": {"to": "e3m2fn"},

@@ -121,7 +121,7 @@ TESTS_OF_FAMILIES = {
     "golden/kernels/triton_number.py": "constants of each family in Triton",
     "golden/exact_matrix_unit.py": "significands and blocks of the units of accelerators, whose formats are floats",
     "golden/matrix_unit.py": "significands and blocks of the units of accelerators, whose formats are floats",
-    "hdl/specs/matrix_unit.py": "significands and blocks of the units of accelerators, whose formats are floats",
+    "hdl/specs/mma.py": "significands and blocks of the units of accelerators, whose formats are floats",
     "hdl/specs/sru.py": "fields of a fixed-point format of the stochastic rounder",
     "sim/causes.py": "suspects are units with another field of a format",
 }

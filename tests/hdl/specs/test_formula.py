@@ -110,6 +110,13 @@ BY_HAND = [
         (5, 32, 1, 0),
         1,
     ),
+    # In units of 2, a quarter of the largest exponent's power: 8 + 0 + 2.
+    (
+        "mma2 e5m2*e5m2+e5m2.rn order=aligned2 zero=-32",
+        "o = mma(a0, a1, b0, b1, c)",
+        ([ONE, THREE], [ONE, ONE], EIGHT),
+        0x49,
+    ),
     ("compare e5m2,e5m2", "less, equal, unordered, minimum, maximum = compare(a, b)", (ONE, TWO), (1, 0, 0, ONE, TWO)),
     ("classify e5m2", "o = classify(a)", (0xBC,), 2),
     ("pwl relu(e5m2)", "o = round(pwl(a))", (0xBC,), 0),

@@ -2,31 +2,34 @@
 
 import functools
 import re
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
 
+from halfulp.hdl.formats.base import Family, Format
 from halfulp.hdl.formats.block import Block
 from halfulp.hdl.formats.catalogue import is_block_text, parse
-from halfulp.hdl.formats.checks import check_int, check_one_of
+from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import RN, RZ, Rounding
 
+from .formula import Call, Formula, Function, Port, Role, vector
+from .unit import UnitSpec
+
 ORDERS = ("aligned", "exact", "pairwise", "staged")
 """Orders of the sum of a step."""
-
-_TEXT = re.compile(
-    r"mma(?P<k>[0-9]+) (?P<a>[^*]+)\*(?P<b>[^+]+)\+(?P<o>\w+)\.(?P<rounding>\w+)(?P<words>( [a-z]+=\S+)*)"
-)
 
 _NAMED = re.compile(r"(?P<name>\w+\.\w+): *(?P<a>[^*]+)\*(?P<b>[^+]+)\+(?P<o>\w+)(?P<words>( [a-z]+=\S+)*)")
 
 
 @dataclass(frozen=True)
-class MatrixUnitSpec:
+class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of an accelerator"):
     """Matrix unit: a product of K elements is a chain of steps of k elements, acc <- step(a, b, acc).
 
-    ``str()`` returns a text such as ``mma32 e4m3fn*e4m3fn+fp32.rz order=aligned13 zero=-133 through=e8m13``, which
-    `MatrixUnitSpec.parse` reads.
+    The unit computes one step, with the accumulator as the start value ``c``. A text such as
+    ``mma32 e4m3fn*e4m3fn+fp32.rz order=aligned13 zero=-133 through=e8m13`` has all parameters; names of
+    `MATRIX_UNITS`, and a unit with formats, are texts as well.
 
     Parameters
     ----------
@@ -35,23 +38,22 @@ class MatrixUnitSpec:
     a, b : Float or Block
         Formats of the operands.
     o : Float
-        Format of the accumulator and the result.
+        Format of the accumulator and the result, with infinities and NaN.
     rounding : Rounding
         Rounding of the sum of a step, ``rn`` or ``rz``. An overflow is an infinity in both.
     order : str
-        ``aligned``: terms are the k products and the accumulator. Significands are those of the codes, products of
+        ``aligned25``: terms are the k products and the accumulator. Significands are those of the codes, products of
         them are not normalised, and a subnormal number has the exponent of the smallest normal one. All terms are
-        truncated to ``fraction`` bits after the point of the largest exponent and added exactly; a sum of zero is +0.
+        truncated to 25 bits after the point of the largest exponent and added exactly; a sum of zero is +0.
         ``exact``: the exact sum of all terms is rounded.
-        ``pairwise``: subnormal operands become +0, and at the beginning of a step the accumulator too. Products are
-        rounded to nearest; of each ``fraction`` of them, neighbours are added, then sums of neighbours, and the last
+        ``pairwise4``: subnormal operands become +0, and at the beginning of a step the accumulator too. Products are
+        rounded to nearest; of each four of them, neighbours are added, then sums of neighbours, and the last
         sum to the accumulator; each addition is rounded to nearest, and a subnormal result is zero of its sign.
-        ``staged``: products are truncated to ``fraction`` bits after the point of their largest exponent and added;
+        ``staged24``: products are truncated to 24 bits after the point of their largest exponent and added;
         their sum is rounded down to 32 bits after the point of the larger exponent of it and the accumulator, and the
-        accumulator to ``fraction`` bits; the sum of both is normalised and rounded down to 31 bits, then as
+        accumulator to 24 bits; the sum of both is normalised and rounded down to 31 bits, then as
         ``rounding`` says. A product of 2^128 or more is infinite.
-    fraction : int, optional
-        Bits after the point, or with ``pairwise`` the number of products of a group, 2 or 4.
+        Other numbers: 2 to 40 bits, with ``staged`` up to 31; with ``pairwise`` the products of a group, 2 or 4.
     zero : int, optional
         Exponent of terms that are zero, for ``aligned``; it counts among the exponents.
     through : Float, optional
@@ -78,36 +80,40 @@ class MatrixUnitSpec:
     Tensor Cores, arXiv 2512.07004 (2025).
     """
 
+    PORT = False
+    NO_FLAGS = "matrix units of accelerators raise none"
+
     k: int
     a: Float | Block
     b: Float | Block
     o: Float
-    rounding: Rounding
-    order: str
-    fraction: int | None = None
+    order: str = "exact"
     zero: int | None = None
-    through: Float | None = None
+    through: Float | None = field(default=None, metadata={"read": parse})
     group: int = 1
     halves: int = 1
     every: int | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_int("k", self.k, "matrix unit", 1, 1024)
-        check_one_of("order", self.order, ORDERS)
-        blocks = [isinstance(fmt, Block) for fmt in (self.a, self.b)]
-        for name, fmt in (("a", self.a), ("b", self.b)):
-            element = fmt.element if isinstance(fmt, Block) else fmt
-            if not isinstance(element, Float):
-                raise TypeError(f"{name} of a matrix unit must be a float or a block of floats, not {fmt}")
-            if element.width > 19 or element.emin - element.man < -149 or element.emax > 127:
-                raise ValueError(
-                    f"{name} of a matrix unit has up to 19 bits and the range of fp32; {element} has {element.width} "
-                    f"bits and numbers from 2^{element.emin - element.man} to 2^{element.emax + 1}"
-                )
-        if not isinstance(self.o, Float) or str(self.o) not in ("fp32", "fp16"):
-            raise ValueError(f"the accumulator of a matrix unit is fp32 or fp16, not {self.o}")
+        if not isinstance(self.order, str):
+            raise TypeError(f"order must be a string, not {type(self.order).__name__}")
+        if self.kind not in ORDERS:
+            raise ValueError(f"unknown order {self.order!r}; expected one of {', '.join(ORDERS)}, with a number")
+        blocks = [fmt.shares_scale for fmt in (self.a, self.b)]
+        for name in ("a", "b"):
+            fmt = getattr(self, name)
+            self._check_element(name, fmt.element if fmt.shares_scale else fmt)
+        o = self.o
+        if not isinstance(o, Float) or o.specials != "ieee" or not o.subnormals or o.exp > FP32.exp or o.man > FP32.man:
+            raise ValueError(
+                f"the accumulator of a matrix unit is a float with infinities, up to 8 exponent bits and 23 mantissa "
+                f"bits, such as fp32 or fp16, not {o}"
+            )
         if self.rounding not in (RN, RZ):
             raise ValueError(f"the rounding of a matrix unit is rn or rz, not {self.rounding}")
+        if self.saturate or self.random is not None:
+            raise ValueError("an overflow of a matrix unit is an infinity, and it has no random words")
         if blocks[0] != blocks[1]:
             raise ValueError(f"both operands of a matrix unit are in blocks, or none is, not {self.a} and {self.b}")
         self._check_sums()
@@ -117,9 +123,19 @@ class MatrixUnitSpec:
         elif self.group != 1:
             raise ValueError(f"group={self.group} needs operands in blocks")
 
+    @staticmethod
+    def _check_element(name: str, element: Any) -> None:
+        if not isinstance(element, Float):
+            raise TypeError(f"{name} of a matrix unit must be a float or a block of floats, not {element}")
+        if not _is_operand(element):
+            raise ValueError(
+                f"{name} of a matrix unit has up to {OPERAND_BITS} bits and the range of fp32; {element} has "
+                f"{element.width} bits and numbers from 2^{element.quantum} to 2^{element.emax + 1}"
+            )
+
     def _check_blocks(self, *blocks: Block) -> None:
         """Raise ValueError if blocks do not fit the steps, or their numbers the exact sums of groups."""
-        if self.order != "aligned":
+        if self.kind != "aligned":
             raise ValueError(f"operands in blocks have aligned sums, not {self.order}")
         if self.group == 1:
             if any(block.length != self.k or isinstance(block.scale, Float) for block in blocks):
@@ -148,84 +164,128 @@ class MatrixUnitSpec:
         """Raise TypeError or ValueError if a parameter of sums is missing, out of range or without effect."""
         needs = {"aligned": ("fraction", "zero"), "exact": (), "pairwise": ("fraction",), "staged": ("fraction",)}
         for name in ("fraction", "zero"):
-            if (getattr(self, name) is None) == (name in needs[self.order]):
-                raise ValueError(f"order {self.order} {'needs' if name in needs[self.order] else 'takes no'} {name}")
+            if (getattr(self, name) is None) == (name in needs[self.kind]):
+                raise ValueError(f"order {self.kind} {'needs' if name in needs[self.kind] else 'takes no'} {name}")
         if self.fraction is not None:
-            check_int("fraction", self.fraction, "matrix unit", 2, 31 if self.order == "staged" else 40)
-        if self.order == "pairwise" and (self.fraction not in (2, 4) or self.k % (self.fraction or 1)):
+            check_int("fraction", self.fraction, "matrix unit", 2, 31 if self.kind == "staged" else 40)
+        if self.kind == "pairwise" and (self.fraction not in (2, 4) or self.k % (self.fraction or 1)):
             raise ValueError(f"pairwise sums have 2 or 4 products, which divide the step of {self.k}")
         if self.zero is not None:
             check_int("zero", self.zero, "matrix unit", -500, 200)
-        if self.halves not in (1, 2) or (self.halves == 2 and (self.order != "staged" or self.k % 2)):
+        if self.halves not in (1, 2) or (self.halves == 2 and (self.kind != "staged" or self.k % 2)):
             raise ValueError(f"halves=2 is for staged sums of an even number of products, not {self.order}")
 
     def _check_results(self) -> None:
         """Raise TypeError or ValueError if the order has other results, or ``every`` does not fit."""
         if self.through is not None:
             narrower = isinstance(self.through, Float) and self.through == replace(self.o, man=self.through.man)
-            if not narrower or self.through.man >= self.o.man or self.order != "aligned":
+            if not narrower or self.through.man >= self.o.man or self.kind != "aligned":
                 raise ValueError(
                     f"a format before {self.o} has its exponent bits and fewer mantissa bits, for aligned sums, unlike "
                     f"{self.through}"
                 )
-        if self.order in ("pairwise", "staged", "exact") and self.rounding != RN:
+        if self.kind in ("pairwise", "staged", "exact") and self.rounding != RN:
             raise ValueError(f"order {self.order} rounds to nearest, not {self.rounding}")
-        if self.order in ("pairwise", "staged") and str(self.o) != "fp32":
+        if self.kind in ("pairwise", "staged") and self.o != FP32:
             raise ValueError(f"order {self.order} has the accumulator fp32, not {self.o}")
         if self.every is not None:
             check_int("every", self.every, "matrix unit", 1, 1 << 20)
             if self.every % self.k:
                 raise ValueError(f"every={self.every} must be a multiple of the step of {self.k}")
 
-    def __str__(self) -> str:
-        order = f"{self.order}{'' if self.fraction is None else self.fraction}"
-        text = f"mma{self.k} {self.a}*{self.b}+{self.o}.{self.rounding} order={order}"
-        for name, default in (("zero", None), ("through", None), ("group", 1), ("halves", 1), ("every", None)):
-            if getattr(self, name) != default:
-                text += f" {name}={getattr(self, name)}"
-        return text
+    @cached_property
+    def _order(self) -> tuple[str, str]:
+        match = re.fullmatch(r"([a-z]+)([0-9]*)", self.order)
+        return (match[1], match[2]) if match else (self.order, "")
+
+    @property
+    def kind(self) -> str:
+        """Order without its number: one of `ORDERS`."""
+        return self._order[0]
+
+    @property
+    def fraction(self) -> int | None:
+        """Number in the order."""
+        return int(self._order[1]) if self._order[1] else None
 
     @classmethod
-    def parse(cls, text: object) -> "MatrixUnitSpec":
-        """Parse a text: of all parameters, a name of `MATRIX_UNITS`, or a unit and formats.
+    def named(cls, text: str) -> Self | None:
+        """Return the description of a text with the name of a matrix unit; None for others.
 
         ``h100.wgmma.e4m3`` is a name, ``h100.wgmma: e4m3fn*e5m2+fp32`` chooses formats, and ``every=128`` may follow.
 
         Raises
         ------
-        TypeError, ValueError
-            If the text is not a string, describes no matrix unit, or the unit does not have these formats.
+        ValueError
+            If there is no such unit, or it does not have these formats.
         """
-        if isinstance(text, cls):
-            return text
-        if not isinstance(text, str):
-            raise TypeError(f"matrix unit must be a MatrixUnitSpec or a text, not {type(text).__name__}")
-        return _parsed(" ".join(text.split()))
+        is_named = text.partition(".")[0].strip() in _DEVICES
+        return _named(cls, " ".join(text.split())) if is_named else None
 
     @staticmethod
-    def is_text(text: object) -> bool:
+    def is_mma_text(text: object) -> bool:
         """Return True for a text that begins as that of a matrix unit does."""
         return isinstance(text, str) and (re.match(r"mma[0-9]", text) is not None or text.split(".")[0] in _DEVICES)
+
+    @classmethod
+    def read_part(cls, part: str, text: str) -> Any:
+        return text if isinstance(text, Block) else _format(text)
+
+    @classmethod
+    def takes(cls, fmt: Any, rounding: Rounding | None) -> bool:
+        """Return True for floats that are operands of matrix units, rounded to nearest or toward zero."""
+        return rounding in (None, RN, RZ) and isinstance(fmt, Float) and _is_operand(fmt)
+
+    @classmethod
+    def has_effect(cls, name: str) -> bool:
+        """Return True if a field may have another value than its default."""
+        return name not in ("saturate", "random", "seed") and super().has_effect(name)
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        """Return the fields of a unit of Hopper and Blackwell with results in fp32."""
+        more = {"k": 4, "o": FP32, "rounding": RZ, "order": "aligned25", "zero": -133}
+        return super().defaults(a) | {name: lambda value=value: value for name, value in more.items()}
+
+    @property
+    def block_parts(self) -> tuple[str, ...]:
+        return tuple(name for name in ("a", "b") if isinstance(getattr(self, name), Block))
+
+    @property
+    def operands(self) -> dict[str, Format]:
+        """Formats of elements, of scales of blocks, and of the accumulator by name."""
+        formats: dict[str, Format] = {}
+        for name in ("a", "b"):
+            fmt = getattr(self, name)
+            shares = isinstance(fmt, Family) and fmt.shares_scale
+            formats |= {name: fmt.element, f"{name}_scale": fmt.scale} if shares else {name: fmt}
+        return formats | {"c": self.o}
+
+    @property
+    def operand_ports(self) -> tuple[Port, ...]:
+        scales: list[Port] = []
+        for name in self.block_parts:
+            block = getattr(self, name)
+            count, port = self.k // block.length, f"{name}_scale"
+            grouped = vector(port, count, block.scale, Role.SCALE)
+            scales += grouped if self.group > 1 else [Port(port, block.scale, Role.SCALE)]
+        elements = zip(("a", "b"), self.elements, strict=True)
+        factors = [port for name, fmt in elements for port in vector(name, self.k, fmt)]
+        return (*factors, *scales, Port("c", self.o, Role.START))
+
+    @property
+    def formula(self) -> Formula:
+        return Formula((Function(("o",), Call("mma", tuple(port.name for port in self.operand_ports))),))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keyword arguments of the golden function."""
+        return {name: value for name, value in super().parameters.items() if self.has_effect(name)}
 
     @property
     def expression(self) -> str:
         """Text of the description."""
-        return str(self)
-
-    @property
-    def words(self) -> dict[str, int]:
-        """Ports of random words: none."""
-        return {}
-
-    @property
-    def random(self) -> None:
-        """Source of random words: none."""
-        return None
-
-    @property
-    def saturate(self) -> bool:
-        """False: overflow is an infinity."""
-        return False
+        return self.text
 
     def check_one_sum(self) -> None:
         """Accept: a matrix unit has no sums in turn."""
@@ -233,7 +293,7 @@ class MatrixUnitSpec:
     @property
     def nan_code(self) -> int:
         """Code of NaN results: all ones but the sign, where sums are aligned or staged."""
-        ones = self.order in ("aligned", "staged")
+        ones = self.kind in ("aligned", "staged")
         return (1 << (self.o.width - 1)) - 1 if ones else self.o.nan_code
 
     @property
@@ -243,6 +303,17 @@ class MatrixUnitSpec:
         assert isinstance(a, Float)
         assert isinstance(b, Float)
         return a, b
+
+
+OPERAND_BITS = 19
+"""Largest width of an operand: that of tf32."""
+
+FP32 = Float(8, 23)
+
+
+def _is_operand(fmt: Float) -> bool:
+    """Return True for a float that may be an operand."""
+    return fmt.width <= OPERAND_BITS and fmt.quantum >= FP32.quantum and fmt.emax <= FP32.emax
 
 
 @dataclass(frozen=True)
@@ -274,7 +345,7 @@ class MatrixUnit:
     zero: Any = None
     other: Any = None
 
-    def spec(self, a: str, b: str, o: str) -> MatrixUnitSpec:
+    def spec(self, a: str, b: str, o: str) -> MmaSpec:
         """Return the description for formats; ValueError if the unit does not have them."""
         results = self.zero or {"fp32": 0}
         if a not in self.steps or b not in self.steps or o not in results or not self._mixes(a, b, o):
@@ -288,7 +359,8 @@ class MatrixUnit:
             more.pop("through", None)
         zero = None if self.zero is None else more.pop("zero", self.zero[o])
         x, y, result = map(_format, (a, b, o))
-        return MatrixUnitSpec(self.steps[a], x, y, result, rounding, self.order, fraction, zero, **more)
+        order = f"{self.order}{'' if fraction is None else fraction}"
+        return MmaSpec(self.steps[a], x, y, result, order, zero, rounding=rounding, **more)
 
     def _mixes(self, a: str, b: str, o: str) -> bool:
         """Return True for formats that one instruction has: 8 bits or fewer mix, with the same step."""
@@ -375,7 +447,7 @@ UNITS_BY_NAME: dict[str, MatrixUnit] = {
 _DEVICES = {name.partition(".")[0] for name in UNITS_BY_NAME}
 
 
-def _rows() -> dict[str, MatrixUnitSpec]:
+def _rows() -> dict[str, MmaSpec]:
     made = {}
     for name, unit in UNITS_BY_NAME.items():
         for fmt in unit.steps:
@@ -387,59 +459,43 @@ def _rows() -> dict[str, MatrixUnitSpec]:
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(text: str) -> MatrixUnitSpec:
+def _named(cls: type[MmaSpec], text: str) -> Any:
     head, *words = text.split(" ")
     if head in MATRIX_UNITS:
         return _with_words(MATRIX_UNITS[head], words)
-    if match := _NAMED.fullmatch(text):
-        if match["name"] not in UNITS_BY_NAME:
-            raise ValueError(f"unknown matrix unit {match['name']}: expected {', '.join(UNITS_BY_NAME)}")
-        try:
-            spec = UNITS_BY_NAME[match["name"]].spec(*(match[part].strip() for part in ("a", "b", "o")))
-        except ValueError as error:
-            raise ValueError(f"{match['name']} has {error}") from None
-        return _with_words(spec, match["words"].split())
-    match = _TEXT.fullmatch(text)
+    match = _NAMED.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"invalid matrix unit {text!r}: expected a name of `halfulp list matrix-units`, h100.wgmma: "
-            "e4m3fn*e4m3fn+fp32, or mma32 e4m3fn*e4m3fn+fp32.rz order=aligned13 zero=-133, for example"
+            f"invalid matrix unit {text!r}: expected a name of `halfulp list matrix-units`, or h100.wgmma: "
+            "e4m3fn*e4m3fn+fp32, for example"
         )
-    given = dict(word.split("=", 1) for word in match["words"].split())
-    order = re.fullmatch(r"([a-z]+)([0-9]*)", given.pop("order", "exact"))
-    if order is None:
-        raise ValueError(f"invalid order in {text!r}: expected one of {', '.join(ORDERS)}, with a number")
-    a, b, o = (_format(match[part].strip()) for part in ("a", "b", "o"))
-    fraction = int(order[2]) if order[2] else None
-    rounding = Rounding.parse(match["rounding"])
-    return MatrixUnitSpec(int(match["k"]), a, b, o, rounding, order[1], fraction, **_options(given))
+    if match["name"] not in UNITS_BY_NAME:
+        raise ValueError(f"unknown matrix unit {match['name']}: expected {', '.join(UNITS_BY_NAME)}")
+    try:
+        spec = UNITS_BY_NAME[match["name"]].spec(*(match[part].strip() for part in ("a", "b", "o")))
+    except ValueError as error:
+        raise ValueError(f"{match['name']} has {error}") from None
+    return _with_words(spec, match["words"].split())
 
 
 def _format(text: str) -> Any:
     return Block.parse(text) if is_block_text(text) else parse(text)
 
 
-MATRIX_UNITS: dict[str, MatrixUnitSpec] = _rows()
+MATRIX_UNITS: dict[str, MmaSpec] = _rows()
 """Descriptions by name: device, instruction and operand format, and ``.fp16`` for results in fp16."""
 
 
-def _options(given: dict[str, str]) -> dict[str, Any]:
-    """Return the values of parameters after the order."""
-    known = {field.name for field in fields(MatrixUnitSpec)} - {"k", "a", "b", "o", "rounding", "order", "fraction"}
-    for name in given:
-        check_one_of("parameter of a matrix unit", name, sorted(known))
-    try:
-        return {name: parse(value) if name == "through" else int(value) for name, value in given.items()}
-    except ValueError as error:
-        raise ValueError(f"invalid parameter of a matrix unit: {error}") from None
-
-
-def _with_words(spec: MatrixUnitSpec, words: list[str]) -> MatrixUnitSpec:
+def _with_words(spec: MmaSpec, words: list[str]) -> MmaSpec:
     """Return the description with ``every=``."""
     given = dict(word.partition("=")[::2] for word in words)
     if given.keys() - {"every"}:
         raise ValueError(f"a named matrix unit takes every=N only, not {', '.join(words)}")
-    return replace(spec, **_options(given)) if given else spec
+    if not given:
+        return spec
+    if not given["every"].isdigit():
+        raise ValueError(f"expected a number after every=, not {given['every']!r}")
+    return replace(spec, every=int(given["every"]))
 
 
 def listing() -> list[str]:

@@ -1,0 +1,156 @@
+"""Steps of matrix units in RTL against the golden model, which is compared with fractions and with mmasim."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from halfulp.hdl.formats import Rounding
+from halfulp.hdl.specs import UnitSpec
+from halfulp.units import Mma, mma
+from tests.every_unit import exact_mismatches, rtl_mismatches, vectors
+from tests.settings import EXHAUSTIVE
+
+TOYS = (
+    "mma2 e2m1*e2m1+e3m2.rz order=aligned3 zero=-2",
+    "mma2 e2m1*e2m1+e3m2.rn order=aligned2 zero=1",
+    "mma2 e2m1*e2m1fn+e3m3.rz order=aligned5 zero=-3 through=e3m1",
+    "mma1 e3m2fn*e2m1-ftz+e4m3.rz order=aligned2 zero=-9",
+    "mma2 e2m1*e2m1+e3m2.rn order=exact",
+    "mma2 block(e2m1fn,2,e3m0fnu,floor)*block(e2m1,2,e2m1fn,nearest)+e3m2.rz order=aligned3 zero=-4 group=2",
+    "mma1 block(e2m1fn,1,e3m0fnu,floor)*block(e2m1,1,e3m0fnu,floor)+e3m2.rz order=aligned3 zero=-4",
+)
+"""Small descriptions."""
+
+NAMES = (
+    "v100.mma.fp16",
+    "v100.mma.fp16.fp16",
+    "a100.mma.bf16",
+    "a100.mma.tf32",
+    "l40s.mma.e4m3",
+    "h100.wgmma: e5m2*e4m3fn+fp16",
+    "h100.wgmma.e4m3",
+    "b200.tcgen05.e2m1",
+    "b200.tcgen05.mxfp8_e4m3",
+    "b200.tcgen05.mxfp4",
+    "b200.tcgen05.nvfp4",
+    "mi100.mfma.fp16",
+)
+"""Instructions of all architectures with truncated sums."""
+
+MORE = (
+    "mma3 fp16*bf16+fp32.rz order=aligned2 zero=-500",
+    "mma5 bf16*bf16+fp32.rn order=aligned40 zero=100 through=e8m9",
+    "mma1 bf16*bf16+fp32.rz order=aligned25 zero=-140",
+    "mma3 e5m2*e4m3fn+fp16.rn order=aligned7 zero=-9",
+    "mma4 block(e2m1fn,2,e4m3fn,nearest)*block(e3m2fn,4,e8m0fnu,floor)+fp32.rz order=aligned30 zero=-139 group=2",
+    "mma3 e5m2*bf16+bf16.rn order=exact",
+    "mma4 block(e5m2,4,e8m0fnu,floor)*block(e3m2fn,4,e8m0fnu,floor)+fp32.rz order=aligned25 zero=-133",
+)
+"""Descriptions of no device: zero terms with large exponents, sums that round to zero, scales of 8 bits."""
+
+
+def kinds(unit, count=1 << 12) -> Iterator[dict[str, np.ndarray]]:
+    """Yield directed and random operands, then wide, subnormal, cancelling, zero and special ones."""
+    yield from vectors(unit, 0, count)
+    rng = np.random.default_rng(5)
+    shapes = {port.name: port for port in unit.spec.ports}
+    for kind in ("any", "subnormal", "zero", "special", "cancelling"):
+        codes = {}
+        for name, port in shapes.items():
+            width, fmt = port.width, port.fmt
+            code = rng.integers(0, 1 << width, count, dtype=np.uint64)
+            magnitude = np.uint64((1 << width - 1) - 1)
+            few = rng.random(count) < (0.7 if kind in ("subnormal", "zero") else 0.08)
+            if kind == "subnormal" and getattr(fmt, "man", 0):
+                code = np.where(few, code & ~(magnitude >> np.uint64(fmt.man) << np.uint64(fmt.man)), code)
+            elif kind == "zero" and fmt.has_zero:
+                code = np.where(few, code & ~magnitude, code)
+            elif kind == "special":
+                code = np.where(few, code | magnitude, code)
+            codes[name] = code
+        if kind == "cancelling" and unit.spec.k > 1:
+            sign = np.uint64(1 << shapes["a0"].width - 1)
+            codes["a1"], codes["b1"] = codes["a0"] ^ sign, codes["b0"]
+        yield codes
+
+
+def mismatches(texts, choose=kinds):
+    """Compare the RTL of texts with the golden model."""
+    specs = [UnitSpec.parse(text) for text in texts]
+    return rtl_mismatches(dict(zip(specs, specs, strict=True)), most_bits=24, count=1 << 14, choose=choose)
+
+
+def test_rtl_of_toys_matches_golden_on_samples():
+    checks, failed = mismatches(TOYS)
+    assert not failed
+    assert checks > len(TOYS) << 12
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(3, 3)
+@pytest.mark.parametrize("text", [text for text in TOYS if "group" not in text])
+def test_rtl_of_toys_matches_golden_on_all_inputs(text):
+    checks, failed = mismatches([text], None)
+    assert not failed
+    assert checks >= 1 << 18
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(5, 5)
+@pytest.mark.parametrize("text", [*NAMES, *MORE])
+def test_rtl_of_instructions_matches_golden_on_all_kinds_of_operands(text):
+    checks, failed = mismatches([text], lambda unit: kinds(unit, 1 << 20 if EXHAUSTIVE else 1 << 12))
+    assert not failed
+    assert checks > 6 << 12
+
+
+def test_rtl_of_instruction_matches_golden():
+    checks, failed = mismatches(["v100.mma.fp16"])
+    assert not failed
+    assert checks > 6 << 12
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("text", [*TOYS, *NAMES[:2], *MORE])
+def test_golden_matches_exact(text):
+    checks, failed = exact_mismatches(UnitSpec.parse(text), choose=lambda unit: kinds(unit, 64))
+    assert not failed
+    assert checks >= 6 * 64
+
+
+TOY = TOYS[0]
+
+
+def broken(monkeypatch, name):
+    """Break the datapath of the unit."""
+    sums, alignment = mma.aligned_sum, mma.Alignment
+    if name == "bits":
+        monkeypatch.setattr(mma, "Alignment", lambda fraction, floor, integer: alignment(fraction - 1, floor, integer))
+    elif name == "zero":
+        monkeypatch.setattr(mma, "aligned_sum", lambda *given: sums(*given[:-1]))
+    elif name == "floor":
+        monkeypatch.setattr(mma, "Alignment", lambda fraction, floor, integer: alignment(fraction, True, integer))
+    else:
+        monkeypatch.setattr(mma, "ToInfinity", Rounding)
+
+
+@pytest.mark.parametrize("fault", ["bits", "zero", "floor", "overflow"])
+def test_broken_datapath_is_found(fault, monkeypatch):
+    broken(monkeypatch, fault)
+    text = "mma2 e2m1*e2m1+e3m2.rz order=aligned2 zero=1" if fault == "zero" else TOY
+    _, failed = mismatches([text])
+    assert failed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mi300.mfma.fp16", "order staged24"),
+        ("mi250.mfma.fp16", "order pairwise4"),
+        ("h100.wgmma.e4m3 every=128", "chains of steps"),
+    ],
+)
+def test_mma_rejects_other_sums(text, message):
+    with pytest.raises(ValueError, match=message):
+        Mma(text)
