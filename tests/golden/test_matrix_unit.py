@@ -189,7 +189,7 @@ def test_parameters_of_other_products_are_refused():
             golden.gemm(a, a, "h100.mma.fp16", **{name: value})
     with pytest.raises(ValueError, match="codes of 16 bits"):
         golden.gemm(torch.full((2, 2), 1 << 20), torch.zeros(2, 2, dtype=torch.int64), "h100.mma.fp16")
-    with pytest.raises(ValueError, match="an array takes multiply-accumulates"):
+    with pytest.raises(ValueError, match="describes the unit mma, expected mac"):
         golden.explain("h100.mma.fp16", 2, 3, 4)
     with pytest.raises(ValueError, match="no device rtl has matrix units"):
         nn.Policy.parse("h100.mma.fp16, device=rtl")
