@@ -29,16 +29,8 @@ def test_errors_follow_bits_and_length(rows):
 
 
 def test_report_has_tables_and_a_plot(rows, tmp_path):
-    small = ("mma2 e2m1*e2m1+e3m2.rz order=aligned3 zero=-2", "dot2 e2m1*e2m1+e3m2")
-    costs = matrix_units.costs(small)
-    assert [row["unit"] for row in costs[1::2]] == [
-        f"'{text}' --pipeline 4" for text in (small[0], "dot2 e2m1*e2m1+e3m2.rn")
-    ]
-    assert [row["FF"] > 0 for row in costs] == [False, True] * 2
-    assert all(row["LUT"] and row["path"] for row in costs)
-    report = matrix_units.report(rows, costs)
-    assert len(report.tables["steps"].frame) == len(costs)
+    report = matrix_units.report(rows)
     assert len(report.tables["bits"].frame) == len(matrix_units.BITS)
     assert len(report.tables["units"].frame) == len(matrix_units.UNITS)
     names = {path.name for path in report.write(tmp_path)}
-    assert {"matrix-units.png", "matrix-units.csv", "matrix-unit-steps.csv", "bits.csv"} <= names
+    assert {"matrix-units.png", "matrix-units.csv", "bits.csv"} <= names
