@@ -24,10 +24,10 @@ class Mma(Described):
 
     Formula
     -------
-    Order ``aligned25``: ``o = round(t(c) + t(a0 * b0) + t(a1 * b1) + ...)``, where ``t`` removes the bits below 25 places
-    of the largest exponent, and terms that are zero have the exponent ``zero``. Scales of blocks add to the exponents
-    of products, or multiply exact sums of groups. With ``through``, the sum is rounded to that format first. Order
-    ``exact``: ``o = round(c + a0 * b0 + a1 * b1 + ...)``.
+    Order ``aligned25``: ``o = round(t(c) + t(a0 * b0) + t(a1 * b1) + ...)``, where ``t`` removes the bits below 25
+    places of the largest exponent, and terms that are zero have the exponent ``zero``. Scales of blocks add to the
+    exponents of products, or multiply exact sums of groups. With ``through``, the sum is rounded to that format first.
+    Order ``exact``: ``o = round(c + a0 * b0 + a1 * b1 + ...)``.
 
     Members
     -------

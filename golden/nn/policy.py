@@ -409,7 +409,7 @@ def _mac(given: object) -> Product | None:
             "and prune weights with weights=2:4"
         )
     if isinstance(given, MmaSpec) or MmaSpec.is_mma_text(given):
-        return MmaSpec.parse(given)
+        return MmaSpec.parse(given)  # type: ignore[arg-type]  # a description or a text
     kind = BlockMacSpec if is_block_mac(given) else MacSpec
     spec: Product = kind.parse(given)  # type: ignore[arg-type]  # parse() checks
     spec.check_one_sum()

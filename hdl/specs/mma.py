@@ -220,7 +220,7 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
             If there is no such unit, or it does not have these formats.
         """
         is_named = text.partition(".")[0].strip() in _DEVICES
-        return _named(cls, " ".join(text.split())) if is_named else None
+        return _named(" ".join(text.split())) if is_named else None
 
     @staticmethod
     def is_mma_text(text: object) -> bool:
@@ -459,7 +459,7 @@ def _rows() -> dict[str, MmaSpec]:
 
 
 @functools.lru_cache(maxsize=256)
-def _named(cls: type[MmaSpec], text: str) -> Any:
+def _named(text: str) -> Any:
     head, *words = text.split(" ")
     if head in MATRIX_UNITS:
         return _with_words(MATRIX_UNITS[head], words)
