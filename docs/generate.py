@@ -29,6 +29,8 @@ ERRORS = (
 
 EXAMPLES = {
     "sru": "sru int8>int4",
+    "requantize": "requantize int32*fxp1.31,uint5>int8",
+    "mma": "v100.mma.fp16",
     "pwl": "pwl tanh(fxp4.4) pieces=4",
     "blockquantize": "blockquantize bf16>block(e2m1fn,4,e8m0fnu,floor)",
     "blockdequantize": "blockdequantize block(e2m1fn,4,e8m0fnu,floor)>bf16",
