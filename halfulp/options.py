@@ -24,7 +24,7 @@ _FURTHER_OPERANDS = dict.fromkeys(name for cls in UNITS.values() for name in cls
 def _operand(name: str) -> Callable[[Function], Function]:
     """Return the option of an operand's format."""
     units = ", ".join(unit for unit, cls in UNITS.items() if name in cls.OPERANDS)
-    return click.option(f"--{name}", metavar="FMT", help=f"format of {name} ({units}); default: like the first")
+    return click.option(f"--{name}", metavar="FMT", help=f"format of {name} ({units})")
 
 
 _UNIT_OPTIONS = (

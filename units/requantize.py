@@ -24,6 +24,10 @@ class Requantize(Described):
 
     Members
     -------
+    multiplier : In(multiplier)
+        Factor of the scale.
+    shift : In(shift)
+        Places of the shift to the right.
     zero : In(o)
         Zero point.
     o : Out(o)

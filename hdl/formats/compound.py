@@ -89,7 +89,7 @@ class Compound(Format):
     def default_accumulator(self) -> Float:
         """Return the float with the exponent of the parts and three times their precision: fp32 for bf16."""
         part = self.part
-        return Float(part.exp, min(3 * part.precision - 1, MAX_MAN), part.bias, subnormals=part.subnormals)
+        return Float(max(part.exp, 2), min(3 * part.precision - 1, MAX_MAN), part.bias, subnormals=part.subnormals)
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 

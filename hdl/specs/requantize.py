@@ -47,6 +47,7 @@ class RequantizeSpec(
     """
 
     PORT = False
+    NO_FLAGS = "its integers saturate, and no standard names exceptions"
     INTEGERS = ("multiplier", "shift")
     OPERANDS = ("a", "multiplier", "shift")
 

@@ -79,7 +79,7 @@ def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
 @click.command()
 @written
 def steps(output: Path | None) -> None:
-    """Compare training steps on published arrays (Ben Ali, DATE 2025)."""
+    """Compare training steps on arrays with published ones."""
     from .steps import report, rows
 
     folder = report_folder(output)

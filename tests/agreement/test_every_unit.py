@@ -133,16 +133,19 @@ def test_rtl_in_all_modes_matches_golden(make, name):
         assert checks
 
 
+NO_CODEBOOK = {"sru", "requantize", "split", "join", "mma", "partmac", "blockdequantize", "blockdot", "blockmac"}
+
+
 def pairs(text, name, modes):
     """Return pairs of equal descriptions: in a codebook with the values of a built-in format, and in that format.
 
-    The fixed-point unit and those of compound numbers and of blocks accept no codebook.
+    The units of fixed point and those of compound numbers and of blocks accept no codebook.
     """
     book, fmt = as_codebook(text), parse(text)
     if name == "classify":
         # Numbers of a codebook are neither normal nor subnormal.
         return
-    takes_book = name not in ("sru", "split", "join", "mma", "partmac", "blockdequantize", "blockdot", "blockmac")
+    takes_book = name not in NO_CODEBOOK
     assert bool(specs(book, name)) == takes_book
     if not takes_book:
         return

@@ -486,6 +486,8 @@ def test_emit_command_accepts_names_and_reset(halfulp: Program) -> None:
 
 _MODULES = {
     "acc": ["mac e2m1fn --acc e3m1", "mac e2m1fn --acc exact"],
+    "multiplier": ["requantize fxp2.2 --multiplier fxp1.3", "requantize fxp2.2 --multiplier fxp1.4"],
+    "shift": ["requantize fxp2.2 --shift uint2", "requantize fxp2.2 --shift uint3"],
     "t": ["lerp e2m1fn --t e3m1", "lerp e2m1fn --t e2m2"],
     "product": ["mac e2m1fn --product e2m1fn.rz", "mac e2m1fn --product e2m1fn.ru"],
     "rounding": ["mul e2m1fn --round rz", "mul e2m1fn --round ru", "mul e2m1fn --round sr3", "mul e2m1fn --round port"],

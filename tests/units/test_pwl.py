@@ -489,7 +489,7 @@ def test_segmented_module_is_an_operator_of_torch() -> None:
     key, table = torch.tensor(5), made("odd", "fxp4.4", "fxp2.6").text
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     for given in (x, x.mT):
-        arguments = (given.detach().requires_grad_(), key, key, table, "sr2", False, "sr3.sat", "piece", True)
+        arguments = (given.detach().requires_grad_(), key, key, table, "sr2", "off", "sr3.sat", "piece", True)
         torch.library.opcheck(_LINE_SEGMENTS.operator, arguments, test_utils=checks)
 
 

@@ -254,7 +254,7 @@ def accumulate(**changes):
             ValueError,
             "exact",
         ),
-        (lambda: quire(saturate="yes"), TypeError, "saturate"),
+        (lambda: quire(saturate="yes"), ValueError, "unknown saturate"),
         (lambda: quire(build=Build(pipeline=65)), ValueError, "pipeline 65"),
         (lambda: dot(k=0), ValueError, "k 0"),
         (lambda: dot(k=257), ValueError, "k 257"),

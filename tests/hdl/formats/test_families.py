@@ -122,6 +122,7 @@ TESTS_OF_FAMILIES = {
     "golden/exact_matrix_unit.py": "significands and blocks of the units of accelerators, whose formats are floats",
     "golden/matrix_unit.py": "significands and blocks of the units of accelerators, whose formats are floats",
     "hdl/specs/mma.py": "significands and blocks of the units of accelerators, whose formats are floats",
+    "hdl/specs/requantize.py": "requantization is of fixed-point numbers",
     "hdl/specs/sru.py": "fields of a fixed-point format of the stochastic rounder",
     "sim/causes.py": "suspects are units with another field of a format",
 }
