@@ -37,8 +37,8 @@ Keep records of the project:
   make bench     Measure the speed of the golden model and of simulations.
 
 Develop:
-  make test      Run the tests, in about 11 minutes on two cores; ARGS="-k mac" goes to pytest.
-  make test-all  Run slow tests too, in two to three hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
+  make test      Run the tests, in 10 to 15 minutes on two cores; ARGS="-k mac" goes to pytest.
+  make test-all  Run slow tests too, in one to two hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
   make docs      Build the documentation in build/docs; ARGS="-t quick" draws only quick plots.
   make figures   Write the figures of the records into the pages.
