@@ -51,9 +51,8 @@ def mma(  # noqa: PLR0913 - tensors, and the fields of a description by name
     codes = [codes_of(name, given, fmt) for name, given, fmt in zip("xy", (x, y), spec.elements, strict=True)]
     scales = [codes_of("scale", given, block.scale) for given, block in zip(more, blocks, strict=False)]
     shape = x.shape[:-1]
-    of_scales = shape if spec.group == 1 else None
     for given, block in zip(scales, blocks, strict=True):
-        expected = of_scales if of_scales is not None else (*shape, spec.k // block.length)
+        expected = shape if spec.group == 1 else (*shape, spec.k // block.length)
         if given.shape != expected:
             raise ValueError(f"scales have shape {tuple(given.shape)}; with these x and y it must be {tuple(expected)}")
     start = codes_of("start", more[-1], spec.o) if len(more) > len(blocks) else codes[0].new_zeros(shape)

@@ -14,6 +14,9 @@ from .unit import UnitSpec
 MAX_SHIFT = 8
 """Largest width of a shift."""
 
+MAX_RESULT = 62
+"""Largest width of a result: the rounded number has two bits more, and formats have up to 64."""
+
 
 @dataclass(frozen=True)
 class RequantizeSpec(
@@ -72,6 +75,8 @@ class RequantizeSpec(
             raise ValueError(
                 f"shift of requantize must be an integer of up to {MAX_SHIFT} bits, such as uint5, not {self.shift}"
             )
+        if self.o.width > MAX_RESULT:
+            raise ValueError(f"results of requantize have up to {MAX_RESULT} bits, not those of {self.o}")
         if self.o.wraps:
             raise ValueError(f"results of requantize saturate, and {self.o} wraps; use a format without -wrap")
         if self.saturate:
