@@ -12,8 +12,9 @@ rounding : Rounding or str
 mode : Tensor, optional
     Code of the mode of each operation, if the rounding is ``port`` (`Rounding.choices`); it broadcasts with the
     operands.
-saturate : bool
-    Overflow gives the largest finite number; an infinite operand stays infinite.
+saturate : Saturation, bool or str
+    Overflow gives the largest finite number, and an infinite operand stays infinite; with ``satfinite`` infinities give
+    the largest finite number too.
 flags : bool or str
     Return `Flagged`, with codes ``o`` and exception flags ``flags``: ``after`` (or true) detects tiny results after
     rounding, ``before`` before it; operations of units with flags only.

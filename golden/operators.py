@@ -33,7 +33,7 @@ class Operator:
         Format of the result.
     function : callable
         Codes of results from tensors of codes in int64 that broadcast.
-    saturate : bool
+    saturate : Saturation
         Operands beyond their format become its largest number.
     """
 

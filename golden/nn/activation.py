@@ -56,8 +56,8 @@ class PiecewiseLinear(Constant):
         Segments of the function.
     rounding : Rounding or str
         Rounding of the value.
-    saturate : bool
-        Overflow of the value gives the largest finite number.
+    saturate : Saturation, bool or str
+        Overflow of the value gives the largest finite number; with ``satfinite`` infinities too.
     cast : Cast or str
         Rounding of elements to ``table.fmt``; the default saturates.
     derivative : str or callable
