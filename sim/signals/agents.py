@@ -150,10 +150,12 @@ class Scoreboard(Board):
         """Expect the first result again."""
         self._next = 0
 
-    def compare_all(self, expected: Sequence[int], results: Iterable[int]) -> None:
+    def compare_all(self, expected: Sequence[int], results: Sequence[int]) -> None:
         """Compare all results from one reset to the next with their expected words."""
         self.expected, self._next = expected, 0
-        for word in results:
+        if len(results) > len(expected):
+            self.broken("count", f"there are {len(results)} results; {len(expected)} are expected")
+        for word in results[: len(expected)]:
             Scoreboard.result(self, word)
 
     def check(self, explain: Explanation = lambda expected: None, expected: Sequence[int] = ()) -> None:

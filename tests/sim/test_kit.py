@@ -237,7 +237,7 @@ def test_kit_expected_compares_fewer_results_than_operands() -> None:
     board.result(24)
     board.result(25)
     assert board.missing == 0
-    with pytest.raises(AssertionError, match="more results than expected"):
+    with pytest.raises(AssertionError, match="2 results; 1 are expected"):
         board.check()
     with pytest.raises(AssertionError, match="no result was observed"):
         kit.Expected(lambda words: words).check()

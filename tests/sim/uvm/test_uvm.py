@@ -368,8 +368,8 @@ def prediction(unit: Any, *, epoch: int = 0, cycle: int = 1) -> Prediction:
         ([0], {0: [0x3C, 0x40, 0x44]}, 1, 3, []),
         ([0], {0: [0x3C, 0x41, 0x44]}, 1, 3, ["mismatch"]),
         ([0], {0: [0x3C, 0x40]}, 1, 2, ["count: the unit stopped after 3 operations and 2 results"]),
-        ([0], {0: [0x3C, 0x40, 0x44, 0]}, 1, 3, ["count: there are more results than expected"]),
-        ([0], {0: [0x3C, 0x40, 0x44], 1: [0]}, 1, 3, ["count: there are more results than expected"]),
+        ([0], {0: [0x3C, 0x40, 0x44, 0]}, 1, 3, ["count: there are 4 results; 3 are expected"]),
+        ([0], {0: [0x3C, 0x40, 0x44], 1: [0]}, 1, 3, ["count: there are 1 results; 0 are expected"]),
         ([0], {0: [0x3C, 0x40, 0x44]}, 0, 3, ["count: a result appeared before its operands were accepted"]),
         # A reset removes operations in flight and nothing else.
         ([0, 1], {0: [0x3C], 1: [0x3C, 0x40, 0x44]}, 1, 4, []),
