@@ -41,7 +41,9 @@ _UNIT_OPTIONS = (
     click.option("--random", metavar="SOURCE", help="lfsrN, naiveN, plateauN[-rep]; default: input ports"),
     click.option("--random-seed", metavar="N", type=int, help="reset state of that source; default: 1"),
     click.option("--saturate", flag_value="sat", default=None, help="round overflows to the largest finite number"),
-    click.option("--satfinite", "saturate", flag_value="satfinite", default=None, help="round overflows and infinities to it"),
+    click.option(
+        "--satfinite", "saturate", flag_value="satfinite", default=None, help="round overflows and infinities to it"
+    ),
     click.option("--flags", flag_value="after", default=None, help="output exception flags"),
     click.option("--flags-before", "flags", flag_value="before", default=None, help="flags, tiny before rounding"),
     click.option("--pipeline", metavar="N", type=_STAGES, help="number of register stages; default: 0"),
