@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from amaranth.hdl import Shape
 
 from halfulp.hdl.formats import Float, Format, Rounding
 from halfulp.hdl.formats.rounding import EXACT, MODE_BITS
@@ -122,9 +123,10 @@ def rtl_mismatches(
     idle = {name: np.zeros(1, dtype=np.uint64) for name in bundle.inputs}
     checks, failed = 0, []
     with CompiledModel.of_unit(bundle) as loop:
-        groups: dict[tuple[str, ...], list[tuple[str, Any, Any]]] = {}
+        groups: dict[tuple[tuple[str, int], ...], list[tuple[str, Any, Any]]] = {}
         for (label, unit), twin in zip(units.items(), twins, strict=True):
-            groups.setdefault(tuple(unit.inputs), []).append((label, unit, twin))
+            inputs = tuple((name, Shape.cast(shape).width) for name, shape in unit.inputs.items())
+            groups.setdefault(inputs, []).append((label, unit, twin))
         for members in groups.values():
             for codes in choose(members[0][1]):
                 size = max(map(len, codes.values()))

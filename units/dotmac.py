@@ -1,5 +1,7 @@
 """Multiply-accumulate of k pairs in a step."""
 
+from typing import Any
+
 from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import tree
@@ -33,30 +35,29 @@ class DotMac(RunningSum):
 
     SPEC: type[DotSteps] = DotMacSpec
 
-    def factors(self, m: Module) -> list[tuple[Value, Value]]:
-        """Return the codes of each pair of factors."""
-        return [(a.as_value(), b.as_value()) for a, b in zip(self.a, self.b, strict=True)]
-
     def term(self, m: Module) -> Term:
         """Return the exact sum of the products of a step."""
-        spec, factors = self.spec, self.factors(m)
-        if len(factors) == 1:
-            a, b = (
-                self.number_of(m, code, spec.operands[name], name) for code, name in zip(*factors, "ab", strict=True)
-            )
-            return multiply(m, a, b, dsp=self.build.dsp, to=None if spec.quire else spec.o, fast=self.fast), None
-        placed, quantum = _is_placed(spec), spec.products.quantum
-        if placed:
-            quantum = min(quantum, spec.o.quantum)
-        terms = product_terms(self, m, factors, quantum, spec.products)
-        exact_sum, signs = tree.total(m, terms), [term.sign for term in terms]
-        if placed:
-            return Placed(exact_sum, signs, quantum), None
-        zero_sign = tree.sign_of_zero(signs, self.rounding, from_zero=False)
-        if isinstance(exact_sum.negative, Const):
-            return tree.as_fixed(m, exact_sum, quantum, zero_sign), None
-        total = tree.as_raw(m, exact_sum, quantum, tree.bits_of(spec.terms, quantum), zero_sign, fast=self.fast)
-        return tree.without_complement(m, total), None
+        return sum_of_products(self, m, [(a.as_value(), b.as_value()) for a, b in zip(self.a, self.b, strict=True)])
+
+
+def sum_of_products(unit: Any, m: Module, factors: list[tuple[Value, Value]]) -> Term:
+    """Return the exact sum of the products of pairs of codes, in a unit with a description of steps."""
+    spec = unit.spec
+    if len(factors) == 1:
+        a, b = (unit.number_of(m, code, spec.operands[name], name) for code, name in zip(*factors, "ab", strict=True))
+        return multiply(m, a, b, dsp=unit.build.dsp, to=None if spec.quire else spec.o, fast=unit.fast), None
+    placed, quantum = _is_placed(spec), spec.products.quantum
+    if placed:
+        quantum = min(quantum, spec.o.quantum)
+    terms = product_terms(unit, m, factors, quantum, spec.products)
+    exact_sum, signs = tree.total(m, terms), [term.sign for term in terms]
+    if placed:
+        return Placed(exact_sum, signs, quantum), None
+    zero_sign = tree.sign_of_zero(signs, unit.rounding, from_zero=False)
+    if isinstance(exact_sum.negative, Const):
+        return tree.as_fixed(m, exact_sum, quantum, zero_sign), None
+    total = tree.as_raw(m, exact_sum, quantum, tree.bits_of(spec.terms, quantum), zero_sign, fast=unit.fast)
+    return tree.without_complement(m, total), None
 
 
 def _is_placed(spec: DotSteps) -> bool:

@@ -1,10 +1,11 @@
 """Multiply-accumulate with structured sparsity."""
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Module
 
 from halfulp.hdl.specs import SparseMacSpec
 
-from .dotmac import DotMac
+from .dotmac import DotMac, sum_of_products
+from .running_sum import Term
 from .sparsedot import selected_factors
 
 
@@ -33,5 +34,5 @@ class SparseMac(DotMac):
 
     SPEC = SparseMacSpec
 
-    def factors(self, m: Module) -> list[tuple[Value, Value]]:
-        return selected_factors(self, m)
+    def term(self, m: Module) -> Term:
+        return sum_of_products(self, m, selected_factors(self, m))

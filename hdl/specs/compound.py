@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.compound import Compound
-from halfulp.hdl.formats.floating import Float
+from halfulp.hdl.formats.floating import MIN_EXP, Float
 from halfulp.hdl.formats.rounding import Rounding
 
 from .formula import Formula, Port, Sum, term, vector
@@ -47,7 +47,7 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
         """Return the default result: two parts with the exponent and a third of the precision, bf16x2 for fp32."""
-        return {"o": lambda: Compound(Float(getattr(a, "exp", 8), max(a.precision // 3 - 1, 1)), 2)}
+        return {"o": lambda: Compound(Float(max(getattr(a, "exp", 8), MIN_EXP), max(a.precision // 3 - 1, 1)), 2)}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ rounding modes each in turn. HALFULP_EXHAUSTIVE=1 takes all, in most of an hour.
 import numpy as np
 import pytest
 import torch
-from amaranth.hdl import Value, unsigned
+from amaranth.hdl import Shape, Value, unsigned
 
 from halfulp import golden
 from halfulp.hdl.formats import Float, parse
@@ -45,7 +45,10 @@ TOY_FAMILIES = ("posit5e0", "posit5e1", "posit5", "posit4", "posit3", "fxp2.3", 
 
 
 class Bundle(Unit):
-    """Units side by side with common operands, so that one model replaces dozens."""
+    """Units side by side with common operands, so that one model replaces dozens.
+
+    An operand whose width differs between units has the largest width; a unit reads its lowest bits.
+    """
 
     steps = MAX_ITERATIONS
 
@@ -55,7 +58,12 @@ class Bundle(Unit):
         self.stateful = widest.stateful
         super().__init__(
             UnitSpec(),
-            inputs={name: shape for unit in units.values() for name, shape in unit.inputs.items()},
+            inputs=dict(
+                sorted(
+                    (port for unit in units.values() for port in unit.inputs.items()),
+                    key=lambda port: Shape.cast(port[1]).width,
+                )
+            ),
             words={},
             outputs={
                 f"{label}_{port}": unsigned(len(Value.cast(getattr(unit, port))))

@@ -15,7 +15,19 @@ ROUNDINGS = [*map(Rounding.parse, ROUNDING_MODES), stochastic(1), stochastic(8),
 
 
 WITHOUT_OTHER_RESULT = (
-    *("mac", "mma", "partmac", "accumulate", "sru", "split", "blockquantize", "blockmac", "sparsemac", "dotmac"),
+    *(
+        "mac",
+        "mma",
+        "requantize",
+        "partmac",
+        "accumulate",
+        "sru",
+        "split",
+        "blockquantize",
+        "blockmac",
+        "sparsemac",
+        "dotmac",
+    ),
     *(name for name, cls in UNITS.items() if not cls.ROUNDS),
 )
 """Units whose result has no format of its own, or only some formats."""
