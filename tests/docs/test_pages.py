@@ -172,7 +172,7 @@ def test_targets_of_ci_have_recipes():
     assert [name for name in targets if not re.search(rf"^{name}:.*\n\t", makefile, re.MULTILINE)] == []
 
 
-@pytest.mark.parametrize("command", ["sim", "synth", "emit", "uvm", "vectors", "tile"])
+@pytest.mark.parametrize("command", ["sim", "synth", "choose", "emit", "uvm", "vectors", "tile"])
 def test_options_of_a_command_are_settings_of_make(command):
     # Their settings are OUT=folder and INCREMENT=0.
     others = {"--output", "--increment", "--no-increment"}
