@@ -66,6 +66,10 @@ from .exact import Comparison as Comparison
 from .exact import Flagged as Flagged
 from .exact import FlaggedComparison as FlaggedComparison
 from .gemm import gemm as gemm
+from .gguf import GGUF_LAYOUTS as GGUF_LAYOUTS
+from .gguf import GgufLayout as GgufLayout
+from .gguf import export_gguf as export_gguf
+from .gguf import import_gguf as import_gguf
 from .integral import logb as logb
 from .integral import rint as rint
 from .mac import mac as mac

@@ -229,7 +229,7 @@ def test_readme_design_accumulates_as_golden():
         ("faq.md", "", 1),
         ("formats.md", "export_blocks", 1),
         # The models compile kernels for minutes.
-        pytest.param("models.md", "", 6, marks=pytest.mark.slow),
+        pytest.param("models.md", "", 7, marks=pytest.mark.slow),
     ],
 )
 def test_python_of_a_page_runs_in_order(page, word, count):
