@@ -99,6 +99,7 @@ from .storage import export_blocks as export_blocks
 from .storage import import_blocks as import_blocks
 from .storage import load_blocks as load_blocks
 from .storage import save_blocks as save_blocks
+from .tiles import quantize_tiles as quantize_tiles
 from .values import decode as decode
 from .values import encode as encode
 from .values import to_torch as to_torch

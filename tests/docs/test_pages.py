@@ -228,6 +228,7 @@ def test_readme_design_accumulates_as_golden():
     [
         ("faq.md", "", 1),
         ("formats.md", "export_blocks", 1),
+        ("formats.md", "quantize_tiles", 1),
         # The models compile kernels for minutes.
         pytest.param("models.md", "", 7, marks=pytest.mark.slow),
     ],
