@@ -22,6 +22,7 @@ Write hardware:
 
 Measure cost and error:
   make synth     Measure the cost of a unit on a device.
+  make choose    Find the smallest build of a unit that meets a clock.
   make report    Compare units by cost, error and accuracy, in tables and plots.
   make stats     Measure the statistics of stochastic rounding.
   make faults    Inject faults into a unit and count wrong results.
@@ -70,6 +71,7 @@ Examples:
   make synth UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado [CLOCK=400 DSP=1 OUT=folder]
   make synth UNIT=mac FMT=e5m2 TARGET=asic [LIBERTY=cells.lib DELAYS=2,3,4 POWER=1]
   make synth UNIT=all SCHEDULER=tcp://host:8786
+  make choose UNIT=mul FMT=fp16 TARGET=ecp5-85k CLOCK=100 [DSP=0 STAGES=0..8 OUT=folder]
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
   make report UNIT=sru [OUT=folder SCHEDULER=tcp://host:8786]
   make report UNIT=pwl FN="tanh sigmoid" FMT=fxp4.12 PIECES=2,3,4,8,16,32 [SLOPES=pow2 OUT=folder]
@@ -96,7 +98,7 @@ measured := $(filter tile,$(MAKECMDGOALS))
 values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUCT ROUND PIPELINE SEED VECTORS B C T TO K \
 	ORDER SPARSITY MULTIPLIER SHIFT CARRY TANH SIGMOID DERIVATIVE FN PIECES ERROR BREAKPOINTS SLOPES TERMS STRUCTURE LANES SHARING \
 	STOCHASTIC RANDOM RANDOM_SEED ROUNDS TARGET LIBERTY DELAYS FLOW CLOCK SCHEDULER OUT BOARD MODEL N M CORES DEPTH ROWS VECTOR \
-	SEQUENCE TEST AS WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS GOAL ITERATIONS INTERLEAVE EXPLORE $(if $(measured),,MEASURE)
+	SEQUENCE TEST AS WHY FLIPS STUCK NAME PREFIX RESET ENABLE PORTS GOAL ITERATIONS INTERLEAVE EXPLORE STAGES $(if $(measured),,MEASURE)
 flags := SATURATE SATFINITE WAVE JSON RESTART RESUME STATIC DSP ROUTE INFERENCE STREAM SAVE CODE RESET_LESS NO_INITIAL \
 	EMULATE ESTIMATE PACKAGE POWER FLAGS FLAGS_BEFORE $(if $(measured),MEASURE)
 others := OUT:-o FLIPS:--bit-flips STUCK:--stuck-at $(if $(filter mutate,$(MAKECMDGOALS)),N:--mutants)
@@ -105,7 +107,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim vectors check sweep uvm emit synth stats report emulate train match tile cost test test-all bench docs figures package lint clean FORCE formal mutate faults save coverage signoff
+.PHONY: help sim vectors check sweep uvm emit synth choose stats report emulate train match tile cost test test-all bench docs figures package lint clean FORCE formal mutate faults save coverage signoff
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
@@ -136,8 +138,8 @@ help:
 
 # Commands that need no more than simulations do.
 sim vectors check sweep emit stats save: .venv/sim
-uvm synth report train match tile formal mutate faults coverage: .venv/ready
-sim vectors check sweep emit stats save uvm synth report train match tile formal mutate faults coverage:
+uvm synth choose report train match tile formal mutate faults coverage: .venv/ready
+sim vectors check sweep emit stats save uvm synth choose report train match tile formal mutate faults coverage:
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # Options behind a program are its own.

@@ -41,6 +41,10 @@ PLOTS = {
         "halfulp synth mul e5m2 --explore 0..4 --target ecp5-85k",
         "Clock and registers against lookup tables, for each number of register stages of a unit.",
     ),
+    "choose": (
+        "halfulp choose mul e5m2 --clock 120 --target ecp5-85k",
+        "Clock and registers against lookup tables, for the builds of a unit that a search for a clock routes.",
+    ),
     "delays": (
         "halfulp synth mul e5m2 --target asic --liberty tests/fpga/synth/cells.lib --delays 1,2,4",
         "Delay against area in standard cells, for each delay target of the mapping.",

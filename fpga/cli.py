@@ -3,6 +3,7 @@
 import contextlib
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 
 from halfulp.boards.targets import ASIC, Target, check_route, target_of
 from halfulp.hdl.specs.build import MAX_PIPELINE
-from halfulp.implementation import Implementation, implementations
+from halfulp.implementation import Implementation, implementation, implementations
 from halfulp.options import unit_options
 from halfulp.tools.commands import (
     Command,
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def _stages(text: str) -> range:
-    """Parse numbers of register stages such as ``0..8``."""
+def _stages(option: str, text: str) -> range:
+    """Parse the numbers of register stages of an option, such as ``0..8``."""
     first, dots, last = text.partition("..")
     if not (dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last) <= MAX_PIPELINE):
-        raise ValueError(f"invalid --explore {text!r}: expected numbers of stages up to {MAX_PIPELINE}, such as 0..8")
+        raise ValueError(f"invalid {option} {text!r}: expected numbers of stages up to {MAX_PIPELINE}, such as 0..8")
     return range(int(first), int(last) + 1)
 
 
@@ -66,7 +67,10 @@ def _device(text: str) -> Target | None:
 @click.option("--power", is_flag=True, help="simulate vectors for the energy of asic")
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
 @click.option(
-    "--explore", metavar="A..B", type=Parsed(_stages), help="place and route with A to B register stages (ecp5-85k)"
+    "--explore",
+    metavar="A..B",
+    type=Parsed(partial(_stages, "--explore")),
+    help="place and route with A to B register stages (ecp5-85k)",
 )
 @click.option(
     "--flow",
@@ -139,6 +143,61 @@ def synth(
     publish(Report({"synth": table(asked, costs, target, clock_mhz=clock, vivado=vivado)}), folder)
     if wanted is not None:
         check_clock(costs, wanted, target, vivado=vivado)
+
+
+@click.command(cls=Command)
+@unit_options
+@target_option(default="ecp5-85k", help="device that nextpnr supports; default: ecp5-85k")
+@click.option("--clock", metavar="MHZ", type=float, required=True, help="clock to meet after place and route")
+@click.option(
+    "--stages",
+    metavar="A..B",
+    type=Parsed(partial(_stages, "--stages")),
+    help="register stages to try; default: by the delay model",
+)
+@json_option
+@scheduled
+@also_written
+def choose(
+    unit: str,
+    fmt: str | None,
+    target: Target,
+    clock: float,
+    stages: range | None,
+    pool: JobPool,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Find the smallest build of a unit that meets a clock.
+
+    The clock is measured by nextpnr, after place and route of the unit between registers; sizes are those of Yosys.
+    Builds differ in goal, DSP blocks, other structures, and number and places of register stages; an option such as
+    --no-dsp or --pipeline fixes its part. From the fewest LUT on, builds are placed and routed until one meets the
+    clock. The table has all that were measured, and the last line writes the chosen one. The exit code is 1 if no
+    measured build meets the clock.
+    """
+    # pandas takes long to load.
+    from .report.choose import choose as chosen
+
+    with requests():
+        asked = implementation(unit, fmt, **options)
+        check_route(target)
+        target.check_clock(clock)
+        fixed = [name for name, value in options.items() if value is not None]
+    folder = output and report_folder(output)
+    words = [
+        "--target",
+        target.name,
+        "--clock",
+        f"{clock:g}",
+        *(["--stages", f"{stages[0]}..{stages[-1]}"] if stages else []),
+    ]
+    with requests(), pool, Bar("choose") as bar:
+        choice = chosen(asked, target, clock, fixed=fixed, stages=stages, progress=bar, pool=pool)
+    best = choice.chosen
+    lines = ["", best.unit.command("emit")] if best else []
+    publish(choice.report(asked.command("choose", *words)), folder, lines, choice.data())
+    choice.check()
 
 
 def _check_options(target: Target | None, of_devices: bool, of_cells: bool) -> None:

@@ -66,6 +66,10 @@ from .exact import Comparison as Comparison
 from .exact import Flagged as Flagged
 from .exact import FlaggedComparison as FlaggedComparison
 from .gemm import gemm as gemm
+from .gguf import GGUF_LAYOUTS as GGUF_LAYOUTS
+from .gguf import GgufLayout as GgufLayout
+from .gguf import export_gguf as export_gguf
+from .gguf import import_gguf as import_gguf
 from .integral import logb as logb
 from .integral import rint as rint
 from .mac import mac as mac
@@ -95,6 +99,7 @@ from .storage import export_blocks as export_blocks
 from .storage import import_blocks as import_blocks
 from .storage import load_blocks as load_blocks
 from .storage import save_blocks as save_blocks
+from .tiles import quantize_tiles as quantize_tiles
 from .values import decode as decode
 from .values import encode as encode
 from .values import to_torch as to_torch

@@ -98,17 +98,9 @@ def quantize_blocks(
     subnormals or fixed point; torch operations compute all others.
     """
     block, rounding = Block.parse(block), one_mode(rounding, "quantize_blocks")
-    if not isinstance(x, Tensor) or x.dtype not in DTYPES:
-        given = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"x must be a tensor of real numbers, not {given}")
-    dim = _dim(dim, x)
-    check_devices(x=x, random=random)
-    words = random_of("random", random, rounding)
-    if words is not None:
-        try:
-            words = words.expand(x.shape).contiguous()
-        except RuntimeError:
-            raise ValueError(f"random has shape {tuple(words.shape)}, which does not broadcast to that of x") from None
+    check_reals(x)
+    dim = check_dim(dim, x)
+    words = words_like(random, rounding, x)
     # float32 holds all narrower dtypes.
     x = x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
     factor = None if tensor is None else tensor_scale(tensor, x, block)
@@ -151,7 +143,7 @@ def check_blocks(name: str, x: object, block: Block, dim: int) -> BlockTensor:
     for part, codes in (("elements", elements), ("scale", scale)):
         if not isinstance(codes, Tensor):
             raise TypeError(f"{part} of {name} must be a tensor of codes, not {type(codes).__name__}")
-    dim = _dim(dim, elements)
+    dim = check_dim(dim, elements)
     wanted = (*elements.shape[:dim], -(-elements.shape[dim] // block.length), *elements.shape[dim + 1 :])
     if scale.shape != wanted:
         raise ValueError(
@@ -188,7 +180,7 @@ def dequantize_blocks(
     if dtype not in DTYPES:
         raise TypeError(f"dtype must be a floating-point type, not {dtype}")
     x = check_blocks("x", x, block, dim)
-    dim = _dim(dim, x.elements)
+    dim = check_dim(dim, x.elements)
     elements = codes_of("elements of x", x.elements, block.element)
     scale = codes_of("scale of x", x.scale, block.scale)
     numbers = unpack(in_blocks(elements, dim, block.length), block.element)
@@ -211,7 +203,27 @@ def raw_of(x: Tensor) -> Raw:
     return unpack(x.view(torch.int32).to(torch.int64) & 0xFFFFFFFF, FP32)
 
 
-def _dim(dim: int, x: Tensor) -> int:
+def check_reals(x: object) -> None:
+    """Check that numbers are a tensor of a floating-point dtype; TypeError otherwise."""
+    if not isinstance(x, Tensor) or x.dtype not in DTYPES:
+        given = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"x must be a tensor of real numbers, not {given}")
+
+
+def words_like(random: Tensor | None, rounding: Rounding, x: Tensor) -> Tensor | None:
+    """Return the random words of the elements of a tensor; TypeError or ValueError if they do not fit."""
+    check_devices(x=x, random=random)
+    words = random_of("random", random, rounding)
+    if words is None:
+        return None
+    try:
+        return words.expand(x.shape).contiguous()
+    except RuntimeError:
+        raise ValueError(f"random has shape {tuple(words.shape)}, which does not broadcast to that of x") from None
+
+
+def check_dim(dim: int, x: Tensor) -> int:
+    """Return a dimension of a tensor, counted from 0; TypeError or ValueError if the tensor does not have it."""
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise TypeError(f"dim must be an int, not {type(dim).__name__}")
     if not -x.dim() <= dim < x.dim():

@@ -41,6 +41,7 @@ GROUPS = {
     },
     "Measure cost and error": {
         "synth": "halfulp.fpga.cli",
+        "choose": "halfulp.fpga.cli",
         "report": "halfulp.cli",
         "stats": "halfulp.fpga.cli",
         "faults": "halfulp.sim.mutation.cli",
@@ -103,6 +104,7 @@ EXAMPLES = {
     "emit": "emit 'mac e4m3fn*e4m3fn+fp16.sr10' --pipeline 2 -o mac.v",
     "tile": "tile --mac 'e5m2*e5m2+e6m5.sr10' --n 16 --m 8 -o kernel",
     "synth": "synth 'fma fp16*fp16+fp16' --target ecp5-85k --route",
+    "choose": "choose 'mul fp16*fp16' --target ecp5-85k --clock 100",
     "report": "report study.toml -o results",
     "stats": "stats sru --rounds 4096",
     "faults": "faults 'mac e5m2*e5m2+e6m5' --bit-flips 10000",

@@ -60,7 +60,7 @@ def explore(
 def _cells(cost: Cost, target: Target) -> tuple[float, float, float]:
     """Return lookup tables, registers and the negated clock, which are better if smaller."""
     assert cost.fmax is not None
-    return cost.lut + target.family.carry_takes * cost.carry, cost.ff, -cost.fmax
+    return cost.lut_with_carry(target), cost.ff, -cost.fmax
 
 
 def _plot(stages: Sequence[int], costs: Sequence[Cost], target: Target, front: Sequence[bool], caption: str) -> Any:

@@ -80,7 +80,7 @@ def table(
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
         f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of the resource with the highest use."
     )
-    notes = _vivado(clock_mhz) if vivado and clock_mhz else _yosys(costs, target, clock_mhz)
+    notes = _vivado(clock_mhz) if vivado and clock_mhz else yosys_notes(costs, target, clock_mhz)
     notes += limit_notes([cost.fmax for cost in costs.values()], target)
     if of_clock:
         notes.append(
@@ -107,7 +107,8 @@ ADVICE = "give more stages by --pipeline, try --goal speed, or request a slower 
 """Remedies for a missed clock on the command line."""
 
 
-def _yosys(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> list[str]:
+def yosys_notes(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> list[str]:
+    """Return notes on the origin of costs and clocks."""
     notes = [
         f"{Cost.origin(target)}; units with DSP blocks (_dsp) without -nodsp. Path counts cells between ports and "
         "flip-flops.",

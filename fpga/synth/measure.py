@@ -103,13 +103,14 @@ class Cost:
         """Return a note on the origin of costs, without a full stop."""
         return f"Yosys {version('pyosys')}, {target.family.recipe}, {of}, before place and route"
 
-    def shares(self, target: Target) -> dict[str, float]:
-        """Return the used fraction of each resource of a device.
+    def lut_with_carry(self, target: Target) -> int:
+        """Return the number of lookup tables, with those that are part of a carry chain, as on ECP5."""
+        return self.lut + target.family.carry_takes * self.carry
 
-        Tables that are part of a carry chain, as on ECP5, count as tables.
-        """
+    def shares(self, target: Target) -> dict[str, float]:
+        """Return the used fraction of each resource of a device."""
         return {
-            "LUT": (self.lut + target.family.carry_takes * self.carry) / target.lut,
+            "LUT": self.lut_with_carry(target) / target.lut,
             "FF": self.ff / target.ff,
             "carry": self.carry / target.carry,
             "DSP": self.dsp / target.dsp,

@@ -65,7 +65,7 @@ def _names(text: str) -> dict[str, str]:
 @click.option("--no-initial", is_flag=True, help="no initial values of registers, for ASICs")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
-@target_option(default=None, help="device of a flow or of --clock, such as vu9p")
+@target_option(default=None, help="device of a flow, or family whose delays place stages")
 @clock_option("a flow")
 def emit(
     unit: str,
@@ -97,10 +97,13 @@ def emit(
     with requests():
         device = target or TARGETS[DEFAULT_TARGET]
         stages = stages_of(clock, device, options, routed=flow is not None)
+        placed = flow is None and clock is None and target is not None and bool(options["pipeline"])
+        if placed:
+            stages = {"target": device.family.name}
         controls: dict[str, Any] = {"reset": reset, "enable": enable, "ports": ports, "initial": not no_initial}
     if package:
-        if target is not None and clock is None:
-            raise Refused("--target is the device of a clock; add --clock")
+        if target is not None and clock is None and not placed:
+            raise Refused("--target is the device of a clock or of register stages; add --clock or --pipeline")
         units = _texts(unit, fmt, more)
         _package(units, output, name=name, prefix=prefix, controls=controls, **options, **stages)
         return
@@ -117,8 +120,8 @@ def emit(
         clock = DEFAULT_CLOCK if clock is None else clock
         _flow(built, output, target, clock_mhz=clock, dsp=asked.build.dsp, name=name, reset=reset)
         return
-    if target is not None and clock is None:
-        raise Refused("--target is the device of a flow or of a clock; add --flow vivado or --clock")
+    if target is not None and clock is None and not placed:
+        raise Refused("--target is the device of a flow or of stages; add --flow vivado, --clock or --pipeline")
     _verilog(built, output, name=name, **controls)
 
 

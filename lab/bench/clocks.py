@@ -11,6 +11,7 @@ from halfulp.boards.targets import TARGETS
 from halfulp.fpga.report.limits import limit_notes
 from halfulp.fpga.synth.measure import Module, module_of
 from halfulp.fpga.synth.route import frequencies
+from halfulp.fpga.synth.stages import fewest_stages
 from halfulp.implementation import Implementation
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -152,16 +153,7 @@ def _draw(own: Measured, count: int, rng: random.Random) -> Iterator[Drawn]:
     pairs = [pair for _ in range(-(-count // len(rising))) for pair in rng.sample(rising, len(rising))]
     for needed in pairs[:count]:
         mhz = round(rng.uniform(clocks[needed - 1], clocks[needed]), 2)
-        yield Drawn(own.unit, mhz, needed, _stages(own.unit, mhz))
-
-
-def _stages(unit: Implementation, mhz: float) -> int | None:
-    """Return the number of stages by the delay model."""
-    try:
-        stages: int = unit.with_build(clock=mhz, target=TARGET.family.name).component().stages
-    except ValueError:
-        return None
-    return stages
+        yield Drawn(own.unit, mhz, needed, fewest_stages(own.unit, mhz, TARGET.family.name))
 
 
 def _tried(draw: Drawn) -> list[int]:

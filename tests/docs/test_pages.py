@@ -172,7 +172,7 @@ def test_targets_of_ci_have_recipes():
     assert [name for name in targets if not re.search(rf"^{name}:.*\n\t", makefile, re.MULTILINE)] == []
 
 
-@pytest.mark.parametrize("command", ["sim", "synth", "emit", "uvm", "vectors", "tile"])
+@pytest.mark.parametrize("command", ["sim", "synth", "choose", "emit", "uvm", "vectors", "tile"])
 def test_options_of_a_command_are_settings_of_make(command):
     # Their settings are OUT=folder and INCREMENT=0.
     others = {"--output", "--increment", "--no-increment"}
@@ -228,8 +228,9 @@ def test_readme_design_accumulates_as_golden():
     [
         ("faq.md", "", 1),
         ("formats.md", "export_blocks", 1),
+        ("formats.md", "quantize_tiles", 1),
         # The models compile kernels for minutes.
-        pytest.param("models.md", "", 6, marks=pytest.mark.slow),
+        pytest.param("models.md", "", 7, marks=pytest.mark.slow),
     ],
 )
 def test_python_of_a_page_runs_in_order(page, word, count):
