@@ -186,7 +186,7 @@ class DataPath:
                 if node.column < self._last(taken):
                     parts.append(_dot(turn, source))
                 if mark:
-                    parts.append(_text(x - 1, target + (10 if target > y else -3), mark, "end"))
+                    parts.append(text(x - 1, target + (10 if target > y else -3), mark, "end"))
             parts.append(_shape(node, x, y, widths[0]))
         if self.start is not None and self.register is not None:
             # Above all others, so that it passes through no node.
@@ -215,14 +215,14 @@ def _grouped(unit: Unit, names: Iterable[str]) -> list[str]:
 
 def _shape(node: Node, x: float, y: float, width: float) -> str:
     if node.kind == "input":
-        return _text(x + width - 4, y + 4, node.text, "end")
+        return text(x + width - 4, y + 4, node.text, "end")
     if node.kind == "output":
-        return _text(x + 4, y + 4, node.text, "start")
+        return text(x + 4, y + 4, node.text, "start")
     if node.kind == "operator":
-        return f'<circle cx="{x + 12:.1f}" cy="{y:.1f}" r="12"/>' + _text(x + 12, y + 4, node.text, "middle")
+        return f'<circle cx="{x + 12:.1f}" cy="{y:.1f}" r="12"/>' + text(x + 12, y + 4, node.text, "middle")
     lines = node.text.split("\n")
     texts = [
-        _text(x + node.width / 2, y + 4 + 13 * (place - (len(lines) - 1) / 2), line, "middle")
+        text(x + node.width / 2, y + 4 + 13 * (place - (len(lines) - 1) / 2), line, "middle")
         for place, line in enumerate(lines)
     ]
     half = 13 if len(lines) == 1 else math.ceil(ROW / 2)
@@ -231,7 +231,8 @@ def _shape(node: Node, x: float, y: float, width: float) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
+def text(x: float, y: float, words: str, anchor: str) -> str:
+    """Return words in the colour of the page; ``anchor`` is start, middle or end."""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor" stroke="none">{escape(text)}</text>'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor" stroke="none">{escape(words)}</text>'
     )
