@@ -5,12 +5,16 @@ import re
 from collections.abc import Iterator, Mapping
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import wrap
 
+import waveforms
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
+from diagrams import DataPath
 
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import UNITS
+from halfulp.hdl.specs.formula import Role
 from halfulp.hdl.specs.grammar import page
 from halfulp.lab.papers import paper_tables
 from halfulp.sim import signoff, signoff_page
@@ -39,6 +43,15 @@ EXAMPLES = {
 }
 """Texts of units that do not take e5m2 alone."""
 
+ROLES = {
+    Role.OPERAND: "Operand.",
+    Role.SCALE: "Scale of a block.",
+    Role.INDEX: "Number of the selected operand.",
+    Role.START: "Start value.",
+    Role.RANDOM: "Random word, sampled with the operands.",
+}
+"""Meanings of ports that no docstring describes."""
+
 
 def write(folder: Path, quick: bool = False) -> None:
     """Write all pages; quick ones do not compare the behaviour of units whose sources changed since their checks."""
@@ -48,6 +61,7 @@ def write(folder: Path, quick: bool = False) -> None:
     for name, lines in paper_tables.pages().items():
         write_whole(folder / f"{name}.md", "\n".join(lines) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff_page.page(state)) + "\n")
+    write_whole(folder / "waveforms.md", "\n".join(waveforms.page()) + "\n")
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     for row in CATALOGUE.values():
         write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row, state)) + "\n")
@@ -78,10 +92,13 @@ def _unit(row: CatalogueRow, state: Mapping[signoff.Key, str] | None = None) -> 
         f"`round` is [rounding](../../rounding.md) to the format of the result. The text is `{row.spec.form.text}`.",
         "",
     )
-    yield from ("## Ports and latency", "", f"Ports of `{unit.spec}`, beside the clock and its reset:", "")
-    yield from ("| port | direction | format |", "|---|---|---|")
+    yield from ("## Data path", "", f"`{unit.spec}`, without register stages and their controls:", "")
+    yield from (DataPath(unit).svg(f"Data path of {unit.spec}"), "")
+    yield from ("## Ports and latency", "", f"Ports of `{unit.spec}`:", "")
+    yield from ("| port | direction | format | meaning |", "|---|---|---|---|")
     yield from _ports(unit)
-    yield from ("", f"Latency: {section(document, 'Latency')}")
+    yield from ("", f"Latency: {section(document, 'Latency')}", "", "In Verilog:", "", "```verilog")
+    yield from (*_instance(unit), "```")
     for title, text, table in (
         (
             "Area and clock",
@@ -123,10 +140,36 @@ def references(source: str) -> list[str]:
 
 
 def _ports(unit: Unit) -> Iterator[str]:
+    if "en" in unit.signature.members:
+        yield "| `clk`, `rst` | input | 1 bit | Clock; synchronous reset, active high. |"
+    described, rows = meanings(unit), dict[str, list[str]]()
+    roles = {port.name: ROLES.get(port.role, "") for port in unit.spec.ports if port.role}
     for name, member in unit.signature.members.items():
         shape, is_input = member.shape, member.flow is In
         what = f"`{shape}`" if isinstance(shape, Format) else f"{Shape.cast(shape).width} bit"
-        yield f"| `{name}` | {'input' if is_input else 'output'} | {what} |"
+        meaning = described.get(name) or described.get(re.sub(r"\d+$", "", name)) or roles.get(name) or "Result."
+        rows.setdefault(f"{'input' if is_input else 'output'} | {what} | {meaning}", []).append(name)
+    for row, names in rows.items():
+        vector = len(names) > 2 and len({re.sub(r"\d+$", "", name) for name in names}) == 1
+        yield f"| {f'`{names[0]}` … `{names[-1]}`' if vector else ', '.join(f'`{name}`' for name in names)} | {row} |"
+
+
+def meanings(unit: Unit) -> dict[str, str]:
+    """Descriptions of ports in the docstrings of a unit and of its base classes, by name or name of the vector."""
+    found: dict[str, str] = {}
+    for base in type(unit).__mro__:
+        members = re.search(r"^Members\n-+\n(.*?)(?=\n\n|\Z)", cleandoc(base.__doc__ or ""), re.DOTALL | re.MULTILINE)
+        for names, text in re.findall(r"^(\w[^:\n]*) :.*((?:\n    .*)*)", members[1] if members else "", re.MULTILINE):
+            for name in re.split(r",\s*", names) if text else []:
+                found.setdefault(name, " ".join(text.split()).replace("``", "`"))
+    return {re.sub(r"\d+$", "", name): text for name, text in found.items()} | found
+
+
+def _instance(unit: Unit) -> list[str]:
+    """Instance of the module in Verilog, with wires of the names of its ports."""
+    ports = [*(("clk", "rst") if "en" in unit.signature.members else ()), *unit.signature.members]
+    wires = ", ".join(f".{name}({name})" for name in ports)
+    return [f"{unit.name} unit (", *wrap(wires, 100, initial_indent="  ", subsequent_indent="  "), ");"]
 
 
 def _costs(name: str) -> list[str]:

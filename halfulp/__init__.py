@@ -7,7 +7,7 @@ from .unit import unit
 
 __all__ = ["__version__", "golden", "parse", "unit"]
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 if TYPE_CHECKING:
     from . import golden

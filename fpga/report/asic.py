@@ -80,7 +80,7 @@ def sweep(unit: Implementation, targets: Sequence[float], costs: Sequence[CellCo
     title = f"Delay targets of {unit.spec.text} in the cells of {library.name}"
     delays = Table(title, frame, _formats(frame) | {"target ns": "g"}, about)
     command = unit.command("synth", *library.options, "--delays", ",".join(f"{target:g}" for target in targets))
-    plots = {"delays": partial(_plot, targets, costs, front, f"{library.name}; {about[-2]}")}
+    plots = {"delays": partial(_plot, targets, costs, front, f"{library.name}; {about[-2]}", title)}
     return Report({"delays": delays}, plots, title="Delay targets", made_by=provenance(command, tools()))
 
 
@@ -92,13 +92,14 @@ def _answer(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _plot(targets: Sequence[float], costs: Sequence[CellCost], front: Sequence[bool], caption: str) -> Any:
+def _plot(targets: Sequence[float], costs: Sequence[CellCost], front: Sequence[bool], caption: str, title: str) -> Any:
     """Plot gate equivalents against delay."""
     return plot_front(
         [f"{target:g} ns" for target in targets],
         [cost.delay for cost in costs],
-        [Panel("GE", [cost.gates for cost in costs], "lowest")],
+        [Panel("gate equivalents (GE)", [cost.gates for cost in costs], "lowest")],
         front,
         xlabel="delay, ns",
         caption=caption,
+        title=title,
     )

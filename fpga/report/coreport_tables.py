@@ -193,5 +193,6 @@ def plot(record: Record, device: str) -> Any:
         [row.pareto[device] for row in record.rows],
         xlabel=f"{_size(record, device)} on {device}",
         caption=record.made_by,
+        title=record.title,
         kinds=[kind_of(MacSpec.parse(row.mac)) for row in record.rows],
     )

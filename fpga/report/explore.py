@@ -52,8 +52,9 @@ def explore(
         "Pareto: yes if no other row is at least as good in latency, LUT with carry, FF and MHz, and better in one.",
         *limit_notes([cost.fmax for cost in costs], target),
     ]
-    table = Table(f"Register stages of {unit.spec.text} on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, notes)
-    plots = {"explore": partial(_plot, stages, costs, target, front, notes[1])}
+    title = f"Register stages of {unit.spec.text} on {target.name}"
+    table = Table(title, pd.DataFrame(rows), {"MHz": ".1f"}, notes)
+    plots = {"explore": partial(_plot, stages, costs, target, front, notes[1], title)}
     return Report({"explore": table}, plots, title="Register stages", made_by=command)
 
 
@@ -63,13 +64,23 @@ def _cells(cost: Cost, target: Target) -> tuple[float, float, float]:
     return cost.lut_with_carry(target), cost.ff, -cost.fmax
 
 
-def _plot(stages: Sequence[int], costs: Sequence[Cost], target: Target, front: Sequence[bool], caption: str) -> Any:
+def _plot(
+    stages: Sequence[int], costs: Sequence[Cost], target: Target, front: Sequence[bool], caption: str, title: str
+) -> Any:
     """Plot clock and registers against lookup tables."""
     cells = [_cells(cost, target) for cost in costs]
     panels = [
-        Panel("MHz", [-clock for *_, clock in cells], "highest"),
-        Panel("FF", [float(ff) for _, ff, _ in cells], "lowest"),
+        Panel("clock, MHz", [-clock for *_, clock in cells], "highest"),
+        Panel("registers (FF)", [float(ff) for _, ff, _ in cells], "lowest"),
     ]
-    names = [f"{count} stages" for count in stages]
+    names = [f"{count} stage{'s' * (count != 1)}" for count in stages]
     luts = [lut for lut, *_ in cells]
-    return plot_front(names, luts, panels, front, xlabel="LUT with carry", caption=caption)
+    return plot_front(
+        names,
+        luts,
+        panels,
+        front,
+        xlabel="lookup tables (LUT), those of carry chains included",
+        caption=caption,
+        title=title,
+    )

@@ -217,7 +217,7 @@ def plot(measured: dict[Case, Measured]) -> Any:
             )
             for case, unit in own
         ]
-        panels[name] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
+        panels[f"{name}, {own[0][0].fmt}"] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
     return plot_approximations(panels, label="error in ulp")
 
 

@@ -81,7 +81,7 @@ def _module(name: str) -> tuple[str, list[str]]:
     """Return the hash of a module's code, and the modules of this package that it imports."""
     path = _path(name)
     assert path is not None, name
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     # Compilation is five times as fast as ast.dump, and removes docstrings.
     compiled = compile(text, path.name, "exec", dont_inherit=True, optimize=2)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]

@@ -7,9 +7,7 @@ import atexit
 import contextlib
 import errno
 import functools
-import grp
 import os
-import pwd
 import shutil
 import stat
 import sys
@@ -60,8 +58,10 @@ def writable(root: Path) -> Path:
 def check_private(folder: Path) -> None:
     """Check that only this user, root and the owner of this library can write to a folder; ToolError otherwise.
 
-    A group with the name of this user counts as this user.
+    A group with the name of this user counts as this user. Windows has access lists instead of these modes.
     """
+    if not hasattr(os, "geteuid"):
+        return
     folder = folder.resolve()
     for place in (folder, *folder.parents):
         status = place.stat()
@@ -80,6 +80,10 @@ def check_private(folder: Path) -> None:
 
 
 def _is_own_group(gid: int) -> bool:
+    # Windows lacks both.
+    import grp
+    import pwd
+
     try:
         return gid == 0 or grp.getgrgid(gid).gr_name == pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

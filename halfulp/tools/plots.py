@@ -210,7 +210,7 @@ class Panel:
 
 
 @_styled
-def plot_front(
+def plot_front(  # noqa: PLR0913 - texts and styles of a plot
     names: Sequence[str],
     costs: Sequence[float],
     panels: Sequence[Panel],
@@ -218,6 +218,7 @@ def plot_front(
     *,
     xlabel: str,
     caption: str,
+    title: str,
     kinds: Sequence[Kind] = (),
 ) -> Figure:
     """Values against costs, with the Pareto front of each panel.
@@ -233,12 +234,12 @@ def plot_front(
         Panels one above the other.
     chosen : sequence of bool
         True for filled marks.
-    xlabel, caption : str
-        Texts below the cost axis, and below the whole plot.
+    xlabel, caption, title : str
+        Texts below the cost axis, below the whole plot, and above the first panel.
     kinds : sequence of Kind, optional
         Kind of each point, for its colour and mark; default: all are of one kind.
     """
-    parts = names, costs, panels, chosen, list(kinds) or [("", "")] * len(names), xlabel, caption
+    parts = names, costs, panels, chosen, list(kinds) or [("", "")] * len(names), xlabel, caption, title
     figure, whole = _front(*parts, numbered=False)
     return figure if whole else _front(*parts, numbered=True)[0]
 
@@ -251,6 +252,7 @@ def _front(  # noqa: PLR0913 - options of `plot_front`
     kinds: Sequence[Kind],
     xlabel: str,
     caption: str,
+    title: str,
     *,
     numbered: bool,
 ) -> tuple[Figure, bool]:
@@ -265,12 +267,13 @@ def _front(  # noqa: PLR0913 - options of `plot_front`
         _scatter(axis, costs, panel, styles)
     if max(costs) > _LOGARITHMIC * min(costs) > 0:
         _logarithmic(axes[-1])
+    axes[0].set_title(title)
     axes[-1].set_xlabel(xlabel)
     # matplotlib wraps a caption only where a constrained layout does not see it.
     figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
     any_mark = _MARK | {"marker": "o", "color": "#606060"}
-    notes = {"filled: no other beats it": any_mark, "open: another beats it": any_mark | _OPEN}
-    notes["best at that cost or less"] = _IDEAL
+    notes = {"filled: Pareto-optimal": any_mark, "open: dominated": any_mark | _OPEN}
+    notes["best at this cost or less"] = _IDEAL
     if numbered:
         listed = {f"{number}  {name}": style for number, (name, style) in enumerate(zip(names, styles, strict=True), 1)}
         _legend(figure, listed | notes, 1, "outside right upper")
@@ -409,7 +412,7 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, styles: Sequence[
 
 
 @_styled
-def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
+def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]], unit: str) -> Figure:
     """For each kind of fault its nets: name, percentage of wrong results and median error in ulp; 0 is not drawn."""
     figure, axes = _panels(
         _PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN, 1, len(kinds), sharex=True, sharey=True
@@ -422,8 +425,8 @@ def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figur
         axis.set(title=kind, yscale="log")
         axis.margins(0.08)
         _logarithmic(axis)
-    axes[0, 0].set_ylabel("median error, ulp")
-    figure.supxlabel("wrong results, %")
+    axes[0, 0].set_ylabel("median error of wrong results, ulp")
+    figure.supxlabel(f"wrong results of {unit}, %")
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axis, nets in zip(axes[0], drawn, strict=True):

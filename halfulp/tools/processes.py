@@ -72,6 +72,8 @@ class Command:
 
 def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a tool in a new session, so that Ctrl-C does not reach it; ToolError if there is no such program."""
+    if not hasattr(os, "posix_spawnp"):
+        raise ToolError(f"{command.what} needs Linux or macOS; on Windows, run halfulp in WSL")
     program = command.argv[0]
     if shutil.which(program, path=None if command.env is None else command.env.get("PATH")) is None:
         why = "is not executable" if Path(program).is_file() else "does not exist"

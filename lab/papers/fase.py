@@ -141,4 +141,6 @@ def plot(figures: Figures) -> Any:
     """Plot the error of each place of rounding against the length of the sums."""
     errors_by_way = figures.more["errors"]
     curves = [Curve(name, ("bf16", name), coarse.LENGTHS, errors) for name, errors in errors_by_way.items()]
-    return plot_curves([[("", curves)]], xlabel="products in each sum", labels=["relative error"])
+    return plot_curves(
+        [[("Sums of products in BF16", curves)]], xlabel="products in each sum", labels=["relative error"]
+    )

@@ -334,7 +334,7 @@ def report(faults: Faults) -> Report:
         # matplotlib takes long to load.
         from halfulp.tools.plots import plot_harms
 
-        return plot_harms(harm_of(faults))
+        return plot_harms(harm_of(faults), faults.unit.title)
 
     stem = f"faults-{faults.unit.name}"
     tables = {stem: table(faults), f"{stem}-bits": table(faults, bits=True)}

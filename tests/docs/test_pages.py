@@ -255,7 +255,9 @@ def test_training_example_runs(capsys):
 
 
 def page_module(name):
-    """Import a module of docs/ that writes pages."""
+    """Import a module of docs/ that writes pages, and those that it imports."""
+    if str(ROOT / "docs") not in sys.path:
+        sys.path.append(str(ROOT / "docs"))
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -307,7 +307,9 @@ def test_golden_model_needs_golden_extra_only():
     [
         ("sim", ["sim", "mul", "e2m1", "--vectors", "100"]),
         ("uvm", ["uvm", "mul", "e2m1", "--vectors", "100"]),
-        ("fpga", ["synth", "mul", "e2m1"]),
+        ("synth", ["synth", "mul", "e2m1", "--target", "ecp5-85k", "--route"]),
+        ("synth", ["tile", "--mac", "e2m1*e2m1+e3m4", "--n", "2", "--m", "2", "--board", "u55c", "-o", "tile"]),
+        ("synth", ["report", "pwl", "tanh", "--fmt", "fxp1.3", "--pieces", "2", "-o", "."]),
         ("fpga", ["report", "sru", "-o", "."]),
         ("train", ["train", "lenet5", "--mac", "fp32", "--epochs", "1"]),
     ],
@@ -315,6 +317,48 @@ def test_golden_model_needs_golden_extra_only():
 def test_extra_has_what_its_commands_need(extra, words, tmp_path):
     path = os.pathsep.join([str(ROOT), str(PACKAGES)])
     assert run(sys.executable, "-c", command(without(extra), *words), cwd=tmp_path, PYTHONPATH=path)
+
+
+def test_synthesis_needs_no_torch(tmp_path):
+    assert not any(need.startswith(("torch", "triton", "cocotb")) for need in needs("synth"))
+    said = run(
+        *(sys.executable, "-c", command(without("synth"), "synth", "mul", "e2m1")),
+        cwd=ROOT,
+        HALFULP_BUILD=str(tmp_path),
+    )
+    assert "| mul e2m1*e2m1.rn" in said
+
+
+def test_heavy_packages_are_in_extras_of_their_own():
+    """Triton is for GPUs only, and packages that only tests use are for developers only."""
+    assert [need.split(">")[0] for need in needs("gpu") if need not in needs("golden")] == ["triton"]
+    names = {re.match(r"[\w-]+", need)[0].lower() for need in needs("all")}
+    assert not names & {"triton", "softposit", "cocotbext-axi", "transformers", "ml_dtypes", "scipy"}
+
+
+WINDOWS = """\
+import os, signal, sys
+sys.modules.update(dict.fromkeys(["fcntl", "grp", "pwd", "resource", "termios", "tty", "pty"]))
+for name in ("geteuid", "killpg", "posix_spawn", "posix_spawnp", "sched_getaffinity", "setsid", "fork"):
+    vars(os).pop(name, None)
+for name in ("SIGKILL", "SIGHUP", "SIGPIPE", "SIGXFSZ", "SIGALRM", "pthread_kill"):
+    vars(signal).pop(name, None)
+import sys;"""
+"""Code that removes the modules and names that Windows lacks."""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list", "units"], ["emit", "mul", "e5m2"]], ids=" ".join)
+def test_commands_run_without_the_modules_of_posix(words, tmp_path):
+    said = run(sys.executable, "-c", command(WINDOWS, *words), cwd=ROOT, HALFULP_BUILD=str(tmp_path / "build"))
+    assert said == run(sys.executable, "-m", "halfulp", *words, cwd=ROOT, HALFULP_BUILD=str(tmp_path / "build"))
+
+
+def test_commands_that_start_tools_name_the_systems_that_they_need(tmp_path):
+    words = [sys.executable, "-c", command(WINDOWS, "synth", "mul", "e2m1")]
+    environment = os.environ | {"HALFULP_BUILD": str(tmp_path)}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "needs Linux or macOS; on Windows, run halfulp in WSL" in done.stderr
 
 
 def test_torch_has_no_upper_bound():
@@ -331,6 +375,6 @@ def test_locks_of_both_stages_have_the_same_versions():
     named = {re.split(r"==", line)[0].lower().replace("_", "-") for line in sim}
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = list(extras["dependencies"])
-    for name in ("golden", "report", "sim"):
+    for name in ("golden", "tables", "report", "sim"):
         needed += [line for line in extras["optional-dependencies"][name] if not line.startswith("halfulp")]
     assert {re.split(r"[<>=;, ]", line)[0].lower().replace("_", "-") for line in needed} <= named

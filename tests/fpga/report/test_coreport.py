@@ -493,7 +493,7 @@ def test_report_plot_has_panel_per_network():
 
 def test_plot_front_draws_error_of_zero():
     panel = Panel("p", [0.5, 0.5, 0.1, 0.0], "lowest")
-    (axis,) = plot_front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c").axes
+    (axis,) = plot_front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c", title="t").axes
     assert [text.get_text() for text in axis.texts] == ["a", "b", "c", "d"]
     assert axis.get_yscale() == "symlog"
 

@@ -42,7 +42,7 @@ def front(count, spread):
     costs = 100 * np.exp(NUMBERS.normal(0, spread, count))
     errors = [Panel(label, np.exp(NUMBERS.normal(0, spread, count)), "lowest") for label in ("error", "time")]
     chosen = [place % 3 == 0 for place in range(count)]
-    return plot_front(names, costs, errors, chosen, xlabel="LUT", caption="caption " * 40, kinds=kinds)
+    return plot_front(names, costs, errors, chosen, xlabel="LUT", caption="caption " * 40, title="title", kinds=kinds)
 
 
 def curves():
@@ -62,7 +62,7 @@ def approximations():
 
 def harms():
     nets = [(f"accumulator[{bit}]", 40 + 5 * NUMBERS.random(), 2.0**bit) for bit in range(24)]
-    return plot_harms(dict.fromkeys(("bit flip", "stuck at 0", "stuck at 1"), nets))
+    return plot_harms(dict.fromkeys(("bit flip", "stuck at 0", "stuck at 1"), nets), "mul")
 
 
 def heats():
