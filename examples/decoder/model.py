@@ -112,19 +112,24 @@ class Decoder(nn.Module):
         logits: Tensor = self.head(self.norm(x))
         return logits
 
-    def stepper(self) -> "Step":
-        """Return a function that reads one token after the other."""
+    def reader(self) -> Callable[[Tensor, int], Tensor]:
+        """Return a function of the tokens at a position, of shape (sequences, 1); it keeps keys and values."""
         cache = Cache(self.shape.layers)
 
         @torch.no_grad()
-        def step(token: int, position: int) -> Tensor:
+        def read(tokens: Tensor, position: int) -> Tensor:
             nonlocal cache
             if position == 0:
                 cache = Cache(self.shape.layers)
-            logits: Tensor = self(torch.tensor([[token]]), position, cache)[0, 0]
+            logits: Tensor = self(tokens, position, cache)
             return logits
 
-        return step
+        return read
+
+    def stepper(self) -> "Step":
+        """Return a function that reads the tokens of one sequence."""
+        read = self.reader()
+        return lambda token, position: read(torch.tensor([[token]]), position)[0, 0]
 
 
 Step = Callable[[int, int], Tensor]
