@@ -51,7 +51,7 @@ OPERANDS = {
 NAMES = {Op.SUB: "add", Op.MAX: "compare"}
 """Units whose names are not those of their operations."""
 
-_ZEROS = re.compile(r"^ *for \((\w+) = 0; \1 < \d+; \1 = \1 \+ 1\) \S+ ?\[\1\] = \d+'h0+;\n", re.MULTILINE)
+_ZEROS = re.compile(r"^ *for \((\w+) = 0; \1 < \d+; \1 = \1 \+ 1\) \S+ ?\[\1\] = \d+'[dh]0+;\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)

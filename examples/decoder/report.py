@@ -23,10 +23,11 @@ from halfulp.tools.jobs import LOCAL
 from halfulp.tools.pareto import undominated
 from halfulp.tools.paths import build_root, write_whole
 from halfulp.tools.plots import Panel, plot_front
-from halfulp.tools.progress import Bar
+from halfulp.tools.progress import Bar, heartbeat
 from halfulp.tools.report import Report, versions
 from halfulp.tools.tables import Table
 
+from .arithmetic import Arithmetic
 from .measure import Settings, costs, energies, full_size, losses_and_cycles
 from .record import POLICIES, RECORD, Record, Row, digests, stale
 
@@ -35,8 +36,8 @@ COMMAND = "python -m examples.decoder.report"
 
 def measure(policies: list[Path], settings: Settings, library: Library) -> Record:
     """Measure policies."""
-    engines = [settings.engine(policy) for policy in policies]
-    with Bar("decoder") as bar, LOCAL as pool:
+    with heartbeat("decoder"), Bar("decoder") as bar, LOCAL as pool:
+        engines = [settings.engine(policy) for policy in policies]
         bar.total("training")
         (*losses, fp32), cycles = losses_and_cycles(settings, policies, bar, pool)
         energy = energies(engines, library, bar, pool)
@@ -113,7 +114,10 @@ def main() -> int:
             record = Record.load()
         else:
             policies = given.policies or sorted(POLICIES.glob("*.toml"))
-            record = measure(policies, replace(full_size(), **own), Library.read(given.liberty))
+            for policy in policies:
+                Arithmetic.read(policy)
+            library = Library.read(given.liberty)
+            record = measure(policies, replace(full_size(), **own), library)
             if not given.policies:
                 write_whole(RECORD, record.json())
     except (ValueError, TypeError, OSError) as error:
