@@ -15,6 +15,7 @@ numbers, need a comment.
 """
 
 import builtins
+import json
 import re
 import shlex
 import sys
@@ -78,6 +79,7 @@ class Records(dict[str, Any]):
             self.spread,
             self.tile,
             self.estimate,
+            self.decoder,
         )
         self |= {function.__name__: function for function in functions}
 
@@ -158,6 +160,14 @@ class Records(dict[str, Any]):
             return float(Fraction(self.estimate(n, m), n * m))
         array = self.rows[name, "vu9p"]
         return float((array["LUT"] + 8 * array["memory"]) / (n * m))
+
+    def decoder(self, policy: str, *columns: str) -> list[float]:
+        """Return figures of the decoder under a policy, by the fields of its row and of its cost, and ``fp32``."""
+        record = json.loads((self.folder / "decoder.json").read_text())
+        rows = {row["policy"]: row | row["cost"] | {"fp32": record["fp32"]} for row in record["rows"]}
+        if policy not in rows:
+            raise ValueError(f"decoder.json has no policy {policy}; run `python -m examples.decoder.report`")
+        return [rows[policy][column] for column in columns]
 
     def estimate(self, n: int, m: int) -> int:
         """Return LUT of a kernel by the cost model, whose small kernels are recorded."""

@@ -12,7 +12,11 @@ from halfulp.tools.paths import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 
+DECODER = "examples.decoder.report --recorded"
+
 PLOTS = {
+    "decoder-lut": (DECODER, "Loss of a language model against the lookup tables of its engine, for four policies."),
+    "decoder-energy": (DECODER, "Loss of the same model against the energy of a token."),
     "stats-sru": (
         "halfulp stats sru",
         "Probability that stochastic rounding rounds up, beside the ideal one, for each random source.",
@@ -65,7 +69,7 @@ PLOTS = {
 """Command and description of each plot, by the name of its file."""
 
 
-QUICK = ("stats-sru", "delays", "match-lenet5-u55c", "faults-mac_e5m2_e5m2_e6m5_rn")
+QUICK = ("decoder-lut", "decoder-energy", "stats-sru", "delays", "match-lenet5-u55c", "faults-mac_e5m2_e5m2_e6m5_rn")
 """Plots that take seconds."""
 
 
@@ -76,7 +80,8 @@ def write(folder: Path, *, quick: bool = False) -> None:
     pictures.mkdir(parents=True, exist_ok=True)
     # The tables that the commands write, too, are not pages.
     with TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda command: draw(command, Path(scratch)), [command for command, _ in plots.values()]))
+        commands = dict.fromkeys(command for command, _ in plots.values())
+        list(pool.map(lambda command: draw(command, Path(scratch)), commands))
         for name in plots:
             copy(Path(scratch) / f"{name}.png", pictures)
     lines = [

@@ -1,9 +1,10 @@
 """Formats and roundings of the engine, from the policy that emulates the model."""
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,22 +14,48 @@ from halfulp.golden import nn
 from halfulp.golden.entries import elements_of
 from halfulp.golden.nn.cast import Cast
 from halfulp.golden.nn.policy import Policy
+from halfulp.golden.nn.select import Candidate, check_pattern, matches
 from halfulp.hdl.formats import FP32, Format
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, PwlSpec, ValueRange
+
+from .program import Operands
 
 OPERATORS = ("exp", "gelu")
 """Functions for which a policy names piecewise linear units."""
 
 
+SHARED = ("elementwise", "functions", "reductions")
+"""Parts of policies for which the engine has one unit each, so that all layers share them."""
+
+
+class Product(NamedTuple):
+    """Multiply-accumulate of a product, and the rounding of its operands."""
+
+    mac: Any
+    rounding: Cast
+
+    @property
+    def block(self) -> int:
+        """Number of elements of an operand that have one scale; 1 for numbers."""
+        return self.mac.a.length if isinstance(self.mac, BlockMacSpec) else 1
+
+    @property
+    def bits(self) -> tuple[int, int]:
+        """Bits of an entry of each operand."""
+        a, b = (sum(fmt.width for fmt in self.mac.entries[name].values()) for name in "ab")
+        return a, b
+
+
 @dataclass(frozen=True)
 class Arithmetic:
-    """Policy of a model, as far as the engine has units for it.
+    """Policies of a model, as far as the engine has units for them.
 
     Parameters
     ----------
-    policy : Policy
-        ``mac`` of numbers or of whole blocks, deterministic roundings, ``exp`` and ``gelu`` as ``pwl`` units, and
-        sequential ``reductions``.
+    rules : dict of str to Policy
+        Policies by patterns of layers; the first match counts. Each has a ``mac`` of numbers or of whole blocks,
+        deterministic roundings, ``exp`` and ``gelu`` as ``pwl`` units, and sequential ``reductions``. Layers differ in
+        their products only.
     lanes : int
         Multiply-accumulates of the engine, a power of two; they decide which random words a product takes.
 
@@ -38,16 +65,25 @@ class Arithmetic:
         If a part of the policy is missing, or the engine has no unit for it.
     """
 
-    policy: Policy
+    rules: dict[str, Policy]
     lanes: int = 8
 
     def __post_init__(self) -> None:
-        policy, mac = self.policy, self.policy.forward
+        for pattern, policy in self.rules.items():
+            check_pattern(pattern, operations=False)
+            self._check(policy)
+
+    def _check(self, policy: Policy) -> None:
+        mac = policy.forward
         if not isinstance(mac, (MacSpec, BlockMacSpec)):
             raise ValueError(f"the engine has multiply-accumulates of numbers or blocks, not {mac}")
+        if mac.words and (mac.random is None or policy.device != "decoder"):
+            raise ValueError(
+                f'random words of {mac} are those of sources in the lanes; give @lfsr16 and device="decoder"'
+            )
         if isinstance(mac, BlockMacSpec) and mac.k != mac.a.length:
             raise ValueError(f"the engine takes whole blocks, not steps of {mac.k} elements")
-        missing = [name for name in ("elementwise", "functions", "reductions") if getattr(policy, name) is None]
+        missing = [name for name in SHARED if getattr(policy, name) is None]
         missing += [f"functions=...; {name}=pwl ..." for name in OPERATORS if policy.operator_of(name) is None]
         if missing:
             raise ValueError(f"the engine needs a policy with {', '.join(missing)}")
@@ -55,6 +91,12 @@ class Arithmetic:
             raise ValueError(f"the engine has sequential sums with an accumulator, not {policy.reductions}")
         if policy.normalisation is not None or policy.hadamard is not None:
             raise ValueError("the engine has neither a format of normalisations nor rotations")
+        for name in SHARED:
+            if getattr(policy, name) != getattr(self.policy, name):
+                raise ValueError(
+                    f"the engine has one unit for the {name} of all layers; only mac, activations, weights and device "
+                    f"differ by layer, not {name}={getattr(policy, name)}"
+                )
         for cast in (policy.activations, policy.weights, self.element, self.function, self.total):
             if cast.rounding.bits or cast.before or cast.scale or cast.sparsity:
                 raise ValueError(f"the engine rounds vectors without random words, scales and sparsity, not by {cast}")
@@ -64,14 +106,32 @@ class Arithmetic:
 
     @classmethod
     def read(cls, path: Path, lanes: int = 8) -> "Arithmetic":
-        """Read the policy of a TOML file, which may name the lanes of the engine as ``device = "decoder"``."""
+        """Read the policies of a TOML file, which may name the lanes of the engine as ``device = "decoder"``."""
         register_lanes(lanes)
-        return cls(nn.rules(path)["*"], lanes)
+        return cls(nn.rules(path), lanes)
 
     @property
-    def mac(self) -> Any:
-        """Multiply-accumulate of products."""
-        return self.policy.forward
+    def policy(self) -> Policy:
+        """Policy of layers that no pattern names."""
+        return self.rules["*"]
+
+    def of(self, module: str) -> Policy:
+        """Return the policy of a module by its name in the model."""
+        layer = Candidate((module,))
+        return next(policy for pattern, policy in self.rules.items() if matches(pattern, layer))
+
+    def products(self, modules: Iterable[str]) -> list[Product]:
+        """Return the different products of modules."""
+        policies = map(self.of, modules)
+        return list(dict.fromkeys(Product(policy.forward, policy.activations) for policy in policies))
+
+    def operands(self, modules: list[str]) -> dict[str, Operands]:
+        """Return the formats of the products of modules, with their numbers in `products`."""
+        known = self.products(modules)
+        own = {
+            module: Product(policy.forward, policy.activations) for module in modules for policy in [self.of(module)]
+        }
+        return {module: Operands(known.index(product), product.block) for module, product in own.items()}
 
     @property
     def element(self) -> Cast:
@@ -100,18 +160,14 @@ class Arithmetic:
         """Units of functions by name."""
         return {name: PwlSpec.parse(str(self.policy.operator_of(name))) for name in OPERATORS}
 
-    @property
-    def block(self) -> int:
-        """Number of elements of an operand that have one scale; 1 for numbers."""
-        return self.mac.a.length if isinstance(self.mac, BlockMacSpec) else 1
-
     @functools.cached_property
     def storage(self) -> Format:
         """Format of the vector memory: the narrowest one that holds all results without rounding.
 
         Torch stores each result in binary32 and rounds it again only as an operand, so the engine does too.
         """
-        formats = [self.mac.o, self.element.fmt, self.function.fmt, self.total.fmt]
+        formats = [policy.forward.o for policy in self.rules.values()]
+        formats += [self.element.fmt, self.function.fmt, self.total.fmt]
         formats += [spec.o for spec in self.pwl.values()]
         candidates = [fmt for fmt in (*formats, FP32) if all(_holds(fmt, other) for other in formats)]
         if not candidates:

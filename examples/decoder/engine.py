@@ -38,8 +38,8 @@ from halfulp.units import (
 )
 from halfulp.units.shared import add_part
 
-from .arithmetic import Arithmetic
-from .model import Shape
+from .arithmetic import Arithmetic, Product
+from .model import Shape, products
 from .program import BINARY, REDUCTIONS, UNARY, Index, Number, Op, Program
 
 EXPONENT = Fixed(8, 0)
@@ -108,11 +108,12 @@ class Engine(wiring.Component):
 
     def __init__(self, shape: Shape, arithmetic: Arithmetic, *, pipeline: int = 0) -> None:
         self.shape, self.arithmetic, self.lanes, self.pipeline = shape, arithmetic, arithmetic.lanes, pipeline
-        self.program = Program(shape, self.lanes, arithmetic.block)
+        modules = products(shape)
+        self.program = Program(shape, self.lanes, arithmetic.operands(modules))
+        self.products = arithmetic.products(modules)
         self.storage = arithmetic.storage
         self.name = "decoder"
-        entries = arithmetic.mac.entries
-        self.operand_bits, self.matrix_bits = (sum(fmt.width for fmt in entries[name].values()) for name in "ab")
+        self.operand_bits, self.matrix_bits = (max(product.bits[side] for product in self.products) for side in (0, 1))
         self.addresses = unsigned(bits_for(max(self.program.vectors.size, self.program.matrices.size)))
         self.positions = unsigned(bits_for(shape.context))
         self.tokens = unsigned(bits_for(shape.vocabulary - 1))
@@ -164,7 +165,7 @@ class Engine(wiring.Component):
 
     def _memories(self) -> None:
         program = self.program
-        entries = max(program.entries(self.shape.hidden), program.entries(self.shape.context))
+        entries = max(program.entries(name, max(self.shape.hidden, self.shape.context)) for name in program.operands)
         self.vector_write, (self.x, self.y) = self._memory("vectors", self.storage.width, program.vectors.size, 2)
         self.operand_write, (self.operand,) = self._memory("operands", self.operand_bits, entries, 1)
         matrices = [
@@ -185,7 +186,7 @@ class Engine(wiring.Component):
         indices = list(dict.fromkeys(number.index for number in numbers))
         values = Array(self._value(index) for index in indices)
         largest = max(number.base for number in numbers)
-        constants = ("x_step", "y_step", "x_row", "to_row")
+        constants = ("x_step", "y_step", "x_row", "to_row", "operands")
         widths = {name: max(getattr(each, name) for each in instructions) for name in constants}
         layout = data.StructLayout(
             {"op": range(len(Op) + 1)}
@@ -222,6 +223,10 @@ class Engine(wiring.Component):
         source = self.current if index.source == "token" else self.position
         shifted = source >> (index.divisor.bit_length() - 1)
         return (shifted & (index.modulus - 1)) * index.factor
+
+    def _of_product(self, values: list[Any]) -> Any:
+        """Return that of some values that belongs to the operands of the current instruction."""
+        return values[0] if len(values) == 1 else Array(values)[self.code.operands]
 
     def _is(self, *ops: Op) -> Value:
         """Return the condition that the current instruction is one of some operations."""
@@ -318,12 +323,13 @@ class Engine(wiring.Component):
 
     def _operands(self) -> None:
         """Add the rounding of vectors to entries of both operands: numbers, or blocks that are collected first."""
-        m, length = self.m, self.arithmetic.block
+        m, lengths = self.m, [product.block for product in self.products]
+        length = max(lengths)
         collected = [Signal(self.storage.width, name=f"collected{place}") for place in range(length)]
         place, whole, row_ends = Signal(range(max(length, 2))), Signal(), Signal()
         m.d.sync += whole.eq(0)
         with m.If(self.arrived & self._is(Op.OPERAND, Op.STORE)):
-            complete = self.arrived_last | (place == length - 1)
+            complete = self.arrived_last | (place == self._of_product([length - 1 for length in lengths]))
             m.d.sync += [whole.eq(complete), row_ends.eq(self.arrived_last), place.eq(Mux(complete, 0, place + 1))]
             for index, number in enumerate(collected):
                 with m.If(place == index):
@@ -331,7 +337,8 @@ class Engine(wiring.Component):
                 with m.Elif(place == 0):
                     # The last block of a vector is filled up with zeros.
                     m.d.sync += number.eq(0)
-        a, b = (self._entry(name, collected) for name in "ab")
+        entries = [self._entries(number, product, collected) for number, product in enumerate(self.products)]
+        a, b = (self._of_product(list(some)) for some in zip(*entries, strict=True))
         self.entry = Signal.like(self.operand_write.addr)
         m.d.comb += [
             self.operand_write.addr.eq(self.entry),
@@ -360,42 +367,44 @@ class Engine(wiring.Component):
                     self.destination.eq(next_start),
                 ]
 
-    def _entry(self, name: str, collected: list[Signal]) -> Value:
-        """Return an entry of an operand; entries of both operands with the same format share a unit."""
-        mac, cast = self.arithmetic.mac, self.arithmetic.policy.activations
-        fmt = getattr(mac, name)
-        if name == "b" and mac.a == mac.b:
-            return self.rounded_a
-        if isinstance(mac, BlockMacSpec):
-            unit = BlockQuantize(a=self.storage, o=fmt, rounding=cast.rounding)
-            self._add(f"operand_{name}", unit, **{f"a{place}": number for place, number in enumerate(collected)})
-            entry: Value = Cat(*(o.as_value() for o in unit.o), unit.o_scale.as_value())
-        else:
-            entry = self._convert(
-                f"operand_{name}", collected[0], self.storage, Cast(fmt, cast.rounding, cast.saturate)
-            )
-        self.rounded_a = entry
-        return entry
+    def _entries(self, number: int, product: Product, collected: list[Signal]) -> list[Value]:
+        """Return entries of both operands of a product; operands with the same format share a unit."""
+        mac, cast = product.mac, product.rounding
+        entries: dict[Format, Value] = {}
+        for fmt in dict.fromkeys((mac.a, mac.b)):
+            name = f"operand{number}_{len(entries)}"
+            if isinstance(mac, BlockMacSpec):
+                unit = BlockQuantize(a=self.storage, o=fmt, rounding=cast.rounding)
+                self._add(name, unit, **{f"a{place}": code for place, code in enumerate(collected[: product.block])})
+                entries[fmt] = Cat(*(o.as_value() for o in unit.o), unit.o_scale.as_value())
+            else:
+                rounding = Cast(fmt, cast.rounding, cast.saturate)
+                entries[fmt] = self._convert(name, collected[0], self.storage, rounding)
+        return [entries[mac.a], entries[mac.b]]
 
     def _lanes(self, platform: object) -> None:
-        """Add the multiply-accumulates: all take the same entry of the operand, and each one of its own matrix."""
-        m, mac = self.m, self.arithmetic.mac
+        """Add the multiply-accumulates: all take the same entry of the operand, and each lane one of its own matrix."""
+        m = self.m
         self.begin, self.multiply, self.multiply_first = Signal(), Signal(), Signal()
         valid, first = Signal(), Signal()
         m.d.sync += [valid.eq(self.multiply), first.eq(self.multiply_first)]
-        seeds = [1] * self.lanes if mac.random is None else mac.random.seeds(self.lanes, mac.seed)
-        sums = []
-        for number, (seed, matrix) in enumerate(zip(seeds, self.matrices, strict=True)):
-            lane = Lane(replace(mac, seed=seed))
-            # Lanes with the same seed are one module in Verilog.
-            add_part(m, platform, f"lane{number}", lane, seed)
-            self.units[f"mac{number}"] = lane.mac
-            m.d.comb += [lane.a.eq(self.operand.data), lane.b.eq(matrix.data)]
-            m.d.comb += [lane.begin.eq(self.begin), lane.valid.eq(valid), lane.first.eq(first)]
-            sums.append(lane.o)
-        self.mac_latency = lane.mac.latency
         self.read_lane = Signal(range(self.lanes))
-        self.lane_sum = self._stored("product", Array(sums)[self.read_lane], mac.o)
+        latencies, results = [], []
+        for form, product in enumerate(self.products):
+            mac, sums = product.mac, []
+            seeds = [1] * self.lanes if mac.random is None else mac.random.seeds(self.lanes, mac.seed)
+            for number, (seed, matrix) in enumerate(zip(seeds, self.matrices, strict=True)):
+                lane = Lane(replace(mac, seed=seed))
+                # Lanes with the same multiply-accumulate and seed are one module in Verilog.
+                add_part(m, platform, f"lane{form}_{number}", lane, replace(mac, seed=seed))
+                self.units[f"mac{form}_{number}"] = lane.mac
+                here = valid if len(self.products) == 1 else valid & (self.code.operands == form)
+                m.d.comb += [lane.a.eq(self.operand.data), lane.b.eq(matrix.data)]
+                m.d.comb += [lane.begin.eq(self.begin), lane.valid.eq(here), lane.first.eq(first)]
+                sums.append(lane.o)
+            latencies.append(lane.mac.latency)
+            results.append(self._stored(f"product{form}", Array(sums)[self.read_lane], mac.o))
+        self.mac_latency, self.lane_sum = self._of_product(latencies), self._of_product(results)
 
     # Sequence --------------------------------------------------------------------------------------------------------
 

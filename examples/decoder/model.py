@@ -1,5 +1,6 @@
 """A decoder-only transformer of characters, in plain torch."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -47,22 +48,17 @@ class Cache:
         return keys, values
 
 
-class Block(nn.Module):
-    """Attention and a feed-forward part, each added to its operand."""
+class Attention(nn.Module):
+    """Causal attention of several heads."""
 
     def __init__(self, shape: Shape, layer: int) -> None:
         super().__init__()
         self.shape, self.layer = shape, layer
-        self.attention_norm = nn.RMSNorm(shape.width, eps=NORM_EPS)
         self.query, self.key, self.value, self.output = (
             nn.Linear(shape.width, shape.width, bias=False) for _ in range(4)
         )
-        self.feed_norm = nn.RMSNorm(shape.width, eps=NORM_EPS)
-        self.up = nn.Linear(shape.width, shape.hidden, bias=False)
-        self.down = nn.Linear(shape.hidden, shape.width, bias=False)
 
-    def forward(self, x: Tensor, cache: Cache | None) -> Tensor:
-        h = self.attention_norm(x)
+    def forward(self, h: Tensor, cache: Cache | None) -> Tensor:
         query, keys, values = (
             part(h).unflatten(-1, (self.shape.heads, self.shape.head)).transpose(-2, -3)
             for part in (self.query, self.key, self.value)
@@ -74,7 +70,23 @@ class Block(nn.Module):
             later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
             scores = scores.masked_fill(later, -torch.inf)
         mixed = torch.softmax(scores, dim=-1) @ values
-        x = x + self.output(mixed.transpose(-2, -3).flatten(-2))
+        output: Tensor = self.output(mixed.transpose(-2, -3).flatten(-2))
+        return output
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward part, each added to its operand."""
+
+    def __init__(self, shape: Shape, layer: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(shape.width, eps=NORM_EPS)
+        self.attention = Attention(shape, layer)
+        self.feed_norm = nn.RMSNorm(shape.width, eps=NORM_EPS)
+        self.up = nn.Linear(shape.width, shape.hidden, bias=False)
+        self.down = nn.Linear(shape.hidden, shape.width, bias=False)
+
+    def forward(self, x: Tensor, cache: Cache | None) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), cache)
         return x + self.down(nn.functional.gelu(self.up(self.feed_norm(x))))
 
 
@@ -100,16 +112,59 @@ class Decoder(nn.Module):
         logits: Tensor = self.head(self.norm(x))
         return logits
 
+    def reader(self) -> Callable[[Tensor, int], Tensor]:
+        """Return a function of the tokens at a position, of shape (sequences, 1); it keeps keys and values."""
+        cache = Cache(self.shape.layers)
 
-@torch.no_grad()
-def generate(model: Decoder, prompt: list[int], count: int) -> tuple[list[int], Tensor]:
-    """Append the most probable token ``count`` times; return all tokens and the logits of each position."""
-    tokens, logits, cache = list(prompt), [], Cache(model.shape.layers)
-    for position in range(len(prompt) + count - 1):
-        logits.append(model(torch.tensor([tokens[position : position + 1]]), position, cache)[0, 0])
-        if position + 1 == len(tokens):
+        @torch.no_grad()
+        def read(tokens: Tensor, position: int) -> Tensor:
+            nonlocal cache
+            if position == 0:
+                cache = Cache(self.shape.layers)
+            logits: Tensor = self(tokens, position, cache)
+            return logits
+
+        return read
+
+    def stepper(self) -> "Step":
+        """Return a function that reads the tokens of one sequence."""
+        read = self.reader()
+        return lambda token, position: read(torch.tensor([[token]]), position)[0, 0]
+
+
+Step = Callable[[int, int], Tensor]
+"""Function of a token and its position that returns the logits after it; position 0 begins a new sequence."""
+
+
+def steps(count: int, context: int) -> Iterator[tuple[int, int]]:
+    """Yield index and position of each token of a text that a decoder reads, in order.
+
+    When all positions are used, the decoder begins a new sequence with the last half of the context, which it reads
+    again, and then goes on.
+    """
+    position = 0
+    for index in range(count):
+        if position == context:
+            position = context // 2
+            yield from zip(range(index - position, index), range(position), strict=True)
+        yield index, position
+        position += 1
+
+
+def generate(step: Step, context: int, prompt: list[int], count: int) -> tuple[list[int], Tensor]:
+    """Append the most probable token ``count`` times; return all tokens and the logits of each step."""
+    tokens, logits = list(prompt), []
+    for index, position in steps(len(prompt) + count - 1, context):
+        logits.append(step(tokens[index], position))
+        if index + 1 == len(tokens):
             tokens.append(int(logits[-1].argmax()))
     return tokens, torch.stack(logits)
+
+
+def products(shape: Shape) -> list[str]:
+    """Return the modules with products of matrices, by their names in the model."""
+    parts = [f"attention{part}" for part in ("", ".query", ".key", ".value", ".output")] + ["up", "down"]
+    return [f"blocks.{layer}.{part}" for layer in range(shape.layers) for part in parts] + ["head"]
 
 
 def characters() -> str:

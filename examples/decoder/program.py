@@ -5,8 +5,9 @@ position have an `Index`; the engine has an adder for it, so one program serves 
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .model import Shape
 
@@ -63,8 +64,25 @@ class Number:
     def __add__(self, more: int) -> "Number":
         return Number(self.base + more, self.index)
 
+    def at(self, token: int, position: int) -> int:
+        """Return the number for a token at a position."""
+        if self.index is None:
+            return self.base
+        source = token if self.index.source == "token" else position
+        return self.base + source // self.index.divisor % self.index.modulus * self.index.factor
+
 
 ZERO = Number(0)
+
+
+class Operands(NamedTuple):
+    """Format of the operands of a product: its number in the engine, and the elements of an entry.
+
+    An entry is one element, or a block with a common scale.
+    """
+
+    number: int = 0
+    block: int = 1
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,8 @@ class Instruction:
         Distance in the matrix memory of vectors in the same lane.
     lane : Number
         First lane of the vectors of `Op.STORE`.
+    operands : int
+        Number of the format of operands, of `Op.OPERAND`, `Op.STORE` and `Op.PRODUCT`.
     """
 
     op: Op
@@ -102,6 +122,7 @@ class Instruction:
     to: Number = ZERO
     to_row: int = 0
     lane: Number = ZERO
+    operands: int = 0
 
 
 @dataclass
@@ -126,8 +147,8 @@ class Program:
     shape : Shape
     lanes : int
         Multiply-accumulates, a power of two; each computes a column of a matrix.
-    block : int
-        Elements of an entry of an operand: 1, or the length of a block.
+    operands : mapping of str to Operands
+        Formats of the products of each module in `model.products`.
 
     Attributes
     ----------
@@ -142,20 +163,21 @@ class Program:
         If the sizes do not suit the engine.
     """
 
-    def __init__(self, shape: Shape, lanes: int, block: int) -> None:
-        for name, size in (("width", shape.width), ("number of lanes", lanes), ("length of a block", block)):
+    def __init__(self, shape: Shape, lanes: int, operands: Mapping[str, Operands]) -> None:
+        lengths = {("length of a block", each.block) for each in operands.values()}
+        for name, size in (("width", shape.width), ("number of lanes", lanes), *lengths):
             if size & (size - 1):
                 raise ValueError(f"the {name} of the engine is a power of two, not {size}")
         if shape.head % lanes:
             raise ValueError(f"a head of {shape.head} elements does not fill {lanes} lanes; use fewer lanes")
-        self.shape, self.lanes, self.block = shape, lanes, block
+        self.shape, self.lanes, self.operands = shape, lanes, operands
         self.vectors, self.matrices = Memory(), Memory()
         self._place()
         self.instructions = list(self._token())
 
-    def entries(self, count: int) -> int:
-        """Return the number of entries of a sum."""
-        return -(-count // self.block)
+    def entries(self, module: str, count: int) -> int:
+        """Return the number of entries of a sum in a module."""
+        return -(-count // self.operands[module].block)
 
     def groups(self, columns: int) -> int:
         """Return the number of groups of columns, one for each lane."""
@@ -178,19 +200,21 @@ class Program:
             for name in ("attention_norm", "feed_norm"):
                 self.vectors.place(f"{prefix}{name}.weight", shape.width)
             # A block of values is rounded again with each new position, so the engine keeps all values.
-            self.vectors.place(f"{prefix}values", shape.width * (1 if self.block == 1 else shape.context))
+            attention = f"{prefix}attention"
+            several = self.operands[attention].block > 1
+            self.vectors.place(f"{attention}.values", shape.width * (shape.context if several else 1))
             for name in ("query", "key", "value", "output"):
-                self._matrix(f"{prefix}{name}.weight", shape.width, shape.width)
-            self._matrix(f"{prefix}up.weight", shape.width, shape.hidden)
-            self._matrix(f"{prefix}down.weight", shape.hidden, shape.width)
+                self._matrix(f"{attention}.{name}", shape.width, shape.width)
+            self._matrix(f"{prefix}up", shape.width, shape.hidden)
+            self._matrix(f"{prefix}down", shape.hidden, shape.width)
             for head in range(shape.heads):
-                self._matrix(f"{prefix}keys.{head}", shape.head, shape.context)
-                self._matrix(f"{prefix}values.{head}", shape.context, shape.head)
+                self._matrix(attention, shape.head, shape.context, f".keys.{head}")
+                self._matrix(attention, shape.context, shape.head, f".values.{head}")
         self.vectors.place("norm.weight", shape.width)
-        self._matrix("head.weight", shape.width, shape.vocabulary)
+        self._matrix("head", shape.width, shape.vocabulary)
 
-    def _matrix(self, name: str, rows: int, columns: int) -> None:
-        self.matrices.place(name, self.groups(columns) * self.entries(rows))
+    def _matrix(self, module: str, rows: int, columns: int, name: str = ".weight") -> None:
+        self.matrices.place(f"{module}{name}", self.groups(columns) * self.entries(module, rows))
 
     def vector(self, name: str) -> Number:
         """Return the address of a vector."""
@@ -215,25 +239,25 @@ class Program:
         for layer in range(shape.layers):
             yield from self._block(f"blocks.{layer}.")
         yield from self._norm("norm.weight")
-        yield from self._linear("h", "head.weight", shape.vocabulary, self.vector("logits"))
+        yield from self._linear("h", {"head": self.vector("logits")}, shape.vocabulary)
         yield Instruction(Op.SEND, Number(shape.vocabulary), x=self.vector("logits"))
 
     def _block(self, prefix: str) -> Iterator[Instruction]:
         yield from self._norm(f"{prefix}attention_norm.weight")
-        values = self.vector(f"{prefix}values")
-        if self.block > 1:
-            values = Number(values.base, Index("position", factor=self.shape.width))
-        yield from self._linear("h", f"{prefix}query.weight", self.shape.width, self.vector("query"))
-        yield self._product(f"{prefix}key.weight", self.shape.width, self.shape.width, self.vector("key"))
-        yield self._product(f"{prefix}value.weight", self.shape.width, self.shape.width, values)
+        attention, width = f"{prefix}attention", self.shape.width
+        values = self.vector(f"{attention}.values")
+        if self.operands[attention].block > 1:
+            values = Number(values.base, Index("position", factor=width))
+        to = {"query": self.vector("query"), "key": self.vector("key"), "value": values}
+        yield from self._linear("h", {f"{attention}.{name}": place for name, place in to.items()}, width)
         for head in range(self.shape.heads):
-            yield from self._head(prefix, head)
-        yield from self._linear("mixed", f"{prefix}output.weight", self.shape.width, self.vector("part"))
+            yield from self._head(attention, head)
+        yield from self._linear("mixed", {f"{attention}.output": self.vector("part")}, width)
         yield self._binary(Op.ADD, "x", self.vector("x"), self.vector("part"))
         yield from self._norm(f"{prefix}feed_norm.weight")
-        yield from self._linear("h", f"{prefix}up.weight", self.shape.hidden, self.vector("hidden"))
+        yield from self._linear("h", {f"{prefix}up": self.vector("hidden")}, self.shape.hidden)
         yield self._unary(Op.GELU, "hidden", Number(self.shape.hidden))
-        yield from self._linear("hidden", f"{prefix}down.weight", self.shape.width, self.vector("part"))
+        yield from self._linear("hidden", {f"{prefix}down": self.vector("part")}, width)
         yield self._binary(Op.ADD, "x", self.vector("x"), self.vector("part"))
 
     def _norm(self, weight: str) -> Iterator[Instruction]:
@@ -246,24 +270,26 @@ class Program:
         yield self._binary(Op.MUL, "h", self.vector("x"), self.vector("scalar"), y_step=0)
         yield self._binary(Op.MUL, "h", self.vector("h"), self.vector(weight))
 
-    def _head(self, prefix: str, head: int) -> Iterator[Instruction]:
+    def _head(self, attention: str, head: int) -> Iterator[Instruction]:
         """Yield the attention of a head: store its key and value, compare its query with all keys, mix all values."""
-        shape, lanes, block = self.shape, self.lanes, self.block
+        shape, lanes, (form, block) = self.shape, self.lanes, self.operands[attention]
         first, so_far = head * shape.head, Number(1, Index("position"))
+        keys, mixed = self.entries(attention, shape.head), self.entries(attention, shape.context)
         # A key is a column of its matrix: one entry after the other, in the lane of its position.
         yield Instruction(
             Op.STORE,
             Number(shape.head),
             x=self.vector("key") + first,
             to=Number(
-                self.matrix(f"{prefix}keys.{head}").base,
-                Index("position", factor=self.entries(shape.head), divisor=lanes),
+                self.matrix(f"{attention}.keys.{head}").base,
+                Index("position", factor=keys, divisor=lanes),
             ),
             lane=Number(0, Index("position", modulus=lanes)),
+            operands=form,
         )
         # A value is a row: element d belongs to lane d, in the entry of its position. Earlier values of its block are
         # `shape.width` elements apart.
-        values, columns = self.vector(f"{prefix}values") + first, self.entries(shape.context)
+        values = self.vector(f"{attention}.values") + first
         yield Instruction(
             Op.STORE,
             Number(1, Index("position", modulus=block)),
@@ -273,17 +299,19 @@ class Program:
             else Number(values.base, Index("position", factor=block * shape.width, divisor=block)),
             x_step=shape.width,
             x_row=1,
-            to=Number(self.matrix(f"{prefix}values.{head}").base, Index("position", divisor=block)),
-            to_row=columns,
+            to=Number(self.matrix(f"{attention}.values.{head}").base, Index("position", divisor=block)),
+            to_row=mixed,
+            operands=form,
         )
-        yield Instruction(Op.OPERAND, Number(shape.head), x=self.vector("query") + first)
+        yield Instruction(Op.OPERAND, Number(shape.head), x=self.vector("query") + first, operands=form)
         yield Instruction(
             Op.PRODUCT,
-            Number(self.entries(shape.head)),
+            Number(keys),
             rows=Number(1, Index("position", divisor=lanes)),
-            x=self.matrix(f"{prefix}keys.{head}"),
-            x_row=self.entries(shape.head),
+            x=self.matrix(f"{attention}.keys.{head}"),
+            x_row=keys,
             to=self.vector("scores"),
+            operands=form,
         )
         yield self._binary(Op.MUL, "scores", self.vector("scores"), self.vector("scale"), so_far, y_step=0)
         yield self._unary(Op.MAX, "scores", so_far, to="scalar")
@@ -291,24 +319,27 @@ class Program:
         yield self._unary(Op.EXP, "scores", so_far)
         yield self._unary(Op.SUM, "scores", so_far, to="scalar")
         yield self._binary(Op.DIV, "scores", self.vector("scores"), self.vector("scalar"), so_far, y_step=0)
-        yield Instruction(Op.OPERAND, so_far, x=self.vector("scores"))
+        yield Instruction(Op.OPERAND, so_far, x=self.vector("scores"), operands=form)
         yield Instruction(
             Op.PRODUCT,
             Number(1, Index("position", divisor=block)),
             rows=Number(self.groups(shape.head)),
-            x=self.matrix(f"{prefix}values.{head}"),
-            x_row=columns,
+            x=self.matrix(f"{attention}.values.{head}"),
+            x_row=mixed,
             to=self.vector("mixed") + first,
+            operands=form,
         )
 
-    def _linear(self, x: str, weight: str, columns: int, to: Number) -> Iterator[Instruction]:
-        length = self.shape.hidden if x == "hidden" else self.shape.width
-        yield Instruction(Op.OPERAND, Number(length), x=self.vector(x))
-        yield self._product(weight, length, columns, to)
-
-    def _product(self, weight: str, length: int, columns: int, to: Number) -> Instruction:
-        count, rows = self.entries(length), self.groups(columns)
-        return Instruction(Op.PRODUCT, Number(count), rows=Number(rows), x=self.matrix(weight), x_row=count, to=to)
+    def _linear(self, x: str, layers: Mapping[str, Number], columns: int) -> Iterator[Instruction]:
+        """Yield the products of a vector with the weights of layers; each format of the vector is rounded once."""
+        length, rounded = self.shape.hidden if x == "hidden" else self.shape.width, -1
+        for layer, to in layers.items():
+            form, count = self.operands[layer].number, self.entries(layer, length)
+            if form != rounded:
+                rounded = form
+                yield Instruction(Op.OPERAND, Number(length), x=self.vector(x), operands=form)
+            matrix, rows = self.matrix(f"{layer}.weight"), Number(self.groups(columns))
+            yield Instruction(Op.PRODUCT, Number(count), rows=rows, x=matrix, x_row=count, to=to, operands=form)
 
     def _binary(
         self, op: Op, to: str, x: Number, y: Number, count: Number | None = None, y_step: int = 1

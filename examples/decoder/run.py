@@ -34,7 +34,7 @@ class Comparison:
     tokens, engine_tokens : list of int
         The prompt and the tokens after it.
     logits, engine_logits : Tensor
-        Logits after each token but the last.
+        Logits after each token that was read.
     cycles : list of int
         Clock cycles of the engine for each token.
     """
@@ -59,8 +59,8 @@ class Comparison:
 
 def compare(model: Decoder, arithmetic: Arithmetic, prompt: list[int], count: int) -> Comparison:
     """Generate tokens with torch under `golden.emulate`, and with the Verilated engine, each from its own logits."""
-    with golden.emulate(arithmetic.policy, strict=True):
-        tokens, logits = generate(model, prompt, count)
+    with golden.emulate(arithmetic.rules, strict=True):
+        tokens, logits = generate(model.stepper(), model.shape.context, prompt, count)
     with Simulation(Engine(model.shape, arithmetic), model) as simulation:
         engine_tokens, engine_logits = simulation.generate(prompt, count)
         return Comparison(tokens, engine_tokens, logits, engine_logits, simulation.cycles)
@@ -71,17 +71,22 @@ def main() -> int:
     parser.add_argument("--model", type=Path, default=build_root() / "decoder.pt")
     parser.add_argument("--policy", type=Path, default=POLICY)
     parser.add_argument("--prompt", default="The ")
-    parser.add_argument("--count", type=int, default=60, help="number of characters to generate")
+    parser.add_argument("--tokens", type=int, default=60, help="number of characters to generate; default: 60")
     parser.add_argument("--lanes", type=int, default=8, help="multiply-accumulates of the engine")
     parser.add_argument("--verilog", type=Path, help="file for the Verilog of the engine")
     arguments = parser.parse_args()
-    model, text = load(arguments.model), characters()
-    if len(arguments.prompt) + arguments.count > model.shape.context:
-        parser.error(f"the model has {model.shape.context} positions for the prompt and the text after it")
-    arithmetic = Arithmetic.read(arguments.policy, arguments.lanes)
+    text = characters()
+    if arguments.tokens < 1:
+        parser.error(f"--tokens is at least 1, not {arguments.tokens}")
+    if not arguments.prompt or set(arguments.prompt) - set(text):
+        parser.error(f"--prompt has characters of {''.join(text)!r}, and at least one; not {arguments.prompt!r}")
+    try:
+        model, arithmetic = load(arguments.model), Arithmetic.read(arguments.policy, arguments.lanes)
+    except (ValueError, TypeError, OSError) as error:
+        parser.error(str(error))
     if arguments.verilog is not None:
         arguments.verilog.write_text(emit(Engine(model.shape, arithmetic)))
-    both = compare(model, arithmetic, [text.index(character) for character in arguments.prompt], arguments.count)
+    both = compare(model, arithmetic, [text.index(character) for character in arguments.prompt], arguments.tokens)
     for name, tokens in (("torch", both.tokens), ("engine", both.engine_tokens)):
         print(f"{name}:\n{''.join(text[token] for token in tokens)}\n")
     print(f"{both.mismatches} of {both.logits.numel()} logits differ; {both.cycles[-1]} cycles for the last token")

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.golden.entries import entries
+from halfulp.golden.nn.policy import Policy
 from halfulp.hdl.specs import BlockMacSpec
 from halfulp.sim.model import CompiledModel, pack, unpack
 
 from .engine import Engine
-from .model import Decoder
+from .model import Decoder, generate
 
 SILENT = 1 << 22
 """Number of clock cycles after which a simulation without results ends."""
@@ -52,13 +53,9 @@ class Simulation:
         return golden.decode(torch.from_numpy(codes[:, 0].astype(np.int64)), self.engine.storage).float()
 
     def generate(self, prompt: list[int], count: int) -> tuple[list[int], Tensor]:
-        """Append the most probable token ``count`` times; return all tokens and the logits of each position."""
-        tokens, logits = list(prompt), []
-        for position in range(len(prompt) + count - 1):
-            logits.append(self.step(tokens[position], restart=position == 0))
-            if position + 1 == len(tokens):
-                tokens.append(int(logits[-1].argmax()))
-        return tokens, torch.stack(logits)
+        """Append the most probable token ``count`` times; return all tokens and the logits of each step."""
+        context = self.engine.shape.context
+        return generate(lambda token, position: self.step(token, restart=position == 0), context, prompt, count)
 
     def _send(self, name: str, fields: Any, results: int) -> Any:
         """Send words to an input stream, and return those of the output stream."""
@@ -91,11 +88,13 @@ class Simulation:
             yield _words(golden.encode(numbers, self.engine.storage), program.vectors.places[name])
         for name, matrix in parameters.items():
             if matrix.dim() == 2 and name.removesuffix(".weight") not in vectors:
-                yield self._matrix(matrix.mT, program.matrices.places[name])
+                policy = arithmetic.of(name.removesuffix(".weight"))
+                yield self._matrix(matrix.mT, program.matrices.places[name], policy)
 
-    def _matrix(self, matrix: Tensor, address: int) -> Any:
+    def _matrix(self, matrix: Tensor, address: int, policy: Policy) -> Any:
         """Return the words of a matrix: its columns are dealt to the lanes."""
-        mac, cast, lanes = self.engine.arithmetic.mac, self.engine.arithmetic.policy.weights, self.engine.lanes
+        mac: Any = policy.forward
+        cast, lanes = policy.weights, self.engine.lanes
         codes: Any
         if isinstance(mac, BlockMacSpec):
             codes = golden.quantize_blocks(matrix, mac.b, cast.rounding, dim=-2)

@@ -18,6 +18,7 @@ from tests.settings import ROOT
 
 SHAPE = Shape(layers=1, width=16, heads=2, context=16, vocabulary=32)
 TEXT = str(Arithmetic.read(POLICY).policy)
+SUMS = "e5m2*e5m2+e6m5.sr10"
 
 
 @pytest.mark.slow
@@ -39,8 +40,8 @@ def test_verilog_of_engine_passes_lint(tmp_path):
 def test_pipeline_changes_no_bit():
     torch.manual_seed(1)
     model, arithmetic = Decoder(SHAPE).eval(), Arithmetic.read(POLICY)
-    with golden.emulate(arithmetic.policy, strict=True):
-        tokens, logits = generate(model, [5], 4)
+    with golden.emulate(arithmetic.rules, strict=True):
+        tokens, logits = generate(model.stepper(), SHAPE.context, [5], 4)
     with Simulation(Engine(SHAPE, arithmetic, pipeline=3), model) as simulation:
         engine_tokens, engine_logits = simulation.generate([5], 4)
     assert engine_tokens == tokens
@@ -53,6 +54,8 @@ def test_pipeline_changes_no_bit():
         ("e4m3fn*e4m3fn+fp32.rn", "fp32", "multiply-accumulates"),
         ("e4m3fn*e4m3fn+fp32.rn", "mxfp4*mxfp4+fp32.rn step=8", "whole blocks"),
         ("activations=rn.sat", "activations=sr3", "random words"),
+        ("e4m3fn*e4m3fn+fp32.rn", SUMS, "device"),
+        ("e4m3fn*e4m3fn+fp32.rn", f"{SUMS}@lfsr16", "device"),
         ("activations=rn.sat", "activations=e5m2.rn", "format of the product"),
         ("elementwise=bf16.rn", "elementwise=bf16.sr4", "random words"),
         ("reductions=fp32.rn sequential", "reductions=fp32.rn pairwise", "sequential"),
@@ -62,7 +65,21 @@ def test_pipeline_changes_no_bit():
 def test_engine_refuses_policy(old, new, word):
     assert old in TEXT
     with pytest.raises(ValueError, match=word):
-        Arithmetic(Policy.parse(TEXT.replace(old, new)))
+        Arithmetic({"*": Policy.parse(TEXT.replace(old, new))})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "old", "new", "word"),
+    [
+        ("head", "elementwise=bf16.rn", "elementwise=fp16.rn", "one unit for the elementwise of all layers"),
+        ("head", "e4m3fn*e4m3fn+fp32.rn", "fp32", "multiply-accumulates"),
+        ("head aten.mm", "e4m3fn*e4m3fn", "e5m2*e5m2", "names an operation"),
+    ],
+)
+def test_engine_refuses_policy_of_a_layer(pattern, old, new, word):
+    assert old in TEXT
+    with pytest.raises(ValueError, match=word):
+        Arithmetic({pattern: Policy.parse(TEXT.replace(old, new)), "*": Policy.parse(TEXT)})
 
 
 def test_memory_has_narrowest_format_of_all_results():

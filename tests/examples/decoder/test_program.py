@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from examples.decoder.arithmetic import Arithmetic
-from examples.decoder.model import Cache, Decoder, Shape
-from examples.decoder.program import Op, Program
+from examples.decoder.model import Decoder, Shape, generate, products, steps
+from examples.decoder.program import Op, Operands, Program
 from examples.decoder.run import POLICY
 from halfulp import golden
 
@@ -18,7 +18,10 @@ class Interpreter:
 
     def __init__(self, model, arithmetic):
         self.arithmetic = arithmetic
-        self.program = Program(model.shape, LANES, arithmetic.block)
+        modules = products(model.shape)
+        self.program = Program(model.shape, LANES, arithmetic.operands(modules))
+        self.policies = [arithmetic.of(name) for name in modules]
+        self.numbers = [self.program.operands[name].number for name in modules]
         places, self.vectors = self.program.vectors.places, torch.zeros(self.program.vectors.size)
         self.weights = {}
         parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -83,7 +86,7 @@ class Interpreter:
                 for lane in range(LANES)
             ]
             matrix = torch.tensor(columns).mT
-        with golden.emulate(self.arithmetic.policy):
+        with golden.emulate(self.policies[self.numbers.index(each.operands)]):
             return (self.operand[None] @ matrix)[0]
 
     def element(self, each):
@@ -103,14 +106,35 @@ class Interpreter:
             }[each.op]()
 
 
-def test_program_gives_bits_of_model():
+BY_LAYER = """
+[layers."head"]
+mac = "bf16*bf16+fp32.rn"
+[layers."*.attention"]
+mac = "e5m2*e5m2+fp16.rn"
+"""
+
+
+@pytest.mark.parametrize(("layers", "formats"), [("", 1), (BY_LAYER, 3)])
+def test_program_gives_bits_of_model_beyond_the_context(layers, formats, tmp_path):
     torch.manual_seed(1)
-    model, arithmetic = Decoder(SHAPE).eval(), Arithmetic.read(POLICY)
-    interpreter, cache = Interpreter(model, arithmetic), Cache(SHAPE.layers)
-    for position, token in enumerate([3, 11, 0]):
-        with torch.no_grad(), golden.emulate(arithmetic.policy, strict=True):
-            expected = model(torch.tensor([[token]]), position, cache)[0, 0]
-        assert torch.equal(interpreter.run(token, position).view(torch.int32), expected.view(torch.int32))
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY.read_text() + layers)
+    model, arithmetic = Decoder(SHAPE).eval(), Arithmetic.read(path)
+    assert len(arithmetic.products(products(SHAPE))) == formats
+    with golden.emulate(arithmetic.rules, strict=True):
+        tokens, logits = generate(model.stepper(), SHAPE.context, [3], SHAPE.context + 1)
+    own_tokens, own_logits = generate(Interpreter(model, arithmetic).run, SHAPE.context, [3], SHAPE.context + 1)
+    assert own_tokens == tokens
+    assert torch.equal(own_logits.view(torch.int32), logits.view(torch.int32))
+
+
+def test_decoder_reads_last_half_of_the_context_again():
+    begin = [(0, 0), (1, 1), (2, 2), (3, 3)]
+    again = [(2, 0), (3, 1), (4, 2), (5, 3), (4, 0), (5, 1), (6, 2)]
+    assert list(steps(7, 4)) == begin + again
+    assert list(steps(3, 4)) == begin[:3]
+    assert list(steps(5, 3)) == [(0, 0), (1, 1), (2, 2), (2, 0), (3, 1), (4, 2)]
+    assert list(steps(3, 1)) == [(0, 0), (1, 0), (2, 0)]
 
 
 def test_program_rejects_sizes():
@@ -120,4 +144,4 @@ def test_program_rejects_sizes():
         (Shape(), 8, 24, "block"),
     ):
         with pytest.raises(ValueError, match=word):
-            Program(shape, lanes, block)
+            Program(shape, lanes, dict.fromkeys(products(shape), Operands(block=block)))

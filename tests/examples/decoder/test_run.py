@@ -23,10 +23,34 @@ def model(seed=1):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["e4m3fn", "bf16", "mxfp4", "e5m2_sr"])
 def test_engine_gives_tokens_and_bits_of_torch(policy):
-    both = compare(model(), Arithmetic.read(POLICY.with_name(f"{policy}.toml"), lanes=4), [3], 15)
-    assert both.logits.shape == (15, 32)
+    both = compare(model(), Arithmetic.read(POLICY.with_name(f"{policy}.toml"), lanes=4), [3], 20)
+    # After 16 of 20 tokens the engine reads the last 8 again.
+    assert both.logits.shape == (28, 32)
     assert both.logits.isfinite().all()
     assert len(set(both.tokens)) > 2
+    assert both.equal, f"{both.mismatches} logits differ"
+
+
+@pytest.mark.slow
+def test_layers_with_their_own_formats_have_bits_of_torch(tmp_path):
+    path = tmp_path / "policy.toml"
+    layers = {"head": "bf16*bf16+fp32.rn", "*.attention*": "mxfp4*mxfp4+fp32.rn", "*.up": "e5m2*e5m2+e6m5.sr10@lfsr16"}
+    tables = [f'[layers."{pattern}"]\nmac = "{mac}"' for pattern, mac in layers.items()]
+    tables[1] += '\nactivations = "rn"'
+    tables[2] += '\ndevice = "decoder"'
+    path.write_text("\n".join([POLICY.read_text(), *tables]))
+    both = compare(model(), Arithmetic.read(path, lanes=4), [3], 10)
+    assert len(set(both.tokens)) > 2
+    assert both.equal, f"{both.mismatches} logits differ"
+
+
+@pytest.mark.slow
+def test_full_size_engine_generates_256_tokens_with_bits_of_torch():
+    torch.manual_seed(1)
+    decoder = Decoder(Shape()).eval()
+    both = compare(decoder, Arithmetic.read(POLICY), [3], 256)
+    assert len(both.tokens) == 257
+    assert both.logits.shape == (256 + 32 * 6, 64)
     assert both.equal, f"{both.mismatches} logits differ"
 
 
