@@ -82,14 +82,18 @@ def _module(name: str) -> tuple[str, list[str]]:
     path = _path(name)
     assert path is not None, name
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    imports = [module for match in _IMPORT.finditer(path.read_text(encoding="utf-8")) for module in _imported(match, package)]
+    imports = [
+        module for match in _IMPORT.finditer(path.read_text(encoding="utf-8")) for module in _imported(match, package)
+    ]
     return source(path), imports
 
 
 def source(path: Path) -> str:
     """Return a hash of the executed code of a file: no comments, blank lines and docstrings."""
     # Compilation is five times as fast as ast.dump, and removes docstrings.
-    return digest(*_executed(compile(path.read_text(encoding="utf-8"), path.name, "exec", dont_inherit=True, optimize=2)))
+    return digest(
+        *_executed(compile(path.read_text(encoding="utf-8"), path.name, "exec", dont_inherit=True, optimize=2))
+    )
 
 
 def _executed(compiled: CodeType) -> Iterator[object]:
