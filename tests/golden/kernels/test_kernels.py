@@ -84,9 +84,9 @@ SATURATED = [
         "e4m3*e4m3+fp16-ftz.ra",
         "e5m2*e5m2+posit16.rn",
         "e5m2*e5m2+fp32.rn",
-        "e4m3*e5m2=e3m4.rz+e5m2fnuz.sr3",
+        "e4m3*e5m2=e5m4.rz+e4m3fnuz.sr3",
         "e5m2*e5m2+takum12.rn",
-        "e5m2*fp16=fxp4.4-wrap.rn+fp16.rd",
+        "e5m2*fp16=e8m10.rn+fp16.rd",
         "e5m2*e5m2+exact=e6m5.rz",
     )
 ]
