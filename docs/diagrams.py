@@ -17,7 +17,7 @@ ROW, GAP, LETTER = 34, 44, 7.3
 """Height of a row, width between two columns, and width of a letter, in pixels."""
 
 SVG = (
-    '<svg class="diagram" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
+    '<div class="diagram"><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
     ' role="img" fill="none" stroke="currentColor" font-family="monospace" font-size="12">'
 )
 
@@ -193,7 +193,7 @@ class DataPath:
             x, y = left[self.register.column] + self.register.width + 10, (self.register.row + 0.5) * ROW + top
             back, end = left[self.start.column] + self.start.width / 2, (self.start.row + 0.5) * ROW + top - 13
             parts.append(f'<path d="M{x:.1f} {y:.1f}V6H{back:.1f}V{end:.1f}"/>{_dot(x, y)}')
-        return SVG.format(width=left[-1] + widths[-1] + 8, height=height) + "".join(parts) + "</svg>"
+        return SVG.format(width=left[-1] + widths[-1] + 8, height=height) + "".join(parts) + "</svg></div>"
 
 
 def _dot(x: float, y: float) -> str:

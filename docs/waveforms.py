@@ -82,7 +82,7 @@ def svg(lanes: Lanes, title: str) -> str:
             parts.append(f'<path d="M{MARGIN} {high if values[0] else low}{levels}"/>')
         else:
             parts += _bus(values, low, high)
-    return SVG.format(width=width, height=height) + "".join(parts) + "</svg>"
+    return SVG.format(width=width, height=height) + "".join(parts) + "</svg></div>"
 
 
 def _bus(values: Sequence[Any], low: int, high: int) -> Iterator[str]:

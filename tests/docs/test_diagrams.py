@@ -102,6 +102,6 @@ def test_waveform_of_a_division_has_results_where_it_is_ready():
 
 
 def test_page_of_waveforms_has_valid_pictures():
-    pictures = [line for line in waveforms.page() if line.startswith("<svg")]
+    pictures = [line for line in waveforms.page() if line.startswith('<div class="diagram"><svg ')]
     assert len(pictures) == 3
     assert {"clk", "i.ready", "14"} <= {text for picture in pictures for text in texts(picture)}
