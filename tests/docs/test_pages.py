@@ -322,9 +322,7 @@ def test_paper_tables_have_records_and_sources(segments, monkeypatch, tmp_path):
 
 def test_gallery_shows_every_command_that_plots():
     commands = {command for command, _ in gallery().PLOTS.values()}
-    sources = [
-        path for room in ROOMS if room not in ("docs", "tests") for path in (ROOT / room).rglob("*.py")
-    ]
+    sources = [path for room in ROOMS if room not in ("docs", "tests") for path in (ROOT / room).rglob("*.py")]
     plotting = {path.resolve() for path in sources if "from halfulp.tools.plots import" in path.read_text()}
     assert len(commands) == len(plotting) > 5
 
