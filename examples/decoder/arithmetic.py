@@ -91,6 +91,12 @@ class Arithmetic:
             raise ValueError(f"the engine has sequential sums with an accumulator, not {policy.reductions}")
         if policy.normalisation is not None or policy.hadamard is not None:
             raise ValueError("the engine has neither a format of normalisations nor rotations")
+        others = [name for part in (policy.elementwise, policy.functions) for name, _ in part.operators]
+        others = sorted(set(others) - set(OPERATORS)) + [
+            name for name in ("multiplier", "adder") if getattr(policy, name)
+        ]
+        if others:
+            raise ValueError(f"the engine has units of the library only, no operator for {', '.join(others)}")
         for name in SHARED:
             if getattr(policy, name) != getattr(self.policy, name):
                 raise ValueError(
@@ -121,9 +127,12 @@ class Arithmetic:
         return next(policy for pattern, policy in self.rules.items() if matches(pattern, layer))
 
     def products(self, modules: Iterable[str]) -> list[Product]:
-        """Return the different products of modules."""
-        policies = map(self.of, modules)
-        return list(dict.fromkeys(Product(policy.forward, policy.activations) for policy in policies))
+        """Return the different products of modules; ValueError if a pattern names none of them."""
+        policies = {module: self.of(module) for module in modules}
+        for pattern, policy in self.rules.items():
+            if pattern != "*" and not any(policy is used for used in policies.values()):
+                raise ValueError(f"no layer has the policy of {pattern!r}; the layers are {', '.join(policies)}")
+        return list(dict.fromkeys(Product(policy.forward, policy.activations) for policy in policies.values()))
 
     def operands(self, modules: list[str]) -> dict[str, Operands]:
         """Return the formats of the products of modules, with their numbers in `products`."""

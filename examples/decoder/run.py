@@ -82,10 +82,11 @@ def main() -> int:
         parser.error(f"--prompt has characters of {''.join(text)!r}, and at least one; not {arguments.prompt!r}")
     try:
         model, arithmetic = load(arguments.model), Arithmetic.read(arguments.policy, arguments.lanes)
+        engine = Engine(model.shape, arithmetic)
     except (ValueError, TypeError, OSError) as error:
         parser.error(str(error))
     if arguments.verilog is not None:
-        arguments.verilog.write_text(emit(Engine(model.shape, arithmetic)))
+        arguments.verilog.write_text(emit(engine))
     both = compare(model, arithmetic, [text.index(character) for character in arguments.prompt], arguments.tokens)
     for name, tokens in (("torch", both.tokens), ("engine", both.engine_tokens)):
         print(f"{name}:\n{''.join(text[token] for token in tokens)}\n")

@@ -153,6 +153,7 @@ def test_page_links_lead_to_files(page):
     written = {
         f"generated/{name}" for name in re.findall(r'folder / "(\w+\.md)"', (ROOT / "docs/generate.py").read_text())
     } | {f"generated/{name}.md" for name in ("papers", *(f"paper_{end}" for end in paper_tables.TITLES))}
+    written |= {f"generated/gallery/{name}.png" for name in gallery().PLOTS}
     assert [link for link in links if not (folder / link).exists() and link not in written] == []
 
 

@@ -60,6 +60,7 @@ def test_pipeline_changes_no_bit():
         ("elementwise=bf16.rn", "elementwise=bf16.sr4", "random words"),
         ("reductions=fp32.rn sequential", "reductions=fp32.rn pairwise", "sequential"),
         ("; gelu=pwl gelu(fxp4.8)>bf16.rn pieces=16", "", "gelu=pwl"),
+        ("; gelu=pwl", "; tanh=pwl tanh(fxp4.8)>bf16.rn pieces=4; gelu=pwl", "no operator for tanh"),
     ],
 )
 def test_engine_refuses_policy(old, new, word):
@@ -80,6 +81,12 @@ def test_engine_refuses_policy_of_a_layer(pattern, old, new, word):
     assert old in TEXT
     with pytest.raises(ValueError, match=word):
         Arithmetic({pattern: Policy.parse(TEXT.replace(old, new)), "*": Policy.parse(TEXT)})
+
+
+def test_engine_refuses_pattern_without_a_layer():
+    head = Policy.parse(TEXT.replace("e4m3fn*e4m3fn", "e5m2*e5m2"))
+    with pytest.raises(ValueError, match="no layer has the policy of 'haed'; the layers are blocks"):
+        Engine(SHAPE, Arithmetic({"haed": head, "*": Policy.parse(TEXT)}))
 
 
 def test_memory_has_narrowest_format_of_all_results():
