@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.formats.checks import check_bool
 
 from .base import Unit
-from .stream import LAST, USER, Beats, Streamed
+from .stream import LAST, USER, Beats, Streamed, separable
 from .verilog import ASYNC, RESETS, SYNC
 
 ALIGNMENT = 8
@@ -79,12 +79,8 @@ class AxiStream(Streamed):
     @staticmethod
     def effects(unit: Unit) -> set[str]:
         """Return the names of the parameters that have an effect on a unit."""
-        effects = {"tlast", "tuser", "registered"} | ({"tkeep"} if not unit.stateful else set())
-        try:
-            AxiStream(unit, separate=True)
-        except ValueError:
-            return effects
-        return effects | {"separate"}
+        some = {"tkeep": not unit.stateful, "separate": separable(unit)}
+        return {"tlast", "tuser", "registered", *(name for name, has in some.items() if has)}
 
     @property
     def options(self) -> dict[str, int]:
@@ -99,6 +95,11 @@ class AxiStream(Streamed):
     def title(self) -> str:
         return f"{self.unit.title}, with AXI4-Stream for operands and results"
 
+    @property
+    def clocked(self) -> bool:
+        """True if the wrapper or its unit has registers."""
+        return self.unit.clocked or self.registered
+
     def prefix(self, channel: str) -> str:
         """Return the prefix of the signals of a stream of operands."""
         return f"s_axis_{channel}" if self.separate else "s_axis"
@@ -109,8 +110,7 @@ class AxiStream(Streamed):
         return aligned({name: shape for name, shape in fields.items() if name not in self.side})
 
     def _members(self) -> dict[str, Any]:
-        clocked = self.unit.clocked or self.registered
-        members = {} if clocked else {name: In(1) for name in _CONTROLS.values()}
+        members = {} if self.clocked else {name: In(1) for name in _CONTROLS.values()}
         streams = {self.prefix(name): (In, Out, self.data_of(name), fields) for name, fields in self.channels.items()}
         for prefix, (to, back, layout, fields) in (streams | {"m_axis": (Out, In, self.data_of(), self.side)}).items():
             members[f"{prefix}_tdata"] = to(layout)
@@ -156,7 +156,7 @@ class AxiStream(Streamed):
         """
         if reset in set(RESETS) - {SYNC, ASYNC}:
             raise ValueError(f"the reset of AXI4-Stream is active low; expected the style sync or async, not {reset}")
-        if not (self.unit.clocked or self.registered):
+        if not self.clocked:
             return {"ports": dict(ports)} | ({"reset": reset} if reset != SYNC else {})
         return {"reset": f"{reset}-low", "ports": _CONTROLS | dict(ports)}
 

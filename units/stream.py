@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats.checks import check_bool, check_int
 from halfulp.hdl.specs.build import MAX_BESIDE
-from halfulp.hdl.specs.formula import Role
+from halfulp.hdl.specs.formula import Port, Role
 
 from .base import Unit
 
@@ -124,11 +124,8 @@ class Streamed(wiring.Component):
         channels: dict[str, dict[str, Any]] = {}
         for port in self.unit.spec.ports:
             if port.name in inputs:
-                own = port.role in _OPERANDS or (port.role is Role.START and not self.unit.stateful)
-                # A block has the stream of its elements for its scale, too.
-                name = (port.argument or port.name).partition("_scale")[0] if own else OPERATION
-                channels.setdefault(name, {})[port.name] = inputs[port.name]
-        if len(channels) == 1:
+                channels.setdefault(_operand_of(self.unit, port), {})[port.name] = inputs[port.name]
+        if not separable(self.unit):
             raise ValueError(f"separate has no effect on {self.unit.name}, which has one operand; omit it")
         channels[next(iter(channels))] |= self.side
         return channels
@@ -256,6 +253,19 @@ def _suffixes(options: Mapping[str, int]) -> list[str]:
 
 _OPERANDS = (Role.OPERAND, Role.SCALE, Role.INDEX)
 """Roles of the inputs that are parts of an operand."""
+
+
+def _operand_of(unit: Unit, port: Port) -> str:
+    """Return the name of the stream of an input if each operand has its own."""
+    if port.role in _OPERANDS or (port.role is Role.START and not unit.stateful):
+        # A block has the stream of its elements for its scale, too.
+        return (port.argument or port.name).partition("_scale")[0]
+    return OPERATION
+
+
+def separable(unit: Unit) -> bool:
+    """Return True if a unit has inputs for several streams."""
+    return len({_operand_of(unit, port) for port in unit.spec.ports if port.name in unit.inputs}) > 1
 
 
 def _beats(beats: Any) -> Beats:

@@ -202,7 +202,7 @@ def _package(units: list[tuple[str, str | None]], output: str | None, *, name: s
     if output is None or output == "-":
         raise Refused("--package needs the name of a folder; add -o FOLDER")
     folder = new_folder(output)
-    prefix, controls = how.pop("prefix"), how.pop("controls")
+    prefix, controls, streams = (how.pop(word) for word in ("prefix", "controls", "streams"))
     with requests():
         built = [implementation(unit, fmt, **how).component() for unit, fmt in units]
         if name is None and len(built) > 1:
@@ -212,7 +212,7 @@ def _package(units: list[tuple[str, str | None]], output: str | None, *, name: s
 
         with Bar("emit --package") as bar:
             name = default_name(built[0], **controls) if name is None else name
-            texts = files(built, name, prefix=prefix, progress=bar, **controls)
+            texts = files(built, name, prefix=prefix, progress=bar, streams=streams, **controls)
     write_folder(folder, texts)
 
 
