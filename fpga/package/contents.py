@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 
+from halfulp.fpga.constraints import DEFAULT_CLOCK, constraints
 from halfulp.hdl.formats import Format, Saturation
 from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES, MODE_TEXT
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
@@ -477,6 +478,7 @@ class Package:
         for name in ("test_units.py", "run_cocotb.py"):
             files[f"tb/{name}"] = (TEMPLATES / name).read_text()
         files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
+        files |= {path: text for unit in self.units for path, text in _constraints(unit).items()}
         files[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
         files[f"{self.name}.core"] = self.render("package.core.j2")
         files["Makefile"] = self.render("Makefile.j2")
@@ -520,6 +522,25 @@ class Package:
             **functions,
         }
         return _TEMPLATES.get_template(template).render(**known, **more)
+
+
+def _constraints(unit: PackagedUnit) -> dict[str, str]:
+    """Return the constraints of a unit and of its AXI4-Stream wrapper, by path."""
+    clock, reset = unit.control("clk"), unit.control("rst") if unit.async_reset else None
+    names = clock and clock.name, reset and reset.name
+    stream = ("aclk" if unit.stream.clocked else None, "aresetn" if unit.async_reset and unit.stream.clocked else None)
+    asked = unit.component.build.clock
+    mhz, reason = (DEFAULT_CLOCK, "because the build has no clock") if asked is None else (asked, "that of the build")
+    files = {}
+    modules: list[tuple[str, Sequence[Any], tuple[str | None, str | None]]] = [
+        (unit.module, unit.ports, names),
+        (unit.stream.name, unit.stream.ports, stream),
+    ]
+    for module, ports, own in modules:
+        head = f"# Constraints of {module}, written by halfulp {version('halfulp')}. Clock: {mhz:g} MHz, {reason}.\n"
+        for suffix in ("sdc", "xdc"):
+            files[f"constraints/{module}.{suffix}"] = head + constraints(ports, *own, mhz)
+    return files
 
 
 def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> tuple[PackagedPort, ...]:

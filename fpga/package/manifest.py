@@ -54,6 +54,8 @@ _KINDS = {
     ".hex": "vectors",
     ".vlt": "waivers",
     ".core": "fusesoc",
+    ".sdc": "constraints",
+    ".xdc": "constraints",
     ".md": "documentation",
     ".json": "schema",
     "": "makefile",

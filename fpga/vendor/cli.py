@@ -7,13 +7,11 @@ from typing import Any
 import click
 
 from halfulp.boards.targets import TARGETS, Target, target_of
+from halfulp.fpga.constraints import DEFAULT_CLOCK
 from halfulp.hdl.specs.build import MAX_BESIDE
 from halfulp.implementation import implementation
 from halfulp.options import unit_options
 from halfulp.tools.commands import Command, Parsed, Refused, new_folder, requests, write_folder
-
-DEFAULT_CLOCK = 500
-"""Default requested clock in MHz."""
 
 DEFAULT_TARGET = "vu9p"
 """Default device."""
