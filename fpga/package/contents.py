@@ -527,7 +527,7 @@ class Package:
 def _constraints(unit: PackagedUnit) -> dict[str, str]:
     """Return the constraints of a unit and of its AXI4-Stream wrapper, by path."""
     clock, reset = unit.control("clk"), unit.control("rst") if unit.async_reset else None
-    names = clock and clock.name, reset and reset.name
+    names = clock.name if clock else None, reset.name if reset else None
     stream = ("aclk" if unit.stream.clocked else None, "aresetn" if unit.async_reset and unit.stream.clocked else None)
     asked = unit.component.build.clock
     mhz, reason = (DEFAULT_CLOCK, "because the build has no clock") if asked is None else (asked, "that of the build")
