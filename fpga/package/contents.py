@@ -478,12 +478,33 @@ class Package:
         for name in ("test_units.py", "run_cocotb.py"):
             files[f"tb/{name}"] = (TEMPLATES / name).read_text()
         files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
-        files |= {path: text for unit in self.units for path, text in _constraints(unit).items()}
+        for unit in self.units:
+            files |= _constraints(unit) | self._descriptions(unit)
         files[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
         files[f"{self.name}.core"] = self.render("package.core.j2")
         files["Makefile"] = self.render("Makefile.j2")
         files["lint/verilator.vlt"] = WAIVERS.read_text() + _WAIVERS
         return files | {"README.md": self.render("README.md.j2")}
+
+    def _descriptions(self, unit: PackagedUnit) -> dict[str, str]:
+        """Return the IP-XACT descriptions of a unit and of its AXI4-Stream wrapper, by path."""
+        stream, paths = unit.stream, self.netlist_files(unit)
+        modules: list[tuple[str, dict[str, Any]]] = [
+            (unit.module, {"ports": unit.ports, "channels": [], "paths": paths, "about": unit.text}),
+            (
+                stream.name,
+                {
+                    "ports": stream.ports,
+                    "channels": [*stream.sources, stream.result],
+                    "paths": [*paths, f"rtl/{stream.name}.v"],
+                    "about": stream.title,
+                },
+            ),
+        ]
+        return {
+            f"ipxact/{module}.xml": self.render("component.xml.j2", unit=unit, module=module, **known)
+            for module, known in modules
+        }
 
     @property
     def sources(self) -> list[str]:

@@ -56,6 +56,7 @@ _KINDS = {
     ".core": "fusesoc",
     ".sdc": "constraints",
     ".xdc": "constraints",
+    ".xml": "ipxact",
     ".md": "documentation",
     ".json": "schema",
     "": "makefile",

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from halfulp.fpga.package import files
 from halfulp.hdl.specs import Build
 from halfulp.units.catalogue import component
+from halfulp.units.verilog import verilog_ports
 from tests.fpga.package.test_package import CONTROLS, SMALL, lint, make, needs_icarus, valid, write
 
 OPTIONS: dict[str, Any] = {"tlast": True, "tuser": 40, "tkeep": True, "registered": True, "separate": True}
@@ -116,3 +118,60 @@ def test_package_refuses_options_of_streams_without_effect() -> None:
         package(("mac e2m1fn*e2m1fn+e3m2",), {"tkeep": True})
     with pytest.raises(ValueError, match="separate"):
         package(("sqrt e2m1fn",), {"separate": True})
+
+
+IPXACT = "{http://www.accellera.org/XMLSchema/IPXACT/1685-2014}"
+
+ORDER = {
+    "component": "vendor library name version busInterfaces model fileSets description parameters",
+    "busInterface": "name busType abstractionTypes slave master",
+    "abstractionType": "abstractionRef portMaps",
+    "portMap": "logicalPort physicalPort",
+    "model": "views instantiations ports",
+    "view": "name componentInstantiationRef",
+    "componentInstantiation": "name language moduleName fileSetRef",
+    "port": "name wire",
+    "wire": "direction vectors",
+    "vector": "left right",
+    "file": "name fileType",
+    "parameter": "name value",
+}
+"""Order of elements in the standard, as far as descriptions have them; the schema itself is not available."""
+
+OPTIONAL = {"busInterfaces", "vectors", "slave", "master"}
+"""Elements that some descriptions lack."""
+
+
+def test_ipxact_describes_ports_and_streams(optional: dict[str, str]) -> None:
+    found = 0
+    for unit in json.loads(optional["manifest.json"])["units"]:
+        for path in (f"rtl/{unit['module']}.v", unit["axi_stream"]["file"]):
+            module = Path(path).stem
+            root = ElementTree.fromstring(optional[f"ipxact/{module}.xml"])
+            assert root.tag == f"{IPXACT}component"
+            for element in root.iter():
+                assert element.tag.startswith(IPXACT)
+                if order := ORDER.get(element.tag.removeprefix(IPXACT)):
+                    names = [child.tag.removeprefix(IPXACT) for child in element]
+                    assert names == [name for name in order.split() if name in names]
+                    assert set(order.split()) - set(names) <= OPTIONAL
+            described = {
+                (
+                    port.findtext(f"{IPXACT}name"),
+                    port.findtext(f".//{IPXACT}direction"),
+                    1 + int(port.findtext(f".//{IPXACT}left") or 0),
+                )
+                for port in root.iter(f"{IPXACT}port")
+            }
+            ports = verilog_ports(optional[path], module)
+            assert described == {(port.name, port.direction.removesuffix("put"), port.width) for port in ports}
+            mapped = [name.text for name in root.findall(f".//{IPXACT}physicalPort/{IPXACT}name")]
+            controls = {"aclk", "aresetn"}
+            assert sorted(mapped) == sorted({port.name for port in ports} - controls if "_axis" in module else [])
+            files_of = [name.text for name in root.findall(f".//{IPXACT}file/{IPXACT}name")]
+            assert path in [str(name).removeprefix("../") for name in files_of]
+            assert {str(name).removeprefix("../") for name in files_of} <= set(optional)
+            values = [value.text for value in root.iter(f"{IPXACT}value")]
+            assert values == [str(unit["latency"]), str(unit["initiation_interval"])]
+            found += 1
+    assert found == 4
