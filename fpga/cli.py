@@ -29,7 +29,8 @@ from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
 
-from .vendor.cli import DEFAULT_CLOCK, clock_option, stages_of, target_option
+from .constraints import DEFAULT_CLOCK
+from .vendor.cli import clock_option, stages_of, target_option
 
 if TYPE_CHECKING:
     from .report.coreport import Record

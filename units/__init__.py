@@ -7,6 +7,7 @@ from .arithmetic import Add as Add
 from .arithmetic import Fma as Fma
 from .arithmetic import Lerp as Lerp
 from .arithmetic import Mul as Mul
+from .axi_stream import AxiStream as AxiStream
 from .base import Unit as Unit
 from .block import BlockDequantize as BlockDequantize
 from .block import BlockDot as BlockDot
@@ -37,3 +38,4 @@ from .sparsedot import SparseDot as SparseDot
 from .sparsemac import SparseMac as SparseMac
 from .sru import Sru as Sru
 from .stream import Streamed as Streamed
+from .tracked import Tracked as Tracked

@@ -498,15 +498,21 @@ def _about(component: Any, top: str, options: list[str], clocked: bool) -> Itera
     # An import statement would make the digest of cached Verilog depend on the whole package.
     written = f"Written by halfulp {importlib.import_module('halfulp').__version__}"
     # A component of a user may have no text.
-    has_text = isinstance(component, Unit) and hasattr(component.spec, "form")
-    if has_text and component.name == module_name(component.spec.name, component.build):
-        options = [component.spec.text, *component.build.options, *options]
+    unit, words = (component, []) if isinstance(component, Unit) else _wrapped(component)
+    if hasattr(getattr(unit, "spec", None), "form") and unit.name == module_name(unit.spec.name, unit.build):
+        options = [unit.spec.text, *unit.build.options, *words, *options]
         written += f": {shlex.join(['halfulp', 'emit', *options])}"
     yield written
     latency = getattr(component, "latency", None)
     if isinstance(latency, int):
         yield f"Latency: {latency} cycle{'s' * (latency != 1)}" if clocked else "Combinational, without clock and reset"
     yield ""
+
+
+def _wrapped(component: Any) -> tuple[Any, list[str]]:
+    """Return the unit of a wrapper and its options of the command line; None if they are not all."""
+    words = getattr(component, "words", None)
+    return (None, []) if words is None else (component.unit, words)
 
 
 def _table(
@@ -520,7 +526,9 @@ def _table(
     timing = "asynchronous" if reset.startswith("async") else "synchronous"
     longest = max(len(names.get(port, port)) for port in ports)
     for name, port in ports.items():
-        control = name in _CONTROLS and (name not in shapes or isinstance(component, Unit))
+        control = name in _CONTROLS and (
+            name not in shapes or isinstance(component, Unit) or hasattr(component, "words")
+        )
         meaning = _CONTROLS[name].format(timing) if control else _shape_text(shapes.get(name))
         yield f"{port.direction:6}  {names.get(name, name):{longest}}  {port.width:4}  {meaning}"
     formats = dict.fromkeys(fmt for shape in shapes.values() for fmt in _formats(shape))

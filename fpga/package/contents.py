@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jinja2
 
+from halfulp.fpga.constraints import DEFAULT_CLOCK, constraints
 from halfulp.hdl.formats import Format, Saturation
 from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES, MODE_TEXT
 from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
@@ -25,6 +27,7 @@ from halfulp.units.keywords import KEYWORDS
 from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, default_name, emit, verilog_ports
 
 from .netlists import Netlists, share
+from .streams import PackagedStream, options_of
 from .vectors import vectors
 
 _VHDL_WORDS = """
@@ -38,9 +41,6 @@ while with xnor xor
 
 VHDL_KEYWORDS = frozenset(_VHDL_WORDS.split())
 """Reserved words of VHDL-93."""
-
-ALIGNMENT = 8
-"""Bits to which the fields of an AXI4-Stream payload are aligned."""
 
 TYPED_INSTANCE = "unit"
 """Name of the unit in its typed wrapper."""
@@ -191,37 +191,6 @@ _PLAIN = {
 """Contents of ports without a format."""
 
 
-@dataclass(frozen=True)
-class StreamField:
-    """Field of the payload of an AXI4-Stream.
-
-    Attributes
-    ----------
-    port : PackagedPort
-        Port of the unit with this value.
-    low : int
-        Position of its lowest bit.
-    """
-
-    port: PackagedPort
-    low: int
-
-    @property
-    def range(self) -> str:
-        """Range of the bits in Verilog."""
-        return f"[{self.low + self.port.width - 1}:{self.low}]"
-
-    @property
-    def padding(self) -> int:
-        """Bits above the value up to the next byte."""
-        return -self.port.width % ALIGNMENT
-
-    @property
-    def byte_range(self) -> str:
-        """Range of the value and its padding in Verilog."""
-        return f"[{self.low + self.port.width + self.padding - 1}:{self.low}]"
-
-
 def type_name(fmt: Format) -> str:
     """Return the name of the SystemVerilog type of a format."""
     return f"{identifier(str(fmt))}_t"
@@ -237,15 +206,6 @@ def vhdl_name(name: str) -> str:
     """Return a name of Verilog as an identifier of VHDL: an extended one if VHDL does not allow it as it is."""
     plain = re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", name) and name.lower() not in VHDL_KEYWORDS
     return name if plain else f"\\{name}\\"
-
-
-def aligned(ports: Sequence[PackagedPort]) -> list[StreamField]:
-    """Return the fields of a payload: the first port is lowest, and each begins at a byte."""
-    fields, low = [], 0
-    for port in ports:
-        fields.append(StreamField(port, low))
-        low += -(-port.width // ALIGNMENT) * ALIGNMENT
-    return fields
 
 
 def format_fields(fmt: Format) -> list[tuple[str, int, int]]:
@@ -284,12 +244,18 @@ class PackagedUnit:
         Ports in the order of the module.
     async_reset : bool
         The reset is asynchronous.
+    initial : bool
+        Registers have initial values.
+    streams : mapping of str to int
+        Parameters of its AXI4-Stream wrapper.
     """
 
     component: Any
     module: str
     ports: tuple[PackagedPort, ...]
     async_reset: bool
+    initial: bool
+    streams: Mapping[str, int]
 
     @property
     def text(self) -> str:
@@ -389,10 +355,14 @@ class PackagedUnit:
         """Hexadecimal digits of all outputs together."""
         return -(-self.output_bits // 4)
 
-    def slice(self, port: PackagedPort) -> str:
-        """Return the range of an input or output among all of them, in Verilog; the first port is lowest."""
+    def low(self, port: PackagedPort) -> int:
+        """Return the lowest bit of an input or output among all of them; the first port is lowest."""
         ports = self.outputs if port.direction == "output" else self.inputs
-        low = sum(other.width for other in ports[: ports.index(port)])
+        return sum(other.width for other in ports[: ports.index(port)])
+
+    def slice(self, port: PackagedPort) -> str:
+        """Return the range of an input or output among all of them, in Verilog."""
+        low = self.low(port)
         return f"[{low + port.width - 1}:{low}]"
 
     def bench_signal(self, port: PackagedPort) -> str:
@@ -402,38 +372,10 @@ class PackagedUnit:
         signal = {"clk": "clock", "rst": "reset", "en": "enable"}.get(port.role, port.role)
         return f"~{signal}" if port.active_low else signal
 
-    @property
-    def stream_inputs(self) -> list[StreamField]:
-        """Fields of the payload of operands."""
-        return aligned(self.inputs)
-
-    @property
-    def stream_outputs(self) -> list[StreamField]:
-        """Fields of the payload of results."""
-        return aligned(self.outputs)
-
-    @property
-    def stream_input_bits(self) -> int:
-        """Bits of the payload of operands, whole bytes."""
-        return sum(field.port.width + field.padding for field in self.stream_inputs)
-
-    @property
-    def stream_output_bits(self) -> int:
-        """Bits of the payload of results, whole bytes."""
-        return sum(field.port.width + field.padding for field in self.stream_outputs)
-
-    def stream_signal(self, port: PackagedPort) -> str:
-        """Return the signal of the AXI4-Stream wrapper that a port is connected to."""
-        if port.role == "data":
-            fields = {field.port: field for field in self.stream_inputs}
-            return f"s_axis_tdata{fields[port].range}" if port in fields else f"result_{port.name}"
-        if port.role == "rst":
-            return "aresetn" if port.active_low else "~aresetn"
-        if self.control("ready"):
-            signal = {"clk": "aclk", "en": "1'b1", "valid": "s_axis_tvalid & free", "ready": "ready"}[port.role]
-        else:
-            signal = {"clk": "aclk", "en": "advance", "valid": "s_axis_tvalid"}[port.role]
-        return f"~{signal}" if port.active_low else signal
+    @cached_property
+    def stream(self) -> PackagedStream:
+        """AXI4-Stream wrapper."""
+        return PackagedStream(self, **self.streams)
 
 
 @dataclass(frozen=True)
@@ -460,6 +402,7 @@ class Package:
         *,
         prefix: str = "",
         controls: Controls = Controls(),
+        streams: Mapping[str, int] = MappingProxyType({}),
         progress: Progress = silent,
     ) -> "Package":
         """Generate the Verilog of components.
@@ -472,13 +415,15 @@ class Package:
         prefix : str
             Prefix of the names of modules and of the package.
         controls : Controls
+        streams : mapping of str to int
+            Parameters of `halfulp.units.AxiStream`, for the units on which they have an effect.
         progress : Progress
 
         Raises
         ------
         TypeError, ValueError
-            If two modules have one name, Verilog does not allow a name, or no component has a port that ``controls``
-            describe.
+            If two modules have one name, Verilog does not allow a name, no component has a port that ``controls``
+            describe, or an option of streams has no effect.
         ToolError
             If Yosys fails.
         """
@@ -493,7 +438,7 @@ class Package:
             if tops.count(top) > 1:
                 raise ValueError(f"the package has two modules {top}; each unit is given once: {component.title}")
         units, texts, seen = [], {}, set[str]()
-        for top, component in zip(tops, components, strict=True):
+        for top, component, own in zip(tops, components, options_of(components, streams), strict=True):
             text = verilog(component, top)
             plain = [port.name for port in verilog_ports(text, top)]
             seen |= set(plain)
@@ -502,9 +447,8 @@ class Package:
             if options != Controls().of(plain):
                 text = verilog(component, top, **options)
             texts[top] = text
-            units.append(
-                PackagedUnit(component, top, _ports(component, text, top, options), controls.reset.startswith(ASYNC))
-            )
+            ports, is_async = _ports(component, text, top, options), controls.reset.startswith(ASYNC)
+            units.append(PackagedUnit(component, top, ports, is_async, controls.initial, own))
             progress.advance(1)
             taken = {TYPED_INSTANCE, *units[-1].typedefs}
             if both := taken.intersection(controls.ports.values()):
@@ -525,27 +469,49 @@ class Package:
         files[f"rtl/{self.name}_pkg.sv"] = self.render("package.sv.j2")
         for unit in self.units:
             files[f"rtl/{unit.module}_typed.sv"] = self.render("typed.sv.j2", unit=unit)
-            files[f"rtl/{unit.module}_axis.v"] = self.render("axis.v.j2", unit=unit)
+            files[f"rtl/{unit.stream.name}.v"] = unit.stream.text
         for unit in self.units:
             path = self.vector_file(unit)
             files[path], count = vectors(unit.component, unit.module)
-            for bench in ("tb", "axis_tb"):
-                text = self.render(f"{bench}.v.j2", unit=unit, vectors=path, count=count)
-                files[f"tb/{unit.module}_{bench}.v"] = text
+            for bench, top in (("tb", unit.module), ("axis_tb", unit.stream.name)):
+                files[f"tb/{top}_tb.v"] = self.render(f"{bench}.v.j2", unit=unit, vectors=path, count=count)
         for name in ("test_units.py", "run_cocotb.py"):
             files[f"tb/{name}"] = (TEMPLATES / name).read_text()
         files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
+        for unit in self.units:
+            files |= _constraints(unit) | self._descriptions(unit)
         files[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
         files[f"{self.name}.core"] = self.render("package.core.j2")
         files["Makefile"] = self.render("Makefile.j2")
         files["lint/verilator.vlt"] = WAIVERS.read_text() + _WAIVERS
         return files | {"README.md": self.render("README.md.j2")}
 
+    def _descriptions(self, unit: PackagedUnit) -> dict[str, str]:
+        """Return the IP-XACT descriptions of a unit and of its AXI4-Stream wrapper, by path."""
+        stream, paths = unit.stream, self.netlist_files(unit)
+        modules: list[tuple[str, dict[str, Any]]] = [
+            (unit.module, {"ports": unit.ports, "channels": [], "paths": paths, "about": unit.text}),
+            (
+                stream.name,
+                {
+                    "ports": stream.ports,
+                    "channels": [*stream.sources, stream.result],
+                    "paths": [*paths, f"rtl/{stream.name}.v"],
+                    "about": stream.title,
+                },
+            ),
+        ]
+        return {
+            f"ipxact/{module}.xml": self.render("component.xml.j2", unit=unit, module=module, **known)
+            for module, known in modules
+        }
+
     @property
     def sources(self) -> list[str]:
         """Paths of all RTL; the package of types is first."""
         shared = [f"rtl/{self.name}_shared.v"] if self.netlists.shared else []
-        units = [f"rtl/{unit.module}{suffix}" for unit in self.units for suffix in (".v", "_typed.sv", "_axis.v")]
+        names = [(f"{unit.module}.v", f"{unit.module}_typed.sv", f"{unit.stream.name}.v") for unit in self.units]
+        units = [f"rtl/{name}" for each in names for name in each]
         return [f"rtl/{self.name}_pkg.sv", *shared, *units]
 
     @staticmethod
@@ -577,6 +543,25 @@ class Package:
             **functions,
         }
         return _TEMPLATES.get_template(template).render(**known, **more)
+
+
+def _constraints(unit: PackagedUnit) -> dict[str, str]:
+    """Return the constraints of a unit and of its AXI4-Stream wrapper, by path."""
+    clock, reset = unit.control("clk"), unit.control("rst") if unit.async_reset else None
+    names = clock.name if clock else None, reset.name if reset else None
+    stream = ("aclk" if unit.stream.clocked else None, "aresetn" if unit.async_reset and unit.stream.clocked else None)
+    asked = unit.component.build.clock
+    mhz, reason = (DEFAULT_CLOCK, "because the build has no clock") if asked is None else (asked, "that of the build")
+    files = {}
+    modules: list[tuple[str, Sequence[Any], tuple[str | None, str | None]]] = [
+        (unit.module, unit.ports, names),
+        (unit.stream.name, unit.stream.ports, stream),
+    ]
+    for module, ports, own in modules:
+        head = f"# Constraints of {module}, written by halfulp {version('halfulp')}. Clock: {mhz:g} MHz, {reason}.\n"
+        for suffix in ("sdc", "xdc"):
+            files[f"constraints/{module}.{suffix}"] = head + constraints(ports, *own, mhz)
+    return files
 
 
 def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> tuple[PackagedPort, ...]:

@@ -12,12 +12,13 @@ from halfulp.hdl.formats import SATFINITE
 from halfulp.implementation import Implementation
 from halfulp.tools.digests import version
 
-from .contents import Package, PackagedPort, PackagedUnit, StreamField, codes_of, format_fields, type_name
+from .contents import Package, PackagedPort, PackagedUnit, codes_of, format_fields, type_name
+from .streams import Channel
 
 SCHEMA = "manifest.schema.json"
 """Name of the JSON schema, in this folder and in each package."""
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of the layout of the manifest."""
 
 RECORDS = Path(__file__).parents[1] / "results"
@@ -53,6 +54,9 @@ _KINDS = {
     ".hex": "vectors",
     ".vlt": "waivers",
     ".core": "fusesoc",
+    ".sdc": "constraints",
+    ".xdc": "constraints",
+    ".xml": "ipxact",
     ".md": "documentation",
     ".json": "schema",
     "": "makefile",
@@ -108,10 +112,12 @@ def _unit(unit: PackagedUnit, package: Package, files: Mapping[str, str]) -> dic
         "ports": [_port(port) for port in unit.ports],
         "typed": {"module": f"{unit.module}_typed", "file": f"rtl/{unit.module}_typed.sv"},
         "axi_stream": {
-            "module": f"{unit.module}_axis",
-            "file": f"rtl/{unit.module}_axis.v",
-            "input": _stream(unit.stream_inputs, unit.stream_input_bits),
-            "output": _stream(unit.stream_outputs, unit.stream_output_bits),
+            "module": unit.stream.name,
+            "file": f"rtl/{unit.stream.name}.v",
+            "inputs": [_stream(channel) for channel in unit.stream.sources],
+            "output": _stream(unit.stream.result),
+            "result_per_sum": unit.stream.sums,
+            "registered_ready": unit.stream.registered,
         },
         "vectors": {"file": package.vector_file(unit), "in_order": unit.stateful},
         "netlist": {
@@ -136,10 +142,10 @@ def _port(port: PackagedPort) -> dict[str, Any]:
     }
 
 
-def _stream(fields: list[StreamField], width: int) -> dict[str, Any]:
-    """Return the payload of an AXI4-Stream."""
-    placed = [{"port": field.port.name, "low": field.low, "width": field.port.width} for field in fields]
-    return {"width": width, "fields": placed}
+def _stream(channel: Channel) -> dict[str, Any]:
+    """Return the signals and the payload of an AXI4-Stream."""
+    placed = [{"port": field.port.name, "low": field.low, "width": field.port.width} for field in channel.fields]
+    return {"prefix": channel.prefix, "width": channel.bits, "fields": placed, "beside": channel.beside}
 
 
 def costs(command: str) -> dict[str, dict[str, Any] | None]:

@@ -7,12 +7,11 @@ from typing import Any
 import click
 
 from halfulp.boards.targets import TARGETS, Target, target_of
+from halfulp.fpga.constraints import DEFAULT_CLOCK
+from halfulp.hdl.specs.build import MAX_BESIDE
 from halfulp.implementation import implementation
 from halfulp.options import unit_options
 from halfulp.tools.commands import Command, Parsed, Refused, new_folder, requests, write_folder
-
-DEFAULT_CLOCK = 500
-"""Default requested clock in MHz."""
 
 DEFAULT_TARGET = "vu9p"
 """Default device."""
@@ -51,6 +50,24 @@ def _names(text: str) -> dict[str, str]:
     return names
 
 
+_STREAM = (
+    click.option("--tlast", is_flag=True, help="TLAST of streams; sums of accumulators end at it"),
+    click.option("--tuser", metavar="BITS", type=click.IntRange(1, MAX_BESIDE), help="bits of TUSER of streams"),
+    click.option("--tkeep", is_flag=True, help="TKEEP of streams"),
+    click.option("--registered", is_flag=True, help="ready of streams from a register"),
+    click.option("--separate", is_flag=True, help="a stream for each operand"),
+)
+"""Options of streams, which are parameters of `halfulp.units.AxiStream`."""
+
+_STREAM_NAMES = ("tlast", "tuser", "tkeep", "registered", "separate")
+
+
+def _stream_options(function: Any) -> Any:
+    for option in reversed(_STREAM):
+        function = option(function)
+    return function
+
+
 @click.command(cls=Command)
 @unit_options
 @click.argument("more", nargs=-1, metavar="[TEXT]...")
@@ -63,6 +80,10 @@ def _names(text: str) -> dict[str, str]:
     "--ports", default="", metavar="NAMES", type=Parsed(_names), help="names of controls: clk=aclk,rst=aresetn,en=ce"
 )
 @click.option("--no-initial", is_flag=True, help="no initial values of registers, for ASICs")
+@click.option("--stream", is_flag=True, help="AXI4-Stream for operands and results")
+@_stream_options
+@click.option("--valid", is_flag=True, help="valid from operands to results, through register stages")
+@click.option("--tag", metavar="BITS", type=click.IntRange(1, MAX_BESIDE), help="the same for a tag of any width")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @target_option(default=None, help="device of a flow, or family whose delays place stages")
@@ -78,6 +99,9 @@ def emit(
     enable: str,
     ports: dict[str, str],
     no_initial: bool,
+    stream: bool,
+    valid: bool,
+    tag: int | None,
     output: str | None,
     flow: str | None,
     target: Target | None,
@@ -88,10 +112,11 @@ def emit(
 
     With --flow and --target, write a folder with the Verilog and the scripts of a vendor's tool. With --package, write
     a folder for people who do not write Python: wrappers, declarations, vectors, benches, and a manifest. A package
-    may have several units, each given by a text.
+    may have several units, each given by a text. Its streams have the options of --stream.
     """
-    from halfulp.units.verilog import check_name, default_name
-
+    streams = {name: options.pop(name) for name in _STREAM_NAMES}
+    streams["tuser"] = streams["tuser"] or 0
+    _check_wrappers(streams, stream=stream, tracks=valid or tag is not None, other=_folder_of(package, flow))
     if package and flow is not None:
         raise Refused("--package and --flow write different folders; choose one")
     with requests():
@@ -105,15 +130,14 @@ def emit(
         if target is not None and clock is None and not placed:
             raise Refused("--target is the device of a clock or of register stages; add --clock or --pipeline")
         units = _texts(unit, fmt, more)
-        _package(units, output, name=name, prefix=prefix, controls=controls, **options, **stages)
+        _package(units, output, name=name, prefix=prefix, controls=controls, streams=streams, **options, **stages)
         return
     if more:
         raise Refused(f"expected one unit; several need --package, and {more[0]!r} is one more")
     with requests():
         asked = implementation(unit, fmt, **options, **stages)
-        built = asked.component()
-        if prefix or name is not None:
-            name = check_name(prefix + (default_name(built, **controls) if name is None else name))
+        built = _wrapped(asked.component(), streams if stream else None, valid, tag)
+        name, controls = _named(built, name, prefix, controls)
     if flow is not None:
         if enable != "high" or ports or no_initial:
             raise Refused("--enable, --ports and --no-initial are for Verilog and packages; omit them with --flow")
@@ -123,6 +147,46 @@ def emit(
     if target is not None and clock is None and not placed:
         raise Refused("--target is the device of a flow or of stages; add --flow vivado, --clock or --pipeline")
     _verilog(built, output, name=name, **controls)
+
+
+def _folder_of(package: bool, flow: str | None) -> str:
+    """Return the option that writes a folder, or an empty text."""
+    return "--package" if package else "" if flow is None else "--flow"
+
+
+def _check_wrappers(streams: dict[str, Any], *, stream: bool, tracks: bool, other: str) -> None:
+    """Refuse options of wrappers that have no effect beside others; ``other`` is an option that writes a folder."""
+    if stream and other:
+        raise Refused("a package has the streams of its units; omit --stream" if other == "--package" else _NO_FLOW)
+    if tracks and (stream or other):
+        beside = "--stream" if stream else other
+        raise Refused(f"--valid and --tag are for Verilog of a unit, not for {beside}; a stream has --tuser instead")
+    if (given := [name for name, value in streams.items() if value]) and not stream and other != "--package":
+        raise Refused(f"--{given[0]} is an option of streams; add --stream or --package")
+
+
+_NO_FLOW = "--stream is for Verilog and packages; omit it with --flow"
+
+
+def _wrapped(unit: Any, streams: dict[str, Any] | None, valid: bool, tag: int | None) -> Any:
+    """Return a unit in the wrapper that options ask for, or as it is."""
+    from halfulp.units import AxiStream, Tracked
+
+    if streams is not None:
+        return AxiStream(unit, **streams)
+    return Tracked(unit, valid=valid, tag=tag or 0) if valid or tag else unit
+
+
+def _named(built: Any, name: str | None, prefix: str, controls: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the name of a module that is not the default one of `emit`, and the options of its controls."""
+    from halfulp.units import AxiStream
+    from halfulp.units.verilog import check_name, default_name
+
+    if prefix or name is not None or isinstance(built, AxiStream):
+        name = check_name(prefix + (default_name(built, **controls) if name is None else name))
+    if isinstance(built, AxiStream):
+        controls = controls | built.emit_options(controls["reset"], controls["ports"])
+    return name, controls
 
 
 def _texts(unit: str, fmt: str | None, more: tuple[str, ...]) -> list[tuple[str, str | None]]:
@@ -139,7 +203,7 @@ def _package(units: list[tuple[str, str | None]], output: str | None, *, name: s
     if output is None or output == "-":
         raise Refused("--package needs the name of a folder; add -o FOLDER")
     folder = new_folder(output)
-    prefix, controls = how.pop("prefix"), how.pop("controls")
+    prefix, controls, streams = (how.pop(word) for word in ("prefix", "controls", "streams"))
     with requests():
         built = [implementation(unit, fmt, **how).component() for unit, fmt in units]
         if name is None and len(built) > 1:
@@ -149,7 +213,7 @@ def _package(units: list[tuple[str, str | None]], output: str | None, *, name: s
 
         with Bar("emit --package") as bar:
             name = default_name(built[0], **controls) if name is None else name
-            texts = files(built, name, prefix=prefix, progress=bar, **controls)
+            texts = files(built, name, prefix=prefix, progress=bar, streams=streams, **controls)
     write_folder(folder, texts)
 
 

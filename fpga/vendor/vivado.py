@@ -17,12 +17,13 @@ from typing import Any
 from msgspec import convert
 
 from halfulp.boards.targets import Target, target_of
+from halfulp.fpga.constraints import port_group
 from halfulp.fpga.synth.measure import Cost, Module, Program, results
 from halfulp.sim.build import verilog
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
-from halfulp.units.verilog import VerilogPort, default_name, verilog_ports
+from halfulp.units.verilog import default_name, verilog_ports
 
 FLOW = "flow.tcl"
 UTILIZATION, TIMING, POWER = REPORTS = ("utilization.rpt", "timing.rpt", "power.rpt")
@@ -205,21 +206,17 @@ def _constraints(text: str, top: str, period: str) -> str:
     inputs = [port for port in declared if port.direction == "input" and port.name != "clk"]
     outputs = [port for port in declared if port.direction == "output"]
 
-    def ports(group: Iterable[VerilogPort]) -> str:
-        names = [f"{port.name}[*]" if port.width > 1 else port.name for port in group]
-        return f"[get_ports {{{' '.join(names)}}}]"
-
     if clocked:
         lines = [f"create_clock -name clk -period {period} [get_ports clk]"]
         if inputs:
-            lines.append(f"set_max_delay -datapath_only -from {ports(inputs)} {period}")
+            lines.append(f"set_max_delay -datapath_only -from {port_group(inputs)} {period}")
         if outputs:
-            lines.append(f"set_max_delay -datapath_only -from [get_clocks clk] -to {ports(outputs)} {period}")
+            lines.append(f"set_max_delay -datapath_only -from [get_clocks clk] -to {port_group(outputs)} {period}")
     else:
         # A virtual clock, so that the reports have a period.
         lines = [f"create_clock -name virtual -period {period}"]
         if inputs and outputs:
-            lines.append(f"set_max_delay -from {ports(inputs)} -to {ports(outputs)} {period}")
+            lines.append(f"set_max_delay -from {port_group(inputs)} -to {port_group(outputs)} {period}")
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,9 @@ MAX_PIPELINE = 64
 MAX_ITERATIONS = 64
 """Maximum number of steps that an iterative form makes in a cycle."""
 
+MAX_BESIDE = 4096
+"""Maximum number of bits of a tag that travels with operands."""
+
 LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 """Structures of stochastic rounding in a floating-point adder."""
 

@@ -310,7 +310,7 @@ def test_package_benches_pass_in_icarus(small: dict[str, str], tmp_path: Path) -
         ("{}.v", "wire en = ~stall;", "wire en = 1'b1;", "tb"),
         ("{}_typed.sv", ".go(go)", ".go(1'b1)", "typed_tb"),
         ("{}_typed.sv", ".a(a)", ".a(b)", "typed_tb"),
-        ("{}_axis.v", "advance = m_axis_tready | ~m_axis_tvalid", "advance = 1'b1", "axis_tb"),
+        ("{}_axis.v", "s_axis_tready = m_axis_tready | ~m_axis_tvalid", "s_axis_tready = 1'b1", "axis_tb"),
         ("{}_axis.v", ".go(s_axis_tvalid)", ".go(1'b1)", "axis_tb"),
     ],
 )
