@@ -149,10 +149,13 @@ class Choice:
             "the clock. Larger: not placed and routed, because a smaller one meets it.",
             *limit_notes([cost.fmax for cost in costs.values()], self.target),
         ]
-        title = f"Builds of {self.unit.spec.text} for {self.clock_mhz:g} MHz on {self.target.name}"
-        tables = {"choose": Table(title, pd.DataFrame(rows), {"MHz": ".1f"}, notes)} if rows else {}
+        tables = {"choose": Table(self._title, pd.DataFrame(rows), {"MHz": ".1f"}, notes)} if rows else {}
         plots = {"choose": self._plot} if any(cost.fmax for cost in costs.values()) else {}
         return Report(tables, plots, title="Choice of a build", made_by=command)
+
+    @property
+    def _title(self) -> str:
+        return f"Builds of {self.unit.spec.text} for {self.clock_mhz:g} MHz on {self.target.name}"
 
     def _result(self, tried: Tried) -> str:
         if tried == self.chosen:
@@ -168,9 +171,10 @@ class Choice:
         clocks, registers = [tried.cost.fmax or 0.0 for tried in routed], [float(tried.cost.ff) for tried in routed]
         front = undominated([(lut, ff, -mhz) for lut, ff, mhz in zip(luts, registers, clocks, strict=True)])
         names = [("chosen: " if tried == self.chosen else "") + tried.options for tried in routed]
-        panels = [Panel("MHz", clocks, "highest"), Panel("FF", registers, "lowest")]
+        panels = [Panel("clock, MHz", clocks, "highest"), Panel("registers (FF)", registers, "lowest")]
         caption = f"Requested clock: {self.clock_mhz:g} MHz. Builds that were not placed and routed are not shown."
-        return plot_front(names, luts, panels, front, xlabel="LUT with carry", caption=caption)
+        xlabel = "lookup tables (LUT), those of carry chains included"
+        return plot_front(names, luts, panels, front, xlabel=xlabel, caption=caption, title=self._title)
 
 
 def choose(
