@@ -198,7 +198,7 @@ clean:
 # .ci/setup makes .venv again if its sources changed, or if the folder or the interpreter is another one.
 .venv/sim: .ci/sim.lock
 .venv/ready: .ci/requirements.lock
-.venv/sim .venv/ready: pyproject.toml .ci/setup .ci/setup.py
+.venv/sim .venv/ready: pyproject.toml halfulp/__init__.py .ci/setup .ci/setup.py
 	@.ci/setup $(call quote,$(PYTHON)) $(@F)
 ifneq ($(PYTHON),)
 .venv/sim .venv/ready: FORCE

@@ -1,9 +1,9 @@
 """Make ``.venv`` or bring it up to date. Standard library only; called by ``.ci/setup``.
 
 The stage ``sim`` installs what simulations need, and ``ready`` all that tests and reports need. A file of this name in
-``.venv`` is written last. It records the checkout, interpreter, lock file and project file of a complete stage. The
-next call completes an environment without this file (after an interrupt, a lost connection or a full disk). Only one
-set-up of a checkout runs at a time; others wait for it.
+``.venv`` is written last. It records the checkout, interpreter, lock file, project file and version of a complete
+stage. The next call completes an environment without this file (after an interrupt, a lost connection or a full disk).
+Only one set-up of a checkout runs at a time; others wait for it.
 """
 
 import fcntl
@@ -52,6 +52,7 @@ def wanted(stage: str) -> dict[str, str]:
         "python": f"{sys.version.split()[0]} in {sys.base_prefix}",
         "lock": digest(LOCKS[stage]),
         "project": digest(ROOT / "pyproject.toml"),
+        "version": digest(ROOT / "halfulp" / "__init__.py"),
     }
 
 

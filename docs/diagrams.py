@@ -17,8 +17,8 @@ ROW, GAP, LETTER = 34, 44, 7.3
 """Height of a row, width between two columns, and width of a letter, in pixels."""
 
 SVG = (
-    '<div class="diagram"><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
-    ' width="{width:.0f}" role="img" fill="none" stroke="currentColor" font-family="monospace" font-size="12">'
+    '<div class="diagram"><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+    'width="{width:.0f}" role="img" fill="none" stroke="currentColor" font-family="monospace" font-size="12">'
 )
 
 
