@@ -452,14 +452,17 @@ def _range_end(
     stays_finite = to_largest(rounding, x.sign, saturating)
     if o.specials == "finite" or saturating or rounding.mode == "ro":
         stays = at_largest
-    elif o.specials == "fnuz":
-        # In other formats the code after the largest number is the code of an infinite result.
-        over = over | (at_largest & up)
-    elif o.specials == "fn":
-        becomes_nan = at_largest & up
-        if isinstance(rounding, ChosenRounding):
+    else:
+        if isinstance(rounding, ChosenRounding) and not o.max_code & 1:
+            # Rounding to odd would leave the largest number, whose code is even.
             stays = at_largest & rounding.is_mode("ro")
-            becomes_nan = becomes_nan & ~stays
+        if o.specials == "fnuz":
+            # In other formats the code after the largest number is the code of an infinite result.
+            over = over | (at_largest & up)
+        elif o.specials == "fn":
+            becomes_nan = at_largest & up
+            if isinstance(rounding, ChosenRounding):
+                becomes_nan = becomes_nan & ~stays
     over = wire(m, over, "overflow")
     return RangeEnd(over, at_largest, x.inf | (over & ~stays_finite), over & stays_finite, stays, becomes_nan)
 

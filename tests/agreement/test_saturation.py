@@ -155,3 +155,12 @@ def test_division_by_zero_saturates_with_its_flag():
     lost = golden.convert(infinity, a="fp16", o="fp16", saturate="satfinite", flags=True)
     assert (int(kept.o), int(kept.flags)) == (0x7C00, 0)
     assert (int(lost.o), int(lost.flags)) == (largest, 0b10000)
+
+
+@pytest.mark.parametrize("text", ["mul e3m2uz*e3m2uz.port_ro flags", "convert e3m5>e3m2fn.port_ro"])
+def test_largest_even_number_stays_if_a_port_chooses_rounding_to_odd(text):
+    """The code after the largest number is odd, and infinity or NaN."""
+    spec = UnitSpec.parse(text)
+    checks, failed = rtl_mismatches({spec: spec}, most_bits=16)
+    assert not failed
+    assert checks
