@@ -85,7 +85,8 @@ def _plot(record: Record, values: list[float], label: str) -> Any:
     front = undominated(list(zip(values, losses, strict=True)))
     caption = f"Loss in FP32: {record.fp32:.3f}; {record.notes[4 if 'nJ' in label else 2]}."
     panels = [Panel("loss, nats", losses, "lowest")]
-    return plot_front([row.policy for row in record.rows], values, panels, front, xlabel=label, caption=caption)
+    names = [row.policy for row in record.rows]
+    return plot_front(names, values, panels, front, xlabel=label, caption=caption, title="Decoder by policy")
 
 
 def main() -> int:
