@@ -18,7 +18,8 @@ from halfulp.tools.report import provenance
 
 from .arithmetic import Arithmetic
 from .engine import Engine
-from .measure import TARGET, Settings, implementations, sources
+from .losses import FILES, Settings, sources
+from .measure import TARGET, implementations
 from .model import TEXT, Decoder, Shape, generate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,7 +149,7 @@ def digests(policies: Iterable[Path], known: dict[str, Any] | None = None) -> di
         units |= {str(unit): unit for unit in implementations(engine).values()}
     before = (known or {}).get("units", {})
     return {
-        "sources": digest(sources(), TEXT.read_text()),
+        "sources": digest(sources((*FILES, "measure")), TEXT.read_text()),
         "policies": {name: digest(path.read_text()) for name, path in files.items()},
         "logits": {name: _logits(path) for name, path in files.items()},
         "units": {name: behaviour.digests(unit, before.get(name, {})) for name, unit in sorted(units.items())},

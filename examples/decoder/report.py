@@ -28,7 +28,8 @@ from halfulp.tools.report import Report, versions
 from halfulp.tools.tables import Table
 
 from .arithmetic import Arithmetic
-from .measure import Settings, costs, energies, full_size, losses_and_cycles
+from .losses import Settings, full_size, losses_and_cycles
+from .measure import costs, energies
 from .record import POLICIES, RECORD, Record, Row, digests, stale
 
 COMMAND = "python -m examples.decoder.report"
