@@ -56,14 +56,13 @@ class Bundle(Unit):
         self.units = units
         widest = max(units.values(), key=lambda unit: len(unit.inputs))
         self.stateful = widest.stateful
+        inputs = {}
+        for unit in units.values():
+            for name, shape in unit.inputs.items():
+                inputs[name] = max(inputs.get(name, shape), shape, key=lambda shape: Shape.cast(shape).width)
         super().__init__(
             UnitSpec(),
-            inputs=dict(
-                sorted(
-                    (port for unit in units.values() for port in unit.inputs.items()),
-                    key=lambda port: Shape.cast(port[1]).width,
-                )
-            ),
+            inputs=inputs,
             words={},
             outputs={
                 f"{label}_{port}": unsigned(len(Value.cast(getattr(unit, port))))
