@@ -176,7 +176,7 @@ def test_catalogue_units_synthesise_for_every_family(target, build):
     # A carry chain with a bit per table: the 42 bits of a quire, and more to round them.
     assert 42 < cost.carry * target.family.luts_per_carry < 1600
     assert 10 < cost.path < 60
-    assert max(cost.shares(target).values()) < 0.03
+    assert max(cost.shares(target).values()) < 0.05
 
 
 @pytest.mark.slow
