@@ -21,6 +21,12 @@ from .program import BINARY, REDUCTIONS, UNARY, Op
 
 TARGET = target_of("ecp5-85k")
 
+ROUTABLE = 0.5
+"""Largest share of the lookup tables of the device for an engine that is placed and routed.
+
+Wires of larger engines are congested: nextpnr had not routed one of 53 % after ten minutes.
+"""
+
 OPERANDS = {
     Op.RSQRT: ("function_x",),
     Op.EXP: ("exp_x",),
@@ -52,12 +58,12 @@ def netlist(engine: Engine) -> Netlist:
 def costs(engines: list[Engine], progress: Progress, pool: JobPool) -> list[tuple[Cost, float, bool]]:
     """Return cost, clock in MHz and True for a whole engine that is placed and routed.
 
-    The clock of an engine that does not fit on the device is that of its unit with the longest path.
+    The clock of an engine that takes more than `ROUTABLE` of the device is that of its unit with the longest path.
     """
     modules = [netlist(engine) for engine in engines]
     progress.total("synthesis", len(modules))
     wholes = measure_modules(modules, TARGET, progress, pool)
-    fits = [max(whole.shares(TARGET).values()) <= 1 for whole in wholes]
+    fits = [whole.shares(TARGET)["LUT"] <= ROUTABLE and max(whole.shares(TARGET).values()) <= 1 for whole in wholes]
     routed = [module if fit else _slowest(engine) for module, engine, fit in zip(modules, engines, fits, strict=True)]
     progress.total("place and route", len(routed))
     clocks = frequencies(routed, TARGET, progress, pool)

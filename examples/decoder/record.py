@@ -47,7 +47,7 @@ class Row:
     mhz : float
         Clock after place and route.
     whole : bool
-        True if that is the clock of the whole engine; False for its slowest unit, because the engine does not fit.
+        True if that is the clock of the whole engine; False for the slowest unit of an engine that is too large.
     cycles : float
         Clock cycles for a token, a mean over a context.
     energy : float
@@ -111,7 +111,8 @@ class Record:
         """Notes of the table."""
         settings = self.settings
         sizes = {name: settings["shape"][name] for name in ("layers", "width", "heads", "context")}
-        routed = "the whole engine" if all(row.whole for row in self.rows) else "the engine, or its slowest unit"
+        units = [row.policy for row in self.rows if not row.whole]
+        routed = "the whole engine" + (f", for {', '.join(units)} of its slowest unit" if units else "")
         return [
             f"model: {', '.join(f'{name} {size}' for name, size in sizes.items())}; {settings['steps']} training "
             f"steps; engine: {settings['lanes']} lanes, units of elements with {settings['pipeline']} register stages",
