@@ -46,6 +46,25 @@ class Product(NamedTuple):
         return a, b
 
 
+def _check_product(policy: Policy) -> None:
+    """Raise ValueError if the lanes have no unit for the products of a policy."""
+    mac = policy.forward
+    if not isinstance(mac, (MacSpec, BlockMacSpec)):
+        raise ValueError(f"the engine has multiply-accumulates of numbers or blocks, not {mac}")
+    if mac.words and (mac.random is None or policy.device != "decoder"):
+        raise ValueError(f'random words of {mac} are those of sources in the lanes; give @lfsr16 and device="decoder"')
+    if not isinstance(mac, BlockMacSpec):
+        return
+    if mac.k != mac.a.length:
+        raise ValueError(f"the engine takes whole blocks, not steps of {mac.k} elements")
+    for block in (mac.a, mac.b):
+        if block.has_tensor_scale:
+            raise ValueError(
+                f"{block} has a scale of all numbers of a tensor, for which the engine has no unit; expected blocks "
+                "with scales of powers of two, such as mxfp4"
+            )
+
+
 @dataclass(frozen=True)
 class Arithmetic:
     """Policies of a model, as far as the engine has units for them.
@@ -74,15 +93,7 @@ class Arithmetic:
             self._check(policy)
 
     def _check(self, policy: Policy) -> None:
-        mac = policy.forward
-        if not isinstance(mac, (MacSpec, BlockMacSpec)):
-            raise ValueError(f"the engine has multiply-accumulates of numbers or blocks, not {mac}")
-        if mac.words and (mac.random is None or policy.device != "decoder"):
-            raise ValueError(
-                f'random words of {mac} are those of sources in the lanes; give @lfsr16 and device="decoder"'
-            )
-        if isinstance(mac, BlockMacSpec) and mac.k != mac.a.length:
-            raise ValueError(f"the engine takes whole blocks, not steps of {mac.k} elements")
+        _check_product(policy)
         missing = [name for name in SHARED if getattr(policy, name) is None]
         missing += [f"functions=...; {name}=pwl ..." for name in OPERATORS if policy.operator_of(name) is None]
         if missing:

@@ -13,12 +13,14 @@ from halfulp import golden
 from halfulp.fpga.synth.measure import Cost
 from halfulp.implementation import Implementation
 from halfulp.sim import behaviour
-from halfulp.tools.digests import digest
+from halfulp.sim.formal.prove import circuit
+from halfulp.sim.netlist import netlist
+from halfulp.tools.digests import code, digest
 from halfulp.tools.report import provenance
 
 from .arithmetic import Arithmetic
 from .engine import Engine
-from .losses import FILES, Settings, sources
+from .losses import Settings, sources
 from .measure import TARGET, implementations
 from .model import TEXT, Decoder, Shape, generate
 
@@ -28,8 +30,11 @@ RECORD = ROOT / "fpga" / "results" / "decoder.json"
 
 POLICIES = Path(__file__).with_name("policies")
 
+MEASURING, BUILDING = ("losses", "measure", "model", "train"), ("arithmetic", "engine", "program")
+"""Modules of this folder that decide the figures: by their sources, and by the engine that they build."""
+
 SMALL = Shape(layers=1, width=8, heads=1, context=4, vocabulary=8)
-"""Sizes of the model whose logits show that policies have their recorded bits."""
+"""Sizes of the model whose logits and engines show that policies have their recorded bits and circuits."""
 
 
 @dataclass(frozen=True)
@@ -138,22 +143,39 @@ class Record:
 def digests(policies: Iterable[Path], known: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return digests of everything that decides the figures of policies.
 
-    ``sources`` is that of the modules of this folder and of the text; ``policies`` has those of the policy files,
-    ``logits`` those of a small model under each, and ``units`` the behaviour of each unit (`halfulp.sim.behaviour`).
-    Known digests of units with the same sources save time.
+    ``sources`` is that of the modules that train and measure, and of the text; ``policies`` has those of the policy
+    files, ``logits`` those of a small model under each, ``engines`` the netlists of its engine, and ``units`` the
+    behaviour of each unit (`halfulp.sim.behaviour`). Known digests of what has the same sources save time.
     """
     files = {path.stem: path for path in policies}
     units: dict[str, Implementation] = {}
-    for path in files.values():
+    engines: dict[str, dict[str, str]] = {}
+    for name, path in files.items():
         engine = Engine(SMALL, Arithmetic.read(path, lanes=2), pipeline=Settings.pipeline)
         Fragment.get(engine, None)
         units |= {str(unit): unit for unit in implementations(engine).values()}
+        engines[name] = _netlist(engine, path, (known or {}).get("engines", {}).get(name, {}))
     before = (known or {}).get("units", {})
     return {
-        "sources": digest(sources((*FILES, "measure")), TEXT.read_text()),
+        "sources": digest(sources(MEASURING), TEXT.read_text()),
         "policies": {name: digest(path.read_text()) for name, path in files.items()},
         "logits": {name: _logits(path) for name, path in files.items()},
+        "engines": engines,
         "units": {name: behaviour.digests(unit, before.get(name, {})) for name, unit in sorted(units.items())},
+    }
+
+
+def _netlist(engine: Engine, path: Path, known: dict[str, str]) -> dict[str, str]:
+    """Return the digests of an engine: of its sources, RTLIL and netlist; equal known ones imply those after them."""
+    own = digest(sources(BUILDING), code("halfulp.units"), path.read_text())
+    if own == known.get("sources"):
+        return known
+    rtlil = circuit(engine)
+    text = digest(rtlil)
+    return {
+        "sources": own,
+        "rtlil": text,
+        "netlist": known["netlist"] if text == known.get("rtlil") else netlist(rtlil),
     }
 
 
@@ -172,6 +194,11 @@ def stale(record: Record) -> list[str]:
         return [f"policies without a file: {', '.join(missing)}"]
     before, now = record.digests, digests(paths, record.digests)
     lines = [] if now["sources"] == before["sources"] else ["modules of the example, or its text"]
+    lines += [
+        f"engine of {name}"
+        for name, own in now["engines"].items()
+        if own["netlist"] != before["engines"][name]["netlist"]
+    ]
     lines += [
         f"{kind} of {name}"
         for kind in ("policies", "logits")

@@ -8,6 +8,7 @@ A lane computes a channel of the convolution, and then a score of each group of 
 are rounded to operands before ReLU and maximum: rounding is monotonic, so it gives the same numbers.
 """
 
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -70,6 +71,11 @@ class Engine(wiring.Component):
         cast = self.policy.activations
         return golden.encode(images, self.mac.a, cast.rounding, saturate=cast.saturate)
 
+    @property
+    def _zero(self) -> int:
+        """Code of 0, which is not 0 in codebooks."""
+        return self.mac.a.encode(Fraction(0))
+
     def _words(self, network: Network) -> list[int]:
         """Return the words of the weight memory: those of all lanes for one step, kernels first."""
         cast, head = self.policy.weights, network.head.weight.detach()
@@ -81,7 +87,7 @@ class Engine(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        a, lanes = self.mac.a, self.lanes
+        a, lanes, zero = self.mac.a, self.lanes, self._zero
         weights = self._memory(m, "weights", lanes * self.mac.b.width, self.weights)
         pixels = self._memory(m, "pixels", a.width, [0] * SIZE**2)
         features = self._memory(m, "features", lanes * a.width, [0] * CELLS)
@@ -108,7 +114,7 @@ class Engine(wiring.Component):
         valid, first, padded, channel = Signal(), Signal(), Signal(), Signal(range(lanes))
         m.d.sync += [valid.eq(busy), first.eq(step == 0), padded.eq(~inside), channel.eq(step // CELLS)]
         feature = features.read.data.word_select(channel, a.width)
-        operand = Mux(head, feature, Mux(padded, 0, pixels.read.data))
+        operand = Mux(head, feature, Mux(padded, zero, pixels.read.data))
         sums, largest, maxima = [], [], []
         for index in range(lanes):
             m.submodules[f"mac{index}"] = mac = Mac.of(self.mac)
@@ -156,7 +162,7 @@ class Engine(wiring.Component):
             with m.State("pool"):
                 # The last place of a cell writes its maximum, and the next cell begins with 0, which is ReLU.
                 m.d.comb += features.write.en.eq(within == 3)
-                m.d.sync += [best.eq(Mux(within == 3, 0, own)) for best, own in zip(largest, maxima, strict=True)]
+                m.d.sync += [best.eq(Mux(within == 3, zero, own)) for best, own in zip(largest, maxima, strict=True)]
                 m.d.sync += [number.eq(number + 1), weight.eq(0)]
                 with m.If(number == SIZE**2 - 1):
                     m.d.sync += [head.eq(1), weight.eq(TAPS)]
@@ -188,7 +194,7 @@ class Engine(wiring.Component):
             )
             m.d.comb += Value.cast(unit.a).eq(code)
             code = unit.o.as_value()
-        best = Signal(a.width, name=f"largest{index}")
+        best = Signal(a.width, name=f"largest{index}", init=self._zero)
         m.submodules[f"compare{index}"] = compare = Compare(a=a, b=a)
         m.d.comb += [Value.cast(compare.a).eq(best), Value.cast(compare.b).eq(code)]
         return best, compare.maximum.as_value()

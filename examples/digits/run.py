@@ -68,10 +68,10 @@ def main() -> int:
             raise ValueError(f"the lanes have one format, but {given.policy.name} has policies of layers")
         network = train(given.channels)
         engine = Engine(network, rules["*"])
+        images, classes = images[: given.images], classes[: given.images]
+        scores = expected(network, rules["*"], images)
     except (ValueError, TypeError, OSError) as error:
         parser.error(str(error))
-    images, classes = images[: given.images], classes[: given.images]
-    scores = expected(network, rules["*"], images)
     own, cycles = computed(engine, images)
     accuracies = [float((each.argmax(1) == classes).float().mean()) * 100 for each in (network(images), scores, own)]
     print("accuracy: {:.1f} % in FP32, {:.1f} % under the policy, {:.1f} % in the engine".format(*accuracies))

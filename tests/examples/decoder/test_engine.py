@@ -53,6 +53,7 @@ def test_pipeline_changes_no_bit():
     [
         ("e4m3fn*e4m3fn+fp32.rn", "fp32", "multiply-accumulates"),
         ("e4m3fn*e4m3fn+fp32.rn", "mxfp4*mxfp4+fp32.rn step=8", "whole blocks"),
+        ("e4m3fn*e4m3fn+fp32.rn", "nvfp4*nvfp4+fp32.rn", "all numbers of a tensor"),
         ("activations=rn.sat", "activations=sr3", "random words"),
         ("e4m3fn*e4m3fn+fp32.rn", SUMS, "device"),
         ("e4m3fn*e4m3fn+fp32.rn", f"{SUMS}@lfsr16", "device"),

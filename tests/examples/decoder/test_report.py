@@ -28,13 +28,15 @@ def test_record_is_current():
     assert stale(Record.load()) == [], "run `python -m examples.decoder.report` and `make figures`"
 
 
-@pytest.mark.parametrize("part", ["sources", "policies", "logits", "netlist", "results"])
+@pytest.mark.parametrize("part", ["sources", "policies", "logits", "engines", "netlist", "results"])
 def test_record_is_stale_after_a_change(part, monkeypatch):
     recorded = Record.load()
     now = copy.deepcopy(recorded.digests)
     name = next(iter(now[part] if part in now else now["units"]))
     if part == "sources":
         now[part] = ""
+    elif part == "engines":
+        now[part][name] = now[part][name] | {"netlist": ""}
     elif part in now:
         now[part][name] = ""
     else:

@@ -17,9 +17,11 @@ def scores(network, policy, images):
     return expected(network, policy, images), computed(Engine(network, policy), images)[0]
 
 
-def test_engine_gives_scores_of_converted_network():
+@pytest.mark.parametrize("policy", [FP8, Policy.parse("nf4*nf4+fp32.rn")], ids=["fp8", "nf4"])
+def test_engine_gives_scores_of_converted_network(policy):
+    """The code of 0 in nf4 is not 0: padded pixels and the start of ReLU."""
     torch.manual_seed(1)
-    golden, own = scores(Network(channels=4), FP8, torch.randn(3, 1, 8, 8))
+    golden, own = scores(Network(channels=4), policy, torch.randn(3, 1, 8, 8))
     assert golden.shape == (3, 10)
     assert len(golden.unique()) > 20
     assert mismatches(golden, own) == 0
