@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "codebook.h"
+#include "compound.h"
 #include "elements.h"
 #include "scale.h"
 #include "states.h"
@@ -49,12 +50,13 @@ struct Conversion {
     i64 bytes;
 };
 
-// A multiply-accumulate step. The product is rounded if `rounds_product`; the sum is exact if `quire_width` is not 0.
+// A multiply-accumulate step. The product is rounded if `rounds_product`; the sum is exact if `quire_width` is not 0. An
+// accumulator has `parts` numbers of the format `o`, and those before the last one have the rounding `leading`.
 struct MacStep {
     Parameters a, b, o, product;
-    Rounding rounding, product_rounding;
+    Rounding rounding, product_rounding, leading;
     Saturation saturation;
-    i64 rounds_product, quire_width, quire_quantum;
+    i64 rounds_product, quire_width, quire_quantum, parts;
     Source sum_words, product_words;
 };
 
@@ -148,6 +150,13 @@ struct Sums {
     }
 
     u64 sum(const Raw* x, const Raw* y, u64 code, i64 k) {
+        if (!k) return code;
+        if (step.parts > 1) {
+            CompoundSum sums{std::get<Float>(o), int(step.parts), step.leading, step.rounding, step.saturation};
+            sums.load(code);
+            for (i64 at = 0; at < k; ++at) sums.add(number_of(term(x[at], y[at])), sum_words.next());
+            return sums.read();
+        }
         if (!step.quire_width) {
             for (i64 at = 0; at < k; ++at) {
                 const Raw total = add(step.rounding.mode, term(x[at], y[at]), unpack(o, code));
@@ -155,7 +164,6 @@ struct Sums {
             }
             return code;
         }
-        if (!k) return code;
         held.place(unpack(o, code));
         u64 word = 0;
         for (i64 at = 0; at < k; ++at) {

@@ -47,8 +47,8 @@ class MacStep(ctypes.Structure):
 
     _fields_ = (
         *((name, Parameters) for name in ("a", "b", "o", "product")),
-        *((name, Rounded) for name in ("rounding", "product_rounding")),
-        *((name, I64) for name in ("saturation", "rounds_product", "quire_width", "quire_quantum")),
+        *((name, Rounded) for name in ("rounding", "product_rounding", "leading")),
+        *((name, I64) for name in ("saturation", "rounds_product", "quire_width", "quire_quantum", "parts")),
         *((name, Source) for name in ("sum_words", "product_words")),
     )
 
@@ -71,15 +71,17 @@ def conversion(a: Format, o: Format, rounding: Rounding, saturate: Saturation, s
 @functools.lru_cache(maxsize=1024)
 def step(spec: MacSpec, source: str | None) -> MacStep:
     """Return the arguments of a multiply-accumulate step; ``source`` is ``philox`` for counter-based words."""
-    quire = spec.quire
+    quire, part = spec.quire, spec.o.part_format
     return MacStep(
-        *(_format(fmt) for fmt in (spec.a, spec.b, spec.o, spec.product or spec.o)),
+        *(_format(fmt) for fmt in (spec.a, spec.b, part, spec.product or part)),
         _rounding(spec.rounding),
         _rounding(spec.product_rounding),
+        _rounding(spec.o.leading(spec.rounding) if spec.o.parts > 1 else spec.rounding),
         spec.saturate,
         spec.product is not None,
         quire.width if quire else 0,
         quire.quantum if quire else 0,
+        spec.o.parts,
         _source(spec, source, "random"),
         _source(spec, source, "random_product"),
     )

@@ -4,6 +4,7 @@ import functools
 import re
 from dataclasses import dataclass
 
+from halfulp.hdl.formats import FP64, SATFINITE
 from halfulp.hdl.specs import MacSpec, RunningSumSpec, ValueRange
 from halfulp.hdl.specs.ranges import window_of
 
@@ -100,6 +101,26 @@ return 1;  // out of memory: the next kernel may need less
 """
 
 
+MARGIN = 64
+"""Least distance of the exponents of terms from those of the ends of binary64, in which sums and errors are exact."""
+
+
+def fits_compound(spec: RunningSumSpec) -> bool:
+    """Return True for a compound accumulator whose terms and parts binary64 holds, far from its ends."""
+    part = spec.o.part_format
+    if spec.quire is not None or spec.o.parts == 1 or spec.saturate == SATFINITE:
+        return False
+    if part.precision > FP64.precision - 2:
+        return False
+    spans = spec.terms, ValueRange.of(part)
+    return all(
+        span.precision <= FP64.precision
+        and span.quantum >= FP64.quantum + MARGIN
+        and span.magnitude < FP64.largest / 2**MARGIN
+        for span in spans
+    )
+
+
 def fits_exact(spec: MacSpec) -> bool:
     """Return True if 128-bit integers hold all bits that the rounding of a step depends on.
 
@@ -107,15 +128,15 @@ def fits_exact(spec: MacSpec) -> bool:
     depends on at most 118 leading bits of the sum. If a difference cancels more than one leading bit, the exponents of
     its terms differ by at most 1 and it is exact.
     """
-    if not fits(spec.a, spec.b, spec.product, spec.o):
+    if not fits(spec.a, spec.b, spec.product, spec.o.part_format):
         return False
     product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
-    most = [
-        product.precision,
-        spec.terms.precision,
-        spec.o.precision,
-        window_of(spec.o, spec.rounding, spec.sums.magnitude),
-    ]
+    most = [product.precision, spec.terms.precision]
+    if spec.o.parts > 1:
+        if not fits_compound(spec):
+            return False
+    else:
+        most += [spec.o.precision, window_of(spec.o, spec.rounding, spec.sums.magnitude)]
     if spec.product is not None:
         most.append(window_of(spec.product, spec.product_rounding, product.magnitude))
     return max(most) <= WINDOW

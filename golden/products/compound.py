@@ -13,39 +13,23 @@ from halfulp.golden.errorfree import sum_and_error, to_odd
 from halfulp.golden.parts import code_of, parts_of
 from halfulp.golden.raw import Raw
 from halfulp.golden.values import encoded, of_part
-from halfulp.hdl.formats import FP64, OFF, RD, SATFINITE
-from halfulp.hdl.specs import RunningSumSpec, ValueRange
+from halfulp.hdl.formats import OFF, RD
+from halfulp.hdl.specs import RunningSumSpec
 
 Parts = list[Tensor]
 """Numbers of the parts of accumulators in binary64, the largest first."""
 
-MARGIN = 64
-"""Least distance of the exponents of terms from those of the ends of binary64, in which sums and errors are exact."""
-
 
 class CompoundSums:
-    """Arithmetic of accumulators in a compound format; methods are those of `halfulp.golden.sequence.Accumulation`."""
+    """Arithmetic of accumulators in compound formats that `halfulp.golden.kernels.plan.fits_compound` accepts.
+
+    Methods are those of `halfulp.golden.sequence.Accumulation`.
+    """
 
     def __init__(self, spec: RunningSumSpec) -> None:
         self.spec: Any = spec
         self.fmt: Any = spec.o
         self.part = self.fmt.part_format
-
-    @staticmethod
-    def takes(spec: RunningSumSpec) -> bool:
-        """Return True for a compound accumulator whose terms and parts binary64 holds, far from its ends."""
-        part = spec.o.part_format
-        if spec.quire is not None or spec.o.parts == 1 or spec.saturate == SATFINITE:
-            return False
-        if part.precision > FP64.precision - 2:
-            return False
-        spans = spec.terms, ValueRange.of(part)
-        return all(
-            span.precision <= FP64.precision
-            and span.quantum >= FP64.quantum + MARGIN
-            and span.magnitude < FP64.largest / 2**MARGIN
-            for span in spans
-        )
 
     def load(self, codes: Tensor) -> Parts:
         """Return the numbers of accumulators that hold these codes."""

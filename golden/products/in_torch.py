@@ -9,6 +9,7 @@ from torch import Tensor
 
 from halfulp.golden.kernels import MatrixProduct, Words, gathered
 from halfulp.golden.kernels.engines import CODES_ONLY
+from halfulp.golden.kernels.plan import fits_compound
 from halfulp.golden.philox import philox_words
 from halfulp.golden.random import jump, of_stream
 from halfulp.golden.sequence import Accumulation
@@ -40,7 +41,7 @@ class InTorch:
             begin = begin + job.start
         bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
         columns = [_steps(spec, job.words, index, (*shape, k), bits[index], device) for index in range(2)]
-        accumulator: Any = CompoundSums(spec) if CompoundSums.takes(spec) else Accumulation(spec)
+        accumulator: Any = CompoundSums(spec) if fits_compound(spec) else Accumulation(spec)
         held, word = accumulator.load(begin), None
         for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
             held, _ = accumulator.step(held, term(step, word_product), word)

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from halfulp import golden
+from halfulp.golden.kernels import plan
 from halfulp.golden.nn import Policy, WeightUpdate, convert
 from halfulp.golden.products import in_torch
-from halfulp.golden.products.compound import CompoundSums
 from halfulp.hdl.formats import FP32, Rounding, parse
 from halfulp.hdl.specs import MacSpec
 
@@ -167,7 +167,7 @@ TEXTS += ["e4m3fn*e4m3fn+e4m3fnuzx2", "e2m1x2*e2m1+e2m1x2", "posit8*posit8+bf16x
 @pytest.mark.parametrize("text", [TEXTS[0], *(pytest.param(text, marks=pytest.mark.slow) for text in TEXTS[1:])])
 def test_sums_in_binary64_have_bits_of_single_steps(text, rounding, monkeypatch):
     spec = MacSpec.parse(f"{text}.{rounding}")
-    assert CompoundSums.takes(spec.of_parts)
+    assert plan.fits_compound(spec.of_parts)
     generator = torch.Generator().manual_seed(len(text))
 
     def codes(shape, fmt):
@@ -179,9 +179,14 @@ def test_sums_in_binary64_have_bits_of_single_steps(text, rounding, monkeypatch)
     a, b, start = codes((5, 4), spec.a), codes((4, 6), spec.b), codes((5, 6), spec.o)
     steps = 4 * len(spec.pairs)
     words = {"random": torch.randint(0, 8, (5, 6, steps), generator=generator)} if spec.rounding.bits else {}
-    found = golden.gemm(a, b, spec, start=start, **words)
-    monkeypatch.setattr(in_torch.CompoundSums, "takes", lambda _: False)
-    assert torch.equal(found, golden.gemm(a, b, spec, start=start, **words))
+    monkeypatch.setenv("HALFULP_KERNEL", "native")
+    found = [golden.gemm(a, b, spec, start=start, **words)]
+    monkeypatch.setenv("HALFULP_KERNEL", "torch")
+    found.append(golden.gemm(a, b, spec, start=start, **words))
+    monkeypatch.setattr(in_torch, "fits_compound", lambda _: False)
+    found.append(golden.gemm(a, b, spec, start=start, **words))
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[1], found[2])
 
 
 @pytest.mark.parametrize("rounding", ["rn", "rd"])
