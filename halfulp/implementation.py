@@ -282,8 +282,8 @@ def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
         own = {name: value for name, value in options.items() if FIELDS.get(name) in _names(cls)}
         if issubclass(cls, RunningSumSpec) and "acc" in _names(cls) and own.get("acc") != "exact":
             own |= {"to": None, "carry": None}
-        if "o" in (*cls.COMPOUND, *cls.BLOCKS):
-            # One format for the results of all units is neither a compound one nor a block.
+        if cls.OWN_RESULTS:
+            # One format for the results of all units is neither a compound one, nor a block, nor that of a matrix unit.
             own |= {"to": None}
         built.append(_built(unit, fmt, own, {name: options.get(name) for name in BUILD}))
     return built

@@ -71,6 +71,7 @@ class BlockQuantizeSpec(BlockSpec, form="blockquantize a>o", summary="numbers to
     """
 
     BLOCKS = ("o",)
+    OWN_RESULTS = True
 
     a: Format
     o: Block

@@ -27,6 +27,7 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
     """
 
     COMPOUND = ("o",)
+    OWN_RESULTS = True
     TERMS = (term("a"),)
     PORT = False
     NO_FLAGS = UNEVALUATED

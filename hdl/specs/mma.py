@@ -81,6 +81,7 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
     """
 
     PORT = False
+    OWN_RESULTS = True
     NO_FLAGS = "matrix units of accelerators raise none"
 
     k: int

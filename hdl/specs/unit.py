@@ -85,6 +85,8 @@ class UnitSpec:
     """Fields that may have a compound format."""
     BLOCKS: ClassVar[tuple[str, ...]] = ()
     """Fields that are blocks."""
+    OWN_RESULTS: ClassVar[bool] = False
+    """True if results have a kind of format that those of most units do not have, such as a block."""
     SCALES: ClassVar[bool] = False
     """True if operand and result may be scales of blocks."""
     PORT: ClassVar[bool] = True

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from halfulp.cli import COMMANDS, EXAMPLES, GROUPS, REPORTS, cli
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES
-from halfulp.implementation import implementation
+from halfulp.hdl.specs import AddSpec, MulSpec
+from halfulp.implementation import implementation, implementations
 from halfulp.tools.commands import run, show
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
@@ -469,6 +470,12 @@ def test_list_of_units_has_a_blank_between_columns(halfulp: Program) -> None:
     for row, line in zip(CATALOGUE.values(), lines, strict=True):
         assert [line[: columns[0]].rstrip(), line[columns[0] : columns[1]].rstrip()] == [row.name, row.summary]
         assert all(line[column - 2 : column] == "  " for column in columns)
+
+
+def test_options_of_all_units_go_to_those_that_have_them() -> None:
+    made = implementations("all", "e2m1fn", to="e3m2fn", acc="e4m3")
+    assert len(made) == UNITS
+    assert {str(one.spec.o) for one in made if isinstance(one.spec, AddSpec | MulSpec)} == {"e3m2fn"}
 
 
 @pytest.mark.slow
