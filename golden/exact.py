@@ -156,7 +156,7 @@ def _rounding_flags(number: Number, code: int, o: Format, rounding: Rounding, ra
     magnitude = Fraction(number.magnitude)
     if isinstance(o, Fixed):
         rounded = rounding.round_signed(Fraction(number.value) / o.smallest, random)
-        if not o.lowest_integer <= rounded <= o.largest_integer:
+        if not o.least_integer <= rounded <= o.largest_integer:
             return _flag_bits(invalid=True)
         return _flag_bits(inexact=rounded * o.smallest != number.value)
     assert isinstance(o, Float)

@@ -38,7 +38,7 @@ def _units(x: Raw, o: Fixed, places: int) -> tuple[Wide, Tensor, Tensor]:
 def _beyond(x: Raw, magnitude: Wide, o: Fixed) -> Tensor:
     """Return True where a magnitude exceeds the largest one of its sign."""
     width = max(magnitude.width, o.width + 1)
-    low, high = (Wide.constant(end, width, magnitude.low) for end in (-o.lowest_integer, o.largest_integer))
+    low, high = (Wide.constant(end, width, magnitude.low) for end in (-o.least_integer, o.largest_integer))
     wide = magnitude.resized(width)
     return torch.where(x.sign, low < wide, high < wide)
 

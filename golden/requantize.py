@@ -50,7 +50,7 @@ def requantize(  # noqa: PLR0913 - tensors, and the fields of a description by n
     exact = scaled(spec, *codes[:3])
     rounded = round_and_pack(exact, spec.scaled, spec.rounding, OFF, word)
     total = _integer(rounded, spec.scaled) + _integer(codes[3], spec.o)
-    return total.clamp(spec.o.lowest_integer, spec.o.largest_integer) & mask(spec.o.width)
+    return total.clamp(spec.o.least_integer, spec.o.largest_integer) & mask(spec.o.width)
 
 
 def scaled(spec: RequantizeSpec, x: Tensor, y: Tensor, places: Tensor) -> Raw:

@@ -273,14 +273,16 @@ def pack_with_flags(
     code = wrapped(integer, o)
     below_zero = integer[-1] if signed else NEVER
     least, most = bounds(integer)
-    if -(o.signed << o.width - 1) <= least and most < 1 << o.width - o.signed:
+    if o.least_integer <= least and most <= o.largest_integer:
         beyond: Value = NEVER
     elif o.signed:
         upper = integer[o.width - 1 :]
         beyond = upper.any() & ~upper.all() if signed else upper.any()
+        if signed and o.least_integer > o.lowest_integer:
+            beyond |= upper.all() & ~integer[: o.width - 1].any()
     else:
         beyond = integer[o.width :].any() | below_zero
-    if saturating or o.overflow == "saturate":
+    if saturating or not o.wraps:
         code = Mux(wire(m, beyond, "beyond"), _end(o, below_zero), code)
     code = Mux(x.inf, _end(o, x.sign), code)
     flags = Flags(

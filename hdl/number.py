@@ -246,7 +246,7 @@ def as_raw(m: Module, x: Number, name: str) -> Raw:
 
 def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.TruncatedFixed:
     if not isinstance(x, FixedRaw):
-        limit = None if o.overflow == "wrap" else o.quantum + o.width
+        limit = None if o.wraps else o.quantum + o.width
         x = fixed.of_raw(m, x, max(x.quantum, fixed.last_discarded_place(rounding, o)), limit, "result")
     return fixed.truncate(m, x, o)
 
@@ -259,7 +259,7 @@ def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) 
     """
     quantum = min(fixed.last_discarded_place(rounding, o), max(x.quantum, y.quantum))
     limit = None
-    if o.overflow == "saturate":
+    if not o.wraps:
         limit = max(o.quantum + o.width, min(_top(x), _top(y)) + 2) + 1
     first, second = (
         fixed.truncate_below(m, z, quantum)

@@ -40,6 +40,13 @@ INTERMEDIATE = ("fp32", "tf32", "fp16", "bf16")
 WIDER = 3
 """Number of bits by which an intermediate result must be longer than a result, to have its ties."""
 
+_OVERFLOWS = {
+    "wrap": "it wraps around: it gives the lower bits of overflows",
+    "saturate": "it saturates: it gives the nearest number for overflows",
+    "narrow": "its range is narrow: it gives the negative of the largest number for lower ones",
+}
+"""What a unit does whose fixed-point results have another overflow."""
+
 
 @dataclass(frozen=True)
 class Suspect:
@@ -203,13 +210,14 @@ class Suspects:
 
     def _range(self) -> Iterator[Suspect]:
         if isinstance(self.o, Fixed):
-            wraps = self.o.overflow == "wrap"
-            other = replace(self.o, overflow="saturate" if wraps else "wrap")
-            fault = "it wraps around: it gives the lower bits of overflows"
-            if wraps:
-                fault = "it saturates: it gives the nearest number for overflows"
-            results: dict[str, Any] = {name: other for name in ("o", "acc") if getattr(self.spec, name, None) == self.o}
-            yield self._of(fault, replace(self.spec, **results))
+            for overflow, fault in _OVERFLOWS.items():
+                if overflow == self.o.overflow or (overflow == "narrow" and (not self.o.signed or self.o.width < 2)):
+                    continue
+                other = replace(self.o, overflow=overflow)
+                results: dict[str, Any] = {
+                    name: other for name in ("o", "acc") if getattr(self.spec, name, None) == self.o
+                }
+                yield self._of(fault, replace(self.spec, **results))
             return
         faults = {
             Saturation.OFF: "it gives infinity for overflows, not the largest number",

@@ -11,7 +11,7 @@ from amaranth.hdl import Shape
 from halfulp.hdl.formats import Float, Format, Rounding
 from halfulp.hdl.formats.rounding import EXACT, MODE_BITS
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
-from halfulp.hdl.specs import UNITS, UnitSpec
+from halfulp.hdl.specs import UNITS, RequantizeSpec, UnitSpec
 from halfulp.sim.bench import result_formats
 from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.corner_middles import middles
@@ -72,6 +72,9 @@ def rounded(spec: UnitSpec, mode: str, saturate: bool = False) -> UnitSpec:
         return spec
     rounding = Rounding.parse(mode)
     product = {} if getattr(spec, "product_rounding", EXACT) == EXACT else {"product_rounding": rounding}
+    if isinstance(spec, RequantizeSpec) and rounding.bits:
+        # Its rounded product has no random words.
+        product = {}
     return replace(spec, rounding=rounding, saturate=saturate, **product)
 
 

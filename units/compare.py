@@ -113,7 +113,7 @@ class Compare(Described):
         """
         if self.spec.flags:
             return pack_with_flags(m, number, self.result, self.rounding, self.saturate, random)
-        if fmt == self.result and not fmt.flushes and self.saturate != SATFINITE:
+        if fmt == self.result and self.result.holds(fmt) and not fmt.flushes and self.saturate != SATFINITE:
             return code, NEVER
         ready = truncate(m, number, self.result, self.rounding)
         return pack(m, ready, self.result, self.rounding, self.saturate, random), NEVER

@@ -33,7 +33,7 @@ struct Parameters {
         const auto member = [&](int index) { return int(members[index]); };
         switch (family) {
             case 0: return Float{member(0), member(1), member(2), member(3), members[4] != 0};
-            case 1: return Fixed{member(0), member(1), members[2] != 0, members[3] != 0};
+            case 1: return Fixed{member(0), member(1), members[2] != 0, members[3] != 0, members[4] != 0};
             case 2: return Posit{member(0), member(1)};
             case 3: return Takum{member(0)};
             case 5: return Scale{member(0)};

@@ -22,12 +22,12 @@ struct FixedRounder {
     }
 };
 
-// Saturates to a range, or wraps to a narrower integer.
-template <int BITS, int WIDTH, bool SIGNED, bool WRAPS>
+// Saturates to a range, which is symmetric if NARROW, or wraps to a narrower integer.
+template <int BITS, int WIDTH, bool SIGNED, bool WRAPS, bool NARROW>
 struct Range {
     using I = typename Lanes<BITS>::I;
     using T = typename Lanes<BITS>::Integer;
-    static constexpr T largest = T((T(1) << (WIDTH - SIGNED)) - 1), lowest = SIGNED ? T(-largest - 1) : T(0);
+    static constexpr T largest = T((T(1) << (WIDTH - SIGNED)) - 1), lowest = SIGNED ? T(-largest - !NARROW) : T(0);
     static I limited(I x) {
         if (WRAPS) {
             constexpr int up = int(8 * sizeof(T)) - WIDTH;

@@ -55,4 +55,5 @@ def _rounder(unit: int, fmt: Format, rounding: Rounding, bits: int) -> tuple[str
 
 
 def _range(fmt: Format, spec: MacSpec, bits: int) -> str:
-    return f"Range<{bits}, {fmt.width}, {boolean(fmt.lowest < 0)}, {boolean(fmt.wraps and not spec.saturate)}>"
+    wraps, narrow = fmt.wraps and not spec.saturate, fmt.lowest_result > fmt.lowest
+    return f"Range<{bits}, {fmt.width}, {boolean(fmt.lowest < 0)}, {boolean(wraps)}, {boolean(narrow)}>"

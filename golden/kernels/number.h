@@ -181,11 +181,12 @@ struct Float {
 
 struct Fixed {
     int int_bits, frac_bits;
-    bool has_sign, wraps;
+    bool has_sign, wraps, narrow;
     static constexpr bool has_subnormals = false;
     int width = int_bits + frac_bits, quantum = -frac_bits;
     u64 largest = ones(width - has_sign);
-    u64 lowest = has_sign ? u64(1) << (width - 1) : 0;  // magnitude of the lowest number, which is also its code
+    u64 lowest = narrow ? largest : has_sign ? u64(1) << (width - 1) : 0;  // magnitude of the lowest result
+    u64 lowest_code = (0 - lowest) & ones(width);
 
     Raw unpack(u64 code) const {
         code &= ones(width);
@@ -195,7 +196,7 @@ struct Fixed {
 
     u64 pack(const Raw& x, const Rounding& rounding, Saturation saturation, u64 random) const {
         if (x.nan) return 0;
-        if (x.inf) return x.sign ? lowest : largest;
+        if (x.inf) return x.sign ? lowest_code : largest;
         const int shift = quantum - x.exponent;
         u128 integer;
         u64 below = 0;
@@ -214,7 +215,7 @@ struct Fixed {
         const u64 up = rounding.up(x.sign, last ^ u64(x.sign && inexact), rest, sticky, random, true);
         integer += x.sign ? u128(u64(inexact)) - u128(up) : u128(up);
         if (replaces_overflows(saturation) || !wraps) {
-            if (x.sign && (beyond || integer > lowest)) return lowest;
+            if (x.sign && (beyond || integer > lowest)) return lowest_code;
             if (!x.sign && (beyond || integer > largest)) return largest;
         }
         return (x.sign ? 0 - u64(integer) : u64(integer)) & ones(width);

@@ -34,7 +34,15 @@ class Cpp(NamedTuple):
 
 TYPES: dict[type[Format], Cpp] = {
     Float: Cpp("number.h", lambda fmt: (fmt.exp, fmt.man, fmt.bias, SPECIALS.index(fmt.specials), int(fmt.subnormals))),
-    Fixed: Cpp("number.h", lambda fmt: (fmt.int_bits, fmt.frac_bits, int(fmt.signed), int(fmt.wraps))),
+    Fixed: Cpp(
+        "number.h",
+        lambda fmt: (
+            fmt.int_bits,
+            fmt.frac_bits,
+            int(fmt.signed),
+            *(int(fmt.overflow == name) for name in ("wrap", "narrow")),
+        ),
+    ),
     Posit: Cpp("number.h", lambda fmt: (fmt.width, fmt.es)),
     Takum: Cpp("takum.h", lambda fmt: (fmt.width,)),
     Codebook: Cpp("codebook.h", lambda fmt: (), codebook.define, codebook.holds, codebook.name_of, codebook.structure),

@@ -89,7 +89,7 @@ def format_constants(fmt: Format, bits: int) -> FormatConstants | None:
             return FloatConstants(*head, *codes, signed(fmt.sign_code), fmt.man, fmt.bias, fmt.specials, fmt.subnormals)
         case Fixed():
             ends = fmt.infinity(True), fmt.infinity(False)
-            return FixedConstants(*head, ones, fmt.quantum, fmt.signed, fmt.wraps, *ends, -fmt.lowest_integer)
+            return FixedConstants(*head, ones, fmt.quantum, fmt.signed, fmt.wraps, *ends, -fmt.least_integer)
         case Posit():
             ends = -fmt.max_scale, fmt.max_scale - 1
             return StringConstants(*head, ones, *codes, fmt.fraction_bits, *ends, fmt.es)

@@ -139,7 +139,7 @@ def _counted(exact: Tensor, codes: Tensor, formats: Sequence[Format]) -> dict[st
     decoded = decode(codes, formats[-1])
     beyond = wrapped = torch.zeros_like(exact, dtype=torch.bool)
     for fmt in formats:
-        outside = (exact < float(fmt.lowest)) | (exact > float(fmt.largest))
+        outside = (exact < float(fmt.lowest_result)) | (exact > float(fmt.largest))
         beyond = beyond | outside
         if fmt.wraps:
             wrapped = wrapped | outside

@@ -336,7 +336,7 @@ def _nan_to_num(
         # An operand beyond the format is infinite in it.
         given = cast.real(x.double(), site.next_key(cast))
         posinf = float(cast.fmt.largest) if posinf is None else posinf
-        neginf = float(cast.fmt.lowest) if neginf is None else neginf
+        neginf = float(cast.fmt.lowest_result) if neginf is None else neginf
     return site.rounded("nan_to_num", torch.nan_to_num(given, nan, posinf, neginf), x.dtype)
 
 

@@ -160,7 +160,7 @@ def _end(fmt: Format, rounding: Rounding, negative: bool) -> tuple[float, bool] 
 
     Return None if all larger results round to that number.
     """
-    last, sign = (fmt.lowest, -1) if negative else (fmt.largest, 1)
+    last, sign = (fmt.lowest_result, -1) if negative else (fmt.largest, 1)
     gap = Fraction(2) ** (fmt.quantum if fmt.wraps else floor_log2(max(-fmt.lowest, fmt.largest)) + 3)
 
     def stays(value: Fraction) -> bool:

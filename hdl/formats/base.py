@@ -294,6 +294,11 @@ class Format(Family, ShapeCastable):
         return -self.largest
 
     @property
+    def lowest_result(self) -> Fraction:
+        """Lowest finite number that a rounding gives; default: the lowest number."""
+        return self.lowest
+
+    @property
     def is_symmetric(self) -> bool:
         """True if every number has an opposite, and both signs round alike."""
         return self.lowest == -self.largest

@@ -10,10 +10,10 @@ from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
 from .saturation import OFF, Saturation
 
-OVERFLOWS = ("saturate", "wrap")
+OVERFLOWS = ("saturate", "narrow", "wrap")
 MAX_WIDTH, MAX_BITS = 64, 4096
 
-_TEXT = re.compile(r"(u?)(?:fxp(-?[0-9]+)\.(-?[0-9]+)|int([0-9]+))")
+_TEXT = re.compile(r"(u?)(?:fxp(-?[0-9]+)\.(-?[0-9]+)|int([0-9]+))(?:-(narrow|wrap))?")
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class Fixed(Format):
     signed : bool
         True for two's complement, false for unsigned numbers.
     overflow : str
-        ``saturate``: results beyond the range become the nearest end of the range; ``wrap``: their upper bits are
-        dropped. In both, an infinite result becomes the end of the range, and NaN becomes 0.
+        ``saturate``: results beyond the range become the nearest end of the range; ``narrow``: the same, and the range
+        of results of a signed format is symmetric, without the lowest number, which operands may have all the same;
+        ``wrap``: upper bits are dropped. In all, an infinite result becomes the end of the range, and NaN becomes 0.
 
     Raises
     ------
@@ -41,7 +42,8 @@ class Fixed(Format):
     family = "fixed point"
     syntax = (
         "fxp<int_bits>.<frac_bits> or, unsigned, ufxp<int_bits>.<frac_bits>, int<bits> or uint<bits>, 1 to 64 bits in "
-        "all; then -wrap for no saturation: fxp4.4, ufxp0.8, int12, fxp1.7-wrap"
+        "all; then -wrap for no saturation, or -narrow for a symmetric range: fxp4.4, ufxp0.8, int12, fxp1.7-wrap, "
+        "int8-narrow"
     )
     rounds = "floor"
     spacing = "uniform"
@@ -60,6 +62,10 @@ class Fixed(Format):
         check_one_of("overflow", self.overflow, OVERFLOWS)
         if not 1 <= self.width <= MAX_WIDTH:
             raise ValueError(_width_error(str(self), self.width))
+        if self.overflow == "narrow" and (not self.signed or self.width < 2):
+            raise ValueError(
+                f"{self} has no narrow range; signed formats of 2 bits or more have one, such as int8-narrow"
+            )
 
     def __str__(self) -> str:
         kind = "" if self.signed else "u"
@@ -67,17 +73,17 @@ class Fixed(Format):
             text = f"{kind}int{self.int_bits}"
         else:
             text = f"{kind}fxp{self.int_bits}.{self.frac_bits}"
-        return text if self.overflow == "saturate" else f"{text}-wrap"
+        return text if self.overflow == "saturate" else f"{text}-{self.overflow}"
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        match = _TEXT.fullmatch(text.removesuffix("-wrap"))
+        match = _TEXT.fullmatch(text)
         if match is None:
             return None
         int_bits, frac_bits = (int(match[4]), 0) if match[4] else (int(match[2]), int(match[3]))
         if not 1 <= int_bits + frac_bits <= MAX_WIDTH:
             raise ValueError(_width_error(text, int_bits + frac_bits))
-        return cls(int_bits, frac_bits, match[1] == "", "wrap" if text.endswith("-wrap") else "saturate")
+        return cls(int_bits, frac_bits, match[1] == "", match[5] or "saturate")
 
     def describe(self) -> str:
         sign = "signed" if self.signed else "unsigned"
@@ -130,8 +136,13 @@ class Fixed(Format):
 
     @property
     def lowest_integer(self) -> int:
-        """Lowest number in units of the last place."""
+        """Lowest number of a code, in units of the last place."""
         return -(1 << (self.width - 1)) if self.signed else 0
+
+    @property
+    def least_integer(self) -> int:
+        """Lowest number of a result, in units of the last place."""
+        return -self.largest_integer if self.overflow == "narrow" else self.lowest_integer
 
     @property
     def largest_integer(self) -> int:
@@ -147,12 +158,19 @@ class Fixed(Format):
         return ldexp(self.lowest_integer, self.quantum)
 
     @property
+    def lowest_result(self) -> Fraction:
+        return ldexp(self.least_integer, self.quantum)
+
+    @property
     def largest(self) -> Fraction:  # type: ignore[override]  # a property for an attribute of Format
         return ldexp(self.largest_integer, self.quantum)
 
+    def holds(self, other: Format) -> bool:
+        return self == other and self.overflow != "narrow"
+
     def check_wraps(self, saturate: Saturation) -> None:
         """Raise ValueError unless results wrap, which an external increment requires."""
-        if saturate or self.overflow == "saturate":
+        if saturate or not self.wraps:
             text = "saturate" if saturate else str(self)
             raise ValueError(
                 f"without increment {text} is not possible, because saturation needs the sum; "
@@ -168,7 +186,7 @@ class Fixed(Format):
 
     def infinity(self, negative: bool) -> int:
         """Return the code of an infinite result: the end of the range."""
-        return (self.lowest_integer if negative else self.largest_integer) & ((1 << self.width) - 1)
+        return (self.least_integer if negative else self.largest_integer) & ((1 << self.width) - 1)
 
     def integer(self, code: int) -> int:
         """Return the value of a code in units of the last place."""
@@ -187,10 +205,10 @@ class Fixed(Format):
         """
         value = -magnitude if negative else magnitude
         rounded = rounding.round_signed(ldexp(value, -self.quantum), random)
-        if not self.lowest_integer <= rounded <= self.largest_integer:
+        if not self.least_integer <= rounded <= self.largest_integer:
             if rounding.mode == "exact":
-                raise ValueError(f"rounding exact needs a result from {self.lowest} to {self.largest} in {self}")
-            if saturate or self.overflow == "saturate":
+                raise ValueError(f"rounding exact needs a result from {self.lowest_result} to {self.largest} in {self}")
+            if saturate or not self.wraps:
                 return self.infinity(rounded < 0)
         return rounded & ((1 << self.width) - 1)
 

@@ -80,8 +80,8 @@ def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
     """Return the least number of a format that is at least ``value``; None if there is none."""
     if value > fmt.largest:
         return None
-    if value <= fmt.lowest:
-        return fmt.lowest
+    if value <= fmt.lowest_result:
+        return fmt.lowest_result
     nearest = fmt.decode(fmt.encode(value, RU))
     assert isinstance(nearest, Fraction)
     # Values too small for a format that flushes, or for a posit, round up to the next number.

@@ -108,7 +108,7 @@ class ValueRange:
 
         The range is a bound: for a sum with a product it may have one bit more than the real results.
         """
-        room = ValueRange.of(fmt)
+        room = replace(ValueRange.of(fmt), lowest=fmt.lowest_result)
         lacks = None
         if self.source is not None and fmt.holds(self.source):
             return

@@ -1,4 +1,4 @@
-"""Takums and codebooks in every unit of the catalogue: RTL, golden model and exact results agree.
+"""Takums, narrow integers and codebooks in every unit of the catalogue: RTL, golden model and exact results agree.
 
 HALFULP_EXHAUSTIVE=1 tests all inputs if there are at most 2^24, and a million otherwise.
 """
@@ -49,9 +49,9 @@ def curved(width):
 OWN = (quantiles, skewed, curved)
 
 
-SMALL = (lambda: Takum(5), *(functools.partial(make, 4) for make in OWN))
-WIDE = (lambda: Takum(8), *(functools.partial(make, 8) for make in OWN))
-NAMES = ("takum", *(make.__name__ for make in OWN))
+SMALL = (lambda: Takum(5), lambda: parse("fxp2.2-narrow"), *(functools.partial(make, 4) for make in OWN))
+WIDE = (lambda: Takum(8), lambda: parse("int8-narrow"), *(functools.partial(make, 8) for make in OWN))
+NAMES = ("takum", "narrow", *(make.__name__ for make in OWN))
 
 
 def few(fmt, latency, modes=MODES):

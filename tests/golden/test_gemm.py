@@ -21,6 +21,7 @@ ROUNDED = [
     "e4m3fn*e5m2=e5m2.rz+e6m5.ru.sat",
     "fxp4.4*fxp4.4+fxp8.6.ra",
     "int8*uint8+int18-wrap.rn",
+    "int8*int4=fxp6.2-narrow.rd+int9-narrow.rn",
     "posit8*posit8+posit16.rn",
     "posit8*fxp4.4=e4m3.rd+e6m5-ftz.ro",
     "e5m2*posit16+fp64.rn",

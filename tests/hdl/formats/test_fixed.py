@@ -13,6 +13,7 @@ from halfulp.hdl.formats import (
     parse,
     stochastic,
 )
+from halfulp.hdl.specs import UnitSpec
 from tests.toy_formats import MODES, SMALL_FIXED, SMALL_POSITS, chosen
 
 
@@ -61,23 +62,39 @@ def test_encode_rounds_fixed_between_integers():
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("overflow", ["saturate", "wrap"])
+@pytest.mark.parametrize("overflow", ["saturate", "narrow", "wrap"])
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_FIXED if fmt.width in (1, 2, 5)], ids=str)
 def test_encode_fixed_rounds_before_overflow(fmt, overflow):
+    narrow = overflow == "narrow"
+    if narrow and (fmt.width == 1 or not fmt.signed):
+        with pytest.raises(ValueError, match="has no narrow range; signed formats of 2 bits"):
+            Fixed(fmt.int_bits, fmt.frac_bits, fmt.signed, overflow)
+        return
     fmt = Fixed(fmt.int_bits, fmt.frac_bits, fmt.signed, overflow)
+    assert parse(str(fmt)) == fmt
     least, most = (0, 2**fmt.width - 1) if not fmt.signed else (-(2 ** (fmt.width - 1)), 2 ** (fmt.width - 1) - 1)
     for eighths in range(8 * (least - 2**fmt.width - 3), 8 * (most + 2**fmt.width + 3), 1):
         units = Fraction(eighths, 8)
         for mode in (*MODES, stochastic(2)):
             word = eighths % 4 if mode.bits else 0
             integer = mode.round_signed(units, word)
-            clamped = min(max(integer, least), most)
+            clamped = min(max(integer, least + narrow), most)
             wrapped = (integer - least) % 2**fmt.width + least
             value = units / Fraction(2) ** fmt.frac_bits
             for saturate in (False, True):
-                expected = clamped if saturate or overflow == "saturate" else wrapped
+                expected = clamped if saturate or overflow != "wrap" else wrapped
                 found = fmt.integer(fmt.encode(value, mode, word, saturate))
                 assert found == expected, f"{value} {mode}"
+
+
+def test_narrow_range_leaves_out_the_lowest_result_only():
+    fmt = parse("int8-narrow")
+    assert [fmt.encode(value) for value in (-126.5, -127.5, -128, -1e9, -math.inf)] == [0x82, *[0x81] * 4]
+    assert [fmt.decode(code) for code in (0x80, 0x81, 0x7F)] == [-128, -127, 127]
+    assert (fmt.lowest, fmt.lowest_result, fmt.largest) == (-128, -127, 127)
+    for text in ("convert int8>int8-narrow.exact", "convert int8-narrow>int8-narrow.exact"):
+        with pytest.raises(ValueError, match="it starts at -127 and the results at -128"):
+            UnitSpec.parse(text)
 
 
 def test_encode_special_results_of_fixed_and_posits():
