@@ -128,9 +128,9 @@ def steps(
         for step in measured:
             yield f"{step.name}, {step.size}"
             for make, title, kind, subject, policies in (
-                (_converted, "layers in ", "layers", step.name, step.layers),
-                (_emulated, "", "program", step.name, step.policies),
-                (_compiled, "compiled, ", "program", f"{step.name}, compiled", step.compiled),
+                (converted, "layers in ", "layers", step.name, step.layers),
+                (emulated, "", "program", step.name, step.policies),
+                (compiled_step, "compiled, ", "program", f"{step.name}, compiled", step.compiled),
             ):
                 for policy in policies:
                     torch.manual_seed(0)
@@ -144,24 +144,30 @@ def steps(
 Run = Callable[[], None]
 
 
-def _converted(step: TrainingStep, policy: str) -> tuple[Run, Run]:
+def converted(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return a step with converted layers, and one in FP32."""
     model = step.build()
     return _training_step(step, convert(model, policy).model), _training_step(step, model)
 
 
-def _emulated(step: TrainingStep, policy: str) -> tuple[Run, Run]:
+def emulated(step: TrainingStep, policy: str) -> tuple[Run, Run]:
     """Return an emulated step, and one in FP32."""
     plain = _training_step(step, step.build())
     return golden.emulate(policy)(plain), plain
 
 
-def _compiled(step: TrainingStep, policy: str) -> tuple[Run, Run]:
-    """Return a step emulated by torch.compile, with its optimiser in a context, and one in FP32."""
+def compiled_step(step: TrainingStep, policy: str, backend: Any = None) -> tuple[Run, Run]:
+    """Return a step emulated by torch.compile, with its optimiser in a context, and one in FP32.
+
+    ``backend`` is the backend of the policy, whose report counts roundings; default: a new one.
+    """
+    # All steps have the code of one function, and torch keeps few graphs of it.
+    torch.compiler.reset()
     model = step.build()
+    backend = backend or golden.emulate.backend(policy)
 
     def compiled(loss: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        made: Callable[[], Tensor] = torch.compile(loss, backend=golden.emulate.backend(policy))
+        made: Callable[[], Tensor] = torch.compile(loss, backend=backend)
         return made
 
     return _training_step(step, model, compiled, golden.emulate(policy)), _training_step(step, model)

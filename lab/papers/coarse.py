@@ -21,6 +21,9 @@ STEPS, SUMS, CHUNKS, ONCE = "each operation", "each sum", f"each chunk of {CHUNK
 PUBLISHED_SIZE, PUBLISHED_RANGE = 128, (1e-6, 1e-2)
 """Matrices in fp16 of Arbitor's check."""
 
+CHANNELS, IMAGE = 64, 16
+"""Channels and pixels on a side of images that are convolved with 3 x 3 kernels."""
+
 
 @threads(1)
 def errors(seed: int = 0) -> dict[str, list[float]]:
@@ -68,9 +71,10 @@ _WAYS: "dict[str, Callable[[Tensor, Tensor], Tensor]]" = {
 
 @threads(1)
 def check(seed: int = 0) -> dict[str, dict[str, float]]:
-    """Compare products of matrices in fp16 with steps of `numpy.float16`: results that differ, and the largest error.
+    """Compare sums of products in fp16 with steps of `numpy.float16`: results that differ, and the largest error.
 
-    Products and sums are rounded in each step, or the result once; the operands are uniform in the published range.
+    Products and sums are rounded in each step, or the result once. The operands are matrices, or images and kernels of
+    a convolution, in the published range, whose numbers or logarithms are uniform.
     """
     import numpy as np
     import torch
@@ -78,17 +82,37 @@ def check(seed: int = 0) -> dict[str, dict[str, float]]:
     from halfulp import golden
 
     draw = np.random.default_rng(seed)
-    a, b = (draw.uniform(*PUBLISHED_RANGE, (PUBLISHED_SIZE, PUBLISHED_SIZE)).astype(np.float16) for _ in range(2))
-    steps = np.zeros(a.shape, np.float16)
-    for place in range(PUBLISHED_SIZE):
-        steps = steps + a[:, place, None] * b[place]
-    x, y = (torch.from_numpy(matrix.astype(np.float32)) for matrix in (a, b))
-    ways = {
-        STEPS: golden.decode(golden.gemm(x, y, "fp16*fp16=fp16.rn+fp16.rn"), FP16).numpy(),
-        ONCE: (x @ y).half().numpy(),
-    }
+    low, high = PUBLISHED_RANGE
     differences: dict[str, Any] = {}
-    for name, result in ways.items():
-        off = np.abs(result.astype(np.float64) - steps) / steps
-        differences[name] = {"results that differ": int((off > 0).sum()), "largest difference": float(off.max())}
+    for law, numbers in (
+        ("uniform", lambda shape: draw.uniform(low, high, shape)),
+        ("log-uniform", lambda shape: np.exp(draw.uniform(np.log(low), np.log(high), shape))),
+    ):
+        for operation, pair in (("product", _matrices(numbers)), ("convolution", _convolution(numbers))):
+            a, b = (matrix.astype(np.float16) for matrix in pair)
+            steps = np.zeros((len(a), b.shape[1]), np.float16)
+            for place in range(len(b)):
+                steps = steps + a[:, place, None] * b[place]
+            x, y = (torch.from_numpy(matrix.astype(np.float32)) for matrix in (a, b))
+            ways = {
+                STEPS: golden.decode(golden.gemm(x, y, "fp16*fp16=fp16.rn+fp16.rn"), FP16).numpy(),
+                ONCE: (x @ y).half().numpy(),
+            }
+            for name, result in ways.items():
+                off = np.abs(result.astype(np.float64) - steps) / steps
+                figures = {"results that differ": int((off > 0).sum()), "largest difference": float(off.max())}
+                differences[f"{operation}, {law}, {name}"] = figures
     return differences
+
+
+def _matrices(numbers: Callable[[tuple[int, ...]], Any]) -> tuple[Any, Any]:
+    """Draw two matrices."""
+    return numbers((PUBLISHED_SIZE, PUBLISHED_SIZE)), numbers((PUBLISHED_SIZE, PUBLISHED_SIZE))
+
+
+def _convolution(numbers: Callable[[tuple[int, ...]], Any]) -> tuple[Any, Any]:
+    """Draw an image and kernels of a convolution; return the matrices whose product it is."""
+    from numpy.lib.stride_tricks import sliding_window_view
+
+    patches = sliding_window_view(numbers((CHANNELS, IMAGE, IMAGE)), (3, 3), (1, 2))
+    return patches.transpose(1, 2, 0, 3, 4).reshape(-1, 9 * CHANNELS), numbers((9 * CHANNELS, CHANNELS))

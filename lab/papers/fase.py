@@ -10,7 +10,7 @@ from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.report import Report, provenance
 from halfulp.tools.tables import Table
 
-from . import coarse, parts
+from . import coarse, overheads, parts
 from .arbitor import everything
 from .trainings import FLOAT, Case, Figures, number_formats
 
@@ -58,13 +58,15 @@ def cases() -> Iterator[Case]:
 
 def measured() -> dict[str, Any]:
     """Return the figures of the report that need no training."""
-    return {"errors": coarse.errors(), "check": coarse.check(), "parts": parts.errors()}
+    figures = {"errors": coarse.errors(), "check": coarse.check(), "parts": parts.errors()}
+    return figures | {"overheads": overheads.by_network()}
 
 
 def report(figures: Figures) -> Report:
     """Return the report: its tables, the plot of errors and the record."""
     tables = {"fase-accuracy": _accuracy(figures), "fase-rounding": _rounding(figures), "fase-check": _check(figures)}
-    tables |= {"fase-parts": _parts(figures)}
+    found, origin = figures.more["overheads"], figures.notes[-1]
+    tables |= {"fase-parts": _parts(figures), "fase-time": overheads.ways_table(found, origin)}
     return Report(
         tables=tables,
         plots={"fase-rounding": partial(plot, figures)},
@@ -114,13 +116,15 @@ def _rounding(figures: Figures) -> Table:
 
 
 def _check(figures: Figures) -> Table:
-    rows = [{"rounded": name} | difference for name, difference in figures.more["check"].items()]
+    rows = [{"operands, rounded": name} | difference for name, difference in figures.more["check"].items()]
     low, high = coarse.PUBLISHED_RANGE
     notes = [
-        f"Products of matrices in FP16 of {coarse.PUBLISHED_SIZE} x {coarse.PUBLISHED_SIZE} numbers, uniform in "
-        f"[{low:g}, {high:g}], against steps of numpy.float16, one operation at a time. Published (Arbitor, USENIX ATC "
-        "2023): rounding once differs by up to 15.74 %, rounding each operation by 0; the published operands may have "
-        "another distribution.",
+        f"Products of matrices in FP16 of {coarse.PUBLISHED_SIZE} x {coarse.PUBLISHED_SIZE} numbers in [{low:g}, "
+        f"{high:g}], and convolutions of {coarse.CHANNELS} channels of {coarse.IMAGE} x {coarse.IMAGE} pixels with 3 x "
+        "3 kernels, against steps of numpy.float16, one operation at a time. Published (Arbitor, USENIX ATC 2023): "
+        "rounding once differs by up to 15.74 %, rounding each operation by 0. The difference depends on the "
+        "distribution of the operands, which is not published: with logarithms that are uniform it is larger, because "
+        "small products are subnormal numbers or zeros.",
         figures.notes[-1],
     ]
     return Table("Products in FP16 against scalar steps", pd.DataFrame(rows), {"largest difference": ".2%"}, notes)

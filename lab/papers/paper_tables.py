@@ -10,8 +10,9 @@ from halfulp.fpga.kernel.cost_model import MEMORY_LUTS
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
 from halfulp.fpga.package.manifest import RECORDS
 from halfulp.implementation import short
+from halfulp.tools.tables import Table
 
-from . import accuracy, arbitor, blocks, esru, fase, mptorch, sru, steps
+from . import accuracy, arbitor, blocks, esru, fase, mptorch, overheads, sru, steps
 from .trainings import Figures
 
 SOURCES = {
@@ -230,9 +231,10 @@ def _networks() -> Iterator[str]:
         "because no package has its images. `halfulp report accuracy` prints finished trainings beside these figures.",
         "",
         *_table(rows),
-        "",
-        mptorch.FIXED,
     )
+    report = mptorch.report(_figures("mptorch"))
+    for table in report.tables.values():
+        yield from ("", *_section(table))
 
 
 def _trainings(name: str) -> Iterator[str]:
@@ -244,9 +246,18 @@ def _trainings(name: str) -> Iterator[str]:
         f"differences between rows can be compared, and accuracies cannot. `halfulp report {name}` trains them;",
         "cells are empty where trainings were not finished.",
     )
-    report = _REPORTS[name](Figures.load(RECORDS / f"{name}.json"))
-    for table in report.tables.values():
-        yield from ("", *table.markdown().replace("## ", "### ", 1).splitlines())
+    for table in _REPORTS[name](_figures(name)).tables.values():
+        yield from ("", *_section(table))
+
+
+def _figures(name: str) -> Figures:
+    """Record of the trainings of a report."""
+    return Figures.load(RECORDS / f"{name}.json")
+
+
+def _section(table: Table) -> list[str]:
+    """Lines of a table below a heading of its page."""
+    return table.markdown().replace("## ", "### ", 1).splitlines()
 
 
 _CITED = {
@@ -286,8 +297,8 @@ def _lowgen() -> Iterator[str]:
         }
         for name, plain, scalar, generated in LOWGEN
     ]
-    steps = [row for row in _record("speed") if (row["kind"], row["subject"]) == ("program", "GPT")]
-    ours = ", ".join(f"{row['ratio']} times (`{row['policy']}`)" for row in steps)
+    record = _figures("fase")
+    found, origin = record.more["overheads"], record.notes[-1]
     yield from (
         "Lowgen {cite:p}`lowgen2020` makes the operators of a number type from its two casts, to and from float: 30",
         "lines for a type instead of 600, and vector code that is several times as fast as scalar code.",
@@ -304,14 +315,18 @@ def _lowgen() -> Iterator[str]:
         "",
         *_table(rows),
         "",
-        "Ours are training steps of a small GPT, forward and backward, relative to FP32 in the same run (`make",
-        f"bench`): {ours}. The published networks and their weights are not part of the project.",
+        "The published networks and their weights are not part of the project, so ours are the small ones of the other",
+        "pages. `halfulp report fase` measures them.",
         "",
-        "## Casts left out",
+        *_section(overheads.own_table(found, origin)),
         "",
-        "The publication removes casts around operators that move data, 12 in SSD and 93 in Inception-v4 (Table 2),",
-        "and saves up to one percent of memory. `golden.emulate.backend` leaves out the rounding of a number that has",
-        "the format already, so casts around reshapes and concatenations cost nothing here.",
+        "## Casts left out, and compiled operators",
+        "",
+        "The publication removes casts around operators that move data (Table 2), which saves up to one percent of",
+        "memory, and compiles only the operators that a model uses (Figure 7). `golden.emulate.backend` leaves out the",
+        "rounding of a number that has the format already, so casts around reshapes and concatenations cost nothing.",
+        "",
+        *_section(overheads.roundings_table(found, origin)),
     )
 
 
