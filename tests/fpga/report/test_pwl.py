@@ -144,7 +144,9 @@ def test_pwl_plot_has_function_fits_and_errors(found):
     assert above.lines[1].get_ydata().tolist() == measured.errors.got.tolist()
     drawn = np.array(below.lines[0].get_ydata())
     assert np.nanmax(drawn) == measured.errors.ulp.max()
-    assert [axis.get_title() for axis in figure.axes[:2]] == ["tanh", "elu:0.75"]
+    formats = {case.fn: case.fmt for case in found}
+    titles = [f"{name}, {formats[name]}" for name in ("tanh", "elu:0.75")]
+    assert [axis.get_title() for axis in figure.axes[:2]] == titles
 
 
 @pytest.mark.slow
