@@ -3,7 +3,6 @@
 import datetime
 import platform
 import re
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from halfulp.sim.simulate import UnitSimulation
 from halfulp.sim.vectors import Vectors, make
 from halfulp.tools.digests import version
 from halfulp.tools.threads import threads
+from halfulp.tools.timing import in_turns
 
 if TYPE_CHECKING:
     from halfulp.units import Unit
@@ -106,8 +106,8 @@ PRODUCTS = (
 )
 """Measured descriptions of matrix products; ``philox`` is a random source of the golden model only."""
 
-SIDE, THREADS, REPEATS = 512, 2, 7
-"""Size of the square matrices, number of threads, and repetitions of a measurement."""
+SIDE, THREADS = 512, 2
+"""Size of the square matrices, and number of threads."""
 
 
 QUANTIZATIONS = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4", "mxint8", "nvfp4")
@@ -215,18 +215,6 @@ def quantizations() -> list[str]:
             ours, plain = in_turns(partial(golden.quantize_blocks, x, block), partial(torch.add, x, 1))
             lines.append(f"{block:34}{ours * 1e3:10.1f}{plain * 1e3:12.1f}{ours / plain:7,.1f}x")
     return lines
-
-
-def in_turns(*functions: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
-    """Return the median seconds of functions that are called in alternation, after a warm-up call of each."""
-    times: list[list[float]] = [[] for _ in functions]
-    for repeat in range(repeats + 1):
-        for function, taken in zip(functions, times, strict=True):
-            began = time.perf_counter()
-            function()
-            if repeat:
-                taken.append(time.perf_counter() - began)
-    return [statistics.median(taken) for taken in times]
 
 
 def _models(unit: "Unit", vectors: Vectors) -> tuple[float, float]:

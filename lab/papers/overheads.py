@@ -19,7 +19,7 @@ from halfulp.tools.threads import threads
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from halfulp.lab.bench.training import TrainingStep
+    from halfulp.lab.train.steps import TrainingStep
 
 THREADS, REPEATS, BATCH = 1, 3, 32
 """Threads, repetitions of a measurement, and images in a batch."""
@@ -86,8 +86,8 @@ def by_format(policies: dict[str, Callable[[str], str]]) -> dict[str, dict[str, 
 
 def _networks() -> "dict[str, TrainingStep | None]":
     """Return steps of small networks; None for a product of matrices."""
-    from halfulp.lab.bench.training import Lstm, TrainingStep
     from halfulp.lab.train import small
+    from halfulp.lab.train.steps import Lstm, TrainingStep
 
     images, letters = (BATCH, 1, 8, 8), (BATCH, 8)
     return {
@@ -100,8 +100,8 @@ def _networks() -> "dict[str, TrainingStep | None]":
 
 def _ratio(step: "TrainingStep | None", policy: str, kernels: bool, graph: bool) -> float:
     """Return the time of a step in a policy relative to FP32."""
-    from halfulp.lab.bench.speed import in_turns
-    from halfulp.lab.bench.training import compiled_step, emulated
+    from halfulp.lab.train.steps import compiled_step, emulated
+    from halfulp.tools.timing import in_turns
 
     with _level("auto" if kernels else "torch"):
         runs = _product(policy, graph) if step is None else (compiled_step if graph else emulated)(step, policy)
@@ -130,7 +130,7 @@ def _roundings(step: "TrainingStep") -> dict[str, int]:
     """Return roundings of operands in a compiled step, those that are left out, and the size of its kernels."""
     from halfulp import golden
     from halfulp.golden.kernels import build
-    from halfulp.lab.bench.training import compiled_step
+    from halfulp.lab.train.steps import compiled_step
 
     backend = golden.emulate.backend(BF16)
     with TemporaryDirectory() as folder, build.in_folder(folder):
@@ -146,7 +146,7 @@ def _own(step: "TrainingStep") -> dict[str, float]:
     import torch
 
     from halfulp import golden
-    from halfulp.lab.bench.speed import in_turns
+    from halfulp.tools.timing import in_turns
 
     model = step.build()
     x = torch.randn(step.shape) if len(step.shape) == 4 else torch.randint(step.classes, step.shape)

@@ -4,7 +4,8 @@ import pytest
 from torch import nn
 
 from halfulp.lab.bench.speed import Speed, write
-from halfulp.lab.bench.training import EVERYTHING, STEPS, Lstm, TrainingStep, Transformer, resnet18, steps
+from halfulp.lab.bench.training import EVERYTHING, STEPS, steps
+from halfulp.lab.train.steps import Lstm, TrainingStep, Transformer, resnet18
 from halfulp.tools.digests import version
 
 
