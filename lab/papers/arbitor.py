@@ -8,7 +8,6 @@ import pandas as pd
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
-from . import overheads
 from .trainings import FLOAT, Case, Figures, lowest, number_formats, segments
 
 EXPONENTS, MANTISSAS = (4, 5, 6, 8), tuple(range(1, 9))
@@ -109,11 +108,6 @@ def cases() -> Iterator[Case]:
         yield from (segments_case(network, functions, pieces) for functions in FUNCTIONS for pieces in SEGMENTS)
 
 
-def measured() -> dict[str, Any]:
-    """Return the figures of the report that need no training."""
-    return {"overheads": overheads.by_format(WAYS)}
-
-
 def report(figures: Figures) -> Report:
     """Return the report: its tables and the record."""
     tables = {
@@ -123,7 +117,6 @@ def report(figures: Figures) -> Report:
         "arbitor-posits": _posits(figures),
         "arbitor-sparsity": _sparsity(figures),
         "arbitor-segments": _segments(figures),
-        "arbitor-time": overheads.formats_table(figures.more["overheads"], figures.notes[-1]),
     }
     return Report(tables=tables, records={"arbitor.json": figures.json()})
 

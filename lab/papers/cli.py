@@ -13,7 +13,7 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.tools.commands import Parsed, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
-from halfulp.tools.report import Report
+from halfulp.tools.report import Report, versions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -54,6 +54,20 @@ def matrix_units(output: Path | None) -> None:
     with Bar("report matrix-units") as bar:
         rows = list(errors(bar))
     publish(report(rows), folder)
+
+
+@click.command()
+@written
+def emulation(output: Path | None) -> None:
+    """Measure what emulation costs (FASE, Arbitor, Lowgen)."""
+    from .emulation import measured, report
+    from .trainings import Effort, Figures
+
+    folder = report_folder(output)
+    with Bar("report emulation") as bar:
+        found = measured(bar)
+    tools = versions("halfulp", "torch")
+    publish(report(Figures("halfulp report emulation", str(date.today()), tools, Effort(()), {}, found)), folder)
 
 
 @click.command()
@@ -146,6 +160,7 @@ def _trainings(name: str, sentence: str) -> click.Command:
             more = module.measured() if hasattr(module, "measured") else {}
             effort = QUICK if quick else Effort()
             effort = effort if seeds is None else replace(effort, seeds=tuple(range(seeds)))
+            more |= {"most_seeds": module.most_seeds} if hasattr(module, "most_seeds") else {}
             figures = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
         publish(module.report(figures), folder)
 

@@ -1,7 +1,7 @@
 """Published figures beside those of this library, as pages of the documentation made from the records."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,7 @@ from halfulp.fpga.package.manifest import RECORDS
 from halfulp.implementation import short
 from halfulp.tools.tables import Table
 
-from . import accuracy, arbitor, blocks, esru, fase, mptorch, overheads, sru, steps
+from . import accuracy, arbitor, blocks, emulation, esru, fase, mptorch, sru, steps
 from .trainings import Figures
 
 SOURCES = {
@@ -30,8 +30,8 @@ def pages() -> dict[str, list[str]]:
     parts = {
         "esru": [_sru(), _trainings("esru")],
         "mptorch_fpga": [_arrays(), _steps(), _networks()],
-        "arbitor": [_trainings("arbitor")],
-        "fase": [_trainings("fase")],
+        "arbitor": [_trainings("arbitor"), _emulation(emulation.formats_table)],
+        "fase": [_trainings("fase"), _emulation(emulation.ways_table)],
         "lowgen": [_lowgen()],
     }
     made = {"papers": list(_overview())}
@@ -232,9 +232,7 @@ def _networks() -> Iterator[str]:
         "",
         *_table(rows),
     )
-    report = mptorch.report(_figures("mptorch"))
-    for table in report.tables.values():
-        yield from ("", *_section(table))
+    yield from ("", mptorch.FIXED)
 
 
 def _trainings(name: str) -> Iterator[str]:
@@ -248,6 +246,11 @@ def _trainings(name: str) -> Iterator[str]:
     )
     for table in _REPORTS[name](_figures(name)).tables.values():
         yield from ("", *_section(table))
+
+
+def _emulation(table: Callable[[Figures], Table]) -> Iterator[str]:
+    """Time of emulation, which `halfulp report emulation` measures."""
+    yield from table(_figures("emulation")).markdown().splitlines()
 
 
 def _figures(name: str) -> Figures:
@@ -297,8 +300,7 @@ def _lowgen() -> Iterator[str]:
         }
         for name, plain, scalar, generated in LOWGEN
     ]
-    record = _figures("fase")
-    found, origin = record.more["overheads"], record.notes[-1]
+    record = _figures("emulation")
     yield from (
         "Lowgen {cite:p}`lowgen2020` makes the operators of a number type from its two casts, to and from float: 30",
         "lines for a type instead of 600, and vector code that is several times as fast as scalar code.",
@@ -316,9 +318,9 @@ def _lowgen() -> Iterator[str]:
         *_table(rows),
         "",
         "The published networks and their weights are not part of the project, so ours are the small ones of the other",
-        "pages. `halfulp report fase` measures them.",
+        "pages. `halfulp report emulation` measures them.",
         "",
-        *_section(overheads.own_table(found, origin)),
+        *_section(emulation.own_table(record)),
         "",
         "## Casts left out, and compiled operators",
         "",
@@ -326,7 +328,7 @@ def _lowgen() -> Iterator[str]:
         "memory, and compiles only the operators that a model uses (Figure 7). `golden.emulate.backend` leaves out the",
         "rounding of a number that has the format already, so casts around reshapes and concatenations cost nothing.",
         "",
-        *_section(overheads.roundings_table(found, origin)),
+        *_section(emulation.roundings_table(record)),
     )
 
 

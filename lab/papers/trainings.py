@@ -2,8 +2,8 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -175,13 +175,17 @@ def measure(
     date: str,
     progress: Progress = silent,
     pool: JobPool = LOCAL,
+    most_seeds: Callable[[Case], int | None] = lambda _: None,
     **more: Any,
 ) -> Figures:
-    """Train all cases; finished ones are cached, so that a report that was stopped continues."""
-    wanted = list(dict.fromkeys(cases))
-    entries = {case: _entry(case, effort) for case in wanted}
-    progress.total("training runs", len(wanted))
-    jobs = ((entry, Job(f"training of {case}", train, (case, effort))) for case, entry in entries.items())
+    """Train all cases; finished ones are cached, so that a report that was stopped continues.
+
+    ``most_seeds`` limits the seeds of a case that takes long.
+    """
+    efforts = {case: replace(effort, seeds=effort.seeds[: most_seeds(case)]) for case in dict.fromkeys(cases)}
+    entries = {case: _entry(case, own) for case, own in efforts.items()}
+    progress.total("training runs", len(entries))
+    jobs = ((entry, Job(f"training of {case}", train, (case, efforts[case]))) for case, entry in entries.items())
     # Few short runs take less time than the start of processes.
     results = pool.results(
         jobs, progress, versions=partial(versions, *PACKAGES), here="call" if effort == QUICK else "process"

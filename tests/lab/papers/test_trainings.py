@@ -7,7 +7,7 @@ import pytest
 
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
-from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, mptorch, overheads, parts, trainings
+from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, mptorch, parts, trainings
 from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
 
 TOP = Path(__file__).parents[3]
@@ -25,14 +25,9 @@ COARSE = {
     "errors": {name: [0.1 / (place + 1)] * 5 for place, name in enumerate(("each operation", "each sum", "once"))},
     "check": {name: {"results that differ": 0, "largest difference": 0.0} for name in ("each operation", "once")},
     "parts": {name: [1e-3, 1e-6, None] for name in parts.ROWS},
-    "overheads": {
-        "ways": {name: dict.fromkeys(overheads.WAYS, 3.0) for name in overheads.COUNTERPARTS},
-        "roundings": {"resnet": {"roundings": 9, "left out": 7, "kernels": 1, "KiB": 20}},
-        "own": {"resnet": {"built-in": 2.0, "own": 2.5}},
-    },
 }
 MORE = {
-    "arbitor": {"overheads": {fmt: dict.fromkeys(arbitor.WAYS, 2.0) for fmt in overheads.FORMATS}},
+    "arbitor": {},
     "blocks": {},
     "esru": {"errors": {name: {esru.NAIVE: [0.0] * 10} for name in esru.INPUTS}},
     "fase": COARSE,
@@ -104,7 +99,7 @@ def test_tables_have_published_figures():
     """Jiang et al., ATC 2023, Tables 2b and 2c; FASE, Table 3; Chang et al., DATE 2023, Table I."""
     sparsity = {"1:2": (94.07, 82.11), "1:4": (93.64, 78.78), "1:8": (92.99, 75.45)}
     sparsity |= {"2:4": (94.09, 82.94), "2:8": (93.59, 80.72), "4:8": (94.19, 82.94)}
-    frame = arbitor.report(figures(arbitor, **MORE["arbitor"])).tables["arbitor-sparsity"].frame.set_index("pattern")
+    frame = arbitor.report(figures(arbitor)).tables["arbitor-sparsity"].frame.set_index("pattern")
     for pattern, (resnet, transformer) in sparsity.items():
         row = frame.loc[pattern]
         assert (row["ResNet-18, published"], row["Transformer, published"]) == (resnet, transformer)
@@ -282,7 +277,7 @@ def test_mean_errors_of_low_bit_sources():
 
 
 def test_report_shows_cases_that_were_not_trained_as_empty_cells():
-    found = figures(arbitor, **MORE["arbitor"])
+    found = figures(arbitor)
     wanted = [arbitor.posit_case(8, 2), arbitor.float_case(6, 1, "reductions in FP32", network="graph")]
     wanted += [arbitor.float_case(6, mantissa, "reductions in FP32", network="graph") for mantissa in range(2, 9)]
     for case in wanted:

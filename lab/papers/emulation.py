@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import threads
+
+from .arbitor import WAYS as POLICIES
+from .trainings import Figures
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,6 +63,27 @@ OWN = "lab_bf16"
 """Name of the format of two functions."""
 
 
+def measured(progress: Progress = silent) -> dict[str, Any]:
+    """Return all figures of the report."""
+    progress.total("tables", 2)
+    found = by_network()
+    progress.advance(1)
+    found["formats"] = by_format()
+    progress.advance(1)
+    return found
+
+
+def report(figures: Figures) -> Report:
+    """Return the report: its tables and the record."""
+    tables = {
+        "emulation-ways": ways_table(figures),
+        "emulation-formats": formats_table(figures),
+        "emulation-own": own_table(figures),
+        "emulation-roundings": roundings_table(figures),
+    }
+    return Report(tables, records={"emulation.json": figures.json()})
+
+
 def by_network() -> dict[str, Any]:
     """Return times relative to FP32, and roundings, of a step of each network."""
     import torch
@@ -74,14 +100,11 @@ def by_network() -> dict[str, Any]:
     return found
 
 
-def by_format(policies: dict[str, Callable[[str], str]]) -> dict[str, dict[str, float]]:
-    """Return times of a training step of the residual network relative to FP32, for each format and way of Arbitor.
-
-    ``policies`` has the name of each way and a function from a format to its policy.
-    """
+def by_format() -> dict[str, dict[str, float]]:
+    """Return times of a training step of the residual network relative to FP32, for each format and way of Arbitor."""
     step = _networks()["resnet"]
     with threads(THREADS):
-        return {fmt: {way: _ratio(step, make(fmt), True, False) for way, make in policies.items()} for fmt in FORMATS}
+        return {fmt: {way: _ratio(step, make(fmt), True, False) for way, make in POLICIES.items()} for fmt in FORMATS}
 
 
 def _networks() -> "dict[str, TrainingStep | None]":
@@ -211,10 +234,10 @@ SETTING = (
 """Note of the tables."""
 
 
-def ways_table(found: dict[str, Any], origin: str) -> Table:
+def ways_table(figures: Figures) -> Table:
     """Return the counterpart of Table 2 of FASE."""
     rows: list[dict[str, Any]] = []
-    for name, ratios in found["ways"].items():
+    for name, ratios in figures.more["ways"].items():
         published = PUBLISHED[COUNTERPARTS[name]]
         row: dict[str, Any] = {"step": name, "published": COUNTERPARTS[name]}
         for (way, ratio), theirs in zip(ratios.items(), published, strict=True):
@@ -225,45 +248,45 @@ def ways_table(found: dict[str, Any], origin: str) -> Table:
         "calls are intercepted and computed by torch; every operation in BF16, in operations of torch without and with "
         "compiled graphs, which leave out redundant roundings; compiled vector kernels without and with graphs.",
         SETTING,
-        origin,
+        figures.notes[-1],
     ]
     return Table("Time of emulation in BF16", pd.DataFrame(rows), dict.fromkeys(WAYS, ".1f"), notes)
 
 
-def roundings_table(found: dict[str, Any], origin: str) -> Table:
+def roundings_table(figures: Figures) -> Table:
     """Return the counterpart of Table 2 and Figure 7 of Lowgen."""
-    rows = [{"step": name} | counts for name, counts in found["roundings"].items()]
+    rows = [{"step": name} | counts for name, counts in figures.more["roundings"].items()]
     notes = [
         "A training step in BF16, compiled: roundings of operands of element-wise operations and sums, those that are "
         "left out because the number has the format already, and number and size of the compiled kernels, which are "
         "those that the step uses. Published: 12 casts left out in SSD and 93 in Inception-v4.",
-        origin,
+        figures.notes[-1],
     ]
     return Table("Roundings and kernels of a step", pd.DataFrame(rows), {}, notes)
 
 
-def own_table(found: dict[str, Any], origin: str) -> Table:
+def own_table(figures: Figures) -> Table:
     """Return the counterpart of Table 1 of Lowgen."""
-    rows = [{"network": name} | ratios for name, ratios in found["own"].items()]
+    rows = [{"network": name} | ratios for name, ratios in figures.more["own"].items()]
     notes = [
         "Forward pass in BF16, relative to FP32: the built-in format in compiled kernels and in operations of torch, "
         "and a format that two functions of four lines in all register (`halfulp.lab.papers.overheads`), whose "
         "results have the same bits.",
         SETTING,
-        origin,
+        figures.notes[-1],
     ]
     columns = [name for name in rows[0] if name != "network"] if rows else []
     return Table("A format of two functions", pd.DataFrame(rows), dict.fromkeys(columns, ".1f"), notes)
 
 
-def formats_table(found: dict[str, dict[str, float]], origin: str) -> Table:
+def formats_table(figures: Figures) -> Table:
     """Return the counterpart of Figure 8 of Arbitor."""
-    rows = [{"format": fmt} | ratios for fmt, ratios in found.items()]
+    rows = [{"format": fmt} | ratios for fmt, ratios in figures.more["formats"].items()]
     columns = [name for name in rows[0] if name != "format"] if rows else []
     notes = [
         f"A training step of the residual network with a batch of {BATCH}, in one thread, relative to FP32 of the same "
         "run. Published, on a GPU: 3.59 times for formats with 8 exponent bits and reductions in FP32, to 164.7 times "
         "for posits.",
-        origin,
+        figures.notes[-1],
     ]
     return Table("Time of emulation by format", pd.DataFrame(rows), dict.fromkeys(columns, ".1f"), notes)
