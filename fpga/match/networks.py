@@ -44,7 +44,7 @@ class Residual(nn.Module):
         return F.relu(self.norm2(self.conv2(x)) + around)
 
 
-def resnet20() -> nn.Module:
+def resnet20(classes: int = 10) -> nn.Module:
     """Build ResNet-20 (He et al., CVPR 2016): three stages of three blocks with 16, 32 and 64 channels."""
     blocks, channels = [], 16
     for out in (16, 32, 64):
@@ -52,10 +52,10 @@ def resnet20() -> nn.Module:
             blocks.append(Residual(channels, out, 2 if place == 0 and out > 16 else 1))
             channels = out
     first = (nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
-    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
 
 
-def vgg16() -> nn.Module:
+def vgg16(classes: int = 10) -> nn.Module:
     """Build VGG-16 (Simonyan and Zisserman, ICLR 2015) for images of 32 x 32, with batch normalisation."""
     layers: list[nn.Module] = []
     channels = 3
@@ -67,7 +67,7 @@ def vgg16() -> nn.Module:
     layers.append(nn.Flatten())
     for inputs in (512, 4096):
         layers += nn.Linear(inputs, 4096), nn.ReLU(), nn.Dropout()
-    return nn.Sequential(*layers, nn.Linear(4096, 10))
+    return nn.Sequential(*layers, nn.Linear(4096, classes))
 
 
 class Bottleneck(nn.Module):

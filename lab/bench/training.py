@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import torch
 
 from halfulp.fpga.match.networks import resnet20
-from halfulp.lab.train.steps import Lstm, TrainingStep, Transformer, compiled_step, converted, emulated, resnet18
+from halfulp.lab.train.steps import Lstm, TrainingStep, Transformer, compiled_step, converted, emulated
+from halfulp.lab.train.vision import resnet
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import threads
 from halfulp.tools.timing import in_turns
@@ -41,7 +42,7 @@ STEPS = (
         EVERYTHING,
     ),
     TrainingStep("ResNet-20", "batch 32", resnet20, (32, 3, 32, 32), 10, (IN_PRODUCTS, *EVERYTHING), IN_LAYERS),
-    TrainingStep("ResNet-18", "batch 32", resnet18, (32, 3, 32, 32), 10, EVERYTHING),
+    TrainingStep("ResNet-18", "batch 32", lambda: resnet(18, 10), (32, 3, 32, 32), 10, EVERYTHING),
     TrainingStep("LSTM", "2 layers, 650 wide", lambda: Lstm(64, 650), (20, 35), 64, EVERYTHING),
     TrainingStep("Transformer", "6 layers, 512 wide", lambda: Transformer(64, 128, 512, 6), (32, 128), 64, EVERYTHING),
 )

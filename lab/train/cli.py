@@ -25,7 +25,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
 """Default format of fitted line segments."""
 
-_NETWORKS = ("lenet5", "vgg16", "resnet20", "gru", "nanogpt", "smallgpt")
+_RESNETS = tuple(f"resnet{layers}" for layers in (18, 20, 34, 50, 101))
+_NETWORKS = ("lenet5", "vgg16", *_RESNETS, "mobilenetv2", "gru", "nanogpt", "smallgpt")
 
 
 def _network(ctx: click.Context, param: click.Parameter, name: str) -> str:
@@ -68,7 +69,7 @@ class _Number(click.FloatRange):
     "--data",
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="folder of MNIST or CIFAR-10, or a text file",
+    help="folder of MNIST, CIFAR-10 or CIFAR-100, or a text file",
 )
 @click.option(
     "--seed",

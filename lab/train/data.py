@@ -149,18 +149,33 @@ def _read_idx(folder: Path, stem: str, dimensions: int) -> Any:
         raise ValueError(f"{folder / stem} is no IDX file with {dimensions} dimensions: {error}") from error
 
 
-def cifar10(path: Path | None) -> Data:
-    """Load the colour images of CIFAR-10 from the folder ``cifar-10-batches-py``."""
+CIFAR = {
+    "cifar-10-batches-py": ("CIFAR-10", 10, (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")),
+    "cifar-100-python": ("CIFAR-100", 100, ("train", "test")),
+}
+"""Name, classes and files of the colour images, the last one with the tests, by their folders."""
+
+_MEANS, _DEVIATIONS = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+"""Mean and deviation of the channels of CIFAR-10."""
+
+
+def cifar(path: Path | None) -> Data:
+    """Load the colour images of CIFAR-10 or CIFAR-100 from the folder that their archives contain."""
     if path is None:
-        raise ValueError("CIFAR-10 needs --data with the folder cifar-10-batches-py; no package contains the images")
-    inner = path / "cifar-10-batches-py"
-    folder = inner if inner.is_dir() else path
-    batches = [_read_batch(folder / name) for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")]
-    means, deviations = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-    pairs = [(_scaled(images, means, deviations), _classes(labels)) for images, labels in batches]
-    train = torch.cat([pair[0] for pair in pairs[:5]]), torch.cat([pair[1] for pair in pairs[:5]])
-    count = len(train[0]) + len(pairs[5][0])
-    return Data(f"CIFAR-10, {count:,} images", train, pairs[5], 10, _moved)
+        raise ValueError(
+            f"images of 32 x 32 need --data with the folder {' or '.join(CIFAR)}; no package contains the images"
+        )
+    places = [(place, name) for name in CIFAR for place in (path / name, path)]
+    found = (pair for pair in places if (pair[0] / CIFAR[pair[1]][2][0]).is_file())
+    folder, kind = next(found, (path, next(iter(CIFAR))))
+    name, classes, files = CIFAR[kind]
+    pairs = []
+    for file in files:
+        images, labels = _read_batch(folder / file, name)
+        pairs.append((_scaled(images, _MEANS, _DEVIATIONS), _classes(labels)))
+    *parts, test = pairs
+    train = torch.cat([images for images, _ in parts]), torch.cat([labels for _, labels in parts])
+    return Data(f"{name}, {len(train[0]) + len(test[0]):,} images", train, test, classes, _moved)
 
 
 class _Plain(pickle.Unpickler):
@@ -173,18 +188,19 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._known:
-            raise pickle.UnpicklingError(f"it contains {module}.{name}, which batches of CIFAR-10 do not have")
+            raise pickle.UnpicklingError(f"it contains {module}.{name}, which batches of CIFAR do not have")
         return super().find_class(module, name)
 
 
-def _read_batch(path: Path) -> tuple[Any, Any]:
+def _read_batch(path: Path, name: str) -> tuple[Any, Any]:
     try:
         with path.open("rb") as file:
             batch = _Plain(file, encoding="bytes").load()
-        images, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
+        labels = np.asarray(batch[b"fine_labels" if b"fine_labels" in batch else b"labels"])
+        images = np.asarray(batch[b"data"])
         return images.reshape(len(labels), 3, 32, 32), labels
     except (OSError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{path} is no batch of CIFAR-10: {error}") from error
+        raise ValueError(f"{path} is no batch of {name}: {error}") from error
 
 
 def _moved(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -21,7 +21,8 @@ from halfulp.fpga.match.networks import (
     vgg16,
 )
 
-from .data import Data, cifar10, letters, mnist
+from .data import Data, cifar, letters, mnist
+from .vision import RESNETS, MobileNetV2, resnet
 
 
 def classes_loss(scores: Tensor, classes: Tensor) -> Tensor:
@@ -62,11 +63,26 @@ class Network:
 
 SGD, ADAMW = partial(torch.optim.SGD, momentum=0.9), torch.optim.AdamW
 
+
+def _residual(layers: int) -> Callable[[Data], nn.Module]:
+    """Return the function that builds a residual network for data."""
+    return lambda data: resnet(layers, data.classes)
+
+
+_VISION = partial(
+    Network, load=cifar, epochs=200, batch=128, rate=0.1, optimizer=partial(SGD, weight_decay=5e-4, nesterov=True)
+)
+"""Networks for images of 32 x 32, with the schedule of their publications on CIFAR-100."""
+
 NETWORKS = {
+    **{f"resnet{layers}": _VISION(_residual(layers)) for layers in RESNETS},
+    "mobilenetv2": _VISION(lambda data: MobileNetV2(data.classes)),
     "lenet5": Network(lambda data: lenet5(), mnist, 10, BATCHES["lenet5"], 0.02, SGD),
-    "vgg16": Network(lambda data: vgg16(), cifar10, 160, BATCHES["vgg16"], 0.01, partial(SGD, weight_decay=5e-4)),
+    "vgg16": Network(
+        lambda data: vgg16(data.classes), cifar, 160, BATCHES["vgg16"], 0.01, partial(SGD, weight_decay=5e-4)
+    ),
     "resnet20": Network(
-        lambda data: resnet20(), cifar10, 160, BATCHES["resnet20"], 0.1, partial(SGD, weight_decay=1e-4)
+        lambda data: resnet20(data.classes), cifar, 160, BATCHES["resnet20"], 0.1, partial(SGD, weight_decay=1e-4)
     ),
     "gru": Network(
         lambda data: Rows(data.train[0].shape[-1], data.classes),

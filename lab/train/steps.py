@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfulp import golden
-from halfulp.fpga.match.networks import Residual
 from halfulp.golden.nn import convert
 
 
@@ -49,14 +48,6 @@ class Lstm(nn.Module):
         """Return the scores of the next letters."""
         scores: Tensor = self.out(self.cells(self.letter(x))[0])
         return scores
-
-
-def resnet18() -> nn.Module:
-    """Build ResNet-18 (He et al., CVPR 2016) for images of 32 x 32, with zeros in the added channels of shortcuts."""
-    shapes = [(64, 64), (64, 64), (64, 128), (128, 128), (128, 256), (256, 256), (256, 512), (512, 512)]
-    blocks = [Residual(channels, out, 1 if channels == out else 2) for channels, out in shapes]
-    first = (nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
-    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
 @dataclass(frozen=True)

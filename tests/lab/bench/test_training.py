@@ -5,7 +5,8 @@ from torch import nn
 
 from halfulp.lab.bench.speed import Speed, write
 from halfulp.lab.bench.training import EVERYTHING, STEPS, steps
-from halfulp.lab.train.steps import Lstm, TrainingStep, Transformer, resnet18
+from halfulp.lab.train.steps import Lstm, TrainingStep, Transformer
+from halfulp.lab.train.vision import resnet
 from halfulp.tools.digests import version
 
 
@@ -33,7 +34,7 @@ def test_bench_of_training_has_a_row_for_each_policy():
 
 def test_measured_networks_have_their_sizes():
     sizes = {
-        "resnet18": sum(one.numel() for one in resnet18().parameters()),
+        "resnet18": sum(one.numel() for one in resnet(18, 10).parameters()),
         "transformer": sum(one.numel() for one in Transformer(64, 128, 512, 6).parameters()),
     }
     assert 10.9e6 < sizes["resnet18"] < 11.2e6

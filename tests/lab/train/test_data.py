@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from halfulp.lab.train.data import cifar10, letters, mnist
+from halfulp.lab.train.data import cifar, letters, mnist
 
 
 def test_mnist_sample_ships():
@@ -87,7 +87,7 @@ def test_cifar10_files_load(tmp_path):
     names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
     for seed, name in enumerate(names):
         (folder / name).write_bytes(pickle.dumps(batch(4, seed), protocol=2))
-    found = cifar10(tmp_path)
+    found = cifar(tmp_path)
     assert (found.name, found.train[0].shape, found.test[1].tolist()) == (
         "CIFAR-10, 24 images",
         (20, 3, 32, 32),
@@ -103,10 +103,23 @@ def test_cifar10_files_load(tmp_path):
         assert (windows == image[None, :, None, None]).flatten(-2).all(-1).all(1).any()
     (folder / "test_batch").write_bytes(pickle.dumps({b"data": Bad()}, protocol=2))
     with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: it contains posix\.system"):
-        cifar10(tmp_path)
+        cifar(tmp_path)
     (folder / "test_batch").unlink()
     with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: .*No such file"):
-        cifar10(folder)
+        cifar(folder)
+
+
+def test_cifar100_has_fine_labels(tmp_path):
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    for name, labels in (("train", [0, 99, 7, 50]), ("test", [98, 1])):
+        content = batch(len(labels), len(labels)) | {b"fine_labels": labels, b"coarse_labels": [0] * len(labels)}
+        del content[b"labels"]
+        (folder / name).write_bytes(pickle.dumps(content, protocol=2))
+    for place in (tmp_path, folder):
+        found = cifar(place)
+        assert (found.name, found.classes) == ("CIFAR-100, 6 images", 100)
+        assert (found.train[1].tolist(), found.test[1].tolist()) == ([0, 99, 7, 50], [98, 1])
 
 
 def test_text_files_load(tmp_path):

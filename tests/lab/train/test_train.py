@@ -24,6 +24,7 @@ from halfulp.lab.train.data import letters, mnist
 from halfulp.lab.train.loop import Epoch, Interrupted, Plan, Run, read
 from halfulp.lab.train.networks import NETWORKS
 from halfulp.lab.train.results import append, row_of, rows
+from halfulp.lab.train.vision import MobileNetV2, resnet
 from halfulp.tools.paths import build_root
 from tests.training_runs import SR, bits, plan
 
@@ -33,6 +34,21 @@ PROGRAM = [sys.executable, "-m", "halfulp"]
 
 
 # Networks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "count"),
+    [
+        # torchvision's 11,689,512 and 21,797,672 parameters, without projections of shortcuts and with a 3 x 3 stem.
+        (lambda: resnet(18, 1000), 11_689_512 - 172_032 - 1792 - 64 * 3 * 40),
+        (lambda: resnet(34, 1000), 21_797_672 - 172_032 - 1792 - 64 * 3 * 40),
+        (lambda: resnet(50, 1000), 25_557_032 - 64 * 3 * 40),
+        (lambda: resnet(101, 1000), 44_549_160 - 64 * 3 * 40),
+        (lambda: MobileNetV2(1000), 3_504_872),
+    ],
+)
+def test_networks_of_small_images_have_the_published_parameters(build, count):
+    assert sum(parameter.numel() for parameter in build().parameters()) == count
 
 
 def test_networks_match_publications():
@@ -87,8 +103,13 @@ def test_transformer_is_causal():
     assert not same[40:].any()
 
 
-LARGE = ("vgg16", "nanogpt")
+LARGE = ("vgg16", "nanogpt", "resnet18", "resnet34", "resnet50", "resnet101", "mobilenetv2")
 """Networks whose steps take seconds."""
+
+IMAGES = (
+    "images of 32 x 32 need --data with the folder cifar-10-batches-py or cifar-100-python; no package contains the "
+    "images"
+)
 
 
 @pytest.mark.sampled(4)
@@ -97,7 +118,7 @@ def test_networks_train(name, tmp_path):
     """All networks train for some steps in torch's arithmetic."""
     if name in ("lenet5", "gru"):
         data = mnist(None).limited(256)
-    elif name in ("vgg16", "resnet20"):
+    elif NETWORKS[name].load is data_module.cifar:
         rng = torch.Generator().manual_seed(0)
         images, classes = torch.randn(16, 3, 32, 32, generator=rng), torch.arange(16) % 2
         images += 2 * classes[:, None, None, None]
@@ -428,12 +449,12 @@ def test_train_command_rejects_unwritable_table(tmp_path, halfulp):
 
 def test_train_command_rejects_missing_data(halfulp):
     for network, sentence in (
-        ("resnet20", "CIFAR-10 needs --data with the folder cifar-10-batches-py; no package contains the images"),
+        ("resnet20", IMAGES),
         ("nanogpt", "transformers need --data with a text file"),
     ):
         assert halfulp("train", network, "--mac", SR) == (2, "", f"halfulp: {sentence}\n")
-    code, _, err = halfulp("train", "resnet50", "--mac", SR)
-    assert (code, "'resnet50'" in err) == (2, True)
+    code, _, err = halfulp("train", "resnet51", "--mac", SR)
+    assert (code, "'resnet51'" in err) == (2, True)
 
 
 @pytest.mark.parametrize("mac", ["int8*int8+int32.rn", "e5m2*e5m2+e6m5.rn, weights=fp64.rn"])
