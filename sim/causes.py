@@ -45,7 +45,7 @@ _OVERFLOWS = {
     "saturate": "it saturates: it gives the nearest number for overflows",
     "narrow": "its range is narrow: it gives the negative of the largest number for lower ones",
 }
-"""What a unit does whose fixed-point results have another overflow."""
+"""Faults of units whose fixed-point results overflow in another way, by that way."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 
 from halfulp.fpga.report.dots import layer_of
 from halfulp.hdl.fit.store import segments_of, write
-from halfulp.lab.train.data import cifar10
+from halfulp.lab.train.data import cifar
 from halfulp.lab.train.loop import _sealed, read
 from halfulp.tools.cache import FOLDER, Entry
 from halfulp.tools.errors import ToolError
@@ -247,7 +247,7 @@ def test_stored_data_runs_no_code(kind: str, tmp_path: Path) -> None:
         path.write_bytes(_sealed(path.read_bytes()))
     else:
         path.write_bytes(pickle.dumps(held))
-    readers = {"checkpoint.pt": read, "layer.pt": layer_of, "data_batch_1": lambda _: cifar10(tmp_path)}
+    readers = {"checkpoint.pt": read, "layer.pt": layer_of, "data_batch_1": lambda _: cifar(tmp_path)}
     with pytest.raises(ValueError, match=kind):
         readers[kind](path)
     assert not proof.exists()
