@@ -40,7 +40,7 @@ PUBLISHED: dict[str, tuple[float | None, ...]] = {
 }
 """Published Table 3: CIFAR100 (ResNets and MobileNetV2), ImageNet (AlexNet and Inception), PTB and IWSLT16."""
 
-COUNTERPARTS = {"ResNet18": "resnet", "LSTMx2 (perplexity)": "translation", "Transformer (BLEU)": "transformer"}
+COUNTERPARTS = {"ResNet18": "resnet", "LSTMx2 (perplexity)": "recurrent", "Transformer (BLEU)": "transformer"}
 """Small networks of the same kinds."""
 
 
