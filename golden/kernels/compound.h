@@ -2,7 +2,6 @@
 // plan.py (`fits_compound`) refuses descriptions whose numbers binary64 does not hold far from its ends.
 #pragma once
 #include <cmath>
-#include <cstring>
 
 #include "number.h"
 
@@ -11,24 +10,12 @@ namespace halfulp {
 constexpr Float BINARY64{11, 52, 1023, IEEE, true};
 constexpr int MOST_PARTS = 32;
 
-inline u64 word_of(double x) {
-    u64 word;
-    std::memcpy(&word, &x, sizeof word);
-    return word;
-}
-
-inline double of_word(u64 word) {
-    double x;
-    std::memcpy(&x, &word, sizeof x);
-    return x;
-}
-
 inline Raw raw_of(double x) { return BINARY64.unpack(word_of(x)); }
 
 // A number whose significand has at most 53 bits, and whose last place is a normal number of binary64.
 inline double number_of(const Raw& x) {
     if (x.nan) return NAN;
-    const double one = x.significand ? of_word(u64(x.exponent + BINARY64.bias) << BINARY64.man) : 0;
+    const double one = x.significand ? number_of(u64(x.exponent + BINARY64.bias) << BINARY64.man) : 0;
     const double magnitude = x.inf ? INFINITY : double(u64(x.significand)) * one;
     return x.sign ? -magnitude : magnitude;
 }
@@ -56,7 +43,7 @@ struct Expansion {
             const double error = (other - (total - of_result)) + (result - of_result);
             u64 word = word_of(total);
             if (error != 0 && std::isfinite(total) && !std::isnan(error)) word = (word - ((total < 0) != (error < 0))) | 1;
-            result = of_word(word);
+            result = number_of(word);
         }
         return result;
     }
@@ -122,7 +109,7 @@ struct CompoundSum {
         if (const double magnitude = std::fabs(x); rounding.mode == RN && magnitude >= least && magnitude < most) {
             u64 word = word_of(x);
             word += (u64(1) << (below - 1)) - 1 + (word >> below & 1);
-            return of_word(word & ~ones(below));
+            return number_of(word & ~ones(below));
         }
         return number_of(part.unpack(part.pack(raw_of(x), rounding, saturation, random)));
     }

@@ -5,6 +5,7 @@
 // (`fits_exact`) refuses descriptions that need more bits.
 #pragma once
 #include <cstdint>
+#include <cstring>
 
 namespace halfulp {
 
@@ -12,6 +13,18 @@ using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 using i64 = std::int64_t;
 using u128 = unsigned __int128;
+
+inline u64 word_of(double value) {
+    u64 word;
+    std::memcpy(&word, &value, sizeof word);
+    return word;
+}
+
+inline double number_of(u64 word) {
+    double value;
+    std::memcpy(&value, &word, sizeof value);
+    return value;
+}
 
 enum Mode : int { RN, RA, RH, RHU, RHD, RZ, RU, RD, RO, SR, EXACT };
 enum Specials { IEEE, FN, FNUZ, FINITE, UZ };

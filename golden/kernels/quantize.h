@@ -22,18 +22,6 @@ enum Rule { RULE_FLOOR, RULE_CEIL, RULE_EVEN, RULE_NEAREST };
 using Lane = Word<64>;
 constexpr int LANES = Lanes<64>::count;
 
-inline u64 word_of(double value) {
-    u64 word;
-    std::memcpy(&word, &value, sizeof word);
-    return word;
-}
-
-inline double number_of(u64 word) {
-    double value;
-    std::memcpy(&value, &word, sizeof value);
-    return value;
-}
-
 // Quotient of positive numbers, rounded to odd; the processor rounds toward zero.
 inline double odd_quotient(double x, double y) {
     const double quotient = x / y;

@@ -166,6 +166,7 @@ class Fixed(Format):
         return ldexp(self.largest_integer, self.quantum)
 
     def holds(self, other: Format) -> bool:
+        # An operand in a narrow range may be lower than any result.
         return self == other and self.overflow != "narrow"
 
     def check_wraps(self, saturate: Saturation) -> None:

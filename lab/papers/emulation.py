@@ -19,7 +19,7 @@ from halfulp.tools.tables import Table
 from halfulp.tools.threads import threads
 
 from .arbitor import WAYS as POLICIES
-from .trainings import Figures
+from .trainings import Figures, number_formats
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -227,7 +227,7 @@ def _level(level: str) -> Iterator[None]:
             os.environ[SETTING] = before
 
 
-SETTING = (
+_SETTING = (
     f"Times relative to FP32 of the same run, in one thread; a product of {SIDE} x {SIDE} numbers, and training "
     f"steps of small networks with batches of {BATCH}. Small operations cost calls rather than arithmetic."
 )
@@ -247,10 +247,10 @@ def ways_table(figures: Figures) -> Table:
         "Published: instrumentation of programs alone, naive, without redundant roundings, vectorised, and both. Ours: "
         "calls are intercepted and computed by torch; every operation in BF16, in operations of torch without and with "
         "compiled graphs, which leave out redundant roundings; compiled vector kernels without and with graphs.",
-        SETTING,
+        _SETTING,
         figures.notes[-1],
     ]
-    return Table("Time of emulation in BF16", pd.DataFrame(rows), dict.fromkeys(WAYS, ".1f"), notes)
+    return Table("Time of emulation in BF16", pd.DataFrame(rows), number_formats(rows, digits=1), notes)
 
 
 def roundings_table(figures: Figures) -> Table:
@@ -270,23 +270,21 @@ def own_table(figures: Figures) -> Table:
     rows = [{"network": name} | ratios for name, ratios in figures.more["own"].items()]
     notes = [
         "Forward pass in BF16, relative to FP32: the built-in format in compiled kernels and in operations of torch, "
-        "and a format that two functions of four lines in all register (`halfulp.lab.papers.overheads`), whose "
+        "and a format that two functions of four lines in all register (`halfulp.lab.papers.emulation`), whose "
         "results have the same bits.",
-        SETTING,
+        _SETTING,
         figures.notes[-1],
     ]
-    columns = [name for name in rows[0] if name != "network"] if rows else []
-    return Table("A format of two functions", pd.DataFrame(rows), dict.fromkeys(columns, ".1f"), notes)
+    return Table("A format of two functions", pd.DataFrame(rows), number_formats(rows, digits=1), notes)
 
 
 def formats_table(figures: Figures) -> Table:
     """Return the counterpart of Figure 8 of Arbitor."""
     rows = [{"format": fmt} | ratios for fmt, ratios in figures.more["formats"].items()]
-    columns = [name for name in rows[0] if name != "format"] if rows else []
     notes = [
         f"A training step of the residual network with a batch of {BATCH}, in one thread, relative to FP32 of the same "
         "run. Published, on a GPU: 3.59 times for formats with 8 exponent bits and reductions in FP32, to 164.7 times "
         "for posits.",
         figures.notes[-1],
     ]
-    return Table("Time of emulation by format", pd.DataFrame(rows), dict.fromkeys(columns, ".1f"), notes)
+    return Table("Time of emulation by format", pd.DataFrame(rows), number_formats(rows, digits=1), notes)

@@ -247,6 +247,6 @@ def lowest(figures: Figures, cases: Sequence[tuple[str, Case]], reference: Case)
     return next((name for name, gain in trained if gain >= -1), "none of these" if trained else "")
 
 
-def number_formats(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the formats of the columns of numbers: two digits after the point."""
-    return {name: ".2f" for row in rows for name, cell in row.items() if isinstance(cell, float)}
+def number_formats(rows: Sequence[dict[str, Any]], *, digits: int = 2) -> dict[str, str]:
+    """Return the formats of the columns of numbers, with so many digits after the point."""
+    return {name: f".{digits}f" for row in rows for name, cell in row.items() if isinstance(cell, float)}

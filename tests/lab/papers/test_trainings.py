@@ -149,6 +149,16 @@ def test_measured_cases_are_cached(own_build, monkeypatch):
     assert measure([case], QUICK, "command", "date") == found
 
 
+@pytest.mark.slow
+def test_cases_that_take_long_have_fewer_seeds(own_build):
+    parts = fase.case("recurrent", "BF16x2")
+    assert [fase.most_seeds(case) for case in (parts, fase.case("recurrent", "BF16"))] == [1, None]
+    cases, effort = (Case("recurrent"), Case("graph")), Effort(seeds=(0, 1), limit=16, epochs=1)
+    found = measure(cases, effort, "command", "date", most_seeds=lambda case: 1 if case.network == "graph" else None)
+    assert [len(found.values[case]) for case in cases] == [2, 1]
+    assert "1 of 2 accuracies with fewer" in found.notes[0]
+
+
 def test_trained_cases_depend_on_policy_and_seed():
     """An emulated program in a narrow format gives another model than FP32, the same in each run."""
     narrow = Case("recurrent", (("*", arbitor.everything("e6m1")),), emulate=True)

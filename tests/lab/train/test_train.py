@@ -127,7 +127,9 @@ def test_networks_train(name, tmp_path):
         (tmp_path / "text").write_text("the letters of a text, " * 112)
         data = NETWORKS[name].load(tmp_path / "text")
     usual = NETWORKS[name]
-    run = Run(plan(name, "fp32", epochs=2 if name in LARGE else 5, batch=8, rate=usual.rate), data, tmp_path / "run")
+    # The rates of published schedules are for thousands of steps with large batches.
+    rate = min(usual.rate, 1e-3) if usual.epochs == 200 else usual.rate
+    run = Run(plan(name, "fp32", epochs=2 if name in LARGE else 5, batch=8, rate=rate), data, tmp_path / "run")
     run.train()
     assert run.epochs[-1].trained < run.epochs[0].trained
     assert run.epochs[-1].accuracy > (0 if name in LARGE else 25)
