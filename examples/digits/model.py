@@ -27,7 +27,7 @@ class Network(nn.Module):
 
 
 def train(channels: int = 8, epochs: int = 12, seed: int = 1) -> Network:
-    """Train a network on the digits of scikit-learn."""
+    """Train a network on digits of 8 x 8 pixels."""
     torch.manual_seed(seed)
     (images, classes), _ = digits()
     network = Network(channels)

