@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 MNIST_TESTS = 100
-"""Number of test images of each digit: the last of its 500 in `images/mnist_5000.npz`."""
+"""Number of test images of each digit: the last of its 500 in `shipped/mnist_5000.npz`."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _idx(folder: Path) -> bool:
 
 def shipped(name: str) -> tuple[Any, Any]:
     """Return images of the package and their digits, both integers: ``digits_8x8`` or ``mnist_5000``."""
-    with np.load(Path(__file__).parent / "images" / f"{name}.npz") as arrays:
+    with np.load(Path(__file__).parent / "shipped" / f"{name}.npz") as arrays:
         return arrays["images"], arrays["digits"].astype(np.int64)
 
 
