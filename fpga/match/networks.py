@@ -90,15 +90,15 @@ class Bottleneck(nn.Module):
         return F.relu(self.branch(x) + self.shortcut(x))
 
 
-def resnet50() -> nn.Module:
-    """Build ResNet-50 (He et al., CVPR 2016) for images of 224 x 224 and ten classes."""
+def resnet50(classes: int = 10) -> nn.Module:
+    """Build ResNet-50 (He et al., CVPR 2016) for images of 224 x 224."""
     first = (nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
     blocks, channels = [], 64
     for width, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for place in range(count):
             blocks.append(Bottleneck(channels, width, 2 if place == 0 and width > 64 else 1))
             channels = 4 * width
-    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
 class Gpt(nn.Module):

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import torch
 
 from halfulp.fpga.match.networks import resnet20
-from halfulp.lab.train.steps import Lstm, TrainingStep, Transformer, compiled_step, converted, emulated
+from halfulp.lab.train.language import Lstm
+from halfulp.lab.train.steps import TrainingStep, Transformer, compiled_step, converted, emulated
 from halfulp.lab.train.vision import resnet
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import threads

@@ -26,8 +26,13 @@ from halfulp.tools.tables import Table
 LENGTHS = (16, 64, 256, 1024, 4096)
 """Lengths of dot products."""
 
-NETWORKS = {"lenet5": "LeNet5/MNIST", "resnet20": "ResNet20/CIFAR10"}
-"""Published networks that can be trained here, with their published names."""
+NETWORKS = {
+    "lenet5": "LeNet5/MNIST",
+    "resnet20": "ResNet20/CIFAR10",
+    "vgg16": "VGG16/CIFAR10",
+    "resnet50-224": "ResNet50/Imagewoof",
+}
+"""Published networks, with their published names."""
 
 EXACT_PRODUCT, FLOAT = "e5m2, exact product", "fp32"
 
@@ -254,7 +259,7 @@ def _networks(figures: Figures) -> Table:
         for network in networks:
             accuracy = accuracy_of.get((row.mac, network))
             cells |= {
-                f"{network} published": getattr(row, network),
+                f"{network} published": getattr(row, network.removesuffix("-224")),
                 f"{network} ours": accuracy and accuracy.mean,
                 f"{network} s.d.": accuracy and accuracy.deviation,
                 f"{network} runs": accuracy and accuracy.runs,

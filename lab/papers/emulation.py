@@ -110,7 +110,8 @@ def by_format() -> dict[str, dict[str, float]]:
 def _networks() -> "dict[str, TrainingStep | None]":
     """Return steps of small networks; None for a product of matrices."""
     from halfulp.lab.train import small
-    from halfulp.lab.train.steps import Lstm, TrainingStep
+    from halfulp.lab.train.language import Lstm
+    from halfulp.lab.train.steps import TrainingStep
 
     images, letters = (BATCH, 1, 8, 8), (BATCH, 8)
     return {

@@ -5,6 +5,7 @@ import math
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from halfulp.golden.nn import PolicyFile
 
     from .data import Data
-    from .loop import Plan, Run
+    from .loop import Epoch, Plan, Run
     from .networks import Network
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -26,12 +27,23 @@ DEFAULT_FMT = "fxp4.12"
 """Default format of fitted line segments."""
 
 _RESNETS = tuple(f"resnet{layers}" for layers in (18, 20, 34, 50, 101))
-_NETWORKS = ("lenet5", "vgg16", *_RESNETS, "mobilenetv2", "gru", "nanogpt", "smallgpt")
+_NETWORKS = ("lenet5", "vgg16", *_RESNETS, "resnet50-224", "mobilenetv2")
+_NETWORKS += ("gru", "nanogpt", "smallgpt", "lstm", "transformer")
 
 
 def _network(ctx: click.Context, param: click.Parameter, name: str) -> str:
     if name not in _NETWORKS and ":" not in name:
         raise Refused(f"unknown network {name!r}; expected {', '.join(_NETWORKS)}, or module:function of your own")
+    return name
+
+
+def _device(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    import torch
+
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise Refused(f"torch has no device {name!r} here; expected cpu, or cuda on a machine with a GPU") from error
     return name
 
 
@@ -54,6 +66,13 @@ class _Number(click.FloatRange):
     multiple=True,
     help="MAC or policy for all products; repeatable",
 )
+@click.option(
+    "--layer",
+    "layers",
+    metavar="PATTERN=POLICY",
+    multiple=True,
+    help="policy of layers, before that of --mac; repeatable",
+)
 @click.option("--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by layers and during a run")
 @click.option("--emulate", is_flag=True, help="compute the whole program in the policy")
 @click.option("--tanh", metavar="N", help="replace tanh by N segments or those of a file (gru)")
@@ -69,7 +88,10 @@ class _Number(click.FloatRange):
     "--data",
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="folder of MNIST, CIFAR-10 or CIFAR-100, or a text file",
+    help="folder of images or texts, or a text file; see docs/training.md",
+)
+@click.option(
+    "--device", metavar="NAME", callback=_device, default="cpu", help="device of torch, such as cuda; default: cpu"
 )
 @click.option(
     "--seed",
@@ -102,6 +124,7 @@ class _Number(click.FloatRange):
 def train(
     network: str,
     macs: tuple[str, ...],
+    layers: tuple[str, ...],
     file: Path | None,
     data: Path | None,
     resume: bool,
@@ -122,8 +145,9 @@ def train(
 ) -> None:
     """Train a network in the arithmetic of a multiply-accumulate.
 
-    NETWORK is lenet5, vgg16, resnet20, gru, nanogpt, smallgpt, or module:function or file.py:function of your own,
-    which returns (model, train, test); see docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC
+    NETWORK is lenet5, vgg16, resnet18, 20, 34, 50, 101 or 50-224, mobilenetv2, gru, nanogpt, smallgpt, lstm,
+    transformer, or module:function or file.py:function of your own, which returns (model, train, test); see
+    docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC
     is a text such as e5m2*e5m2+e6m5.sr10. Each --mac is trained with each --seed. The result is a row of a table that
     `halfulp report` reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru
     train on 5000 images of MNIST.
@@ -139,7 +163,7 @@ def train(
     with requests():
         if resume and restart:
             raise ValueError("give --resume or --restart, not both")
-        choices = _choices(macs, file)
+        choices = _choices(macs, layers, file)
         if pool.scheduler and network not in NETWORKS:
             raise ValueError(f"workers of a scheduler do not have {network}; train it without --scheduler")
         usual = NETWORKS[network] if network in NETWORKS else user_network(network)
@@ -184,13 +208,23 @@ def train(
     _print_files(() if pool.scheduler else runs, len(runs), place)
 
 
-def _choices(macs: Sequence[str], file: Path | None) -> "list[PolicyFile]":
-    """Return the policies of the options --mac or --policy; raise ValueError if a run cannot have them."""
+def _choices(macs: Sequence[str], layers: Sequence[str], file: Path | None) -> "list[PolicyFile]":
+    """Return the policies of --mac and --layer, or of --policy; raise ValueError if a run cannot have them."""
     from halfulp.golden.nn import Policy, PolicyFile
 
     if bool(macs) == (file is not None):
         raise ValueError("give one of --mac and --policy; --mac fp32 is torch's own arithmetic")
-    choices = [PolicyFile({"*": Policy.parse(mac)}) for mac in macs] if file is None else [PolicyFile.read(file)]
+    if layers and file is not None:
+        raise ValueError("--layer has no effect with --policy; write [layers.PATTERN] in the file")
+    rules = {}
+    for layer in layers:
+        pattern, equals, text = layer.partition("=")
+        if not equals:
+            raise ValueError(f"invalid --layer {layer!r}: expected PATTERN=POLICY, such as '*norm*=fp32'")
+        rules[pattern.strip()] = Policy.parse(text.strip())
+    choices = (
+        [PolicyFile(rules | {"*": Policy.parse(mac)}) for mac in macs] if file is None else [PolicyFile.read(file)]
+    )
     if any(policy.device for choice in choices for policy in choice.policies):
         raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
     return choices
@@ -211,6 +245,7 @@ def _plan(choice: "PolicyFile", usual: "Network", options: dict[str, Any], **par
         rate=options["rate"] or usual.rate,
         scale=options["scale"] or 256.0,
         adaptive=not options["static"],
+        device=options["device"],
         origin=usual.origin,
         **parameters,
     )
@@ -228,7 +263,7 @@ def _rows(runs: Sequence["Run"], pool: JobPool, bar: Progress, every: float, cou
         yield from (row for _, row in pool.run(jobs, versions=versions))
         return
     for run in runs:
-        run.train(bar, every=every, on_epoch=_print_epoch)
+        run.train(bar, every=every, on_epoch=partial(_print_epoch, run.network.result))
         if run.report is not None:
             run.report.write(run.folder / "report.json")
             click.echo(f"halfulp: {run.report.summary}; see {run.folder / 'report.json'}", err=True)
@@ -287,8 +322,9 @@ def _begin(run: Any, resume: bool, restart: bool) -> None:
         )
 
 
-def _print_epoch(epoch: Any) -> None:
+def _print_epoch(result: str, epoch: "Epoch") -> None:
     accuracy = "" if math.isnan(epoch.accuracy) else f", accuracy {epoch.accuracy:.2f} %"
+    accuracy += "" if math.isnan(epoch.score) else f", {result} {epoch.score:.2f}"
     click.echo(
         f"halfulp: epoch {epoch.number}: training loss {epoch.trained:.4f}, test loss {epoch.loss:.4f}{accuracy}",
         err=True,
@@ -301,7 +337,8 @@ def _print_row(row: dict[str, str]) -> None:
     from .results import NONE
 
     accuracy = f"accuracy {float(row['accuracy']):.2f} %, " if row["accuracy"] != NONE else ""
-    click.echo(f"{row['mac']}, {row['network']}, seed {row['seed']}: {accuracy}loss {row['loss']}")
+    scores = "".join(f"{name} {float(row[name]):.2f}, " for name in ("perplexity", "BLEU") if row[name])
+    click.echo(f"{row['mac']}, {row['network']}, seed {row['seed']}: {accuracy}{scores}loss {row['loss']}")
     if row["counts"]:
         click.echo(str(Counts(row["counts"])))
 

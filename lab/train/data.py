@@ -9,6 +9,7 @@ import pickle
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ from torch import Tensor
 
 MNIST_TESTS = 100
 """Number of test images of each digit: the last of its 500 in `shipped/mnist_5000.npz`."""
+
+IGNORED = -100
+"""Target without a class, as behind the end of a sentence; loss and accuracy leave it out."""
+
+
+def _as_stored(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    return inputs, targets
 
 
 @dataclass(frozen=True)
@@ -29,11 +37,13 @@ class Data:
     name : str
         Name in tables.
     train, test : tuple of Tensor
-        Inputs and targets; a text has a class at each letter.
+        Inputs and targets; a text has a class at each letter or word, or `IGNORED`.
     classes : int
         Number of classes; 0 if it is unknown, or targets are real numbers.
     vary : callable, optional
         Data augmentation: function from inputs and a random generator to inputs.
+    prepare : callable
+        Function from inputs and targets of a batch, as they are stored, to those of the network and the loss.
 
     Raises
     ------
@@ -46,9 +56,11 @@ class Data:
     test: tuple[Tensor, Tensor]
     classes: int
     vary: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    prepare: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _as_stored
 
     def __post_init__(self) -> None:
-        for what, (_, given) in (("training", self.train), ("test", self.test)):
+        for what, (_, targets) in (("training", self.train), ("test", self.test)):
+            given = targets[targets != IGNORED] if self.classes else targets
             if given.numel() == 0:
                 raise ValueError(f"{self.name}: the {what} set is empty")
             if self.classes and (given.min() < 0 or given.max() >= self.classes):
@@ -61,7 +73,7 @@ class Data:
             return self
         return replace(self, train=_sample(self.train, count), test=_sample(self.test, max(count // 4, 1)))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of all examples."""
         return digest_of(*self.train, *self.test)
@@ -111,7 +123,9 @@ def mnist(path: Path | None) -> Data:
             raise ValueError(
                 f"{path} has images of shape {images.shape}: expected ({len(digits)}, 28, 28), one for each label"
             )
-    train, test = ((_scaled(images[:, None], (0.1307,), (0.3081,)), _classes(digits)) for images, digits in parts)
+    train, test = (
+        (normalized(torch.tensor(images[:, None]), (0.1307,), (0.3081,)), _classes(digits)) for images, digits in parts
+    )
     return Data(name, train, test, 10)
 
 
@@ -161,7 +175,7 @@ def cifar(path: Path | None) -> Data:
     pairs = []
     for file in files:
         images, labels = _read_batch(folder / file, name)
-        pairs.append((_scaled(images, _MEANS, _DEVIATIONS), _classes(labels)))
+        pairs.append((normalized(torch.tensor(images), _MEANS, _DEVIATIONS), _classes(labels)))
     *parts, test = pairs
     train = torch.cat([images for images, _ in parts]), torch.cat([labels for _, labels in parts])
     return Data(f"{name}, {len(train[0]) + len(test[0]):,} images", train, test, classes, _moved)
@@ -204,32 +218,11 @@ def _moved(images: Tensor, generator: torch.Generator) -> Tensor:
     return wide[torch.arange(count)[:, None, None, None], torch.arange(3)[:, None, None], rows, columns]
 
 
-def _scaled(images: Any, means: tuple[float, ...], deviations: tuple[float, ...]) -> Tensor:
+def normalized(images: Tensor, means: tuple[float, ...], deviations: tuple[float, ...]) -> Tensor:
     """Convert image bytes to floats with zero mean and unit variance per channel."""
-    mean, deviation = (torch.tensor(values).reshape(-1, 1, 1) for values in (means, deviations))
-    return (torch.tensor(images, dtype=torch.float32) / 255 - mean) / deviation
+    mean, deviation = (torch.tensor(values, device=images.device).reshape(-1, 1, 1) for values in (means, deviations))
+    return (images.float() / 255 - mean) / deviation
 
 
 def _classes(labels: Any) -> Tensor:
     return torch.tensor(labels, dtype=torch.int64)
-
-
-def letters(path: Path | None, block: int) -> Data:
-    """Split a text into sequences of ``block`` letters and their next letters; the last tenth is the test set."""
-    if path is None:
-        raise ValueError("transformers need --data with a text file")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8") from error
-    known = {letter: number for number, letter in enumerate(sorted(set(text)))}
-    codes = torch.tensor([known[letter] for letter in text], dtype=torch.int64)
-    pieces = (len(codes) - 1) // block
-    if pieces < 10:
-        raise ValueError(f"{path} has {len(codes)} letters; training needs at least {10 * block + 1}")
-    inputs, classes = (codes[first : first + pieces * block].reshape(pieces, block) for first in (0, 1))
-    test = pieces // 10
-    parts = [(inputs[rows], classes[rows]) for rows in (slice(None, -test), slice(-test, None))]
-    return Data(f"{path.name}, {len(codes):,} letters", parts[0], parts[1], len(known))

@@ -44,14 +44,18 @@ from halfulp.tools.paths import write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import threads
 
-from .data import Data
+from .data import IGNORED, Data
 from .networks import NETWORKS, Network
+from .texts import bleu, references
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 """Torch modules that can be replaced by piecewise linear functions, by name."""
 
 TESTED = 250
 """Batch size in tests; it affects the random words of stochastic rounding."""
+
+EXPONENTS = 700
+"""Losses whose exponential is a number."""
 
 UNREADABLE = (
     *(OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AssertionError, AttributeError),
@@ -93,6 +97,8 @@ class Plan:
         Policies after each plateau of the training loss.
     patience, threshold : int, float
         Parameters of plateaus (see `Schedule`).
+    device : str
+        Device of torch, such as ``cuda``. Sums in torch's own arithmetic may have other bits on a GPU in each run.
     """
 
     network: str
@@ -111,6 +117,7 @@ class Plan:
     plateaus: tuple[tuple[tuple[str, str], ...], ...] = ()
     patience: int = 3
     threshold: float = 1e-3
+    device: str = "cpu"
 
     def key(self, data: Data) -> str:
         """Return a short name of the run, which identifies plan and data."""
@@ -143,12 +150,17 @@ def _parsed(policies: tuple[tuple[str, str], ...]) -> dict[str, Policy]:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Result of an epoch: mean training loss, then loss and accuracy (in percent) on the test set."""
+    """Result of an epoch: mean training loss, then loss and accuracy (in percent) on the test set.
+
+    ``score`` is the perplexity of a language model, or BLEU in percent of the translations of the last epoch; NaN for
+    other networks.
+    """
 
     number: int
     trained: float
     loss: float
     accuracy: float
+    score: float = math.nan
 
 
 def versions() -> dict[str, str]:
@@ -203,6 +215,7 @@ class Run:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(plan.seed, 0))
             model = self.network.build(data)
+        model = model.to(plan.device)
         self.conversion = None if plan.emulate else convert(model, self.rules, seed=plan.seed)
         self.report: Report | None = None
         converted = model if self.conversion is None else self.conversion.model
@@ -301,7 +314,7 @@ class Run:
             self.scaler.load_state_dict(state["scaler"])
         self.step, self.seconds, self.losses = state["step"], state["seconds"], state["losses"]
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
-        self.histories = state["histories"]
+        self.histories = {name: history.to(self.plan.device) for name, history in state["histories"].items()}
 
     def train(
         self,
@@ -357,9 +370,10 @@ class Run:
         inputs, classes = (tensor[chosen] for tensor in self.data.train)
         if self.data.vary is not None:
             inputs = self.data.vary(inputs, _generator(self.plan.seed, 2, self.step))
+        inputs, classes = self.data.prepare(inputs.to(self.plan.device), classes.to(self.plan.device))
         torch.manual_seed(mix(self.plan.seed, 3, self.step))
         for group, share in zip(self.optimizer.param_groups, self.shares, strict=True):
-            group["lr"] = self.plan.rate * share * 0.5 * (1 + math.cos(math.pi * self.step / self.steps))
+            group["lr"] = self.plan.rate * share * self.network.schedule(self.step, self.steps)
         self.model.train()
         self.optimizer.zero_grad()
         with self._emulated(4, self.step) as emulation:
@@ -367,11 +381,14 @@ class Run:
         scaled = loss if self.scaler is None else self.scaler.scale(loss)
         with emulation:
             scaled.backward()
+        # The division of gradients by the scale and by their norm is outside of the program.
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        if self.network.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.network.clip)
         if self.scaler is None:
             emulation(self.optimizer.step)()
         else:
-            # The division of gradients is outside of the program.
-            self.scaler.unscale_(self.optimizer)
             emulation(self.scaler.step)(self.optimizer)
             self.scaler.update()
         if isinstance(emulation, emulate):
@@ -398,10 +415,19 @@ class Run:
     def _end_epoch(self) -> None:
         with self._emulated(5, self.step):
             loss, accuracy = tested(self.model, self.data, self.network.loss)
+            score = self._score(loss)
         trained = sum(self.losses) / len(self.losses)
-        self.epochs.append(Epoch(len(self.epochs) + 1, trained, loss, accuracy))
+        self.epochs.append(Epoch(len(self.epochs) + 1, trained, loss, accuracy, score))
         self.schedule.step(trained)
         self.losses = []
+
+    def _score(self, loss: float) -> float:
+        """Return the result beside accuracy and loss; translations take long, so only those of the last epoch count."""
+        if self.network.result == "perplexity":
+            return math.exp(loss) if loss < EXPONENTS else math.inf
+        if self.network.result == "BLEU" and self.step == self.steps:
+            return translated(self.model, self.data)
+        return math.nan
 
 
 class _Plain(ContextDecorator):
@@ -422,15 +448,35 @@ def _generator(*parts: int) -> torch.Generator:
 def tested(model: nn.Module, data: Data, loss: Callable[[Tensor, Tensor], Tensor]) -> tuple[float, float]:
     """Return the mean loss and the accuracy in percent on the test set, NaN if targets are no classes."""
     model.eval()
-    total, right = 0.0, 0
-    for inputs, targets in zip(*(tensor.split(TESTED) for tensor in data.test), strict=True):
+    total, right, count = 0.0, 0, 0
+    for inputs, targets in _test_batches(model, data):
         outputs = model(inputs)
-        total += loss(outputs, targets).item() * targets.numel()
+        known = targets != IGNORED if data.of_classes else torch.ones_like(targets, dtype=torch.bool)
+        number = int(known.sum())
+        total += loss(outputs, targets).item() * number
+        count += number
         counted = data.of_classes and outputs.shape[:-1] == targets.shape
         if counted:
-            right += int((outputs.argmax(-1) == targets).sum())
-    count = data.test[1].numel()
+            right += int((outputs.argmax(-1) == targets)[known].sum())
     return total / count, 100 * right / count if counted else math.nan
+
+
+@torch.no_grad()
+def translated(model: nn.Module, data: Data) -> float:
+    """Return BLEU, in percent, of the translations of the test set."""
+    model.eval()
+    translations, wanted = [], []
+    for inputs, targets in _test_batches(model, data):
+        translations += model.translate(inputs[:, : -targets.shape[1]])  # type: ignore[operator]  # a method of its class
+        wanted += references(targets)
+    return bleu(translations, wanted)
+
+
+def _test_batches(model: nn.Module, data: Data) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches of the test set on the device of a model."""
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    for inputs, targets in zip(*(tensor.split(TESTED) for tensor in data.test), strict=True):
+        yield data.prepare(inputs.to(device), targets.to(device))
 
 
 _SEAL = b"halfulp sha256 "
@@ -453,7 +499,7 @@ def read(path: Path) -> dict[str, Any]:
     if content != _sealed(content[: -len(_SEAL) - 64]):
         raise ValueError(f"{path} is damaged, or no checkpoint of a training run: its digest is missing or wrong")
     try:
-        state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+        state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         complete = {"key", "plan", "model"} <= set(state)
     except UNREADABLE as error:
         # The message of torch is not shown, because it recommends unsafe loading.

@@ -36,20 +36,6 @@ class Transformer(nn.Module):
         return scores
 
 
-class Lstm(nn.Module):
-    """Language model of two LSTM layers (Zaremba et al., Recurrent Neural Network Regularization, 2014)."""
-
-    def __init__(self, letters: int, width: int) -> None:
-        super().__init__()
-        self.letter, self.out = nn.Embedding(letters, width), nn.Linear(width, letters)
-        self.cells = nn.LSTM(width, width, 2, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the scores of the next letters."""
-        scores: Tensor = self.out(self.cells(self.letter(x))[0])
-        return scores
-
-
 @dataclass(frozen=True)
 class TrainingStep:
     """Training step whose speed is measured: a network, its size, the shape of its input, its classes and policies.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from halfulp.lab.train.data import cifar, letters, mnist
+from halfulp.lab.train.data import cifar, mnist
 
 
 def test_mnist_sample_ships():
@@ -120,19 +120,3 @@ def test_cifar100_has_fine_labels(tmp_path):
         found = cifar(place)
         assert (found.name, found.classes) == ("CIFAR-100, 6 images", 100)
         assert (found.train[1].tolist(), found.test[1].tolist()) == ([0, 99, 7, 50], [98, 1])
-
-
-def test_text_files_load(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("abcd" * 320 + "ae")
-    found = letters(path, 64)
-    assert (found.name, found.classes, found.train[0].shape) == ("text.txt, 1,282 letters", 5, (18, 64))
-    assert torch.equal(found.train[0][:, 1:], found.train[1][:, :-1])
-    assert torch.equal(found.train[1][:-1, -1], found.train[0][1:, 0])
-    for content, sentence in (
-        (b"short", "has 5 letters; training needs at least 641"),
-        (b"\xff", "is no text in UTF-8"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=sentence):
-            letters(path, 64)
