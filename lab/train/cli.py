@@ -324,7 +324,7 @@ def _begin(run: Any, resume: bool, restart: bool) -> None:
 
 def _print_epoch(result: str, epoch: "Epoch") -> None:
     accuracy = "" if math.isnan(epoch.accuracy) else f", accuracy {epoch.accuracy:.2f} %"
-    accuracy += "" if math.isnan(epoch.score) else f", {result} {epoch.score:.2f}"
+    accuracy += "" if epoch.score is None else f", {result} {epoch.score:.2f}"
     click.echo(
         f"halfulp: epoch {epoch.number}: training loss {epoch.trained:.4f}, test loss {epoch.loss:.4f}{accuracy}",
         err=True,

@@ -152,7 +152,7 @@ def _parsed(policies: tuple[tuple[str, str], ...]) -> dict[str, Policy]:
 class Epoch:
     """Result of an epoch: mean training loss, then loss and accuracy (in percent) on the test set.
 
-    ``score`` is the perplexity of a language model, or BLEU in percent of the translations of the last epoch; NaN for
+    ``score`` is the perplexity of a language model, or BLEU in percent of the translations of the last epoch; None for
     other networks.
     """
 
@@ -160,7 +160,7 @@ class Epoch:
     trained: float
     loss: float
     accuracy: float
-    score: float = math.nan
+    score: float | None = None
 
 
 def versions() -> dict[str, str]:
@@ -421,13 +421,13 @@ class Run:
         self.schedule.step(trained)
         self.losses = []
 
-    def _score(self, loss: float) -> float:
+    def _score(self, loss: float) -> float | None:
         """Return the result beside accuracy and loss; translations take long, so only those of the last epoch count."""
         if self.network.result == "perplexity":
             return math.exp(loss) if loss < EXPONENTS else math.inf
         if self.network.result == "BLEU" and self.step == self.steps:
             return translated(self.model, self.data)
-        return math.nan
+        return None
 
 
 class _Plain(ContextDecorator):

@@ -15,7 +15,7 @@ from halfulp import cli
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Cost, measure_modules
 from halfulp.hdl.formats.source import parse_source
-from halfulp.lab.papers import sru
+from halfulp.lab.papers import paper_tables, sru
 from halfulp.lab.papers.sru import CROPPED, LANES, ROWS, UNITS, tables
 from halfulp.units.verilog import verilog_ports
 
@@ -225,3 +225,16 @@ def test_sru_command_rejects_bad_requests(words, sentence):
     answer = CliRunner().invoke(cli.report, words)
     assert answer.exit_code == 2
     assert sentence in answer.stderr
+
+
+def test_page_has_published_shares_of_device_and_accelerator():
+    """Chang et al., Table IV; it prints one digit after the point, in one row rounded down."""
+    (head, _, *rows) = [line for line in paper_tables._sru() if line.startswith("|")][len(sru.ROWS) + 2 :]
+    place = [cell.strip() for cell in head.split("|")].index("published LUT, % of DarkFPGA")
+    shares = [float(row.split("|")[place]) for row in rows]
+    assert shares == pytest.approx([32.0, 23.5, 16.3, 9.0, 9.0, 2.4], abs=0.06)
+    record = {row["source"]: row for row in paper_tables._record("sru")}
+    ours = [cell.strip() for cell in head.split("|")].index("LUT, % of VU9P")
+    for row, line in zip(sru.ROWS, rows, strict=True):
+        share = 100 * int(record[row.label]["LUT"]) * 4096 / 1_182_240
+        assert line.split("|")[ours].strip() == f"{share:.2f}"

@@ -7,7 +7,7 @@ import pytest
 
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
-from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, mptorch, parts, trainings
+from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, mptorch, paper_tables, parts, trainings
 from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
 
 TOP = Path(__file__).parents[3]
@@ -188,6 +188,19 @@ def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     found = Figures.load(tmp_path / "fase.json")
     assert found.effort == QUICK
     assert len(found.values) == 3
+
+
+def test_page_of_mptorch_shows_its_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper_tables, "RECORDS", tmp_path)
+    (tmp_path / "mptorch.json").write_text(figures(mptorch).json())
+    lines = list(paper_tables._networks())
+    # The published row of four networks, then published and ours of LeNet5.
+    rows = [line for line in lines if "e5m2*e5m2+e6m5.sr10" in line]
+    assert [row.split(" | ")[3:7] for row in rows[:1]] == [["99.00", "90.55", "88.99", "80.88 |"]]
+    assert [cell.strip() for cell in rows[1].split("|")][4:6] == ["99.00", "51.38"]
+    assert "## Accuracy of trained networks" in lines
+    assert "### Accuracy of LeNet5 in ten arithmetics" in lines
+    assert any("2026-11-22" in line for line in lines)
 
 
 def test_equal_accuracies_have_the_same_rank():

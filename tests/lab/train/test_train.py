@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from fractions import Fraction
+from functools import partial
 
 import pytest
 import torch
@@ -20,12 +21,14 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
 from halfulp.lab.train import data as data_module
-from halfulp.lab.train.data import letters, mnist
+from halfulp.lab.train.data import mnist
 from halfulp.lab.train.loop import Epoch, Interrupted, Plan, Run, read
 from halfulp.lab.train.networks import NETWORKS
 from halfulp.lab.train.results import append, row_of, rows
+from halfulp.lab.train.texts import letters
 from halfulp.lab.train.vision import MobileNetV2, resnet
 from halfulp.tools.paths import build_root
+from tests.lab.train.made import imagewoof, iwslt, ptb
 from tests.training_runs import SR, bits, plan
 
 # Only the last layer is converted, with stochastic rounding everywhere, so that a step is fast.
@@ -104,7 +107,11 @@ def test_transformer_is_causal():
 
 
 LARGE = ("vgg16", "nanogpt", "resnet18", "resnet34", "resnet50", "resnet101", "mobilenetv2")
+LARGE += ("resnet50-224", "lstm", "transformer")
 """Networks whose steps take seconds."""
+
+LAYOUTS = {"resnet50-224": partial(imagewoof, classes=2), "lstm": partial(ptb, tests=40), "transformer": iwslt}
+"""Functions that write tiny data for networks."""
 
 IMAGES = (
     "images of 32 x 32 need --data with the folder cifar-10-batches-py or cifar-100-python; no package contains the "
@@ -123,12 +130,14 @@ def test_networks_train(name, tmp_path):
         images, classes = torch.randn(16, 3, 32, 32, generator=rng), torch.arange(16) % 2
         images += 2 * classes[:, None, None, None]
         data = data_module.Data("made", (images, classes), (images, classes), 10, data_module._moved)
+    elif name in LAYOUTS:
+        data = NETWORKS[name].load(LAYOUTS[name](tmp_path / "data"))
     else:
         (tmp_path / "text").write_text("the letters of a text, " * 112)
         data = NETWORKS[name].load(tmp_path / "text")
     usual = NETWORKS[name]
     # The rates of published schedules are for thousands of steps with large batches.
-    rate = min(usual.rate, 1e-3) if usual.epochs == 200 else usual.rate
+    rate = min(usual.rate, 1e-3) if usual.epochs in (90, 200) else usual.rate
     run = Run(plan(name, "fp32", epochs=2 if name in LARGE else 5, batch=8, rate=rate), data, tmp_path / "run")
     run.train()
     assert run.epochs[-1].trained < run.epochs[0].trained
@@ -416,6 +425,10 @@ def test_train_command_prints_and_records_counts(tmp_path, halfulp):
         (["--mac", SR, "--resume", "-o", "nowhere"], "to resume"),
         (["--mac", SR, "--data", "nowhere"], "train-images-idx3-ubyte"),
         (["--mac", SR, "--results", "small.toml"], "small.toml has no column mac"),
+        (["--mac", SR, "--layer", "11"], "invalid --layer '11': expected PATTERN=POLICY, such as '*norm*=fp32'"),
+        (["--mac", SR, "--layer", "12=fp32"], "'12'"),
+        (["--policy", "small.toml", "--layer", "11=fp32"], "--layer has no effect with --policy"),
+        (["--mac", SR, "--device", "abacus"], "torch has no device 'abacus' here; expected cpu, or cuda"),
         (["--mac", SR, "--epochs", "0"], "--epochs"),
         (["--mac", SR, "--rate", "nan"], "nan is not finite"),
         (["--mac", SR, "--scale", "inf"], "inf is not finite"),
@@ -457,6 +470,28 @@ def test_train_command_rejects_missing_data(halfulp):
         assert halfulp("train", network, "--mac", SR) == (2, "", f"halfulp: {sentence}\n")
     code, _, err = halfulp("train", "resnet51", "--mac", SR)
     assert (code, "'resnet51'" in err) == (2, True)
+
+
+def test_layers_have_policies_of_their_own(tmp_path, halfulp):
+    places = ["-o", tmp_path, "--results", tmp_path / "results.csv"]
+    words = [
+        "--epochs",
+        1,
+        "--limit",
+        4,
+        "--batch",
+        4,
+        "--layer",
+        "[0-9]=fp32",
+        "--layer",
+        "11 = fp32, weights=e5m2.rn",
+    ]
+    code, out, err = halfulp("train", "lenet5", "--mac", SR, *words, *places)
+    assert code == 0, err
+    (row,) = rows(tmp_path / "results.csv")
+    assert row["policy"] == f"[0-9]: fp32; 11: fp32, weights=e5m2.rn; *: {SR}"
+    assert (row["mac"], row["device"], row["perplexity"], row["BLEU"]) == ("mixed", "cpu", "", "")
+    assert out.startswith("mixed, lenet5, seed 0: accuracy ")
 
 
 @pytest.mark.parametrize("mac", ["int8*int8+int32.rn", "e5m2*e5m2+e6m5.rn, weights=fp64.rn"])
