@@ -65,6 +65,7 @@ from .exact import Carried as Carried
 from .exact import Comparison as Comparison
 from .exact import Flagged as Flagged
 from .exact import FlaggedComparison as FlaggedComparison
+from .fpu import fpu as fpu
 from .gemm import gemm as gemm
 from .gguf import GGUF_LAYOUTS as GGUF_LAYOUTS
 from .gguf import GgufLayout as GgufLayout

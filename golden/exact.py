@@ -7,6 +7,7 @@ and roundings are objects, not texts.
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -19,10 +20,11 @@ from halfulp.hdl.specs import UNITS, MmaSpec
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.formula import VALUES, Call, Factor, Formula, Pick, Role, Sum, Term
+from halfulp.hdl.specs.fpu import FpuSpec
 from halfulp.hdl.specs.segments import Segments
 from halfulp.hdl.specs.unit import BEFORE, FLAGS
 
-from . import exact_matrix_unit
+from . import exact_fpu, exact_matrix_unit
 
 R = TypeVar("R")
 
@@ -553,6 +555,15 @@ def mma(x: Sequence[int], y: Sequence[int], /, *more: Any, **given: Any) -> int:
     count = len(spec.block_parts)
     scales = [codes if isinstance(codes, Sequence) else [codes] for codes in more[:count]]
     return exact_matrix_unit.step(spec, x, y, *(more[count:] or [0]), *scales)
+
+
+@_by_mode
+def fpu(*registers: int, rounding: Rounding = RN, **fields: Any) -> Flagged:
+    """Return the register of the result of an operation, and its flags; see `halfulp.golden.fpu`."""
+    spec = FpuSpec(rounding=rounding, **fields)
+    names = [port.name for port in spec.operand_ports]
+    this = sys.modules[__name__]
+    return Flagged(*exact_fpu.instruction(spec, rounding, this, dict(zip(names, registers, strict=True))))
 
 
 def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: Saturation = OFF, random: int = 0) -> int:
