@@ -14,6 +14,7 @@ from halfulp.hdl.specs.formula import Formula
 from .corner_blocks import blocks_of_numbers, pairs_of_blocks
 from .corner_middles import middles
 from .corner_operands import targets, truncated, values
+from .corner_registers import registers
 from .corner_segments import corner_arguments_of
 from .corner_sums import of_formula
 from .directed import Directed
@@ -177,6 +178,7 @@ OPERANDS: dict[str, Callable[[Any], dict[str, Codes]]] = {
     "remainder": lambda spec: _remainders(*_grids(spec)[:2]),
     "rint": lambda spec: _near_integers(_grids(spec)[0]),
     "mma": lambda spec: pairs_of_blocks(*spec.elements, spec.k),
+    "fpu": lambda spec: registers(spec, COUNT),
     "blockquantize": lambda spec: blocks_of_numbers(spec.a, spec.o),
 }
 """Operands of functions with results that are hard to round, by the name of the function."""

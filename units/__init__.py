@@ -24,6 +24,7 @@ from .division import Rsqrt as Rsqrt
 from .division import Sqrt as Sqrt
 from .dot import Dot as Dot
 from .dotmac import DotMac as DotMac
+from .fpnew import FpnewTop as FpnewTop
 from .fpu import Fpu as Fpu
 from .integral import Logb as Logb
 from .integral import Rint as Rint
