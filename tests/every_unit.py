@@ -40,7 +40,9 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
     # Fits of functions support formats of up to 16 bits.
     if not cls.takes(fmt, None) or ("function" in cls.form.parts and fmt.width > 16):
         return []
-    given = {part: fmt for part in cls.form.parts if part not in ("function", "product", *cls.INTEGERS)}
+    # The formats of an fpu differ.
+    parts = ("a",) if name == "fpu" else cls.form.parts
+    given = {part: fmt for part in parts if part not in ("function", "product", *cls.INTEGERS)}
     given |= dict.fromkeys(cls.BLOCKS, BLOCK)
     if name == "mma" and not (isinstance(fmt, Float) and fmt.has_inf and fmt.subnormals):
         given["o"] = Float(5, 4)

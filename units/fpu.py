@@ -182,6 +182,7 @@ class Fpu(Described):
                 filling.replicate(bits) if code is None else Mux(active[lane], code, filling.replicate(bits))
                 for lane, code in enumerate(codes)
             )
+            word = Cat(word, filling.replicate(width % bits))
             register = Mux(has_width(bits) & ~(relation & ~vectorial), word, register)
         m.d.comb += self.o.as_value().eq(register)
         flags = [lane["flags"] & here.replicate(len(FLAGS)) for lane, here in zip(lanes, active, strict=True)]

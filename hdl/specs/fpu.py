@@ -58,10 +58,8 @@ KINDS = {name: kind for kind, names in _KINDS.items() for name in names}
 
 
 def is_supported(fmt: Format) -> bool:
-    """Return True for a float that registers hold: with NaN, two zeros and subnormals, and 4 to 64 bits wide."""
-    if not isinstance(fmt, Float) or fmt.specials not in ("ieee", "fn") or not fmt.subnormals:
-        return False
-    return fmt.man > 0 and fmt.width in (4, *REGISTERS)
+    """Return True for a float that the unit computes in: with NaN, two zeros, subnormal numbers and mantissa bits."""
+    return isinstance(fmt, Float) and fmt.specials in ("ieee", "fn") and fmt.subnormals and fmt.man > 0
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,8 @@ class FpuSpec(
     a, b, c, d, e, f : Format
         Formats, whose codes at ``src_fmt`` and ``dst_fmt`` are 0, 1, ... in this order.
     width : int
-        Bits of a register: 8, 16, 32 or 64; default: those of the widest format. A register holds one number, or with
-        ``vectorial`` as many as fit.
+        Bits of a register: 8, 16, 32 or 64; default: as many as the widest format needs. A register holds one number,
+        or with ``vectorial`` as many as fit.
     """
 
     PORT = True
@@ -94,7 +92,7 @@ class FpuSpec(
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        """Return True for floats that registers hold, and for modes without random words."""
+        """Return True for floats of the unit, and for modes without random words."""
         return is_supported(fmt) and (rounding is None or (rounding.bits == 0 and rounding.mode != "exact"))
 
     @classmethod
@@ -114,13 +112,14 @@ class FpuSpec(
                 raise TypeError(f"a format of fpu must be a Format, not {type(fmt).__name__}")
             if not is_supported(fmt):
                 raise ValueError(
-                    f"fpu has no {fmt}: its formats are floats of 4, 8, 16, 32 or 64 bits with NaN, two zeros and "
-                    "subnormal numbers, such as fp32, bf16, e5m2 or e4m3fn"
+                    f"fpu has no {fmt}: its formats are floats with NaN, two zeros, subnormal numbers and mantissa "
+                    "bits, such as fp32, bf16, e5m2 or e4m3fn"
                 )
             if formats.count(fmt) > 1:
                 raise ValueError(f"fpu has the format {fmt} twice; name it once")
         if self.width is None:
-            object.__setattr__(self, "width", max(REGISTERS[0], *(fmt.width for fmt in formats)))
+            widest = max(fmt.width for fmt in formats)
+            object.__setattr__(self, "width", next(bits for bits in REGISTERS if bits >= widest))
         self._check_width()
         super().__post_init__()
 

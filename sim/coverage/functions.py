@@ -21,6 +21,7 @@ from halfulp.golden.scaleb import scaled_by
 from halfulp.hdl.formats import RN, Fixed
 from halfulp.hdl.specs import UnitSpec, ValueRange
 from halfulp.hdl.specs.classify import CLASSES
+from halfulp.hdl.specs.fpu import OPERATIONS
 from halfulp.hdl.specs.formula import Call
 from halfulp.sim.classes import NONE, Classes, Places
 from halfulp.sim.fields import Codes
@@ -155,6 +156,10 @@ def _of_steps(spec: Any) -> Iterator[Bins]:
     yield Group("o", (Axis("o", classes.kinds),)), ports, partial(_result, classes)
 
 
+def _of_operations(spec: Any) -> Iterator[Bins]:
+    yield Group("operation", (Axis("operation", OPERATIONS),)), ("op",), _operation
+
+
 CASES: dict[str, Callable[[Any], Iterator[Bins]]] = {
     "div": _of_quotients,
     "sqrt": _of_roots,
@@ -164,8 +169,14 @@ CASES: dict[str, Callable[[Any], Iterator[Bins]]] = {
     "classify": _of_classes,
     "compare": _of_comparisons,
     "mma": _of_steps,
+    "fpu": _of_operations,
 }
 """Functions that yield the groups of cases of a description."""
+
+
+def _operation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    """Return the operations; a code beyond the last one selects it."""
+    return [np.minimum(columns[0], np.uint64(len(OPERATIONS) - 1)).astype(np.int64)]
 
 
 def _numbers(spec: UnitSpec, columns: Sequence[Codes]) -> list[Raw]:

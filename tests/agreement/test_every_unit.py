@@ -142,8 +142,8 @@ def pairs(text, name, modes):
     The units of fixed point and those of compound numbers and of blocks accept no codebook.
     """
     book, fmt = as_codebook(text), parse(text)
-    if name == "classify":
-        # Numbers of a codebook are neither normal nor subnormal.
+    if name in ("classify", "fpu"):
+        # Numbers of a codebook are neither normal nor subnormal, and an fpu takes floats only.
         return
     takes_book = name not in NO_CODEBOOK
     assert bool(specs(book, name)) == takes_book

@@ -76,7 +76,7 @@ def test_bench_passes_correct_units(name: str, fmt: str, options: dict[str, Any]
 
 def test_catalogue_rows_all_have_a_bench_plan() -> None:
     for name, row in CATALOGUE.items():
-        fmt = next((fmt for fmt in ("e3m2fn", "fxp4.4") if row.spec.takes(parse(fmt), None)), BLOCK)
+        fmt = next((fmt for fmt in ("e3m2fn", "fxp4.4", "e3m2") if row.spec.takes(parse(fmt), None)), BLOCK)
         unit = build(name, fmt)
         chosen = plan(unit, seed=0, limit=64)
         assert set(chosen.vectors.codes) == set(unit.inputs)

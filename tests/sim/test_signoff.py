@@ -54,7 +54,7 @@ def test_signoff_has_rows_of_all_units_and_families():
             **{unit: ["float"] for unit in ("split", "join", "partmac")},
         }
         taken |= {unit: ["block"] for unit in ("blockdot", "blockmac", "blockdequantize")}
-        taken |= {unit: ["float"] for unit in ("mma", "sparsedot", "sparsemac", "dotmac", "blockquantize")}
+        taken |= {unit: ["float"] for unit in ("mma", "sparsedot", "sparsemac", "dotmac", "blockquantize", "fpu")}
         taken["classify"] = families
         every = [family for family in (*families, MIXED) if (name, family) != ("quire", "codebook")]
         assert own == taken.get(name, every)

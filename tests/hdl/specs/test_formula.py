@@ -87,6 +87,13 @@ BY_HAND = [
     ("rsqrt e5m2", "o = round(rsqrt(a))", (TWO,), 0x3A),
     # 7 - 2.5 * 3 = -0.5.
     ("remainder e5m2,e5m2", "o = round(remainder(a, b))", (0x47, 0x41), 0xB8),
+    # 1 + 2 = 3 in rs1 and rs2; no flags.
+    (
+        "fpu e5m2.rn",
+        "o = fpu(rs1, rs2, rs3, op, src_fmt, dst_fmt, int_fmt, vectorial)",
+        (ONE, TWO, 0, 4, 0, 0, 0, 0),
+        (THREE, 0),
+    ),
     ("logb e5m2", "o = round(logb(a))", (0x49,), THREE),
     ("scaleb e5m2,int8", "o = round(scaleb(a, b))", (THREE, 2), 0x4A),
     ("rint e5m2", "o = round(rint(a))", (0x41,), TWO),

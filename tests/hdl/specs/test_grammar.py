@@ -27,6 +27,7 @@ WITHOUT_OTHER_RESULT = (
         "blockmac",
         "sparsemac",
         "dotmac",
+        "fpu",
     ),
     *(name for name, cls in UNITS.items() if not cls.ROUNDS),
 )
