@@ -100,7 +100,8 @@ class DataPath:
 
     def _step(self, unit: Unit, step: Sum | Function, count: int) -> Node:
         if isinstance(step, Function):
-            return self._add(step.call.function, "box", [self._value(unit, name) for name in step.call.operands])
+            names = [*step.call.operands, *(["mode"] if unit.spec.rounding.is_port else [])]
+            return self._add(step.call.function, "box", [self._value(unit, name) for name in names])
         groups = {self._vector(str(term)): term for term in step.terms}
         counts = [sum(self._vector(str(other)) == key for other in step.terms) * count for key in groups]
         wires = [self._term(unit, term, number) for term, number in zip(groups.values(), counts, strict=True)]

@@ -11,14 +11,14 @@ from halfulp.hdl.formats import Fixed, Float, Format, Rounding
 from halfulp.hdl.specs.fpu import KINDS, OPERATIONS, FpuSpec
 from halfulp.hdl.specs.unit import FLAGS
 
-from .arithmetic import add, fma, mul
+from . import arithmetic
 from .check import check_devices, check_shapes, codes_of
 from .chosen import mode_of
 from .classify import classify
 from .codec import unpack
 from .compare import compare
 from .convert import convert
-from .exact import Flagged
+from .exact import Flagged, FlaggedComparison
 from .raw import int64, mask
 
 INVALID = 1 << FLAGS.index("invalid")
@@ -161,20 +161,20 @@ class _Operations:
         if name == "f2f":
             found = convert(x, a=src, **how)
         elif name == "mul":
-            found = mul(x, y, a=src, b=src, **how)
+            found = arithmetic.mul(x, y, a=src, b=src, **how)
         elif name in ("add", "sub"):
-            found = add(x, lanes.code("rs2", dst), int(name == "sub"), a=src, b=dst, **how)
+            found = arithmetic.add(x, lanes.code("rs2", dst), int(name == "sub"), a=src, b=dst, **how)
         else:
             x = x ^ int64(src.sign_code * (name in ("fnmsub", "fnmadd")))
             z = lanes.code("rs3", dst) ^ int64(dst.sign_code * (name in ("fmsub", "fnmadd")))
-            found = fma(x, y, z, a=src, b=src, c=dst, **how)
+            found = arithmetic.fma(x, y, z, a=src, b=src, c=dst, **how)
         return found.o, found.flags
 
     def _select(self, lanes: "_Lanes") -> Codes:
         src, name = self.src, self.name
         x, y = (lanes.code(port, src) for port in ("rs1", "rs2"))
         if name in ("min", "max"):
-            relation = compare(x, y, a=src, b=src, flags=True)
+            relation = _compared(x, y, src)
             x_nan, y_nan = (unpack(codes, src).nan for codes in (x, y))
             # -0 is less than +0.
             x_first = (relation.less == 1) | ((relation.equal == 1) & (x & int64(src.sign_code) != 0))
@@ -192,7 +192,7 @@ class _Operations:
         x, y = (lanes.code(port, src) for port in ("rs1", "rs2"))
         if name == "classify":
             return classify(x, a=src), torch.zeros_like(x)
-        relation = compare(x, y, a=src, b=src, flags=True)
+        relation = _compared(x, y, src)
         if name in ("feq", "fne"):
             return relation.equal ^ int(name == "fne"), relation.flags & INVALID
         holds = relation.less | (relation.equal if name in ("fle", "fnle") else 0)
@@ -209,6 +209,12 @@ class _Operations:
         a = Fixed(self.integer, 0, signed=self.name == "i2f")
         found = convert(lanes.raw(self.integer), a=a, o=self.dst, **lanes.rounding)
         return found.o, found.flags
+
+
+def _compared(x: Tensor, y: Tensor, fmt: Float) -> FlaggedComparison:
+    relation = compare(x, y, a=fmt, b=fmt, flags=True)
+    assert isinstance(relation, FlaggedComparison)
+    return relation
 
 
 @dataclass(frozen=True)

@@ -106,10 +106,15 @@ class FpuSpec(
         return {}
 
     def __post_init__(self) -> None:
+        if self.a is None:
+            raise TypeError("a of fpu is missing")
         formats = self.formats
-        for fmt in formats:
+        for name in self.form.parts:
+            fmt = getattr(self, name)
+            if fmt is None:
+                continue
             if not isinstance(fmt, Format):
-                raise TypeError(f"a format of fpu must be a Format, not {type(fmt).__name__}")
+                raise TypeError(f"{name} of fpu must be a Format, not {type(fmt).__name__}")
             if not is_supported(fmt):
                 raise ValueError(
                     f"fpu has no {fmt}: its formats are floats with NaN, two zeros, subnormal numbers and mantissa "
@@ -144,7 +149,7 @@ class FpuSpec(
     def formats(self) -> tuple[Float, ...]:
         """Formats in the order of their codes."""
         named = (self.a, self.b, self.c, self.d, self.e, self.f)
-        return tuple(fmt for fmt in named if fmt is not None)  # type: ignore[misc]  # `check` refuses others
+        return tuple(fmt for fmt in named if fmt is not None)
 
     @property
     def integers(self) -> tuple[int, ...]:

@@ -21,8 +21,8 @@ from halfulp.golden.scaleb import scaled_by
 from halfulp.hdl.formats import RN, Fixed
 from halfulp.hdl.specs import UnitSpec, ValueRange
 from halfulp.hdl.specs.classify import CLASSES
-from halfulp.hdl.specs.fpu import OPERATIONS
 from halfulp.hdl.specs.formula import Call
+from halfulp.hdl.specs.fpu import OPERATIONS
 from halfulp.sim.classes import NONE, Classes, Places
 from halfulp.sim.fields import Codes
 from halfulp.sim.ports import Columns

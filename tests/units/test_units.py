@@ -52,8 +52,9 @@ def test_signature_and_docstring_have_all_parameters_and_ports(row):
     random = {"rounding": "sr3"} if row.spec.takes(parse_operand(fmt), stochastic(3)) else {}
     flags = {"flags": True} if row.spec.FLAGS else {}
     unit = build(row.name, fmt, pipeline=1, **random, **flags)
-    ports = {re.sub(r"\d+$", "0", port) for port in unit.signature.members}
-    assert ports <= documented(row.unit, "Members")
+    known = documented(row.unit, "Members")
+    ports = {port if port in known else re.sub(r"\d+$", "0", port) for port in unit.signature.members}
+    assert ports <= known
 
 
 def test_subclass_with_own_constructor_has_its_signature():

@@ -115,7 +115,9 @@ def test_targets_are_distinct():
     assert str(caught.value) == f"unknown target 'vu13p'; the targets are {', '.join(TARGETS)}"
 
 
-FORMATS = {"sru": "fxp2.1", "requantize": "int2", "fpu": "e2m1"} | dict.fromkeys(("blockdequantize", "blockdot", "blockmac"), BLOCK)
+FORMATS = {"sru": "fxp2.1", "requantize": "int2", "fpu": "e2m1"} | dict.fromkeys(
+    ("blockdequantize", "blockdot", "blockmac"), BLOCK
+)
 OWN = {
     "mac": {"acc": "e3m2fn"},
     "accumulate": {"acc": "e3m2fn"},
