@@ -21,6 +21,8 @@ def step(
     y_scales: Sequence[int] = (),
 ) -> int:
     """Return the code of the accumulator after a step; parameters as for `halfulp.golden.matrix_unit.step`."""
+    if spec.kind == "pairwise":
+        return _pairwise(spec, x, y, start)
     a, b = spec.elements
     ones: list[Fraction | float] = [Fraction(1)] * spec.k
     scales = ones, ones
@@ -33,16 +35,14 @@ def step(
     acc = float_of(spec.o, start)
     products = [_times(p, q) for p, q in zip(reals[0], reals[1], strict=True)]
     if spec.kind == "staged":
-        over = Fraction(1 << 128)
+        over = Fraction(2) ** (spec.o.emax + 1)
         products = [_infinite(p) if isinstance(p, Fraction) and abs(p) >= over else p for p in products]
     special = [term for term in (*products, acc) if isinstance(term, float)]
     if special:
         total = sum(special)
-        return spec.nan_code if math.isnan(total) else spec.o.infinity(total < 0)
+        return _special(spec, total)
     assert isinstance(acc, Fraction)
     values = [Fraction(product) for product in products]
-    if spec.kind == "pairwise":
-        return _pairwise(spec, x, y, start)
     if spec.kind == "exact":
         exact = sum(values, acc)
         return _code(spec, exact, exact < 0)
@@ -93,6 +93,11 @@ def _times(x: Fraction | float, y: Fraction | float) -> Fraction | float:
     if any(value != value for value in (x, y)) or 0.0 in signs:
         return math.nan
     return math.copysign(math.inf, signs[0] * signs[1])
+
+
+def _special(spec: MmaSpec, value: float) -> int:
+    """Return the code of an infinity or NaN."""
+    return spec.nan_code if math.isnan(value) else spec.o.infinity(value < 0)
 
 
 def _infinite(x: Fraction | float) -> float:
@@ -158,31 +163,28 @@ def _pairwise(spec: MmaSpec, x: Sequence[int], y: Sequence[int], start: int) -> 
     """Add pairs; numbers are (value, sign), because a sum of two zeros of one sign has that sign."""
     o = spec.o
 
-    def flushed(fmt: Float, code: int) -> tuple[Fraction, bool]:
-        value = Fraction(fmt.decode(code))
-        small = abs(value) < Fraction(2) ** fmt.emin
-        return (Fraction(0), False) if small else (value, value < 0)
+    def flushed(fmt: Float, code: int) -> Fraction | float:
+        value = float_of(fmt, code)
+        return Fraction(0) if isinstance(value, Fraction) and abs(value) < Fraction(2) ** fmt.emin else value
 
-    def rounded(value: Fraction, negative: bool) -> int:
+    def rounded(value: Fraction | float, negative: bool) -> int:
+        if isinstance(value, float):
+            return _special(spec, value)
         code = o.encode_magnitude(abs(value), negative, RN)
         held = o.decode(code)
         return o.sign_code * negative if isinstance(held, Fraction) and abs(held) < Fraction(2) ** o.emin else code
 
     def added(p: int, q: int) -> int:
-        left, right = o.decode(p), o.decode(q)
-        if isinstance(left, float) or isinstance(right, float):
-            total = left + right
-            return o.nan_code if math.isnan(total) else o.infinity(total < 0)
-        value = left + right
+        value = o.decode(p) + o.decode(q)
         return rounded(value, value < 0 if value else bool(p & q & o.sign_code))
 
     a, b = spec.elements
     terms = []
     for p, q in zip(x, y, strict=True):
-        (left, left_sign), (right, right_sign) = flushed(a, p), flushed(b, q)
-        terms.append(rounded(left * right, left_sign != right_sign))
-    value, negative = flushed(o, start)
-    total = rounded(value, negative)
+        left, right = flushed(a, p), flushed(b, q)
+        terms.append(rounded(_times(left, right), (left < 0) != (right < 0)))
+    value = flushed(o, start)
+    total = rounded(value, value < 0)
     assert spec.fraction is not None
     for first in range(0, spec.k, spec.fraction):
         level = terms[first : first + spec.fraction]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfulp.hdl.formats import OFF, RN, Block, Float, Rounding, Saturation
-from halfulp.hdl.specs.mma import MmaSpec
+from halfulp.hdl.specs.mma import FP32, MmaSpec
 
 from .check import codes_of
 from .dot import dot
@@ -219,7 +219,7 @@ def _staged(spec: MmaSpec, product: Terms, acc: Terms) -> Tensor:
     value = (total + (own << STAGES - fraction)).to(torch.float64) * _power(largest - STAGES)
     exponent = (torch.frexp(value)[1].to(torch.int64) - 1).clamp(min=spec.o.emin)
     value = (value * _power(STAGES - 1 - exponent)).floor() * _power(exponent - STAGES + 1)
-    over = torch.where(product.real.abs() >= 2.0**128, product.real.sign() * torch.inf, product.real)
+    over = torch.where(product.real.abs() >= 2.0 ** (spec.o.emax + 1), product.real * torch.inf, product.real)
     special = over.sum(-1) + acc.real
     return torch.where(special.isfinite(), value, special)
 
@@ -231,17 +231,22 @@ def _pairwise(spec: MmaSpec, a: Tensor, b: Tensor, acc: Tensor) -> Tensor:
         return torch.where(x.abs() < 2.0**fmt.emin, x * 0 if signed else 0, x)
 
     def rounded(x: Tensor) -> Tensor:
-        return flushed(x.to(torch.float32), spec.o, True).to(torch.float64)
+        narrow = x.to(torch.float32) if spec.o == FP32 else _narrowed(x, spec.o)
+        return flushed(narrow, spec.o, True).to(torch.float64)
 
     x, y = (flushed(x, fmt, False) for x, fmt in zip((a, b), spec.elements, strict=True))
     total, terms = flushed(acc, spec.o, False), rounded(x * y)
     for first in range(0, spec.k, spec.fraction):
         level = list(terms[..., first : first + spec.fraction].unbind(-1))
         while len(level) > 1:
-            # A sum of two numbers of binary32 is exact in binary64, or rounds as if it were.
+            # A sum of two numbers of up to 24 bits is exact in binary64, or rounds as if it were.
             level = [rounded(level[place] + level[place + 1]) for place in range(0, len(level), 2)]
         total = rounded(total + level[0])
     return _rounded(total, spec)
+
+
+def _narrowed(x: Tensor, fmt: Float) -> Tensor:
+    return decoded(encoded(x, fmt, RN, None, OFF), fmt, torch.float64)
 
 
 def _exact(spec: MmaSpec, x: Tensor, y: Tensor, start: Tensor) -> Tensor:

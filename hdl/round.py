@@ -35,6 +35,23 @@ class ToInfinity(Rounding):
         return False, False
 
 
+@dataclass(frozen=True, eq=False)
+class OfFloor(Rounding):
+    """Rounding of a number that is rounded down first.
+
+    Parameters
+    ----------
+    kept : int
+        Number of discarded bits that the floor has.
+    """
+
+    kept: int = 1
+
+    @property
+    def places(self) -> int:
+        return self.kept
+
+
 @dataclass(frozen=True)
 class Flags:
     """Exception flags of a rounding.

@@ -218,13 +218,29 @@ def aligned_sum(
     distances, top, base = aligned.scale(m, groups, zero)
     placed: list[Value] = []
     for group, of_group, name in zip(groups, distances, ("term", "start"), strict=False):
-        for index, (term, distance) in enumerate(zip(group, of_group, strict=True)):
-            is_second = second[len(placed)] and not alignment.floor
-            place = partial(aligned.place, alignment=alignment, fraction=group[0].fraction, is_second=is_second)
-            kind = f"second_{name}" if is_second else name
-            operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
-            placed.append(unit.part(m, f"{name}{index}", kind, place, **operands)["integer"])
+        of_second = second[len(placed) :][: len(group)]
+        placed += aligned_placed(unit, m, group, of_group, alignment, of_second, name)
     return aligned.summed(m, groups, placed, top, base, alignment, fast=unit.fast, zero=zero)
+
+
+def aligned_placed(
+    unit: Unit,
+    m: Module,
+    terms: Sequence[aligned.Term],
+    distances: Sequence[Value],
+    alignment: Alignment,
+    second: Sequence[bool],
+    name: str,
+) -> list[Value]:
+    """Return terms of one format that are shifted down by their distances and truncated; see `aligned.place`."""
+    placed = []
+    for index, (term, distance, is_second) in enumerate(zip(terms, distances, second, strict=True)):
+        is_second = is_second and not alignment.floor
+        place = partial(aligned.place, alignment=alignment, fraction=terms[0].fraction, is_second=is_second)
+        kind = f"second_{name}" if is_second else name
+        operands = {"sign": term.sign, "significand": term.significand, "distance": distance}
+        placed.append(unit.part(m, f"{name}{index}", kind, place, **operands)["integer"])
+    return placed
 
 
 def product_terms(

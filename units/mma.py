@@ -5,18 +5,19 @@ from functools import partial
 
 from amaranth.hdl import Cat, Const, Module, Value
 
-from halfulp.hdl import aligned, block, tree
-from halfulp.hdl.number import as_raw, unpack
+from halfulp.hdl import aligned, block, staged_sum, tree
+from halfulp.hdl.formats import OFF, RN, Float
+from halfulp.hdl.number import add, align, as_raw, multiply, pack, truncate, unpack
 from halfulp.hdl.product import product as multiply_integers
 from halfulp.hdl.raw import Raw
-from halfulp.hdl.round import ToInfinity
+from halfulp.hdl.round import OfFloor, ToInfinity
 from halfulp.hdl.specs import DotSpec, MmaSpec, ValueRange
 from halfulp.hdl.specs.build import SPEED
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.wire import NEVER, wire
 
 from .described import Described
-from .dot import aligned_products, aligned_start, aligned_sum, product_terms
+from .dot import aligned_placed, aligned_products, aligned_start, aligned_sum, product_terms
 
 
 class Mma(Described):
@@ -27,7 +28,10 @@ class Mma(Described):
     Order ``aligned25``: ``o = round(t(c) + t(a0 * b0) + t(a1 * b1) + ...)``, where ``t`` removes the bits below 25
     places of the largest exponent, and terms that are zero have the exponent ``zero``. Scales of blocks add to the
     exponents of products, or multiply exact sums of groups. With ``through``, the sum is rounded to that format first.
-    Order ``exact``: ``o = round(c + a0 * b0 + a1 * b1 + ...)``.
+    Order ``exact``: ``o = round(c + a0 * b0 + a1 * b1 + ...)``. Order ``pairwise4``:
+    ``o = round(c + round(round(p0 + p1) + round(p2 + p3)))`` with ``p0 = round(a0 * b0)``, and so on for each four
+    products; subnormal numbers are zeros. Order ``staged24``: ``o = round(f(u(t(a0 * b0) + t(a1 * b1) + ...) + v(c)))``
+    where ``u``, ``v`` and ``f`` round down to 32, 24 and 31 bits; see ``order``.
 
     Members
     -------
@@ -55,16 +59,16 @@ class Mma(Described):
         spec = self.spec
         if spec.every is not None:
             raise ValueError(f"every={spec.every} concerns chains of steps, and the RTL of mma is one step; omit it")
-        if spec.kind not in ("aligned", "exact"):
-            raise ValueError(
-                f"mma has RTL for aligned and exact sums, not for order {spec.order}; golden.gemm computes with it"
-            )
 
     def logic(self, m: Module) -> None:
         spec = self.spec
         start = self.c.as_value()
         if spec.kind == "exact":
             code = self.rounded(m, self._exact(m, start), None)
+        elif spec.kind == "pairwise":
+            code = self._pairwise(m, start)
+        elif spec.kind == "staged":
+            code = self._staged(m, start)
         else:
             products = self._groups(m) if spec.group > 1 else aligned_products(self, m, self._factors, spec.elements)
             if spec.block_parts and spec.group == 1:
@@ -90,6 +94,81 @@ class Mma(Described):
         terms.append(tree.Term(**tree.of_number(m, number, quantum, ValueRange.of(spec.o))))
         total = tree.total(m, terms, chained=not self.fast)
         return tree.as_raw(m, total, quantum, tree.bits_of(dot.sums, quantum), NEVER, fast=self.fast)
+
+    def _pairwise(self, m: Module, start: Value) -> Value:
+        """Return the code of the accumulator after the sums of all groups of products."""
+        codes = [
+            self.part(m, f"product{index}", "product", self._flushed_product, a=a, b=b)["code"]
+            for index, (a, b) in enumerate(self._factors)
+        ]
+        terms = 1
+        while terms < self.spec.fraction:
+            terms *= 2
+            pairs = zip(codes[::2], codes[1::2], strict=True)
+            codes = [
+                self.part(m, f"sum{index}_of_{terms}", "sum", self._flushed_sum, x=x, y=y)["code"]
+                for index, (x, y) in enumerate(pairs)
+            ]
+        first = partial(self._flushed_sum, from_start=True)
+        acc = self.part(m, "with_start", "with_start", first, x=start, y=codes[0])["code"]
+        for index, code in enumerate(codes[1:], 1):
+            acc = self.part(m, f"with_group{index}", "sum", self._flushed_sum, x=acc, y=code)["code"]
+        return acc
+
+    def _flushed(self, m: Module, code: Value, fmt: Float, name: str, *, signed_zero: bool = False) -> Raw:
+        """Return the number of a code; a subnormal one is zero, without a sign unless it is the result of a sum."""
+        number = as_raw(m, unpack(m, code, replace(fmt, subnormals=False), name), name)
+        return number if signed_zero else replace(number, sign=wire(m, number.sign & ~number.zero, f"{name}_sign"))
+
+    def _flushed_product(self, m: Module, a: Value, b: Value) -> dict[str, Value]:
+        (x_format, y_format), o = self.spec.elements, self._product_format
+        x, y = self._flushed(m, a, x_format, "a"), self._flushed(m, b, y_format, "b")
+        exact = multiply(m, x, y, dsp=self.build.dsp, o=o, rounding=RN, fast=self.fast)
+        return {"code": self.rounded(m, exact, None, RN, o)}
+
+    def _flushed_sum(self, m: Module, x: Value, y: Value, *, from_start: bool = False) -> dict[str, Value]:
+        o, fast = replace(self.spec.o, subnormals=False), self.fast
+        first = self._flushed(m, x, o, "x", signed_zero=not from_start)
+        both = align(m, first, self._flushed(m, y, o, "y", signed_zero=True), o, RN, fast=fast)
+        return {"code": self.rounded(m, add(m, both, o, RN, None, self.stochastic, fast=fast)[0], None, RN, o)}
+
+    @property
+    def _product_format(self) -> Float:
+        """Format to which products of pairwise sums are rounded.
+
+        Without subnormal numbers it needs no shift down. A product that rounds up to the smallest normal number in a
+        format with them has more significant bits than the format.
+        """
+        o = self.spec.o
+        is_exact = sum(fmt.precision for fmt in self.spec.elements) <= o.precision
+        return replace(o, subnormals=False) if is_exact else o
+
+    def _staged(self, m: Module, start: Value) -> Value:
+        """Return the code of the rounded floor of a sum of two stages."""
+        spec, o = self.spec, self.spec.o
+        products = [
+            replace(term, inf=wire(m, term.inf | staged_sum.exceeds(term, spec.elements, o), "product_infinite"))
+            for term in aligned_products(self, m, self._factors, spec.elements)
+        ]
+        alignment, halves = Alignment(spec.fraction, floor=False), []
+        names = ("term",) if spec.halves == 1 else ("even", "odd")
+        for half, name in enumerate(names):
+            terms = products[half :: spec.halves]
+            (distances,), top, _ = aligned.scale(m, [terms])
+            # The first operand of the sum is zero.
+            second = tree.are_second(len(terms) + 1, chained=not self.fast)[1:]
+            placed = aligned_placed(self, m, terms, distances, alignment, second, name)
+            bits = alignment.fraction + alignment.integer
+            halves.append(staged_sum.of_terms(m, terms, placed, top, bits, fast=self.fast))
+        total = halves[0] if spec.halves == 1 else staged_sum.joined(m, *halves)
+        acc = aligned_start(self, m, start, o)
+        drops = spec.halves == 2
+        number = staged_sum.with_start(m, total, products, acc, spec.fraction, drops=drops, fast=self.fast)
+        kept = staged_sum.STAGES - 1 - o.man
+        truncated = truncate(m, number, o, OfFloor("rn", kept=kept))
+        truncated = replace(truncated, discarded=truncated.discarded[-kept:], sticky=NEVER)
+        code = pack(m, truncated, o, RN, OFF, None)
+        return code | Cat(number.nan.replicate(o.width - 1), NEVER)
 
     def _scale(self, m: Module, name: str, index: int) -> Raw:
         """Return the magnitude of a scale of the block ``a`` or ``b``."""

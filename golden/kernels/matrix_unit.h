@@ -148,7 +148,7 @@ struct Steps {
         double sum = 0;
         for (int k = 0; k < K; ++k) {
             const double product = double(x[k]) * y[k * COLUMNS];
-            sum += ORDER == Order::STAGED && std::fabs(product) >= power(128) ? std::copysign(HUGE_VAL, product) : product;
+            sum += ORDER == Order::STAGED && std::fabs(product) >= power(round.highest + 1) ? std::copysign(HUGE_VAL, product) : product;
         }
         return sum + acc;
     }

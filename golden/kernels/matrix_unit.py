@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Block
-from halfulp.hdl.specs.mma import MmaSpec
+from halfulp.hdl.specs.mma import FP32, MmaSpec
 
 from . import build
 from .launch import I64, POINTER
@@ -41,6 +41,8 @@ def run(
 ) -> Tensor | None:
     """Return the sums of all chains in float64; None without a compiler, and if one is not worth it.
 
+    Pairwise sums are those of the processor, in binary32; None for other accumulators.
+
     Parameters
     ----------
     spec : MmaSpec
@@ -51,7 +53,7 @@ def run(
     start : Tensor, optional
         Accumulators before the first step, of shape (batches, n, m), in float64.
     """
-    if build.level() == "torch":
+    if build.level() == "torch" or (spec.kind == "pairwise" and spec.o != FP32):
         return None
     name = re.sub(r"\W+", "_", f"matrix_unit_{spec}")
     library = build.library(name, _source(spec), math.prod(shape) * spec.k * IN_TORCH)

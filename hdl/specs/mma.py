@@ -52,7 +52,7 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
         ``staged24``: products are truncated to 24 bits after the point of their largest exponent and added;
         their sum is rounded down to 32 bits after the point of the larger exponent of it and the accumulator, and the
         accumulator to 24 bits; the sum of both is normalised and rounded down to 31 bits, then as
-        ``rounding`` says. A product of 2^128 or more is infinite.
+        ``rounding`` says. A product of 2^(emax + 1) or more is infinite, where emax is the largest exponent of ``o``.
         Other numbers: 2 to 40 bits, with ``staged`` up to 31; with ``pairwise`` the products of a group, 2 or 4.
     zero : int, optional
         Exponent of terms that are zero, for ``aligned``; it counts among the exponents.
@@ -187,8 +187,6 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
                 )
         if self.kind in ("pairwise", "staged", "exact") and self.rounding != RN:
             raise ValueError(f"order {self.order} rounds to nearest, not {self.rounding}")
-        if self.kind in ("pairwise", "staged") and self.o != FP32:
-            raise ValueError(f"order {self.order} has the accumulator fp32, not {self.o}")
         if self.every is not None:
             check_int("every", self.every, "matrix unit", 1, 1 << 20)
             if self.every % self.k:
