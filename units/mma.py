@@ -136,8 +136,9 @@ class Mma(Described):
     def _product_format(self) -> Float:
         """Format to which products of pairwise sums are rounded.
 
-        Without subnormal numbers it needs no shift down. A product that rounds up to the smallest normal number in a
-        format with them has more significant bits than the format.
+        Without subnormal numbers it needs no shift down. Both differ for a product just below the smallest normal
+        number, which rounds up to it only on the grid of subnormals: its first bits, as many as the format has, are
+        all ones. No product of that many bits or fewer is so large.
         """
         o = self.spec.o
         is_exact = sum(fmt.precision for fmt in self.spec.elements) <= o.precision

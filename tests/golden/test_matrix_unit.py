@@ -40,6 +40,9 @@ OWN = (
     "mma6 bf16*fp16+fp32.rn order=pairwise2",
     "mma9 fp16*e5m10+fp32.rn order=staged11",
     "mma10 bf16*bf16+fp32.rn order=staged31 halves=2",
+    "mma4 e2m1*bf16+bf16.rn order=pairwise4",
+    "mma2 bf16*bf16+bf16.rn order=staged9 halves=2",
+    "mma3 e4m3*e3m1+fp16.rn order=staged20",
     "mma3 block(e4m3fn,3,e8m0fnu,floor)*block(e5m2,3,e8m0fnu,floor)+fp32.rz order=aligned25 zero=-133",
     "mma32 block(e3m2fn,16,e4m3fn,nearest)*block(e2m1fn,32,e8m0fnu,floor)+fp32.rn order=aligned35 zero=-50 group=8",
 )

@@ -1,12 +1,16 @@
 """Steps of matrix units in RTL against the golden model, which is compared with fractions and with mmasim."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from halfulp.hdl import staged_sum
 from halfulp.hdl.formats import Rounding
+from halfulp.hdl.round import OfFloor
 from halfulp.hdl.specs import UnitSpec
+from halfulp.hdl.wire import NEVER
 from halfulp.units import Mma, mma
 from tests.every_unit import exact_mismatches, rtl_mismatches, vectors
 from tests.settings import EXHAUSTIVE
@@ -16,6 +20,9 @@ SAME = (
     "mma2 e2m1*e2m1+e3m2.rn order=aligned2 zero=1",
     "mma2 e2m1*e2m1+e3m2.rz order=aligned5 zero=-3 through=e3m1",
     "mma2 e2m1*e2m1+e3m2.rn order=exact",
+    "mma2 e2m1*e2m1+e3m2.rn order=pairwise2",
+    "mma2 e2m1*e2m1+e3m2.rn order=staged2",
+    "mma2 e2m1*e2m1+e3m2.rn order=staged2 halves=2",
 )
 """Small descriptions with the same ports."""
 
@@ -24,6 +31,10 @@ TOYS = (
     "mma2 e2m1*e2m1fn+e3m3.rz order=aligned4 zero=-3 through=e3m1",
     "mma1 e3m2fn*e2m1-ftz+e4m3.rz order=aligned2 zero=-9",
     "mma1 block(e2m1fn,1,e3m0fnu,floor)*block(e2m1,1,e3m0fnu,floor)+e3m2.rz order=aligned3 zero=-4",
+    "mma2 e3m0fn*e3m1+e3m1.rn order=pairwise2",
+    "mma2 e2m1*e2m1fn+e5m2.rn order=staged3",
+    "mma2 e2m1*e2m1+e5m2.rn order=staged3 halves=2",
+    "mma1 e5m2*e5m2+e5m2.rn order=staged4",
     "mma2 block(e2m1fn,2,e3m0fnu,floor)*block(e2m1,2,e2m1fn,nearest)+e3m2.rz order=aligned3 zero=-4 group=2",
 )
 
@@ -40,8 +51,16 @@ NAMES = (
     "b200.tcgen05.mxfp4",
     "b200.tcgen05.nvfp4",
     "mi100.mfma.fp16",
+    "mi250.mfma.fp16",
+    "mi250.mfma.bf16",
+    "mi250.mfma_1k.bf16",
+    "mi300.mfma.fp16",
+    "mi300.mfma.bf16",
+    "mi300.mfma.tf32",
+    "mi300.mfma.e4m3",
+    "mi300.mfma: e5m2fnuz*e4m3fnuz+fp32",
 )
-"""Instructions of all architectures with truncated sums."""
+"""Instructions of all architectures, with products of all orders."""
 
 MORE = (
     "mma3 fp16*bf16+fp32.rz order=aligned2 zero=-500",
@@ -50,9 +69,14 @@ MORE = (
     "mma3 e5m2*e4m3fn+fp16.rn order=aligned7 zero=-9",
     "mma4 block(e2m1fn,2,e4m3fn,nearest)*block(e3m2fn,4,e8m0fnu,floor)+fp32.rz order=aligned30 zero=-139 group=2",
     "mma3 e5m2*bf16+bf16.rn order=exact",
+    "mma4 e2m1*bf16+bf16.rn order=pairwise2",
+    "mma4 e2m16*tf32+fp32.rn order=pairwise4",
+    "mma2 bf16*bf16+bf16.rn order=staged9 halves=2",
+    "mma3 fp16*e5m10+fp32.rn order=staged31",
+    "mma2 e2m16*tf32+fp32.rn order=staged24",
     "mma4 block(e5m2,4,e8m0fnu,floor)*block(e3m2fn,4,e8m0fnu,floor)+fp32.rz order=aligned25 zero=-133",
 )
-"""Descriptions of no device: zero terms with large exponents, sums that round to zero, scales of 8 bits."""
+"""Descriptions of no device: large exponents of zeros, sums that round to zero, scales of 8 bits, wide products."""
 
 
 def kinds(unit, count=1 << 12) -> Iterator[dict[str, np.ndarray]]:
@@ -123,34 +147,59 @@ TOY = TOYS[0]
 
 def broken(monkeypatch, name):
     """Break the datapath of the unit."""
-    sums, alignment = mma.aligned_sum, mma.Alignment
+    sums, alignment, start, flushed = mma.aligned_sum, mma.Alignment, staged_sum.with_start, Mma._flushed
     if name == "bits":
         monkeypatch.setattr(mma, "Alignment", lambda fraction, floor, integer: alignment(fraction - 1, floor, integer))
     elif name == "zero":
         monkeypatch.setattr(mma, "aligned_sum", lambda *given: sums(*given[:-1]))
     elif name == "floor":
         monkeypatch.setattr(mma, "Alignment", lambda fraction, floor, integer: alignment(fraction, True, integer))
-    else:
+    elif name == "overflow":
         monkeypatch.setattr(mma, "ToInfinity", Rounding)
+    elif name == "product_format":
+        monkeypatch.setattr(Mma, "_product_format", property(lambda unit: replace(unit.spec.o, subnormals=False)))
+    elif name == "zero_sign":
+        monkeypatch.setattr(Mma, "_flushed", lambda *given, signed_zero=False: flushed(*given, signed_zero=True))
+    elif name == "exceeds":
+        monkeypatch.setattr(staged_sum, "exceeds", lambda *given: NEVER)
+    elif name == "stages":
+        monkeypatch.setattr(staged_sum, "STAGES", staged_sum.STAGES - 1)
+    elif name == "sticky":
+        monkeypatch.setattr(mma, "OfFloor", lambda mode, kept: OfFloor(mode, kept=kept - 1))
+    else:
+        monkeypatch.setattr(staged_sum, "with_start", lambda *given, **more: start(*given, **more | {name: False}))
+
+
+BROKEN = {
+    "bits": TOY,
+    "zero": "mma2 e2m1*e2m1+e3m2.rz order=aligned2 zero=1",
+    "floor": TOY,
+    "overflow": TOY,
+    "product_format": "mma2 e3m0fn*e3m1+e3m1.rn order=pairwise2",
+    "zero_sign": "mma2 e2m1*e2m1+e3m2.rn order=pairwise2",
+    "exceeds": "mma2 e2m1*e2m1+e3m2.rn order=staged2",
+    "stages": "mma2 fp16*fp16+fp32.rn order=staged24",
+    "sticky": "mma2 fp16*fp16+fp32.rn order=staged24",
+    "drops": "mma2 e2m1*e2m1+e5m2.rn order=staged3 halves=2",
+}
+"""Faults of the datapath, and a description that shows each of them."""
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("fault", ["bits", "zero", "floor", "overflow"])
+@pytest.mark.parametrize("fault", BROKEN)
 def test_broken_datapath_is_found(fault, monkeypatch):
     broken(monkeypatch, fault)
-    text = "mma2 e2m1*e2m1+e3m2.rz order=aligned2 zero=1" if fault == "zero" else TOY
-    _, failed = mismatches(text)
+    _, failed = mismatches(BROKEN[fault])
     assert failed
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mi300.mfma.fp16", "order staged24"),
-        ("mi250.mfma.fp16", "order pairwise4"),
         ("h100.wgmma.e4m3 every=128", "chains of steps"),
+        ("mi300.mfma.fp16 every=128", "chains of steps"),
     ],
 )
-def test_mma_rejects_other_sums(text, message):
+def test_mma_rejects_chains(text, message):
     with pytest.raises(ValueError, match=message):
         Mma(text)
