@@ -549,12 +549,23 @@ def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]
     return FlaggedComparison(int(less), int(equal), 0, minimum.o, maximum.o, minimum.flags | maximum.flags)
 
 
-def mma(x: Sequence[int], y: Sequence[int], /, *more: Any, **given: Any) -> int:
-    """Return the code of the accumulator after a step of a matrix unit; see `halfulp.golden.mma`."""
-    spec = MmaSpec(k=len(x), **given)
+def mma(x: Sequence[int], y: Sequence[int], /, *more: Any, **given: Any) -> Any:
+    """Return the codes of the accumulators after a step of a matrix unit; see `halfulp.golden.mma`."""
+    spec = MmaSpec(k=len(x) // given.get("rows", 1), **given)
     count = len(spec.block_parts)
-    scales = [codes if isinstance(codes, Sequence) else [codes] for codes in more[:count]]
-    return exact_matrix_unit.step(spec, x, y, *(more[count:] or [0]), *scales)
+    operands = [codes if isinstance(codes, Sequence) else [codes] for codes in (x, y, *more)]
+    starts = operands.pop() if len(more) > count else [0] * spec.lanes
+
+    def part(codes: Sequence[int], place: int, parts: int) -> Sequence[int]:
+        size = len(codes) // parts
+        return codes[place * size : (place + 1) * size]
+
+    codes = []
+    for lane, start in enumerate(starts):
+        places = [(lane // spec.columns, spec.rows), (lane % spec.columns, spec.columns)] * 2
+        a, b, *scales = (part(each, *place) for each, place in zip(operands, places, strict=False))
+        codes.append(exact_matrix_unit.step(spec, a, b, start, *scales))
+    return codes if spec.lanes > 1 else codes[0]
 
 
 @_by_mode

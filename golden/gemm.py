@@ -170,6 +170,7 @@ def _of_matrix_unit(
     for name, value in others.items():
         if value is not None:
             raise ValueError(f"{name} has no effect on the matrix unit {spec}; omit it")
+    spec.check_one_sum()
     x, y = matrix_unit.checked(spec, a, b, rounding, saturate)
     codes, columns = elements_of(x), elements_of(y)
     check_devices(a=codes, b=columns, start=start)

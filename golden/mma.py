@@ -6,6 +6,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import RN, Block, Float, Rounding
 from halfulp.hdl.specs import MmaSpec
+from halfulp.hdl.specs.formula import VALUES
 
 from .check import check_devices, codes_of
 from .matrix_unit import step
@@ -25,37 +26,46 @@ def mma(  # noqa: PLR0913 - tensors, and the fields of a description by name
     through: Float | str | None = None,
     group: int = 1,
     halves: int = 1,
+    rows: int = 1,
+    columns: int = 1,
 ) -> Any:
     """Compute steps of a matrix unit: the sum of an accumulator and products along the last dimension.
 
     Parameters
     ----------
     x, y : Tensor
-        Codes of elements, of one shape (..., k).
+        Codes of elements, of shapes (..., rows * k) and (..., columns * k): one row, or column, after the other.
     *more : Tensor
-        With blocks, codes of the scales of ``x`` and of ``y``, of shape (...), or with groups (..., k / length); then
-        codes of the accumulator in the format ``o``, of shape (...); default: +0.
-    a, b, o, rounding, order, zero, through, group, halves
+        With blocks, codes of the scales of ``x`` and of ``y``, of shape (...), or with groups or several rows
+        (..., rows * k / length), with groups or several columns (..., columns * k / length); then codes of the
+        accumulators in the format ``o``; default: +0. They and the results have the shape (...), or with several rows
+        or columns (..., rows * columns), one row after the other.
+    a, b, o, rounding, order, zero, through, group, halves, rows, columns
         Fields of `MmaSpec`.
     """
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise TypeError(f"x and y must be tensors of codes, not {type(x).__name__} and {type(y).__name__}")
-    if x.shape != y.shape or x.dim() == 0:
-        raise ValueError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; both must have one shape (..., k)")
     fields = {"rounding": rounding, "order": order, "zero": zero, "through": through, "group": group, "halves": halves}
-    spec = MmaSpec.of(k=x.shape[-1], a=a, b=b, o=o, **fields)
+    lanes = {"rows": rows, "columns": columns}
+    if x.dim() == 0 or y.dim() == 0 or x.shape[:-1] != y.shape[:-1] or x.shape[-1] * columns != y.shape[-1] * rows:
+        expected = "one shape (..., k)" if rows == columns == 1 else f"(..., {rows} * k) and (..., {columns} * k)"
+        raise ValueError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; they must have {expected}")
+    spec = MmaSpec.of(k=x.shape[-1] // rows, a=a, b=b, o=o, **fields, **lanes)
     blocks = [getattr(spec, name) for name in spec.block_parts]
     if len(more) not in (len(blocks), len(blocks) + 1):
         raise TypeError(f"{spec} takes {len(blocks)} tensors of scales and an accumulator, not {len(more)} tensors")
     check_devices(x=x, y=y, **{f"operand {place}": given for place, given in enumerate(more)})
-    codes = [codes_of(name, given, fmt) for name, given, fmt in zip("xy", (x, y), spec.elements, strict=True)]
-    scales = [codes_of("scale", given, block.scale) for given, block in zip(more, blocks, strict=False)]
-    shape = x.shape[:-1]
-    for given, block in zip(scales, blocks, strict=True):
-        expected = shape if spec.group == 1 else (*shape, spec.k // block.length)
+    names = ["x", "y", *(f"scale of {name}" for name in "xy"[: len(blocks)]), "start"]
+    formats = [*spec.elements, *(block.scale for block in blocks), spec.o]
+    codes = [codes_of(*each) for each in zip(names, (x, y, *more), formats, strict=False)]
+    ports = spec.arguments(*VALUES)
+    for name, given, argument in zip(names, codes, ports.values(), strict=False):
+        expected = (*x.shape[:-1], *([len(argument)] if isinstance(argument, list) else []))
         if given.shape != expected:
-            raise ValueError(f"scales have shape {tuple(given.shape)}; with these x and y it must be {tuple(expected)}")
-    start = codes_of("start", more[-1], spec.o) if len(more) > len(blocks) else codes[0].new_zeros(shape)
-    if start.shape != shape:
-        raise ValueError(f"start has shape {tuple(start.shape)}; with these x and y it must have {tuple(shape)}")
-    return step(spec, *codes, start, *(given if spec.group > 1 else given.unsqueeze(-1) for given in scales))
+            raise ValueError(f"{name} has shape {tuple(given.shape)}; with these x and y it must be {expected}")
+    shape, end = x.shape[:-1], [spec.lanes] if spec.lanes > 1 else []
+    start = codes[-1] if len(more) > len(blocks) else codes[0].new_zeros(*shape, *end)
+    counts = [spec.k, spec.k, *(spec.k // block.length for block in blocks)]
+    sides = [(rows, 1), (1, columns)] * 2
+    given = [each.reshape(*shape, *side, n) for each, side, n in zip(codes, sides, counts, strict=False)]
+    return step(spec, *given[:2], start.reshape(*shape, rows, columns), *given[2:]).reshape(*shape, *end)

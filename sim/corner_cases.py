@@ -169,6 +169,18 @@ def _grids(spec: Any) -> list[Grid]:
     return [Grid.of(fmt) for fmt in (*spec.operands.values(), spec.o)]
 
 
+def _of_steps(spec: Any) -> dict[str, Codes]:
+    """Return the same pairs for all rows and columns of a step."""
+    of_one = pairs_of_blocks(*spec.elements, spec.k)
+    counts = zip("ab", (spec.rows, spec.columns), strict=True)
+    return {
+        f"{name}{place * spec.k + index}": of_one[f"{name}{index}"]
+        for name, count in counts
+        for place in range(count)
+        for index in range(spec.k)
+    }
+
+
 OPERANDS: dict[str, Callable[[Any], dict[str, Codes]]] = {
     "div": lambda spec: _quotients(*_grids(spec)),
     "reciprocal": lambda spec: _arguments(*_grids(spec), _reciprocal),
@@ -177,7 +189,7 @@ OPERANDS: dict[str, Callable[[Any], dict[str, Codes]]] = {
     "scaleb": lambda spec: _scaled(*_grids(spec)),
     "remainder": lambda spec: _remainders(*_grids(spec)[:2]),
     "rint": lambda spec: _near_integers(_grids(spec)[0]),
-    "mma": lambda spec: pairs_of_blocks(*spec.elements, spec.k),
+    "mma": _of_steps,
     "fpu": lambda spec: registers(spec, COUNT),
     "blockquantize": lambda spec: blocks_of_numbers(spec.a, spec.o),
 }

@@ -68,6 +68,8 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
     every : int, optional
         Sums of this many elements start from +0, and are added to the result one after the other, rounded to nearest
         in ``o``: the accumulation in software of DeepSeek-V3 (arXiv 2412.19437, section 3.3.2).
+    rows, columns : int
+        Rows of ``a`` and columns of ``b`` in a step. Each row and column have an accumulator and a result.
 
     Raises
     ------
@@ -94,9 +96,13 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
     group: int = 1
     halves: int = 1
     every: int | None = None
+    rows: int = 1
+    columns: int = 1
 
     def check(self) -> None:
         check_int("k", self.k, "matrix unit", 1, 1024)
+        check_int("rows", self.rows, "matrix unit", 1, 64)
+        check_int("columns", self.columns, "matrix unit", 1, 64)
         if not isinstance(self.order, str):
             raise TypeError(f"order must be a string, not {type(self.order).__name__}")
         if self.kind not in ORDERS:
@@ -261,20 +267,45 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
         return formats | {"c": self.o}
 
     @property
+    def lanes(self) -> int:
+        """Number of accumulators of a step."""
+        return self.rows * self.columns
+
+    @property
+    def one_lane(self) -> Self:
+        """Description of the step of one row and one column."""
+        return replace(self, rows=1, columns=1)
+
+    @property
     def operand_ports(self) -> tuple[Port, ...]:
-        scales: list[Port] = []
+        counts, scales = {"a": self.rows, "b": self.columns}, []
         for name in self.block_parts:
-            block = getattr(self, name)
-            count, port = self.k // block.length, f"{name}_scale"
-            grouped = vector(port, count, block.scale, Role.SCALE)
-            scales += grouped if self.group > 1 else [Port(port, block.scale, Role.SCALE)]
+            block, port = getattr(self, name), f"{name}_scale"
+            several = vector(port, counts[name] * self.k // block.length, block.scale, Role.SCALE)
+            scales += several if self._has_vector(name) else [Port(port, block.scale, Role.SCALE)]
         elements = zip(("a", "b"), self.elements, strict=True)
-        factors = [port for name, fmt in elements for port in vector(name, self.k, fmt)]
-        return (*factors, *scales, Port("c", self.o, Role.START))
+        factors = [port for name, fmt in elements for port in vector(name, counts[name] * self.k, fmt)]
+        starts = vector("c", self.lanes, self.o, Role.START) if self.lanes > 1 else (Port("c", self.o, Role.START),)
+        return (*factors, *scales, *starts)
+
+    def _has_vector(self, name: str) -> bool:
+        """Return True if the scales of ``a`` or ``b`` are a vector."""
+        return self.group > 1 or (self.rows if name == "a" else self.columns) > 1
+
+    def lane_ports(self, row: int, column: int) -> tuple[str, ...]:
+        """Return the names of the ports of a row and a column, in the order of those of `one_lane`."""
+        places = {"a": row, "b": column}
+        names = [f"{name}{place * self.k + index}" for name, place in places.items() for index in range(self.k)]
+        for name in self.block_parts:
+            count = self.k // getattr(self, name).length
+            several = [f"{name}_scale{places[name] * count + index}" for index in range(count)]
+            names += several if self._has_vector(name) else [f"{name}_scale"]
+        return (*names, f"c{row * self.columns + column}" if self.lanes > 1 else "c")
 
     @property
     def formula(self) -> Formula:
-        return Formula((Function(("o",), Call("mma", tuple(port.name for port in self.operand_ports))),))
+        names = tuple(f"o{lane}" for lane in range(self.lanes)) if self.lanes > 1 else ("o",)
+        return Formula((Function(names, Call("mma", tuple(port.name for port in self.operand_ports))),))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -287,7 +318,12 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
         return self.text
 
     def check_one_sum(self) -> None:
-        """Accept: a matrix unit has no sums in turn."""
+        """Raise ValueError if the unit has several rows or columns, which a product of matrices has of its own."""
+        if self.lanes > 1:
+            raise ValueError(
+                f"rows={self.rows} and columns={self.columns} are of a unit in RTL; a product of matrices has those of "
+                "its operands, so omit them"
+            )
 
     @property
     def nan_code(self) -> int:
@@ -486,15 +522,15 @@ MATRIX_UNITS: dict[str, MmaSpec] = _rows()
 
 
 def _with_words(spec: MmaSpec, words: list[str]) -> MmaSpec:
-    """Return the description with ``every=``."""
+    """Return the description with ``every=``, ``rows=`` and ``columns=``."""
     given = dict(word.partition("=")[::2] for word in words)
-    if given.keys() - {"every"}:
-        raise ValueError(f"a named matrix unit takes every=N only, not {', '.join(words)}")
-    if not given:
-        return spec
-    if not given["every"].isdigit():
-        raise ValueError(f"expected a number after every=, not {given['every']!r}")
-    return replace(spec, every=int(given["every"]))
+    if given.keys() - {"every", "rows", "columns"}:
+        raise ValueError(f"a named matrix unit takes every=N, rows=N and columns=N only, not {', '.join(words)}")
+    for name, number in given.items():
+        if not number.isdigit():
+            raise ValueError(f"expected a number after {name}=, not {number!r}")
+    numbers: dict[str, Any] = {name: int(number) for name, number in given.items()}
+    return replace(spec, **numbers)
 
 
 def listing() -> list[str]:

@@ -147,13 +147,14 @@ def _of_comparisons(spec: Any) -> Iterator[Bins]:
 
 
 def _of_steps(spec: Any) -> Iterator[Bins]:
-    ports = tuple(port.name for port in spec.operand_ports)
+    # All rows and columns have the same logic; the cases are those of the first ones.
+    ports, result = spec.lane_ports(0, 0), spec.formula.steps[0].names[0]
     tops, rests = Axis("largest exponent", LARGEST), Axis("truncation", ("exact", "inexact"))
     if spec.kind == "aligned":
-        yield Group("largest exponent", (tops,)), ports, partial(_largest, spec)
-        yield Group("truncation", (rests,)), ports, partial(_truncation, spec)
+        yield Group("largest exponent", (tops,)), ports, partial(_largest, spec.one_lane)
+        yield Group("truncation", (rests,)), ports, partial(_truncation, spec.one_lane)
     classes = Classes(spec.o)
-    yield Group("o", (Axis("o", classes.kinds),)), ports, partial(_result, classes)
+    yield Group("o", (Axis("o", classes.kinds),)), ports, partial(_result, classes, result)
 
 
 def _of_operations(spec: Any) -> Iterator[Bins]:
@@ -261,8 +262,8 @@ def _truncation(spec: Any, columns: Sequence[Codes], outputs: Columns) -> list[P
     return [_places(inexact.to(torch.int64), finite)]
 
 
-def _result(classes: Classes, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
-    return [classes.places(outputs["o"])]
+def _result(classes: Classes, port: str, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    return [classes.places(outputs[port])]
 
 
 def _relation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:

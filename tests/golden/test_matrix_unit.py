@@ -158,7 +158,7 @@ def test_texts_are_parsed(name):
         ("h100.wgmma: e4m3fn*fp16+fp32", "h100.wgmma has no e4m3fn"),
         ("h100.wgmma: bf16*bf16+fp16", "has no bf16"),
         ("h100.wgmma.e4m3 every=100", "multiple of the step of 32"),
-        ("h100.wgmma.e4m3 zero=1", "takes every=N only"),
+        ("h100.wgmma.e4m3 zero=1", "takes every=N, rows=N and columns=N only"),
         ("mma4 fp16*fp16+fp32.rn order=aligned23", "needs zero"),
         ("mma4 fp16*fp16+fp32.rn order=exact zero=3", "takes no zero"),
         ("mma4 fp16*fp16+fp32.ra order=exact", "rn or rz"),

@@ -1,5 +1,6 @@
 """Steps of matrix units in RTL against the golden model, which is compared with fractions and with mmasim."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,7 +12,10 @@ from halfulp.hdl.formats import Rounding
 from halfulp.hdl.round import OfFloor
 from halfulp.hdl.specs import UnitSpec
 from halfulp.hdl.wire import NEVER
+from halfulp.sim.reference import reference
 from halfulp.units import Mma, mma
+from halfulp.units.catalogue import component
+from halfulp.units.verilog import emit
 from tests.every_unit import exact_mismatches, rtl_mismatches, vectors
 from tests.settings import EXHAUSTIVE
 
@@ -73,10 +77,24 @@ MORE = (
     "mma4 e2m16*tf32+fp32.rn order=pairwise4",
     "mma2 bf16*bf16+bf16.rn order=staged9 halves=2",
     "mma3 fp16*e5m10+fp32.rn order=staged31",
+    "mma3 e4m10*e4m10+e5m23.rn order=staged24",
+    "mma4 e4m3*e4m3+e5m23.rn order=staged24 halves=2",
     "mma2 e2m16*tf32+fp32.rn order=staged24",
     "mma4 block(e5m2,4,e8m0fnu,floor)*block(e3m2fn,4,e8m0fnu,floor)+fp32.rz order=aligned25 zero=-133",
 )
 """Descriptions of no device: large exponents of zeros, sums that round to zero, scales of 8 bits, wide products."""
+
+
+LANES = (
+    "mma2 e2m1*e2m1+e3m2.rz order=aligned3 zero=-2 rows=2 columns=2",
+    "mma2 e2m1*e2m1+e3m2.rn order=pairwise2 rows=2 columns=2",
+    "mma2 e2m1*e2m1+e3m2.rn order=staged2 halves=2 rows=2 columns=2",
+    "mma2 e2m1*e2m1+e3m2.rn order=exact rows=2 columns=2",
+    "mma2 block(e2m1fn,2,e3m0fnu,floor)*block(e2m1,2,e2m1fn,nearest)+e3m2.rz order=aligned3 zero=-4 group=2 rows=3",
+    "mma2 block(e2m1fn,2,e3m0fnu,floor)*block(e2m1,2,e3m0fnu,floor)+e3m2.rz order=aligned3 zero=-4 columns=2",
+    "v100.mma.fp16 rows=2 columns=3",
+)
+"""Steps of several rows and columns; the first four have the same ports."""
 
 
 def kinds(unit, count=1 << 12) -> Iterator[dict[str, np.ndarray]]:
@@ -134,8 +152,41 @@ def test_rtl_of_instructions_matches_golden_on_all_kinds_of_operands(text):
     assert checks >= 6 << 12
 
 
+def test_rtl_of_rows_and_columns_matches_golden():
+    checks, failed = mismatches(*LANES[:4])
+    assert not failed
+    assert checks >= 4 * 4 * 6 << 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", LANES[4:])
+def test_rtl_of_rows_and_columns_of_blocks_and_wide_numbers_matches_golden(text):
+    _, failed = mismatches(text)
+    assert not failed
+
+
+@pytest.mark.parametrize("text", LANES)
+def test_rows_and_columns_are_steps_of_their_own(text):
+    spec = UnitSpec.parse(text)
+    unit, one = component(spec), component(spec.one_lane)
+    codes = next(vectors(unit, 0, 200))
+    made = reference(unit, codes)
+    names = [port.name for port in spec.one_lane.operand_ports]
+    for lane in range(spec.lanes):
+        own = spec.lane_ports(*divmod(lane, spec.columns))
+        alone = reference(one, {name: codes[port] for name, port in zip(names, own, strict=True)})
+        assert (made[f"o{lane}"] == alone["o"]).all()
+
+
+@pytest.mark.parametrize("text", LANES[:4])
+def test_operands_of_several_lanes_are_decoded_once(text):
+    unit = component(UnitSpec.parse(text))
+    decoded = set(re.findall(r"\b([ab]\d*)_hidden\b", emit(unit, unit.name)))
+    assert decoded == {f"{name}{index}" for name in "ab" for index in range(4)}
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("text", [*TOYS, *NAMES[:2], *MORE])
+@pytest.mark.parametrize("text", [*TOYS, *NAMES[:2], *MORE, *LANES])
 def test_golden_matches_exact(text):
     checks, failed = exact_mismatches(UnitSpec.parse(text), choose=lambda unit: kinds(unit, 64))
     assert not failed
@@ -170,6 +221,9 @@ def broken(monkeypatch, name):
         monkeypatch.setattr(staged_sum, "with_start", lambda *given, **more: start(*given, **more | {name: False}))
 
 
+STAGED = "mma2 e4m10*e4m10+e5m23.rn order=staged24"
+"""Products and accumulators whose exponents often differ by as many places as the sum has below its rounding."""
+
 BROKEN = {
     "bits": TOY,
     "zero": "mma2 e2m1*e2m1+e3m2.rz order=aligned2 zero=1",
@@ -177,9 +231,9 @@ BROKEN = {
     "overflow": TOY,
     "product_format": "mma2 e3m0fn*e3m1+e3m1.rn order=pairwise2",
     "zero_sign": "mma2 e2m1*e2m1+e3m2.rn order=pairwise2",
-    "exceeds": "mma2 e2m1*e2m1+e3m2.rn order=staged2",
-    "stages": "mma2 fp16*fp16+fp32.rn order=staged24",
-    "sticky": "mma2 fp16*fp16+fp32.rn order=staged24",
+    "exceeds": "mma2 e2m1*e2m1+e2m2.rn order=staged2",
+    "stages": STAGED,
+    "sticky": STAGED,
     "drops": "mma2 e2m1*e2m1+e5m2.rn order=staged3 halves=2",
 }
 """Faults of the datapath, and a description that shows each of them."""
@@ -198,6 +252,8 @@ def test_broken_datapath_is_found(fault, monkeypatch):
     [
         ("h100.wgmma.e4m3 every=128", "chains of steps"),
         ("mi300.mfma.fp16 every=128", "chains of steps"),
+        ("mi300.mfma.fp16 rows=0", "rows"),
+        ("mi300.mfma.fp16 columns=65", "columns"),
     ],
 )
 def test_mma_rejects_chains(text, message):
