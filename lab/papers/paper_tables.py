@@ -253,8 +253,8 @@ def _networks() -> Iterator[str]:
         "",
         *_table(rows),
         "",
-        "`halfulp report mptorch` trains LeNet5 in its arithmetics on 4,000 of the 5,000 images of MNIST that come with",
-        "the package:",
+        "`halfulp report mptorch` trains LeNet5 in its arithmetics on 4,000 of the 5,000 images of MNIST that come",
+        "with the package:",
     )
     for table in mptorch.report(_figures("mptorch")).tables.values():
         yield from ("", *_section(table))
