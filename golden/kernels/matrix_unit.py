@@ -2,7 +2,6 @@
 
 import ctypes
 import math
-import re
 
 import torch
 from torch import Tensor
@@ -55,8 +54,7 @@ def run(
     """
     if build.level() == "torch" or (spec.kind == "pairwise" and spec.o != FP32):
         return None
-    name = re.sub(r"\W+", "_", f"matrix_unit_{spec}")
-    library = build.library(name, _source(spec), math.prod(shape) * spec.k * IN_TORCH)
+    library = build.library(f"matrix_unit_{spec.order}", _source(spec), math.prod(shape) * spec.k * IN_TORCH)
     if library is None:
         return None
     out = torch.empty(shape[:3], dtype=torch.float64)
@@ -82,7 +80,8 @@ def _tiles(x: Tensor, *, joined: bool) -> Tensor:
 def _source(spec: MmaSpec) -> str:
     fraction, zero = spec.fraction or 0, spec.zero or 0
     a, b = spec.elements
-    order, up = spec.kind, fraction - a.man - b.man
+    # Aligned sums have no such shift: operand formats share a kernel.
+    order, up = spec.kind, 0 if spec.kind == "aligned" else fraction - a.man - b.man
     if spec.group > 1:
         assert isinstance(spec.a, Block)
         assert isinstance(spec.b, Block)

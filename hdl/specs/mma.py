@@ -362,7 +362,8 @@ class MatrixUnit:
     source : str
         Publication of its arithmetic.
     steps : dict of str to int
-        Products of a step by the names of operand formats; a mixture has those of its first operand.
+        Products of a step by the names of operand formats. A mixture has the parameters of its first operand; one of
+        mxfp4 and wider elements, those of the other.
     order : str
     fraction : dict of str to int, or int
         Bits after the point, by the format of the first operand or for all.
@@ -387,20 +388,21 @@ class MatrixUnit:
             raise ValueError(
                 f"no {a}*{b}+{o}: its operands are {', '.join(self.steps)}, its results {', '.join(results)}"
             )
-        fraction = self.fraction.get(a) if isinstance(self.fraction, dict) else self.fraction
+        row = b if a in _FOUR and b in _MX else a
+        fraction = self.fraction.get(row) if isinstance(self.fraction, dict) else self.fraction
         rounding = RZ if self.order == "aligned" and o == "fp32" else RN
-        more = dict((self.other or {}).get(a, {}))
+        more = dict((self.other or {}).get(row, {}))
         if o != "fp32":
             more.pop("through", None)
         zero = None if self.zero is None else more.pop("zero", self.zero[o])
         x, y, result = map(_format, (a, b, o))
         order = f"{self.order}{'' if fraction is None else fraction}"
-        return MmaSpec(self.steps[a], x, y, result, order, zero, rounding=rounding, **more)
+        return MmaSpec(self.steps[row], x, y, result, order, zero, rounding=rounding, **more)
 
     def _mixes(self, a: str, b: str, o: str) -> bool:
-        """Return True for formats that one instruction has: 8 bits or fewer mix, with the same step."""
-        narrow = _NARROW | _MX
-        same = a == b or (a in narrow and b in narrow and self.steps[a] == self.steps[b] and (a in _MX) == (b in _MX))
+        """Return True for formats that one instruction has: floats of up to 8 bits mix, and so do blocks of 32."""
+        blocks = _MX | {"mxfp4"}
+        same = a == b or (a in _NARROW and b in _NARROW and self.steps[a] == self.steps[b]) or {a, b} <= blocks
         wide = a in ("bf16", "tf32") or a in _MX or a in _FOUR
         return same and not (o == "fp16" and wide)
 

@@ -6,7 +6,10 @@ import torch
 from halfulp import golden
 from halfulp.golden import emulate, exact_matrix_unit, matrix_unit, nn
 from halfulp.hdl.specs.mma import MATRIX_UNITS, UNITS_BY_NAME, MmaSpec
-from tests.oracles.test_mmasim import UNITS, codes_of, scales_of
+from tests.matrix_unit_operands import codes_of, scales_of
+
+UNITS = {str(spec): spec for spec in MATRIX_UNITS.values()}
+"""Different units by text."""
 
 SAMPLES = ("h100.wgmma.e4m3", "v100.mma.fp16.fp16", "b200.tcgen05.mxfp4", "mi100.mfma.bf16", "mi250.mfma.fp16")
 
