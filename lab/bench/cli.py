@@ -27,15 +27,17 @@ def bench(output: Path | None) -> None:
     """Measure the speed of the golden model and of simulations.
 
     Speeds are relative to other speeds of the same run; those of matrix products, conversions to blocks and training
-    steps, to torch in FP32. The file has matrix products and training steps.
+    steps, to torch in FP32. The packages mmasim and apytypes are measured if they are installed. The file has matrix
+    products and training steps.
     """
+    from . import packages
     from .speed import Speed, first_calls, matrix_units, products, quantizations, table, write
     from .training import steps
 
     if output is not None and not output.parent.is_dir():
         raise click.UsageError(f"{output.parent} is no folder; give a file in an existing folder")
     speeds: list[Speed] = []
-    units = matrix_units(speeds)
+    units = [*matrix_units(speeds), "", *packages.table(speeds)]
     click.echo("\n".join([*table(), "", *products(speeds), "", *units, "", *first_calls(), "", *quantizations(), ""]))
     with Bar("bench") as bar:
         for line in steps(speeds, progress=bar):
