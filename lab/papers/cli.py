@@ -45,15 +45,24 @@ def adders(pool: JobPool, output: Path | None) -> None:
 
 
 @click.command(name="matrix-units")
+@click.option("--quick", is_flag=True, help="train for one step only; losses mean nothing")
+@click.option(
+    "--losses", "recorded", metavar="FILE.csv", type=_FILE, help="losses of an earlier report; default: train networks"
+)
+@scheduled
 @written
-def matrix_units(output: Path | None) -> None:
-    """Compare products on matrix units of accelerators."""
+def matrix_units(quick: bool, recorded: Path | None, pool: JobPool, output: Path | None) -> None:
+    """Compare products and trainings on matrix units of accelerators."""
+    from .matrix_trainings import losses, read
     from .matrix_units import errors, report
 
+    if quick and recorded:
+        raise click.UsageError("--quick trains networks and --losses reads a file; give one of them")
     folder = report_folder(output)
-    with Bar("report matrix-units") as bar:
+    with requests(), pool, Bar("report matrix-units") as bar:
+        trained = read(recorded) if recorded else losses(quick=quick, progress=bar, pool=pool)
         rows = list(errors(bar))
-    publish(report(rows), folder)
+    publish(report(rows, trained), folder)
 
 
 @click.command()

@@ -1,6 +1,8 @@
 """Error of matrix products on the matrix units of accelerators, and on sums with other numbers of bits."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pandas as pd
 import torch
@@ -11,6 +13,8 @@ from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
+
+from . import matrix_trainings
 
 UNITS = (
     "l40s.mma.e4m3",
@@ -81,8 +85,8 @@ def _product(text: str, a: Tensor, b: Tensor) -> Tensor:
     return golden.decode(codes, narrow.get(text, "fp32"))
 
 
-def report(rows: list[dict[str, object]]) -> Report:
-    """Return tables by unit and by number of bits, and a plot."""
+def report(rows: list[dict[str, object]], losses: list[dict[str, Any]]) -> Report:
+    """Return tables by unit and by number of bits with their plot, and the table and the plot of trainings."""
     frame = pd.DataFrame(rows)
     names = {aligned(bits): bits for bits in BITS}
     notes = [
@@ -99,11 +103,15 @@ def report(rows: list[dict[str, object]]) -> Report:
             "bits",
             [*notes, "Bits after the point of the largest exponent of 32 products and the sum, truncated."],
         ),
+        "matrix-losses": matrix_trainings.table(losses),
     }
     return Report(
         tables,
-        {"matrix-units": lambda: _plot(of_bits)},
-        {"matrix-units.csv": frame.to_csv(index=False, lineterminator="\n", float_format="%.4g")},
+        {"matrix-units": lambda: _plot(of_bits), "matrix-trainings": partial(matrix_trainings.plot, losses)},
+        {
+            "matrix-units.csv": frame.to_csv(index=False, lineterminator="\n", float_format="%.4g"),
+            "matrix-trainings.csv": pd.DataFrame(losses).to_csv(index=False, lineterminator="\n", float_format="%.4f"),
+        },
         title="Error of products in aligned sums",
         made_by="halfulp report matrix-units",
     )

@@ -17,7 +17,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
 from halfulp.tools.threads import threads
 
-SMALL, SYNTHETIC = "halfulp.lab.train.small", "halfulp.lab.train.synthetic"
+SMALL, SYNTHETIC, BRIEF = (f"halfulp.lab.train.{name}" for name in ("small", "synthetic", "quick"))
 """Modules of small networks; `halfulp train` trains them too."""
 
 NETWORKS = {
@@ -26,6 +26,8 @@ NETWORKS = {
     "recurrent": (SMALL, 6, 64),
     "graph": (SYNTHETIC, 60, 140),
     "translation": (SYNTHETIC, 8, 64),
+    "gpt": (BRIEF, 4, 64),
+    "lenet": (BRIEF, 3, 64),
     "lenet5": ("", 3, 64),
 }
 """Networks of these modules and of `halfulp train`, with their modules, epochs and batches."""
@@ -34,6 +36,8 @@ OWN_DATA = {
     "lenet5": "MNIST (4,000 images of 28 x 28 pixels, 1,000 test images)",
     "graph": "a citation graph drawn with the sizes of Cora (140 training papers, 1000 test papers)",
     "translation": "the 2048 sentences of a small language (1638 for training; words that are right)",
+    "gpt": "the sentences of a small language, which a transformer continues with their translations",
+    "lenet": "digits of 8 x 8 pixels, in a LeNet-5 with padded convolutions",
 }
 """Data of networks that are not trained on digits of 8 x 8 pixels."""
 
@@ -41,6 +45,9 @@ DIGITS = "of small networks on digits (1,437 training images of 8 x 8 pixels, 36
 """Data of the other networks."""
 
 FLOAT = "fp32"
+
+ACCURACY, LOSS = "accuracy", "loss"
+"""Figures of an epoch: on the test set, in percent, and as the mean loss."""
 
 PACKAGES = ("torch",)
 """Packages that decide the accuracies."""
@@ -183,27 +190,36 @@ def measure(
     ``most_seeds`` limits the seeds of a case that takes long.
     """
     efforts = {case: replace(effort, seeds=effort.seeds[: most_seeds(case)]) for case in dict.fromkeys(cases)}
-    entries = {case: _entry(case, own) for case, own in efforts.items()}
-    progress.total("training runs", len(entries))
-    jobs = ((entry, Job(f"training of {case}", train, (case, efforts[case]))) for case, entry in entries.items())
-    # Few short runs take less time than the start of processes.
-    results = pool.results(
-        jobs, progress, versions=partial(versions, *PACKAGES), here="call" if effort == QUICK else "process"
-    )
-    values = {case: results[entry] for case, entry in entries.items()}
+    values = trained(efforts, ACCURACY, progress, pool)
     return Figures(command, date, versions("halfulp", "torch"), effort, values, more)
 
 
-def _entry(case: Case, effort: Effort) -> Entry:
-    """Return the place in the cache of the accuracies of a case."""
+def trained(
+    efforts: dict[Case, Effort], figure: str, progress: Progress = silent, pool: JobPool = LOCAL
+) -> dict[Case, list[float]]:
+    """Train cases, or read the results of earlier trainings; return a figure of the last epoch for each seed."""
+    entries = {case: _entry(case, effort, figure) for case, effort in efforts.items()}
+    progress.total("training runs", len(entries))
+    jobs = (
+        (entry, Job(f"training of {case}", train, (case, efforts[case], figure))) for case, entry in entries.items()
+    )
+    # Few short runs take less time than the start of processes.
+    here = "call" if QUICK in efforts.values() else "process"
+    results = pool.results(jobs, progress, versions=partial(versions, *PACKAGES), here=here)
+    return {case: results[entry] for case, entry in entries.items()}
+
+
+def _entry(case: Case, effort: Effort, figure: str) -> Entry:
+    """Return the place in the cache of the figures of a case."""
     module, epochs, batch = NETWORKS[case.network]
     sources = code("halfulp.lab.train.loop", "halfulp.lab.train.user", *([module] if module else []))
-    return Entry.of("trainings", (case, (epochs, batch), effort, sources, *map(version, PACKAGES)))
+    kind = "trainings" if figure == ACCURACY else f"trainings-{figure}"
+    return Entry.of(kind, (case, (epochs, batch), effort, sources, *map(version, PACKAGES)))
 
 
 @threads(1)
-def train(case: Case, effort: Effort) -> list[float]:
-    """Train a case with each seed; return the accuracies."""
+def train(case: Case, effort: Effort, figure: str = ACCURACY) -> list[float]:
+    """Train a case with each seed; return the accuracies, or another figure of the last epochs."""
     from halfulp.lab.train.loop import Plan, Run
     from halfulp.lab.train.networks import NETWORKS as KNOWN
     from halfulp.lab.train.user import network
@@ -211,7 +227,7 @@ def train(case: Case, effort: Effort) -> list[float]:
     module, epochs, batch = NETWORKS[case.network]
     own = network(f"{module}:{case.network}") if module else KNOWN[case.network]
     data = own.load(None).limited(effort.limit)
-    accuracies = []
+    figures = []
     for seed in effort.seeds:
         plan = Plan(
             network=case.network,
@@ -225,8 +241,8 @@ def train(case: Case, effort: Effort) -> list[float]:
             later=case.later,
         )
         with scratch("trainings") as folder:
-            accuracies.append(Run(plan, data, folder, network=own).train().accuracy)
-    return accuracies
+            figures.append(getattr(Run(plan, data, folder, network=own).train(), figure))
+    return figures
 
 
 def segments(name: str, pieces: int) -> tuple[str, str]:

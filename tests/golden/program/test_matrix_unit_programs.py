@@ -17,7 +17,7 @@ REST = "elementwise=bf16.rn, optimizer=fp32.rn"
 
 POLICIES = (
     "forward=h100.wgmma: e4m3fn*e4m3fn+fp32 every=128, input_gradient=h100.wgmma: e5m2*e4m3fn+fp32 every=128, "
-    f"weight_gradient=h100.wgmma: e4m3fn*e5m2+fp32 every=128, {REST}",
+    f"weight_gradient=h100.wgmma: e5m2*e4m3fn+fp32 every=128, {REST}",
     "forward=b200.tcgen05: mxfp8_e4m3*mxfp4+fp32, input_gradient=b200.tcgen05: mxfp8_e5m2*mxfp4+fp32, "
     f"weight_gradient=b200.tcgen05.mxfp8_e5m2, {REST}",
     f"b200.tcgen05.mxfp4, {REST}",

@@ -3,6 +3,7 @@
 import pytest
 
 from halfulp.lab.papers import matrix_units
+from tests.lab.papers.test_matrix_trainings import ROWS
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,9 @@ def test_errors_follow_bits_and_length(rows):
 
 
 def test_report_has_tables_and_a_plot(rows, tmp_path):
-    report = matrix_units.report(rows)
+    report = matrix_units.report(rows, ROWS)
     assert len(report.tables["bits"].frame) == len(matrix_units.BITS)
     assert len(report.tables["units"].frame) == len(matrix_units.UNITS)
     names = {path.name for path in report.write(tmp_path)}
-    assert {"matrix-units.png", "matrix-units.csv", "bits.csv"} <= names
+    plots = {"matrix-units.png", "matrix-trainings.png"}
+    assert plots | {"matrix-units.csv", "matrix-trainings.csv", "bits.csv", "matrix-losses.csv"} <= names
