@@ -22,6 +22,7 @@ from .products.words import Drawing, words_of
 from .random import Seeds
 from .sparse import SparseTensor
 from .uncompiled import uncompiled
+from .zeros import subtract_zeros
 
 
 @uncompiled
@@ -41,6 +42,8 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     operand_saturate: Saturation | bool | str = False,
     multiplier: str | None = None,
     adder: str | None = None,
+    a_zero: Tensor | None = None,
+    b_zero: Tensor | None = None,
 ) -> Tensor:
     """Multiply matrices on an array of multiply-accumulates: one for each element of the result, or tile by tile.
 
@@ -78,6 +81,9 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
         Names of operators of users (`register_operator`): the first multiplies the operands, and its results are added
         as exact products are; the second adds an accumulator and a product, and takes the place of the rounded sum.
         They need a ``mac`` of numbers, an adder one without source, and no ``tiling``.
+    a_zero, b_zero : Tensor, optional
+        Zero points of operands in fixed point, as codes of the operand format: one, or one for each row of ``a`` as
+        (n, 1) and for each column of ``b`` as (m,). They broadcast to the operand, and for blocks to its scales.
 
     Returns
     -------
@@ -106,6 +112,9 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     A product of compound numbers takes a step for each pair of their parts, in the order of `MacSpec.pairs`. In the
     shapes of random words, in ``first_step`` and in a ``tiling``, k counts these steps.
 
+    Zero points are subtracted before the products, exactly: a step of ``int8*int4+int32`` with both is one of
+    ``int9*int5+int32`` on the differences.
+
     Each element has a source of its own. The elements, in row-major order and with batches included, have the seeds
     ``source.seeds(count, seed)``. If product and sum are both stochastic, an element with seed s has the two sources of
     ``source.seeds(2, s)``: the first gives the words of the sum, the second those of the product, as in `Mac`.
@@ -133,6 +142,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
         words = {"seed": seed, "random": random, "random_product": random_product, "source": source}
         others: dict[str, object] = {**words, "tiling": tiling}
         others |= {"first_step": first_step or None, "multiplier": multiplier, "adder": adder}
+        others |= {"a_zero": a_zero, "b_zero": b_zero}
         return _of_matrix_unit(MmaSpec.parse(mac), a, b, start, rounding, operand_saturate, others)
     check_int("first_step", first_step, 0, (1 << 32) - 1)
     spec: Any = UnitSpec.parse(cast("UnitSpec | str", mac))
@@ -145,7 +155,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     check_devices(a=codes, b=columns, start=start, seed=seed, random=random, random_product=random_product)
     shape = _shape(codes, columns, stored=isinstance(y, SparseTensor))
     begin = None if start is None else broadcast("start", codes_of("start", start, spec.o), shape)
-    spec, x, y = kind.in_steps(spec, x, y)
+    spec, x, y = kind.in_steps(*subtract_zeros(spec, x, y, {"a": a_zero, "b": b_zero}))
     own = [None if name is None else operator(name) for name in (multiplier, adder)]
     check_operators(spec, *own)
     if tiling is not None and any(own):

@@ -11,6 +11,7 @@ from halfulp.hdl.specs import RequantizeSpec
 from .check import check_devices, check_shapes, codes_of, random_of
 from .codec import round_and_pack, unpack
 from .raw import ZERO_EXPONENT, Raw, mask, multiply
+from .zeros import integers_of
 
 
 def requantize(  # noqa: PLR0913 - tensors, and the fields of a description by name
@@ -49,7 +50,7 @@ def requantize(  # noqa: PLR0913 - tensors, and the fields of a description by n
     word = random_of("random", random, spec.rounding)
     exact = scaled(spec, *codes[:3])
     rounded = round_and_pack(exact, spec.scaled, spec.rounding, OFF, word)
-    total = _integer(rounded, spec.scaled) + _integer(codes[3], spec.o)
+    total = integers_of(rounded, spec.scaled) + integers_of(codes[3], spec.o)
     return total.clamp(spec.o.least_integer, spec.o.largest_integer) & mask(spec.o.width)
 
 
@@ -59,10 +60,5 @@ def scaled(spec: RequantizeSpec, x: Tensor, y: Tensor, places: Tensor) -> Raw:
     number = multiply(unpack(x, spec.a), unpack(y, spec.multiplier))
     if spec.product is not None:
         number = unpack(round_and_pack(number, spec.product, spec.product_rounding, OFF, None), spec.product)
-    exponent = number.exponent - _integer(places, spec.shift)
+    exponent = number.exponent - integers_of(places, spec.shift)
     return replace(number, exponent=torch.where(number.zero, ZERO_EXPONENT, exponent))
-
-
-def _integer(codes: Tensor, fmt: Fixed) -> Tensor:
-    """Return codes as integers, in units of the last place."""
-    return codes - ((codes >> (fmt.width - 1)) << fmt.width) if fmt.signed else codes

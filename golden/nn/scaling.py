@@ -10,14 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.check import check_int
+from halfulp.golden.check import check_bool, check_int
 from halfulp.golden.errorfree import product_error, sum_and_error, to_odd
 from halfulp.golden.values import decoded, encoded
-from halfulp.hdl.formats import BF16, FP16, OFF, RN, Format
+from halfulp.hdl.formats import BF16, FP16, OFF, RN, Fixed, Format
 
-PER = ("tensor", "channel")
 KINDS = ("pow2", "real")
-_PART = re.compile(r"(?P<kind>pow2|real)|(?P<current>current)|delayed(?P<history>[0-9]*)|margin(?P<margin>-?[0-9]+)")
+_PER = re.compile(r"tensor|channel|group(?P<length>[1-9][0-9]*)")
+_PART = re.compile(
+    r"(?P<kind>pow2|real)|(?P<affine>affine)|(?P<current>current)|delayed(?P<history>[0-9]*)|margin(?P<margin>-?[0-9]+)"
+)
 
 _NARROW = {torch.float16: FP16, torch.bfloat16: BF16}
 
@@ -37,7 +39,9 @@ class Scaling:
     per : str
         ``tensor``: one factor for a tensor. ``channel``: one factor for each row of the first matrix of a product and
         for each column of the second, which are not summed; in convolutions one for each image, output channel, or
-        input channel of a group.
+        input channel of a group. ``group128``: one factor for 128 consecutive elements along the sums of the forward
+        product, in convolutions 128 channels at each place of the kernel. Elements are then multiplied by their factors
+        before the product, and rounded to nearest to its operand format, which is a float.
     kind : str
         ``pow2``: powers of two. ``real``: numbers of binary32.
     margin : int
@@ -45,6 +49,8 @@ class Scaling:
     history : int
         Delayed scaling: number of earlier uses of the operand whose largest magnitude gives the factor. 0: the factor
         is that of the tensor itself.
+    affine : bool
+        Integers with a zero point, from the least and the largest element.
 
     Raises
     ------
@@ -61,12 +67,19 @@ class Scaling:
     factors, then a bias in the accumulator's format is added, and the exact value is rounded once to the type of the
     tensor. Without a bias and with powers of two, the value needs no rounding within the range of the type.
 
+    With ``affine`` the format of the cast, or without one that of the operand, is fixed point. From the finite elements
+    and 0, the factor is the smallest one whose product with the difference of the format's largest and lowest number is
+    at least that of the largest and the least element, times 2^margin. The zero point is the lowest number of the format
+    minus the quotient of the least element and the factor, to nearest, ties to even, within the format. An element is
+    its rounded quotient plus the zero point, which saturates. Products are those of the elements minus the zero points,
+    in a format of one bit more, as with ``a_zero`` and ``b_zero`` of `halfulp.golden.gemm`.
+
     Delayed scaling is that of FP8 training recipes (Transformer Engine: ``amax_history_len=1024``, ``max``,
     ``margin=0``; ``delayed1`` is its ``most_recent``). The first factor is 1, and elements that grow may exceed the
     range: give the cast ``.sat``. A use adds amax to the history; see `halfulp.golden.nn.amax`.
 
     ``str()`` gives a text such as ``tensor.pow2.current``, ``tensor.pow2.delayed16`` or
-    ``channel.real.current.margin2``, which `Scaling.parse` reads; ``current`` and ``pow2`` may be left out, and
+    ``group128.real.affine.current.margin2``, which `Scaling.parse` reads; ``current`` and ``pow2`` may be left out, and
     ``delayed`` has a history of 1024 uses.
     """
 
@@ -74,20 +87,32 @@ class Scaling:
     kind: str = "pow2"
     margin: int = 0
     history: int = 0
+    affine: bool = False
 
     def __post_init__(self) -> None:
-        for name, value, known in (("per", self.per, PER), ("kind", self.kind, KINDS)):
-            if value not in known:
-                raise ValueError(f"{name} of a scale must be {' or '.join(known)}, not {value!r}")
+        if not isinstance(self.per, str) or not _PER.fullmatch(self.per):
+            raise ValueError(f"per of a scale must be tensor, channel or, for example, group128, not {self.per!r}")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind of a scale must be {' or '.join(KINDS)}, not {self.kind!r}")
+        check_bool("affine of a scale", self.affine)
         check_int("margin of a scale", self.margin, LOW, HIGH)
         check_int("history of a scale", self.history, 0, 1 << 20)
         if self.history and self.per != "tensor":
             raise ValueError(f"delayed scaling has one factor for a tensor; use tensor.{self.kind}.delayed")
+        if self.history and self.affine:
+            raise ValueError("histories have no least element for a zero point; use current in place of delayed")
+
+    @property
+    def group(self) -> int:
+        """Number of consecutive elements along the sums with one factor; 0 for other scales."""
+        match = _PER.fullmatch(self.per)
+        return int((match and match["length"]) or 0)
 
     def __str__(self) -> str:
+        affine = ".affine" if self.affine else ""
         margin = f".margin{self.margin}" if self.margin else ""
         length = "" if self.history == HISTORY else self.history
-        return f"{self.per}.{self.kind}.{f'delayed{length}' if self.history else 'current'}{margin}"
+        return f"{self.per}.{self.kind}{affine}.{f'delayed{length}' if self.history else 'current'}{margin}"
 
     @classmethod
     def parse(cls, text: str) -> "Scaling":
@@ -103,10 +128,10 @@ class Scaling:
                 name, value = "history", 0 if name == "current" else int(value or HISTORY) or None
             if name is None or name in fields or value is None:
                 raise ValueError(
-                    f"invalid scale {text!r}: expected tensor or channel, then pow2 or real, current or delayed16, and "
-                    "margin2, for example"
+                    f"invalid scale {text!r}: expected tensor, channel or group128, then pow2 or real, affine, current or "
+                    "delayed16, and margin2, for example"
                 )
-            fields[name] = int(value) if name == "margin" else value
+            fields[name] = {"margin": int, "affine": bool}.get(name, lambda given: given)(value)
         return cls(per, **fields)
 
     def factor(
@@ -114,16 +139,28 @@ class Scaling:
     ) -> Tensor:
         """Return the factors of a tensor for the formats to which it is rounded, as float64 with its dimensions.
 
-        ``summed`` are the dimensions that have one factor in scaling by channel; ``delayed`` is the largest magnitude
-        of a history.
+        ``summed`` are the dimensions that have one factor in scaling by channel and by group; ``delayed`` is the largest
+        magnitude of a history.
         """
         if delayed is not None:
             amax = delayed.to(values.device).reshape([1] * values.dim())
         else:
             amax = largest_magnitude(values, range(values.dim()) if self.per == "tensor" else summed)
-        limit = min(map(_largest, formats))
+        return self._factor(amax, min(map(_largest, formats)))
+
+    def affine_factor(self, values: Tensor, fmt: Fixed, summed: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the factors of a tensor and its zero points, integers in units of the last place, as float64."""
+        dims = range(values.dim()) if self.per == "tensor" else summed
+        least, most = (largest_magnitude(sign * values.clamp(min=0), dims) for sign, values in ((-1, -values), (1, values)))
+        unit = 2.0**fmt.quantum
+        factor = self._factor(most - least, (fmt.largest_integer - fmt.least_integer) * unit)
+        zero = (fmt.least_integer - divided(least, factor) / unit).round()
+        return factor, zero.clamp(fmt.least_integer, fmt.largest_integer)
+
+    def _factor(self, amax: Tensor, limit: float) -> Tensor:
+        """Return the smallest factors whose products with a limit are at least amax, with the margin."""
         factor = _power_of_two(amax, limit) if self.kind == "pow2" else _number(amax, limit)
-        factor = torch.ldexp(factor, torch.tensor(self.margin, device=values.device))
+        factor = torch.ldexp(factor, torch.tensor(self.margin, device=amax.device))
         factor = factor.clamp(2.0**LOW, (2 - 2.0**-23) * 2.0**HIGH)
         return torch.where(amax == 0, 1.0, factor)
 
