@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Fixed, Format

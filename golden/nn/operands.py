@@ -13,6 +13,7 @@ from torch import Tensor
 from halfulp.golden.kernels import Matrices, Patches, gathered, reads
 from halfulp.golden.quantize import MAX, BlockTensor, quantize_blocks, tensor_scale
 from halfulp.golden.values import decode, decoded, encode
+from halfulp.golden.zeros import difference_format
 from halfulp.hdl.formats import RN, Block, Format
 
 from .amax import ROLES, Delay
@@ -22,7 +23,7 @@ from .draw import mix
 from .operator import differentiable, gradients
 from .policy import Policy, Product
 from .product import PRODUCTS, product
-from .scaling import divided, multiplied
+from .scaling import Scaling, divided, multiplied
 
 _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
 
@@ -164,8 +165,7 @@ class Call:
 
     def mac(self, phase: str) -> Product | None:
         """Return the multiply-accumulate of a phase."""
-        product: Product | None = getattr(self.policy, phase)
-        return product
+        return self.policy.product_of(phase, self.paired)
 
     def start(self, bias: Tensor | None) -> Tensor | None:
         """Return the start values of the forward sums."""
@@ -279,7 +279,8 @@ class Operand:
         Parameters
         ----------
         along : tuple of int
-            Dimensions of the tensor along which sparsity runs, with channels in ``groups``, as in `Sparsity.mask`.
+            Dimensions of the tensor along which sparsity and groups of scales run, with channels in ``groups``, as in
+            `Sparsity.mask`.
         summed : tuple of int
             Dimensions of the sums, which have one factor in scaling by channel. Rotation runs along the first.
         lay : callable
@@ -294,6 +295,10 @@ class Operand:
         if fmt is not None and fmt.shares_scale:
             return self._for_blocks(phase, fmt)
         formats = dict.fromkeys(target for target in (self._cast.fmt, fmt) if target is not None)
+        scale = self._cast.scale
+        if part != "o" and scale is not None and (scale.affine or scale.group) and formats:
+            elements, factor = self._quantized(phase, part, scale, summed, (along, groups))
+            return Codes(elements, None if factor is None else _laid(factor, lay), pruned=self._zeros)
         values, factor = self._scaled(phase, part, formats, summed)
         if self._cast.fmt is not None:
             if self._rounded is None or self._cast.scale is not None:
@@ -303,7 +308,7 @@ class Operand:
             elements = elements if factor is None else multiplied(elements, factor, self._given.dtype)
             return Codes(elements, pruned=self._zeros)
         if factor is not None:
-            factor = factor.reshape(()) if factor.numel() == 1 else lay(factor)
+            factor = _laid(factor, lay)
         elif self._is_rounded_in_product(values, fmt):
             return Codes(values, pruned=self._zeros)
         if self._rounded is None:
@@ -312,6 +317,31 @@ class Operand:
             elements = encode(self._rounded, fmt, saturate=self._cast.saturate)
         note((self._call.layer, phase, self._role), elements, lambda: values, *formats, pruned=self._zeros)
         return Codes(elements, factor, pruned=self._zeros)
+
+    def _quantized(
+        self, phase: str, part: str, scale: Scaling, summed: tuple[int, ...], runs: tuple[tuple[int, ...], int]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return codes with zero points or with factors of groups, or values without a product, and their factor.
+
+        Codes with zero points are those of differences. Factors of groups multiply the values before the product.
+        """
+        own, mac = getattr(self._call.policy, phase), self._call.mac(phase)
+        target: Format = getattr(own, part) if self._cast.fmt is None else self._cast.fmt
+        values, factor, ends = scale.quotients(self._values, target, summed, runs)
+        held = target if ends is None else difference_format(target)
+        numbers = real(self._cast.codes(values, held, self._key), held, torch.float64)
+        if ends is not None:
+            numbers = numbers.clamp(*ends)
+        if mac is None:
+            return multiplied(numbers, factor, self._given.dtype), None
+        fmt: Format = getattr(mac, part)
+        formats = dict.fromkeys((held, fmt))
+        if scale.group:
+            # The product of a narrow integer and a factor of binary32 is exact in binary64.
+            values, numbers, formats = values * factor, numbers * factor, {fmt: None}
+        elements = encode(numbers, fmt, saturate=self._cast.saturate)
+        note((self._call.layer, phase, self._role), elements, lambda: values, *formats, pruned=self._zeros)
+        return elements, None if scale.group else factor
 
     def _for_blocks(self, phase: str, block: Block) -> Codes:
         """Return values for a product of blocks, which quantizes them along its sums."""
@@ -363,6 +393,11 @@ class Operand:
             delayed = self._call.amax[ROLES.index(self._role)]
         factor = scale.factor(values, formats, summed, delayed)
         return divided(values, factor), factor
+
+
+def _laid(factor: Tensor, lay: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return factors in the shape of results; a single one has no dimensions."""
+    return factor.reshape(()) if factor.numel() == 1 else lay(factor)
 
 
 def _summed(x: Tensor, y: Tensor, start: Tensor | None) -> Tensor:

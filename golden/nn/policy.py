@@ -13,6 +13,9 @@ from halfulp.golden.check import check_bool
 from halfulp.golden.operators import Operator, operator
 from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.blocks import is_block_mac
+from halfulp.golden.zeros import difference_format
+from halfulp.hdl.formats import Fixed, Float
+from halfulp.hdl.formats.fixed import MAX_WIDTH
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
 from halfulp.hdl.specs.mma import MmaSpec
 
@@ -171,6 +174,7 @@ class Policy:
             with prefixed(name):
                 object.__setattr__(self, name, read(getattr(self, name)))
         self._check_blocks()
+        self._check_scales()
         self._check_operators()
         if self.hadamard is not None:
             self._check_rotation(self.hadamard)
@@ -191,6 +195,50 @@ class Policy:
             for name in casts:
                 if getattr(self, name).scale is not None:
                     raise ValueError(f"{name} have a scale, but blocks of {phase} have scales of their own; omit it")
+
+    def _check_scales(self) -> None:
+        """Raise ValueError if an operand cannot have the zero points or the groups of its scale."""
+        for phase, casts in _OPERANDS.items():
+            for side, name in zip("ab", casts, strict=True):
+                mac, cast = getattr(self, phase), getattr(self, name)
+                fmt = cast.fmt or (mac and getattr(mac, side))
+                if cast.scale is None or fmt is None:
+                    continue
+                if cast.scale.affine and (not isinstance(fmt, Fixed) or fmt.wraps or fmt.width == MAX_WIDTH):
+                    raise ValueError(
+                        f"{name} have zero points in {phase}, which are for fixed point of up to 63 bits that "
+                        f"saturates, such as int8, not for {fmt}"
+                    )
+                if cast.scale.group and cast.fmt is None:
+                    raise ValueError(f"{name} have scales of groups, which need a format, such as int4.{cast}")
+                if cast.scale.group and mac is not None and not isinstance(getattr(mac, side), Float):
+                    raise ValueError(
+                        f"{name} have scales of groups, which multiply the operands of {phase}: these must be in "
+                        f"floats, such as bf16, not in {getattr(mac, side)}; blocks such as "
+                        "block(int4,128,fp16,nearest) have sums of integers for each group"
+                    )
+
+    def product_of(self, phase: str, paired: bool = False) -> Product | None:
+        """Return the multiply-accumulate of a phase, whose operands with zero points are differences.
+
+        ``paired`` products have activations in place of weights.
+        """
+        return self._differences[phase, paired]
+
+    @functools.cached_property
+    def _differences(self) -> dict[tuple[str, bool], Product | None]:
+        return {(phase, paired): self._of_differences(phase, paired) for phase in PRODUCTS for paired in (False, True)}
+
+    def _of_differences(self, phase: str, paired: bool) -> Product | None:
+        mac: Product | None = getattr(self, phase)
+        for side, name in zip("ab", _OPERANDS[phase], strict=True):
+            scale = getattr(self, "activations" if paired and name == "weights" else name).scale
+            if mac is None or scale is None or not scale.affine:
+                continue
+            fmt = getattr(mac, side)
+            if isinstance(fmt, Fixed):
+                mac = replace(mac, **{side: difference_format(fmt)})
+        return mac
 
     def _check_operators(self) -> None:
         """Raise ValueError if an operator has no effect."""

@@ -15,6 +15,8 @@ from halfulp.golden.errorfree import product_error, sum_and_error, to_odd
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, FP16, OFF, RN, Fixed, Format
 
+from .sparsity import runs_of
+
 KINDS = ("pow2", "real")
 _PER = re.compile(r"tensor|channel|group(?P<length>[1-9][0-9]*)")
 _PART = re.compile(
@@ -69,10 +71,11 @@ class Scaling:
 
     With ``affine`` the format of the cast, or without one that of the operand, is fixed point. From the finite elements
     and 0, the factor is the smallest one whose product with the difference of the format's largest and lowest number is
-    at least that of the largest and the least element, times 2^margin. The zero point is the lowest number of the format
-    minus the quotient of the least element and the factor, to nearest, ties to even, within the format. An element is
-    its rounded quotient plus the zero point, which saturates. Products are those of the elements minus the zero points,
-    in a format of one bit more, as with ``a_zero`` and ``b_zero`` of `halfulp.golden.gemm`.
+    at least that of the largest and the least element (in binary64), times 2^margin. The zero point is the lowest
+    number minus the quotient of the least element and the factor, rounded to nearest, ties to even, and at most the
+    largest number. An element is its rounded quotient plus the zero point, which saturates. Products are those of the
+    elements minus the zero points, in a format of one bit more, as with ``a_zero`` and ``b_zero`` of
+    `halfulp.golden.gemm`.
 
     Delayed scaling is that of FP8 training recipes (Transformer Engine: ``amax_history_len=1024``, ``max``,
     ``margin=0``; ``delayed1`` is its ``most_recent``). The first factor is 1, and elements that grow may exceed the
@@ -128,8 +131,8 @@ class Scaling:
                 name, value = "history", 0 if name == "current" else int(value or HISTORY) or None
             if name is None or name in fields or value is None:
                 raise ValueError(
-                    f"invalid scale {text!r}: expected tensor, channel or group128, then pow2 or real, affine, current or "
-                    "delayed16, and margin2, for example"
+                    f"invalid scale {text!r}: expected tensor, channel or group128, then pow2 or real, affine, current "
+                    "or delayed16, and margin2, for example"
                 )
             fields[name] = {"margin": int, "affine": bool}.get(name, lambda given: given)(value)
         return cls(per, **fields)
@@ -139,7 +142,7 @@ class Scaling:
     ) -> Tensor:
         """Return the factors of a tensor for the formats to which it is rounded, as float64 with its dimensions.
 
-        ``summed`` are the dimensions that have one factor in scaling by channel and by group; ``delayed`` is the largest
+        ``summed`` are the dimensions that have one factor in scaling by channel or group; ``delayed`` is the largest
         magnitude of a history.
         """
         if delayed is not None:
@@ -148,14 +151,49 @@ class Scaling:
             amax = largest_magnitude(values, range(values.dim()) if self.per == "tensor" else summed)
         return self._factor(amax, min(map(_largest, formats)))
 
-    def affine_factor(self, values: Tensor, fmt: Fixed, summed: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the factors of a tensor and its zero points, integers in units of the last place, as float64."""
+    def quotients(
+        self, values: Tensor, fmt: Format, summed: Sequence[int], runs: tuple[Sequence[int], int]
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+        """Divide values by factors of groups, or by those of integers with zero points.
+
+        Parameters
+        ----------
+        values : Tensor
+        fmt : Format
+            Format to which the quotients are rounded; fixed point for zero points.
+        summed : sequence of int
+            Dimensions of the sums.
+        runs : tuple
+            Dimensions along which groups run, and number of parts of the channels, as for `sparsity.runs_of`.
+
+        Returns
+        -------
+        tuple
+            Quotients and factors in float64, and the differences of lowest and largest number from the zero points.
+        """
+        grouped, restore = values, None
+        if self.group:
+            grouped, restore = runs_of(values, *runs, self.group, 0.0)
+            summed = (-1,)
+        ends: tuple[Tensor, ...] = ()
+        if self.affine:
+            assert isinstance(fmt, Fixed)
+            factor, zero = self._affine(grouped, fmt, summed)
+            ends = tuple((end - zero) * 2.0**fmt.quantum for end in (fmt.least_integer, fmt.largest_integer))
+        else:
+            factor = self.factor(grouped, [fmt], summed)
+        if restore is not None:
+            factor, *ends = (restore(part.expand(grouped.shape)) for part in (factor, *ends))
+        return divided(values, factor), factor, (ends[0], ends[1]) if ends else None
+
+    def _affine(self, values: Tensor, fmt: Fixed, summed: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return factors and zero points, integers in units of the last place, as float64."""
         dims = range(values.dim()) if self.per == "tensor" else summed
-        least, most = (largest_magnitude(sign * values.clamp(min=0), dims) for sign, values in ((-1, -values), (1, values)))
+        least, most = largest_magnitude(values.clamp(max=0), dims), largest_magnitude(values.clamp(min=0), dims)
         unit = 2.0**fmt.quantum
-        factor = self._factor(most - least, (fmt.largest_integer - fmt.least_integer) * unit)
-        zero = (fmt.least_integer - divided(least, factor) / unit).round()
-        return factor, zero.clamp(fmt.least_integer, fmt.largest_integer)
+        factor = self._factor(least + most, (fmt.largest_integer - fmt.least_integer) * unit)
+        zero = fmt.least_integer + (divided(least, factor) / unit).round()
+        return factor, zero.clamp(max=fmt.largest_integer)
 
     def _factor(self, amax: Tensor, limit: float) -> Tensor:
         """Return the smallest factors whose products with a limit are at least amax, with the margin."""

@@ -109,17 +109,30 @@ class Sparsity:
             )
         if not scores.numel():
             return torch.ones_like(scores, dtype=torch.bool)
-        scores = scores.to(torch.float64)
-        if groups > 1:
-            # Channels follow their group, so that all later dimensions are one further.
-            scores = scores.unflatten(1, (groups, scores.shape[1] // groups))
-            along = [dim + (dim > 0) for dim in along]
-        last = list(range(-len(along), 0))
-        rows = scores.movedim(list(along), last)
-        length = math.prod(rows.shape[-len(along) :])
-        count = -(-length // self.m)
-        flat = F.pad(rows.reshape(-1, length), (0, count * self.m - length), value=-math.inf)
-        order = flat.unflatten(-1, (count, self.m)).sort(stable=True, descending=True).indices
-        kept = torch.zeros_like(order, dtype=torch.bool).scatter_(-1, order[..., : self.n], True)
-        kept = kept.flatten(-2)[:, :length].reshape(rows.shape)
-        return kept.movedim(last, list(along)).reshape(values.shape)
+        runs, restore = runs_of(scores.to(torch.float64), along, groups, self.m, -math.inf)
+        order = runs.sort(stable=True, descending=True).indices
+        return restore(torch.zeros_like(order, dtype=torch.bool).scatter_(-1, order[..., : self.n], True))
+
+
+def runs_of(
+    values: Tensor, along: Sequence[int], groups: int, length: int, fill: float
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return runs of consecutive elements of a tensor, of shape (..., count, length), and the inverse function.
+
+    Parameters are those of `Sparsity.mask`; the last run is filled up.
+    """
+    shape = values.shape
+    if groups > 1:
+        # Channels follow their group, so that all later dimensions are one further.
+        values = values.unflatten(1, (groups, values.shape[1] // groups))
+        along = [dim + (dim > 0) for dim in along]
+    last = list(range(-len(along), 0))
+    rows = values.movedim(list(along), last)
+    total = math.prod(rows.shape[-len(along) :])
+    count = -(-total // length)
+    flat = F.pad(rows.reshape(-1, total), (0, count * length - total), value=fill)
+
+    def restore(runs: Tensor) -> Tensor:
+        return runs.flatten(-2)[:, :total].reshape(rows.shape).movedim(last, list(along)).reshape(shape)
+
+    return flat.unflatten(-1, (count, length)), restore
