@@ -183,7 +183,8 @@ class Scaling:
         else:
             factor = self.factor(grouped, [fmt], summed)
         if restore is not None:
-            factor, *ends = (restore(part.expand(grouped.shape)) for part in (factor, *ends))
+            factor = restore(factor.expand(grouped.shape))
+            ends = tuple(restore(end.expand(grouped.shape)) for end in ends)
         return divided(values, factor), factor, (ends[0], ends[1]) if ends else None
 
     def _affine(self, values: Tensor, fmt: Fixed, summed: Sequence[int]) -> tuple[Tensor, Tensor]:
