@@ -42,8 +42,8 @@ def policies_of(config: Config) -> dict[Pattern, str]:
     Raises
     ------
     TypeError, ValueError
-        If a policy cannot express the quantization: integers with a zero point, groups that are no block, static scales
-        of activations, and blocks on one side of a product only.
+        If a policy cannot express the quantization: groups of floats that are no block, static scales of activations,
+        and blocks on one side of a product only.
 
     Notes
     -----
@@ -84,12 +84,13 @@ def _compressed_tensors(config: Config) -> dict[Pattern, str]:
 
 
 def _compressed(part: Config | None, name: str) -> tuple[str, str] | None:
-    """Return the operand and the scale of weights or activations in compressed-tensors; None without quantization."""
+    """Return the operand and the cast of weights or activations in compressed-tensors; None without quantization."""
     if part is None:
         return None
     bits, kind, strategy, length = (part.get(key) for key in ("num_bits", "type", "strategy", "group_size"))
-    if not part.get("symmetric", True):
-        raise ValueError(f"{name} have a zero point, which a policy does not express")
+    affine = not part.get("symmetric", True)
+    if affine and kind != "int":
+        raise ValueError(f"{name} are {kind} with a zero point, which only integers have")
     if name == "input_activations" and not part.get("dynamic"):
         raise ValueError("input_activations have static scales; a policy computes them from the tensor")
     if strategy in SCALES:
@@ -97,7 +98,9 @@ def _compressed(part: Config | None, name: str) -> tuple[str, str] | None:
         fmt = formats.get((bits, kind), f"int{bits}" if kind == "int" else None)
         if fmt is None:
             raise ValueError(f"{name} are {kind} of {bits} bits; policies have float of 4 or 8 bits, and int")
-        return fmt, SCALES[strategy]
+        return fmt, _cast(SCALES[strategy], affine)
+    if (kind, strategy) == ("int", "group") and length:
+        return HALF, _cast(f"group{length}", affine, f"int{bits}")
     blocks: dict[tuple[Any, ...], str] = {
         (4, "float", "tensor_group", 16): "nvfp4",
         (4, "float", "group", 32): "mxfp4",
@@ -132,10 +135,9 @@ def _plain_type(value: Any) -> str:
 def _torchao_scaled(name: str, data: Config) -> str:
     """Return the policy of float8 or int8, dynamic or of weights only."""
     fmt = "int8" if name.startswith("Int8") else "e4m3fn"
-    if _datum(data, "act_mapping_type", "SYMMETRIC") != "SYMMETRIC":
-        raise ValueError("activations have a zero point, which a policy does not express")
-    if data.get("group_size"):
-        raise ValueError(f"{name} has groups of {data['group_size']} weights; policies have PerTensor and PerRow")
+    mapping, length = _datum(data, "act_mapping_type", "SYMMETRIC"), data.get("group_size")
+    if length and fmt != "int8":
+        raise ValueError(f"{name} has groups of {length} weights; policies have groups of integers")
     types = [_datum(data, f"{side}_dtype", "float8_e4m3fn") for side in ("activation", "weight")]
     formats = [fmt if fmt == "int8" else str(parse(kind)) for kind in types]
     given = data.get("granularity")
@@ -145,7 +147,8 @@ def _torchao_scaled(name: str, data: Config) -> str:
     for kind in kinds:
         if kind not in SCALES:
             raise ValueError(f"granularity is {kind}; policies have PerTensor and PerRow")
-    activations, weights = ((fmt, SCALES[kind]) for fmt, kind in zip(formats, kinds, strict=True))
+    activations = formats[0], _cast(SCALES[kinds[0]], mapping == "ASYMMETRIC")
+    weights = (HALF, _cast(f"group{length}", fmt="int8")) if length else (formats[1], _cast(SCALES[kinds[1]]))
     return _product(None if "WeightOnly" in name else activations, weights)
 
 
@@ -175,16 +178,19 @@ def _datum(data: Config, key: str, default: str) -> str:
 
 
 def _product(activations: tuple[str, str] | None, weights: tuple[str, str] | None) -> str:
-    """Return the policy of a product of activations and weights, given by their operands and scales."""
+    """Return the policy of a product of activations and weights, given by their operands and casts."""
     if weights is None:
         raise ValueError("weights are not quantized; a policy of activations only is written as text")
-    (a, a_scale), (b, b_scale) = activations or (HALF, ""), weights
+    (a, a_cast), (b, b_cast) = activations or (HALF, ""), weights
     if (a in BLOCKS or "(" in a) != (b in BLOCKS or "(" in b):
         raise ValueError(f"weights are {b} and activations {a}; a product of blocks needs both in blocks")
-    casts = [
-        f", {name}=rn scale={scale}.real" for name, scale in (("activations", a_scale), ("weights", b_scale)) if scale
-    ]
+    casts = [f", {name}={cast}" for name, cast in (("activations", a_cast), ("weights", b_cast)) if cast]
     return f"forward={a}*{b}+{SUM}{''.join(casts)}"
+
+
+def _cast(per: str, affine: bool = False, fmt: str = "") -> str:
+    """Return the text of a cast with a scale."""
+    return f"{fmt and fmt + '.'}rn scale={per}.real{'.affine' if affine else ''}"
 
 
 TORCHAO: dict[str, Callable[[str, Config], str]] = {

@@ -35,7 +35,7 @@ class Graph:
     def parameters(self, scale, zero, kind):
         return self.constant(np.float32(scale)), self.constant(zero, kind)
 
-    def quantized(self, x, scale, zero, kind="uint8", axis=None):
+    def quantized(self, x, scale, zero, kind="uint8"):
         """Quantize a value and return it with factor and zero point."""
         parts = self.parameters(scale, zero, TYPES[kind])
         y = self.node("QuantizeLinear", x, *parts)
@@ -43,7 +43,10 @@ class Graph:
         return self.node("DequantizeLinear", y, *parts)
 
     def weights(self, shape, kind="int8", axis=None, limit=63, zero=None):
-        """Return random weights behind a DequantizeLinear, and their factors."""
+        """Return random weights behind a DequantizeLinear, and their factors.
+
+        Weights in int8 have 7 bits: without VNNI, onnxruntime saturates sums of two products of uint8 and int8.
+        """
         count = 1 if axis is None else shape[axis]
         scale = self.rng.uniform(0.004, 0.02, count).astype(np.float32)
         zeros = np.zeros(count, int) if zero is None else self.rng.integers(*zero, count)
@@ -76,7 +79,7 @@ class Graph:
 def of_runtime(model, x, optimized=True):
     options = ort.SessionOptions()
     levels = ort.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_ENABLE_BASIC
     options.log_severity_level = 3
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(
         None, {"x": x.numpy()}
@@ -121,3 +124,169 @@ def test_integers_of_a_network(weights, axis, zero):
     torch.manual_seed(0)
     x = torch.randn(IMAGES, 3, 8, 8)
     assert differing(cnn(weights, axis, zero), x) == [0] * 8
+
+
+def test_fused_operators_and_gemm():
+    graph = Graph(5)
+    x, zero = "x", graph.constant(131, TYPES["uint8"])
+    rng, scale = graph.rng, graph.constant(np.float32(0.0217))
+    w, w_zero = graph.constant(rng.integers(0, 256, (4, 3, 3, 3)), TYPES["uint8"]), graph.constant(122, TYPES["uint8"])
+    bias = graph.constant(rng.integers(-999, 999, 4), onnx.TensorProto.INT32)
+    by_channel = graph.constant(rng.uniform(0.001, 0.01, 4).astype(np.float32))
+    zeros = graph.constant(np.full(4, 122), TYPES["uint8"])
+    y = graph.node(
+        "QLinearConv", x, scale, zero, w, by_channel, zeros, scale, zero, bias, strides=[2, 2], pads=[0, 1, 1, 0]
+    )
+    graph.outputs.append((y, TYPES["uint8"]))
+    flat = graph.node("Reshape", y, graph.constant([0, -1], onnx.TensorProto.INT64))
+    v = graph.constant(rng.integers(0, 256, (64, 5)), TYPES["uint8"])
+    y = graph.node("QLinearMatMul", flat, scale, zero, v, graph.constant(np.float32(0.0071)), w_zero, scale, zero)
+    graph.outputs.append((y, TYPES["uint8"]))
+    sums = graph.node("MatMulInteger", y, graph.constant(rng.integers(0, 256, (5, 7)), TYPES["uint8"]), zero, w_zero)
+    graph.outputs.append((sums, onnx.TensorProto.INT32))
+    places = graph.node("ConvInteger", x, w, zero, w_zero)
+    graph.outputs.append((places, onnx.TensorProto.INT32))
+    dequantized = graph.node("DequantizeLinear", y, scale, zero)
+    u, by = graph.weights((6, 5), "uint8", zero=(110, 140))
+    gemm = graph.node("Gemm", dequantized, u, graph.bias(np.float32(0.0217) * by, 6), transB=1)
+    graph.quantized(gemm, 0.01931, 125)
+    x = torch.randint(256, (IMAGES, 3, 8, 8), dtype=torch.uint8)
+    model = graph.model(["n", 3, 8, 8], kind=TYPES["uint8"])
+    assert differing(model, x) == [0] * 5
+    assert [one.dtype for one in golden.import_onnx(model)(x)] == [torch.uint8] * 2 + [torch.int32] * 2 + [torch.uint8]
+
+
+def qonnx(as_pairs, bits, signed, narrow):
+    """Make a network of QONNX's Quant, or of pairs with the same numbers."""
+    graph = Graph(bits)
+
+    def rounded(x, scale, zero, kind):
+        if as_pairs:
+            parts = graph.parameters(scale, zero, TYPES[kind])
+            return graph.node("DequantizeLinear", graph.node("QuantizeLinear", x, *parts), *parts)
+        given = [graph.constant(np.float32(one)) for one in (scale, zero, 4 if kind == "int4" else 8)]
+        more = {"signed": int(kind != "uint8"), "narrow": narrow, "rounding_mode": "ROUND"}
+        return graph.node("Quant", x, *given, domain="qonnx.custom_op.general", **more)
+
+    weights = graph.constant(graph.rng.uniform(-1, 1, (5, 3, 3, 3)).astype(np.float32))
+    w = rounded(weights, 0.1371, 0, "int4" if bits == 4 else "int8")
+    y = graph.node("Relu", graph.node("Conv", rounded("x", 0.0213, 0, "int8"), w))
+    y = rounded(y, 0.0317, 0, "uint8") if not narrow else rounded(y, 0.0317, 0, "int8")
+    return graph.model(["n", 3, 8, 8], final=y, custom=not as_pairs)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_quant_of_qonnx(bits):
+    x = torch.randn(IMAGES, 3, 8, 8).clamp(-2.5, 2.5)
+    (expected,) = of_runtime(qonnx(True, bits, True, 0), x)
+    assert (golden.import_onnx(qonnx(False, bits, True, 0))(x).numpy() != expected).sum() == 0
+    narrow = golden.import_onnx(qonnx(False, bits, True, 1))
+    assert narrow.layers[next(iter(narrow.layers))].weight.min() >= -(2 ** (bits - 1) - 1)
+
+
+def test_layers_have_policies_and_integers():
+    model = golden.import_onnx(cnn("int8", 0))
+    policies = [str(layer.policy) for layer in model.layers.values()]
+    assert policies == ["int9*int8+int32.rn", "uint8*int8+int32.rn", "int9*int8+int32.rn"]
+    x = torch.randn(2, 3, 8, 8)
+    before = model(x)
+    narrow = golden.nn.convert(model, "int9*int8+int14.rn").model(x)
+    assert any(not one.equal(other) for one, other in zip(before, narrow, strict=True))
+    assert all(one.equal(other) for one, other in zip(before, model(x), strict=True))
+
+
+EXPORTED = [
+    "int8*int8+exact=fp32.rn, activations=rn scale=tensor.pow2.delayed4, weights=rn scale=channel.pow2",
+    "int8*uint4+exact=fp32.rn, activations=rn scale=tensor.pow2.delayed4, weights=rn scale=channel.pow2.affine",
+    "e4m3fn*e4m3fn+exact=fp32.rn, activations=rn.satfinite scale=tensor.pow2.delayed4, weights=rn scale=tensor.pow2",
+    "e5m2*e5m2+exact=fp32.rn, activations=rn, weights=rn scale=channel.pow2",
+]
+
+
+@pytest.mark.parametrize("policy", EXPORTED)
+def test_exported_network_has_the_same_bits(policy, tmp_path):
+    torch.manual_seed(4)
+    modules = torch.nn
+    network = modules.Sequential(
+        modules.Conv2d(3, 6, 3, padding=1),
+        modules.Sequential(modules.ReLU(), modules.MaxPool2d(2)),
+        modules.Conv2d(6, 8, 3, groups=2, bias=False),
+        modules.ReLU(),
+        modules.AvgPool2d(2),
+        modules.Flatten(),
+        modules.Linear(8, 5),
+    ).requires_grad_(False)
+    x = torch.randn(IMAGES, 3, 8, 8)
+    converted = golden.nn.convert(network, policy).model
+    converted.train()(x)
+    expected = converted.eval()(x)
+    golden.export_onnx(converted, x.shape, tmp_path / "network.onnx")
+    model = onnx.load(str(tmp_path / "network.onnx"))
+    assert torch.from_numpy(of_runtime(model, x, optimized=False)[0]).equal(expected)
+    assert golden.import_onnx(tmp_path / "network.onnx")(x).equal(expected)
+
+
+@pytest.mark.parametrize("scale", ["group16.pow2", "group16.real.affine"])
+def test_exported_groups(scale):
+    torch.manual_seed(5)
+    layer, x = torch.nn.Linear(64, 8, bias=False).requires_grad_(False), torch.randint(-9, 10, (5, 64)).float()
+    converted = golden.nn.convert(layer, f"fp32*fp32+fp32.rn, weights=uint4.rn scale={scale}").model
+    model = golden.export_onnx(converted, x.shape)
+    (found,) = of_runtime(model, x, optimized=False)
+    torch.testing.assert_close(torch.from_numpy(found), converted(x), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(golden.import_onnx(model)(x), converted(x), rtol=1e-5, atol=1e-6)
+
+
+def single(kind, shape=(1, 3, 8, 8), inputs=("x",), **attributes):
+    graph = Graph()
+    return graph.model(list(shape), final=graph.node(kind, *inputs, **attributes))
+
+
+def with_weights(values, **attributes):
+    graph = Graph()
+    w = graph.constant(values)
+    return graph.model([1, 3, 8, 8], final=graph.node("Conv", "x", w, **attributes))
+
+
+def with_scale_of_the_graph():
+    graph = Graph()
+    zero = graph.constant(0, TYPES["uint8"])
+    return graph.model([1, 3, 8, 8], final=graph.node("QuantizeLinear", "x", graph.node("Relu", "x"), zero))
+
+
+REFUSED = [
+    (lambda: single("Softmax"), "Softmax Softmax_v0: the operator is not supported; expected Conv, Gemm"),
+    (lambda: single("Conv", inputs=("x", "x")), "its weights x are computed in the graph; expected a constant"),
+    (lambda: with_weights(np.ones((2, 3, 1)), auto_pad="VALID"), "its weights have 3 dimensions; expected 4"),
+    (lambda: with_weights(np.ones((2, 3, 1, 1)), auto_pad="SAME_UPPER"), "its auto_pad is SAME_UPPER; expected NOTSET"),
+    (with_scale_of_the_graph, "its parameter v0 is computed in the graph; expected a constant"),
+    (lambda: 3, "model must be a path or an onnx.ModelProto, not int"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_graphs_that_are_refused(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        golden.import_onnx(make())
+
+
+POLICIES = [
+    ("int8*int8+exact=fp32, activations=rn scale=tensor.pow2", "activations have the scale tensor.pow2.current, which"),
+    ("e6m2*e6m2+fp32", "ONNX has no operands in e6m2; expected int2, "),
+    ("int8*int8+int16", r"ONNX has no sums of mac int8\*int8\+int16.rn; expected sums in fp32.rn or int32.rn"),
+    ("int8*int8+fp32, activations=sr4", "activations are rounded as sr4, which ONNX does not express; use rn"),
+    ("bf16*bf16+fp32, weights=int8.rn", "operands are rounded to int8 and then to bf16; ONNX expresses one rounding"),
+    ("mxfp8_e4m3*mxfp8_e4m3+fp32", "ONNX has no sums of blockmac"),
+]
+
+
+@pytest.mark.parametrize(("policy", "message"), POLICIES)
+def test_policies_that_onnx_lacks(policy, message):
+    layer = golden.nn.convert(torch.nn.Linear(4, 2), policy).model
+    with pytest.raises(ValueError, match=message):
+        golden.export_onnx(layer, (1, 4))
+
+
+def test_modules_that_onnx_lacks():
+    with pytest.raises(ValueError, match="Softmax 1: the module has no form in ONNX; expected Sequential of Linear"):
+        golden.export_onnx(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax()), (1, 4))

@@ -8,6 +8,7 @@ from halfulp.golden import nn
 
 FP8 = {"num_bits": 8, "type": "float", "symmetric": True}
 NVFP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True}
+INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}
 MX = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"}
 
 
@@ -50,6 +51,22 @@ def dynamic(part, **more):
             "forward=block(e4m3fn,32,e8m0fnu,ceil)*block(e2m1fn,32,e8m0fnu,ceil)+fp32.rn",
         ),
         (torchao("NVFP4DynamicActivationNVFP4WeightConfig"), "forward=nvfp4*nvfp4+fp32.rn"),
+        (
+            compressed(INT4 | {"symmetric": False}, None),
+            "forward=bf16*bf16+fp32.rn, weights=int4.rn scale=group128.real.affine",
+        ),
+        (
+            compressed(INT4, dynamic(INT4, num_bits=8, strategy="token", symmetric=False)),
+            "forward=int8*bf16+fp32.rn, activations=rn scale=channel.real.affine, weights=int4.rn scale=group128.real",
+        ),
+        (
+            torchao("Int8DynamicActivationInt8WeightConfig", act_mapping_type={"_data": "ASYMMETRIC"}),
+            "forward=int8*int8+fp32.rn, activations=rn scale=channel.real.affine, weights=rn scale=channel.real",
+        ),
+        (
+            torchao("Int8WeightOnlyConfig", group_size=64),
+            "forward=bf16*bf16+fp32.rn, weights=int8.rn scale=group64.real",
+        ),
     ],
 )
 def test_policies_of_configurations(config, text):
@@ -66,14 +83,13 @@ def test_policies_of_configurations(config, text):
         (compressed(MX, None), "both in blocks"),
         (compressed(FP8 | {"strategy": "channel"}, FP8 | {"strategy": "tensor", "dynamic": False}), "static"),
         (compressed(FP8 | {"strategy": "channel", "symmetric": False}, None), "zero point"),
-        (compressed(MX | {"group_size": 128, "type": "int"}, None), "group_size 128"),
+        (compressed(MX | {"group_size": 128}, None), "group_size 128"),
         (compressed(MX | {"scale_dtype": "torch.bfloat16"}, None), "scale_dtype bfloat16"),
         (compressed(FP8 | {"strategy": "tensor"}, None, output_activations=FP8), "output_activations"),
         (compressed(FP8 | {"strategy": "tensor"}, None, targets=["re:.*proj"]), "regular expression"),
         (torchao("Int4WeightOnlyConfig"), "Int4WeightOnlyConfig"),
-        (torchao("Int8DynamicActivationInt8WeightConfig", act_mapping_type={"_data": "ASYMMETRIC"}), "zero point"),
         (torchao("Float8WeightOnlyConfig", granularity={"_type": "PerBlock"}), "PerBlock"),
-        (torchao("Int8WeightOnlyConfig", group_size=64), "groups of 64"),
+        (torchao("Float8WeightOnlyConfig", group_size=64), "groups of 64"),
         (torchao("NVFP4InferenceConfig", mm_config={"_data": "WEIGHT_ONLY"}), "weights only"),
         (torchao("MXFPInferenceConfig", scaling_mode={"_data": "CEIL"}), "scaling_mode"),
         ({"quant_method": "torchao", "quant_type": "int8wo"}, "default"),
