@@ -76,6 +76,7 @@ from .integral import rint as rint
 from .mac import mac as mac
 from .mac import mac_sequence as mac_sequence
 from .mma import mma as mma
+from .onnx import OnnxModel as OnnxModel
 from .onnx import export_onnx as export_onnx
 from .onnx import import_onnx as import_onnx
 from .operators import register_operator as register_operator

@@ -18,6 +18,7 @@ from halfulp import golden
 from halfulp.golden.entries import Operand, elements_of, entries, matrices_of, rows_of
 from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.sparse import SparseTensor
+from halfulp.golden.zeros import corrected
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import BlockMacSpec, RunningSumSpec, SparseMacSpec, Tiling, parse_cell
 from halfulp.tools import commands
@@ -172,11 +173,20 @@ class Card:
         ]
         self._steps = [0] * tile.cores
 
-    def product(self, a: Operand, b: Operand, *, go_on: bool = False) -> Tensor:
+    def product(
+        self,
+        a: Operand,
+        b: Operand,
+        *,
+        go_on: bool = False,
+        a_zero: Tensor | None = None,
+        b_zero: Tensor | None = None,
+    ) -> Tensor:
         """Multiply matrices of codes of shapes (..., n, k) and (..., k, m), sizes 1 or more; see `entries` for others.
 
         The cores share the rows of a product and the products of a batch; see `Tile.turns`. ``go_on`` continues the
-        random words of the previous product; otherwise the sources start from their seeds.
+        random words of the previous product; otherwise the sources start from their seeds. ``a_zero`` and ``b_zero``
+        are zero points as for `golden.gemm`, by row and column: the host adds their terms to the sums of the cores.
         """
         x, y, result, shape = _flat(a, b)
         begun = set(range(self.tile.cores)) if go_on else set()
@@ -189,7 +199,7 @@ class Card:
                 begun.add(core)
             for (_, number, rows), run in zip(turn, runs, strict=True):
                 result[number, rows] = self._finished(*run)
-        return result.reshape(shape)
+        return corrected(result.reshape(shape), a, b, self.tile.spec, {"a": a_zero, "b": b_zero})
 
     def expected(self, a: Operand, b: Operand, *, go_on: bool = False) -> Tensor:
         """Compute the expected result of the next `product` with the golden model."""

@@ -4,6 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from halfulp.golden.entries import Operand
+from halfulp.golden.zeros import corrected
 from halfulp.sim.driver import DriverPorts
 from halfulp.sim.model import CompiledModel
 from halfulp.tools.errors import ToolError
@@ -58,7 +59,7 @@ class Verilated:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def product(
+    def product(  # noqa: PLR0913 - zero points, and the behaviour of the memory by name
         self,
         a: Operand,
         b: Operand,
@@ -68,6 +69,8 @@ class Verilated:
         write: int = 1,
         stall: float = 0.0,
         seed: int = 1,
+        a_zero: Tensor | None = None,
+        b_zero: Tensor | None = None,
     ) -> Tensor:
         """Multiply matrices of codes of shapes (n, k) and (k, m), or blocks or groups along k; see `entries`.
 
@@ -82,6 +85,9 @@ class Verilated:
             Continue the random words of the previous product instead of starting from the seeds.
         read, write, stall, seed
             Behaviour of the memory; see `halfulp.sim.model.CompiledModel.attach`.
+        a_zero, b_zero : Tensor, optional
+            Zero points as for `golden.gemm`, by row and column. The host adds their terms to the sums of the kernel,
+            which must be exact.
         """
         mac = self.kernel.array.mac
         (image_a, (n, k)), (image_b, (_, m)) = entries_to_memory(a, mac, "a"), entries_to_memory(b, mac, "b")
@@ -98,7 +104,7 @@ class Verilated:
         memory[places[2] : places[2] + size] = 0
         if not np.array_equal(memory, before):
             raise ToolError(f"{self.kernel.name} wrote outside the result of a product of {n} x {k} x {m}")
-        return from_memory(result, mac.o.width, (n, m))
+        return corrected(from_memory(result, mac.o.width, (n, m)), a, b, mac, {"a": a_zero, "b": b_zero})
 
     def _run(self, arguments: dict[str, int], limit: int) -> None:
         core, faults = self._core, self._core.faults

@@ -109,9 +109,10 @@ class _Writer:
 
     def kind(self, fmt: Format) -> int:
         """Return the type of a format; ValueError if ONNX has none."""
-        name = next((name for name, text in FORMATS.items() if text == str(fmt)), None)
-        if name is None or str(fmt).endswith("int32"):
-            raise ValueError(f"ONNX has no operands in {fmt}; expected {', '.join(FORMATS.values())} or fp32")
+        names = {text: name for name, text in FORMATS.items() if not text.endswith("32")}
+        name = names.get(str(fmt))
+        if name is None:
+            raise ValueError(f"ONNX has no operands in {fmt}; expected {', '.join(names)} or fp32")
         return int(self.onnx.TensorProto.DataType.Value(name))
 
     def module(self, module: nn.Module, x: str, name: str) -> str:

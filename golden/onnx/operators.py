@@ -90,22 +90,22 @@ def _given(given: Given, place: int) -> Value:
 
 
 def _kept(run: Callable[[Node, Given, Tensor], Tensor]) -> Operator:
-    """Make an operator that moves or selects numbers, whose factor stays."""
+    """Make an operator that moves or selects numbers; one factor of the tensor stays, others multiply them first."""
 
     def operator(node: Node, given: Given) -> Value:
         x = _given(given, 0)
-        if isinstance(x, Scaled):
-            return x.like(run(node, given, x.numbers))
+        if isinstance(x, Scaled) and x.by_tensor:
+            return Scaled(run(node, given, x.numbers), x.scale.reshape(()), x.fmt)
         if isinstance(x, Codes):
             return Codes(run(node, given, x.numbers), x.fmt)
-        return run(node, given, x)
+        return run(node, given, real(x))
 
     return operator
 
 
 def _transpose(node: Node, given: Given) -> Value:
     x = _given(given, 0)
-    if isinstance(x, Scaled) and x.scale.numel() > 1:
+    if isinstance(x, Scaled) and not x.by_tensor:
         order = node.attributes.get("perm") or list(reversed(range(x.numbers.dim())))
         return Scaled(x.numbers.permute(order), x.scale.permute(order), x.fmt)
     return _kept(lambda node, _, x: x.permute(node.attributes.get("perm") or list(reversed(range(x.dim())))))(
@@ -177,9 +177,11 @@ def _over_images(x: Tensor) -> Tensor:
 
 
 def _average(x: Value, sums: Callable[[Tensor], Tensor], counts: Callable[[Tensor], Tensor]) -> Tensor:
-    """Divide sums by numbers of elements; sums of integers are exact."""
-    if isinstance(x, Scaled):
-        return x.like(sums(x.numbers)).real / counts(torch.ones_like(x.numbers)).to(torch.float32)
+    """Divide sums by numbers of elements; those of a quantized tensor are exact."""
+    if isinstance(x, Scaled) and x.by_tensor and x.fmt is not None:
+        return Scaled(sums(x.numbers), x.scale.reshape(()), None).real / counts(torch.ones_like(x.numbers)).to(
+            torch.float32
+        )
     return sums(real(x)) / counts(torch.ones_like(real(x)))
 
 

@@ -1,6 +1,6 @@
 """Values of a quantized graph: integers with a factor, and the operators QuantizeLinear and DequantizeLinear."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from halfulp.golden.zeros import difference_format
 from halfulp.hdl.formats import OFF, SATFINITE, Fixed, Format, parse
 
 FORMATS = {
-    **{f"{kind}{bits}": f"{kind.lower()}{bits}" for kind in ("INT", "UINT") for bits in (2, 4, 8, 16, 32)},
+    **{f"{kind}{bits}": f"{kind.lower()}{bits}" for kind in ("INT", "UINT") for bits in (4, 8, 16, 32)},
     "FLOAT8E4M3FN": "e4m3fn",
     "FLOAT8E4M3FNUZ": "e4m3fnuz",
     "FLOAT8E5M2": "e5m2",
@@ -52,11 +52,10 @@ class Scaled:
         """Real numbers in float32, with one rounding of the number and one of the product."""
         return self.numbers.to(torch.float32) * self.scale
 
-    def like(self, numbers: Tensor) -> "Scaled":
-        """Return other numbers with the same factor, which must be one for the tensor."""
-        if self.scale.numel() != 1:
-            raise ValueError("the tensor has factors by channel, which this operator does not keep")
-        return replace(self, numbers=numbers, scale=self.scale.reshape(()))
+    @property
+    def by_tensor(self) -> bool:
+        """True if the tensor has one factor."""
+        return self.scale.numel() == 1
 
 
 Value = Tensor | Codes | Scaled

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from halfulp import golden
+from halfulp.golden.zeros import corrected
 from halfulp.hdl.formats import parse
-from halfulp.hdl.specs import Tiling
+from halfulp.hdl.specs import MacSpec, Tiling
 
 
 def integers(codes, fmt):
@@ -94,3 +95,42 @@ def test_sparse_weights_have_no_zero_points():
     x, w = codes("int8", 2, 4), golden.compress(torch.zeros(4, 2, dtype=torch.int64), "int8", "2:4", dim=-2)
     with pytest.raises(ValueError, match=r"b_zero is not possible for .*; give a mac such as int8\*int4\+int32"):
         golden.gemm(x, w, "sparsemac int8*int8+int32.rn sparsity=2:4", b_zero=torch.tensor(1))
+
+
+@pytest.mark.parametrize("mac", ["uint8*int4+int32", "int8*uint8+int12-wrap", "ufxp2.2*fxp3.1+fxp12.6"])
+@pytest.mark.parametrize("given", ["a", "b", "ab"])
+def test_terms_of_zero_points_correct_sums_of_arrays(mac, given):
+    torch.manual_seed(4)
+    spec = MacSpec.parse(mac)
+    x, y = codes(str(spec.a), 2, 3, 7), codes(str(spec.b), 7, 4)
+    zeros = {
+        "a": codes(str(spec.a), 3, 1) if "a" in given else None,
+        "b": codes(str(spec.b), 4) if "b" in given else None,
+    }
+    expected = golden.gemm(x, y, mac, a_zero=zeros["a"], b_zero=zeros["b"])
+    assert corrected(golden.gemm(x, y, mac), x, y, spec, zeros).equal(expected)
+
+
+INEXACT = [
+    ("int8*int8+int20", 17, r"sums of 17 products of int8 and int8 with zero points need 22 bits .* more than int20"),
+    ("uint8*int8+fxp32.-1", 1, "all places of a product, more than fxp32.-1"),
+    ("int8*int8=int8.rn+int32", 1, "zero points of arrays need a mac of integers without rounded product"),
+    ("int8*int8+fp32", 1, "zero points of arrays need operands and sums in fixed point"),
+]
+
+
+@pytest.mark.parametrize(("mac", "k", "message"), INEXACT)
+def test_terms_need_exact_sums(mac, k, message):
+    x, y = torch.zeros(2, k, dtype=torch.int64), torch.zeros(k, 2, dtype=torch.int64)
+    with pytest.raises(ValueError, match=message):
+        corrected(x @ y, x, y, MacSpec.parse(mac), {"a": torch.tensor(1), "b": torch.tensor(1)})
+    assert corrected(x @ y, x, y, MacSpec.parse(mac), {"a": None, "b": None}).equal(x @ y)
+
+
+def test_largest_sums_are_exact_at_the_limit():
+    # 8 products of -255 * 255 need 20 bits and a sign.
+    x, y = torch.full((1, 7), 128), torch.full((7, 1), 127)
+    zeros = {"a": torch.tensor(127), "b": torch.tensor(128)}
+    mac = MacSpec.parse("int8*int8+int20")
+    found = corrected(golden.gemm(x, y, mac), x, y, mac, zeros)
+    assert integers(found, "int20").item() == -7 * 255 * 255

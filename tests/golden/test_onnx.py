@@ -272,10 +272,10 @@ def test_graphs_that_are_refused(make, message):
 
 POLICIES = [
     ("int8*int8+exact=fp32, activations=rn scale=tensor.pow2", "activations have the scale tensor.pow2.current, which"),
-    ("e6m2*e6m2+fp32", "ONNX has no operands in e6m2; expected int2, "),
+    ("e6m2*e6m2+fp32", "ONNX has no operands in e6m2; expected int4, "),
     ("int8*int8+int16", r"ONNX has no sums of mac int8\*int8\+int16.rn; expected sums in fp32.rn or int32.rn"),
     ("int8*int8+fp32, activations=sr4", "activations are rounded as sr4, which ONNX does not express; use rn"),
-    ("bf16*bf16+fp32, weights=int8.rn", "operands are rounded to int8 and then to bf16; ONNX expresses one rounding"),
+    ("int8*bf16+fp32, weights=int8.rn", "operands are rounded to int8 and then to bf16; ONNX expresses one rounding"),
     ("mxfp8_e4m3*mxfp8_e4m3+fp32", "ONNX has no sums of blockmac"),
 ]
 

@@ -74,6 +74,17 @@ def test_rtl_layers_match_golden(policy, make, shape, monkeypatch):
 
 
 @pytest.mark.slow
+def test_rtl_layers_with_zero_points_match_golden():
+    torch.manual_seed(7)
+    policy = "forward=uint8*int8+int32.rn, activations=rn scale=tensor.real.affine, weights=rn scale=channel.real"
+    layer = nn.Linear(7, 5, bias=False, policy=f"{policy}, device=rtl")
+    twin = nn.Linear(7, 5, bias=False, policy=policy)
+    twin.load_state_dict(layer.state_dict())
+    x = torch.randn(3, 7, dtype=torch.float64)
+    assert layer.double()(x).equal(twin.double()(x))
+
+
+@pytest.mark.slow
 def test_rtl_words_match_tiled_words():
     """Words depend on the key, in a batch and after a row of start values."""
     mac = MacSpec.parse(NOISY.partition(",")[0])

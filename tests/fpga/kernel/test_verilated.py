@@ -61,6 +61,17 @@ def test_verilated_kernel_products_ignore_memory_timing(number):
 
 
 @pytest.mark.slow
+def test_host_adds_the_terms_of_zero_points():
+    generator = torch.Generator().manual_seed(6)
+    with Verilated(Kernel(array=Chain(mac="uint8*int4+int32.rn", n=2, m=2, depth=2))) as verilated:
+        mac = verilated.kernel.array.mac
+        a, b = operands(mac, 5, 9, 3, generator)
+        zeros = {"a_zero": torch.tensor([[3], [0], [255], [128], [7]]), "b_zero": torch.tensor([8, 0, 15])}
+        assert torch.equal(verilated.product(a, b, **zeros), golden.gemm(a, b, mac, **zeros))
+        assert torch.equal(verilated.product(a, b), golden.gemm(a, b, mac))
+
+
+@pytest.mark.slow
 def test_verilated_array_of_1024_multiplies_large_matrices():
     """A kernel of 32 x 32 is built in at most three minutes; the product has 512 rows, columns and steps."""
     made = Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=32, m=32))
