@@ -337,7 +337,7 @@ class Operand:
         fmt: Format = getattr(mac, part)
         formats = dict.fromkeys((held, fmt))
         if scale.group:
-            # The product of a narrow integer and a factor of binary32 is exact in binary64.
+            # The product of a number and a factor of binary32 is exact in binary64 (`policy.MAX_GROUP`).
             values, numbers, formats = values * factor, numbers * factor, {fmt: None}
         elements = encode(numbers, fmt, saturate=self._cast.saturate)
         note((self._call.layer, phase, self._role), elements, lambda: values, *formats, pruned=self._zeros)

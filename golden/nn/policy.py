@@ -15,7 +15,6 @@ from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.blocks import is_block_mac
 from halfulp.golden.zeros import difference_format
 from halfulp.hdl.formats import Fixed, Float
-from halfulp.hdl.formats.fixed import MAX_WIDTH
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
 from halfulp.hdl.specs.mma import MmaSpec
 
@@ -30,6 +29,12 @@ FLOAT = "fp32"
 
 PLAIN = Cast()
 """Default rounding of tensors: to nearest, to the operand or accumulator format."""
+
+MAX_AFFINE = 52
+"""Largest width of integers with zero points, whose differences binary64 holds."""
+
+MAX_GROUP = 28
+"""Largest precision of numbers in groups: products of their differences and factors of binary32 fit in binary64."""
 
 Product = MacSpec | BlockMacSpec | MmaSpec
 """Descriptions of the steps of products."""
@@ -204,13 +209,17 @@ class Policy:
                 fmt = cast.fmt or (mac and getattr(mac, side))
                 if cast.scale is None or fmt is None:
                     continue
-                if cast.scale.affine and (not isinstance(fmt, Fixed) or fmt.wraps or fmt.width == MAX_WIDTH):
+                if cast.scale.affine and (not isinstance(fmt, Fixed) or fmt.wraps or fmt.width > MAX_AFFINE):
                     raise ValueError(
-                        f"{name} have zero points in {phase}, which are for fixed point of up to 63 bits that "
-                        f"saturates, such as int8, not for {fmt}"
+                        f"{name} have zero points in {phase}, which are for fixed point of up to {MAX_AFFINE} bits "
+                        f"that saturates, such as int8, not for {fmt}"
                     )
                 if cast.scale.group and cast.fmt is None:
                     raise ValueError(f"{name} have scales of groups, which need a format, such as int4.{cast}")
+                if cast.scale.group and fmt.precision > MAX_GROUP:
+                    raise ValueError(
+                        f"{name} have scales of groups, which multiply numbers of up to {MAX_GROUP} bits, not {fmt}"
+                    )
                 if cast.scale.group and mac is not None and not isinstance(getattr(mac, side), Float):
                     raise ValueError(
                         f"{name} have scales of groups, which multiply the operands of {phase}: these must be in "

@@ -172,7 +172,7 @@ class Scaling:
             Quotients and factors in float64, and the differences of lowest and largest number from the zero points.
         """
         grouped, restore = values, None
-        if self.group:
+        if self.group and values.numel():
             grouped, restore = runs_of(values, *runs, self.group, 0.0)
             summed = (-1,)
         ends: tuple[Tensor, ...] = ()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from halfulp.golden.nn.cast import Cast, real
-from halfulp.golden.nn.layers import HISTORY, Computed, Conv2d, Linear
+from halfulp.golden.nn.layers import HISTORY, Computed
 from halfulp.golden.nn.policy import prefixed
 from halfulp.golden.nn.scaling import divided
 from halfulp.golden.torch_internals import buffers_of
@@ -123,7 +123,7 @@ class _Writer:
             return x
         with prefixed(f"{type(module).__name__} {name}".strip()):
             write = next((write for kind, write in _MODULES.items() if isinstance(module, kind)), None)
-            if write is None or (isinstance(module, Computed) and not isinstance(module, (Linear, Conv2d))):
+            if write is None:
                 known = ", ".join(kind.__name__ for kind in _MODULES)
                 raise ValueError(f"the module has no form in ONNX; expected Sequential of {known}")
             return write(self, module, x)
@@ -140,10 +140,11 @@ class _Writer:
         y = self.node("Conv", x, w, **_geometry(layer)) if isinstance(layer, nn.Conv2d) else self.node("MatMul", x, w)
         if layer.bias is None:
             return y
-        bias = layer.bias.detach()
-        if isinstance(layer, Computed) and mac is not None:
-            given = layer.policy.bias.real(bias, 0)
-            bias = decoded(encode(given, mac.o, layer.policy.bias.rounding), mac.o, torch.float32)
+        rounded: Cast = layer.policy.bias if isinstance(layer, Computed) else Cast()
+        bias = rounded.real(layer.bias.detach(), 0)
+        if mac is not None:
+            rounding = rounded.rounding if rounded.fmt is None else RN
+            bias = decoded(encode(bias, mac.o, rounding), mac.o, torch.float32)
         return self.node("Add", y, self.constant(bias.reshape(-1, 1, 1) if convolution else bias))
 
     def activations(self, layer: Computed, x: str) -> str:
@@ -191,6 +192,8 @@ def _check(layer: Computed) -> None:
             raise ValueError(f"ONNX has no sums of {mac}; expected sums in fp32.rn or int32.rn")
     if policy.hadamard is not None or policy.multiplier is not None or policy.adder is not None:
         raise ValueError("ONNX has no rotations, multipliers and adders of a policy; omit them")
+    if policy.bias.rounding.bits:
+        raise ValueError(f"the bias is rounded as {policy.bias}, and ONNX has no stochastic rounding; use rn")
     for name, cast in (("weights", policy.weights), ("activations", policy.activations)):
         if cast.sparsity is not None or cast.before is not None or cast.rounding != RN:
             raise ValueError(f"{name} are rounded as {cast}, which ONNX does not express; use rn")

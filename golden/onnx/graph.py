@@ -45,7 +45,7 @@ def import_onnx(model: Any) -> "OnnxModel":
     model : path or onnx.ModelProto
         Convolutions of images, products of matrices, Relu, pooling, Add, Mul, Flatten, Reshape, Transpose, Identity,
         QuantizeLinear, DequantizeLinear, Quant, QLinearConv, QLinearMatMul, ConvInteger and MatMulInteger, with
-        constant scales and weights, in the opsets 13 to 25.
+        constant scales and weights; other operators, such as BatchNormalization, must be folded into these.
 
     Returns
     -------
@@ -105,6 +105,8 @@ class OnnxModel(nn.Module):
             name = proto.name or f"{proto.op_type}_{number}"
             attributes = {one.name: _text(onnx.helper.get_attribute_value(one)) for one in proto.attribute}
             if proto.op_type == "Constant":
+                if "value" not in attributes:
+                    raise ValueError(f"Constant {name} has no tensor as value, but {', '.join(attributes)}")
                 self._constants[proto.output[0]] = _constant(onnx, attributes["value"])
                 continue
             node = Node(proto.op_type, name, tuple(proto.input), tuple(proto.output), attributes)
@@ -145,6 +147,9 @@ class OnnxModel(nn.Module):
             for name in filter(None, node.inputs[1:]):
                 if name not in self._constants:
                     raise ValueError(f"its parameter {name} is computed in the graph; expected a constant")
+            scale = self._constants[node.inputs[1]]
+            if not isinstance(scale, Tensor) or not bool((scale > 0).all()):
+                raise ValueError(f"its scale {node.inputs[1]} must be positive numbers in float32")
         given = [self._constants.get(name) if name else None for name in node.inputs]
         if node.kind in OPERATORS and all(name == "" or name in self._constants for name in node.inputs):
             self._constants[node.outputs[0]] = OPERATORS[node.kind](node, given)
@@ -212,6 +217,9 @@ class OnnxModel(nn.Module):
         """
         if len(inputs) != len(self.inputs):
             raise ValueError(f"the graph has the inputs {', '.join(self.inputs)}, not {len(inputs)}")
+        for x in inputs:
+            if not isinstance(x, Tensor):
+                raise TypeError(f"inputs must be tensors, not {type(x).__name__}")
         values = dict(self._constants)
         for name, fmt, x in zip(self.inputs, self._formats, inputs, strict=True):
             values[name] = x.to(torch.float32) if fmt is None else Codes(x.to(torch.float64), fmt)
@@ -320,7 +328,9 @@ def _with_weights(node: Node, weight: Tensor, bias: Tensor | None, policy: str) 
         made = layers.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, policy=policy)
     made.weight = nn.Parameter(weight.clone(), requires_grad=False)
     if bias is not None:
-        made.bias = nn.Parameter(bias.to(weight.dtype), requires_grad=False)
+        if bias.numel() not in (1, weight.shape[0]):
+            raise ValueError(f"its bias has {bias.numel()} numbers; expected {weight.shape[0]}")
+        made.bias = nn.Parameter(bias.to(weight.dtype).flatten().expand(weight.shape[0]), requires_grad=False)
     return made
 
 

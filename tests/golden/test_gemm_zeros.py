@@ -65,10 +65,11 @@ def test_groups_of_weights_are_blocks_with_a_scale_and_a_zero_point_each():
     torch.manual_seed(3)
     x = golden.quantize_blocks(torch.randn(3, 10), "block(int8,4,fp16,nearest)", dim=-1)
     w = golden.quantize_blocks(torch.randn(10, 2), "block(uint4,4,fp16,nearest)", dim=-2)
-    zero = codes("uint4", 3, 2)
+    zero, x_zero = codes("uint4", 3, 2), codes("int8", 3, 3)
     mac = "block(int8,4,fp16,nearest)*block(uint4,4,fp16,nearest)+fp64"
-    got = golden.decode(golden.gemm(x, w, mac, b_zero=zero), "fp64")
-    left = integers(x.elements, "int8").double() * golden.decode(x.scale, "fp16").repeat_interleave(4, 1)[:, :10]
+    got = golden.decode(golden.gemm(x, w, mac, a_zero=x_zero, b_zero=zero), "fp64")
+    numbers = integers(x.elements, "int8") - integers(x_zero, "int8").repeat_interleave(4, 1)[:, :10]
+    left = numbers.double() * golden.decode(x.scale, "fp16").repeat_interleave(4, 1)[:, :10]
     scale = golden.decode(w.scale, "fp16").repeat_interleave(4, 0)[:10]
     right = (w.elements.long() - zero.repeat_interleave(4, 0)[:10]).double() * scale
     torch.testing.assert_close(got, left @ right, rtol=1e-14, atol=1e-14)

@@ -254,7 +254,18 @@ def with_scale_of_the_graph():
     return graph.model([1, 3, 8, 8], final=graph.node("QuantizeLinear", "x", graph.node("Relu", "x"), zero))
 
 
+def with_scale(scale):
+    graph = Graph()
+    graph.quantized("x", scale, 0)
+    return graph.model([1, 3, 8, 8])
+
+
 REFUSED = [
+    (lambda: with_scale(-0.5), "its scale c0 must be positive numbers in float32"),
+    (
+        lambda: single("Constant", inputs=(), value_float=1.0),
+        "Constant Constant_v0 has no tensor as value, but value_float",
+    ),
     (lambda: single("Softmax"), "Softmax Softmax_v0: the operator is not supported; expected Conv, Gemm"),
     (lambda: single("Conv", inputs=("x", "x")), "its weights x are computed in the graph; expected a constant"),
     (lambda: with_weights(np.ones((2, 3, 1)), auto_pad="VALID"), "its weights have 3 dimensions; expected 4"),
@@ -290,3 +301,11 @@ def test_policies_that_onnx_lacks(policy, message):
 def test_modules_that_onnx_lacks():
     with pytest.raises(ValueError, match="Softmax 1: the module has no form in ONNX; expected Sequential of Linear"):
         golden.export_onnx(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax()), (1, 4))
+
+
+def test_inputs_are_tensors_of_the_graph():
+    model = golden.import_onnx(single("Relu"))
+    with pytest.raises(ValueError, match="the graph has the inputs x, not 2"):
+        model(torch.ones(1), torch.ones(1))
+    with pytest.raises(TypeError, match="inputs must be tensors, not ndarray"):
+        model(np.ones(1))

@@ -118,6 +118,16 @@ def test_groups_of_channels_in_a_convolution():
     assert nn.convert(layer, policy).model(x).equal(torch.nn.functional.conv2d(x, made))
 
 
+@pytest.mark.parametrize(
+    "policy",
+    ["bf16*bf16+fp32, weights=int4.rn scale=group4.real.affine", f"{EXACT}, activations=rn scale=tensor.affine"],
+)
+def test_empty_operands(policy):
+    for rows, inputs in ((0, 6), (2, 0)):
+        layer = nn.convert(tnn.Linear(inputs, 3, bias=False), policy).model
+        assert layer(torch.ones(rows, inputs)).equal(torch.zeros(rows, 3))
+
+
 def test_zero_is_exact_in_a_tensor_of_one_sign():
     scaling, fmt = Scaling("tensor", "real", affine=True), parse("uint8")
     for values in (torch.tensor([0.0, 3, 5]), torch.tensor([2.0, 3]), torch.tensor([-2.0, -3]), torch.zeros(2)):
@@ -163,6 +173,14 @@ POLICIES = [
     (
         "bf16*bf16+fp32, weights=rn scale=group32.real",
         "weights have scales of groups, which need a format, such as int4",
+    ),
+    (
+        "bf16*bf16+fp32, weights=int32.rn scale=group32.real",
+        "groups, which multiply numbers of up to 28 bits, not int32",
+    ),
+    (
+        "int64*int8+int64, activations=rn scale=tensor.affine",
+        "fixed point of up to 52 bits that saturates, .* not for int64",
     ),
     ("mxfp8_e4m3*mxfp8_e4m3+fp32, weights=rn scale=tensor.affine", "weights have a scale, but blocks"),
 ]
