@@ -190,3 +190,13 @@ POLICIES = [
 def test_policies_that_are_refused(policy, message):
     with pytest.raises(ValueError, match=message):
         nn.Policy.parse(policy)
+
+
+def test_elements_saturate_at_the_ends_of_the_range():
+    layer = tnn.Linear(2, 1, bias=False)
+    # Both ends are ties that round away from zero, 256 apart.
+    layer.weight.data = torch.tensor([[-127.5, 127.5]])
+    converted = nn.convert(layer, "forward=fp32, weights=int8.rn scale=tensor.real.affine").model
+    assert converted(torch.eye(2)).flatten().tolist() == [-128, 127]
+    narrow = nn.convert(layer, "forward=fp32, weights=int8.rn scale=tensor.pow2.affine.margin-1").model
+    assert narrow(torch.eye(2)).flatten().tolist() == [-127.5, 0]
