@@ -24,7 +24,7 @@ from halfulp.hdl.specs.fpu import FpuSpec
 from halfulp.hdl.specs.segments import Segments
 from halfulp.hdl.specs.unit import BEFORE, FLAGS
 
-from . import exact_fpu, exact_matrix_unit
+from . import exact_fpu, exact_functions, exact_matrix_unit
 
 R = TypeVar("R")
 
@@ -272,6 +272,19 @@ def _reciprocal_root(x: Number, spec: Any) -> Number:
     return _root(x if x.is_nan or x.is_inf else Number(1 / Fraction(x.magnitude), x.negative), spec)
 
 
+def _function(x: Number, spec: Any) -> Number:
+    """Return a number that rounds as a function of x."""
+    if x.is_nan:
+        return _nan(x)
+    special = exact_functions.special(spec.function, x.value, x.negative)
+    if special is not None:
+        nan, pole = special[0] != special[0], special[0] == math.inf and not x.is_inf
+        return Number(*special, invalid=nan or x.invalid, by_zero=pole)
+    window = spec.o.window + spec.unit_rounding.places
+    number = exact_functions.value(spec.function, Fraction(x.value), window, spec.o.smallest)
+    return Number(abs(number), number < 0)
+
+
 def _exponent(x: Number, spec: Any) -> Number:
     """Return floor(log2(abs(x)))."""
     if x.is_nan:
@@ -308,6 +321,7 @@ REALS: dict[str, Callable[..., Number]] = {
     "remainder": lambda spec, x, y: _remainder(x, y),
     "sqrt": lambda spec, x: _root(x, spec),
     "rsqrt": lambda spec, x: _reciprocal_root(x, spec),
+    "function": lambda spec, x: _function(x, spec),
     "logb": lambda spec, x: _exponent(x, spec),
     "scaleb": lambda spec, x, y: _scaled(x, y, spec.o),
     "requantize": lambda spec, x, y, places: _shifted(spec, _product(x, y), int(places.value)),

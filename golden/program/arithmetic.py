@@ -20,7 +20,7 @@ from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_result
 from halfulp.golden.nn.draw import mix
 from halfulp.hdl.formats import FP32, RN, Format
 
-from .functions import FUNCTIONS, TABLE_WIDTH, function, table
+from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH, function, table
 
 
 def _add(x: Tensor, y: Tensor) -> Tensor:

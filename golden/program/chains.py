@@ -16,7 +16,7 @@ from halfulp.golden.torch_internals import OpOverload
 
 from .arithmetic import ARITHMETIC, RoundingChain, number
 from .dispatch import name_of
-from .functions import FUNCTIONS, TABLE_WIDTH
+from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 from .graph import KEY, KEYS
 from .site import Site, is_exact_count
 

@@ -36,7 +36,7 @@ from . import products
 from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
 from .compositions import compositions
-from .functions import FUNCTIONS
+from halfulp.golden.function_table import FUNCTIONS
 from .keys import Keys
 from .loops import loops, note_generator
 from .operations import EXACT, FILLS, HANDLERS, IN_BINARY64, SEQUENCES

@@ -28,7 +28,7 @@ from halfulp.hdl.formats import Format
 
 from . import products
 from .dispatch import Program, is_exact, name_of
-from .functions import FUNCTIONS
+from halfulp.golden.function_table import FUNCTIONS
 from .operations import HANDLERS, IN_BINARY64
 from .site import is_broadcast, names_in, outside
 

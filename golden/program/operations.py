@@ -11,7 +11,7 @@ from torch import Tensor
 from halfulp.golden.nn.cast import DTYPES
 
 from . import products
-from .functions import FUNCTIONS
+from halfulp.golden.function_table import FUNCTIONS
 from .products import Geometry
 from .site import Site
 

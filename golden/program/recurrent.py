@@ -38,7 +38,7 @@ from .cells import (
     saved_names,
     shares_gradients,
 )
-from .functions import TABLE_WIDTH
+from halfulp.golden.function_table import TABLE_WIDTH
 from .site import Place, Site
 
 

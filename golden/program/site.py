@@ -23,7 +23,7 @@ from halfulp.hdl.specs import MacSpec
 
 from . import products, report
 from .arithmetic import ARITHMETIC, became, broadcast, compute, in_binary64, is_held, rounded
-from .functions import FUNCTIONS, TABLE_WIDTH
+from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 
 _HERE = (Path(__file__), Path(__file__).resolve())
 _OURS = (str(Path(torch.__file__).parent), *(str(path.parents[1]) for path in _HERE), "<eval", "<frozen")

@@ -27,6 +27,7 @@ from .division import RsqrtSpec as RsqrtSpec
 from .division import SqrtSpec as SqrtSpec
 from .dot import DotSpec as DotSpec
 from .dotmac import DotMacSpec as DotMacSpec
+from .function import FunctionSpec as FunctionSpec
 from .grammar import TextError as TextError
 from .mac import MacSpec as MacSpec
 from .mma import MmaSpec as MmaSpec

@@ -54,7 +54,7 @@ class DivSpec(EndlessSpec, BinarySpec, form="div a/b[=o]", summary="a / b"):
 
 
 @dataclass(frozen=True)
-class FunctionSpec(EndlessSpec):
+class UnarySpec(EndlessSpec):
     """Base class of functions of one number.
 
     Parameters
@@ -70,8 +70,8 @@ class FunctionSpec(EndlessSpec):
 
 
 @dataclass(frozen=True)
-class ReciprocalSpec(FunctionSpec, form="reciprocal a[>o]", summary="1 / a"):
-    """Reciprocal of a number; fields as in `FunctionSpec`."""
+class ReciprocalSpec(UnarySpec, form="reciprocal a[>o]", summary="1 / a"):
+    """Reciprocal of a number; fields as in `UnarySpec`."""
 
     @property
     def bound(self) -> Fraction:
@@ -80,8 +80,8 @@ class ReciprocalSpec(FunctionSpec, form="reciprocal a[>o]", summary="1 / a"):
 
 
 @dataclass(frozen=True)
-class SqrtSpec(FunctionSpec, form="sqrt a[>o]", summary="square root of a"):
-    """Square root of a number; fields as in `FunctionSpec`."""
+class SqrtSpec(UnarySpec, form="sqrt a[>o]", summary="square root of a"):
+    """Square root of a number; fields as in `UnarySpec`."""
 
     @property
     def bound(self) -> Fraction:
@@ -95,8 +95,8 @@ class SqrtSpec(FunctionSpec, form="sqrt a[>o]", summary="square root of a"):
 
 
 @dataclass(frozen=True)
-class RsqrtSpec(FunctionSpec, form="rsqrt a[>o]", summary="1 / square root of a"):
-    """Reciprocal of the square root of a number; fields as in `FunctionSpec`."""
+class RsqrtSpec(UnarySpec, form="rsqrt a[>o]", summary="1 / square root of a"):
+    """Reciprocal of the square root of a number; fields as in `UnarySpec`."""
 
     @property
     def bound(self) -> Fraction:

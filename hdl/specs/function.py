@@ -1,0 +1,84 @@
+"""Description of correctly rounded functions of one number."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from halfulp.hdl.formats.base import Format, floor_log2
+from halfulp.hdl.formats.catalogue import parse
+from halfulp.hdl.formats.checks import check_one_of
+
+from .division import EndlessSpec
+
+FUNCTIONS = ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "gelu", "silu", "erf")
+"""Names of functions; angles are in radians, and ``gelu`` is ``a * (1 + erf(a / sqrt(2))) / 2``."""
+
+MAX_WIDTH = 16
+"""Maximum width of operands and results, whose results are checked for all codes."""
+
+MAX_EXPONENT = 1023
+"""Maximum exponent of operands and results: binary64 holds their numbers."""
+
+MAX_WINDOW = 44
+"""Maximum number of leading bits that a rounding may need; the golden model has 53."""
+
+
+@dataclass(frozen=True)
+class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="function of a, correctly rounded"):
+    """Function of one number, rounded once.
+
+    Parameters
+    ----------
+    function : str
+        Name of the function: one of `FUNCTIONS`.
+    a : Format
+        Format of the operand, of at most 16 bits.
+    o : Format
+        Format of the result, of at most 16 bits; default: ``a``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `UnitSpec`; also if the function is unknown, or a format is wider, has numbers beyond binary64, or wraps.
+    """
+
+    function: str
+    a: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+
+    def check(self) -> None:
+        super().check()
+        if not isinstance(self.function, str):
+            raise TypeError(f"the function of a unit must be a string, not {type(self.function).__name__}")
+        check_one_of("function", self.function, FUNCTIONS)
+        for name in ("a", "o"):
+            fmt = getattr(self, name)
+            if fmt is None or fmt.parts > 1 or not fmt.has_zero:
+                continue
+            if fmt.width > MAX_WIDTH:
+                raise ValueError(
+                    f"{name} of function must have at most {MAX_WIDTH} bits, and {fmt} has {fmt.width}; convert it"
+                )
+            if floor_log2(max(fmt.largest, -fmt.lowest)) > MAX_EXPONENT or floor_log2(fmt.smallest) < -MAX_EXPONENT - 50:
+                raise ValueError(f"{name} of function must have the range of binary64 at most, unlike {fmt}; convert it")
+            if name == "o" and fmt.wraps:
+                raise ValueError(f"o of function must saturate, unlike {fmt}")
+        if (self.o or self.a).window + self.rounding.places > MAX_WINDOW:
+            raise ValueError(
+                f"rounding {self.rounding} needs more bits of a result than the {MAX_WINDOW} that are computed; "
+                "choose fewer random bits"
+            )
+
+    @classmethod
+    def read_part(cls, part: str, text: str) -> Any:
+        return text if part == "function" else parse(text)
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return {"function": lambda: "exp"}
+
+    @property
+    def bound(self) -> Fraction:
+        """Power of two beyond the range of the results; all larger ones saturate."""
+        return Fraction(2) ** (floor_log2(max(self.result.largest, -self.result.lowest)) + 1)
