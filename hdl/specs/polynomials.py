@@ -1,0 +1,107 @@
+"""Table of polynomials that computes a function of one number, as integers.
+
+A table reduces the significand and the exponent of a number to an index and a distance t of ``rest`` bits, and computes
+``v = c0 + floor((c1 + floor(c2 * u / 2^inner)) * t / 2^rest)`` with the coefficients of the index, where u are the
+``inner`` upper bits of t. The true value of the function is in the open interval from v to v + 1, or is v for the
+results that are exact.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, NamedTuple, Self
+
+POWER, LOGARITHM, ANGLE, BINADES = REDUCTIONS = ("power", "logarithm", "angle", "binades")
+"""Reductions of the argument.
+
+``power``: x * factor = n + f with an integer n and 0 <= f < 1; the value is 2^n * v. ``logarithm``: x = 2^e * m with
+1 <= m < 2, and the value e * factor + v. ``angle``: abs(x) * 2 / pi = n + f, where n is the quadrant. ``binades``: each
+binade of the argument has polynomials of its own.
+"""
+
+KINDS = {
+    "exp": POWER,
+    "exp2": POWER,
+    "log": LOGARITHM,
+    "log2": LOGARITHM,
+    "sin": ANGLE,
+    "cos": ANGLE,
+} | dict.fromkeys(("tanh", "sigmoid", "gelu", "silu", "erf"), BINADES)
+"""Reduction of each function."""
+
+ODD = ("tanh", "erf", "sin")
+"""Odd functions."""
+
+
+class Result(NamedTuple):
+    """Number that rounds as the value of a function at a code; ``math.inf`` and ``math.nan`` are themselves.
+
+    ``invalid`` and ``pole`` are exception flags: NaN without an operand that is NaN, and an infinity of a number.
+    """
+
+    magnitude: Fraction | float
+    negative: bool
+    invalid: bool = False
+    pole: bool = False
+
+
+@dataclass(frozen=True)
+class Polynomials:
+    """Polynomials of a function for all numbers of a format.
+
+    Parameters
+    ----------
+    reduction : str
+        One of `REDUCTIONS`.
+    precision : int
+        Bits of the significand.
+    segments : int
+        Number of leading bits of the reduced argument that select a polynomial.
+    rest, inner : int
+        Bits of t, and of its upper part that the coefficient c2 multiplies; see above.
+    value : int
+        Fraction bits of v.
+    rows : tuple of (int, int, int)
+        Coefficients c0, c1, c2 by index, whose upper bits are the sign and the binade of ``binades``.
+    factor : int
+        Constant of the reductions ``power`` and ``logarithm``.
+    places : int
+        Fraction bits of ``factor``.
+    fraction : int
+        Fraction bits of the reduced argument of ``power`` and ``angle``.
+    low, high : int
+        For ``binades``, arguments below 2^low share polynomials, and so do those from 2^high on. For ``angle``,
+        arguments below 2^low need none.
+    exponents : tuple of (int, bool)
+        For ``binades``, exponent of v by index, and true if the exponent of the argument is added.
+    multiples : tuple of int
+        For ``angle``, the last place of an argument times 2 / pi modulo 4, by exponent from ``low`` on.
+    """
+
+    reduction: str
+    precision: int
+    segments: int
+    rest: int
+    inner: int
+    value: int
+    rows: tuple[tuple[int, int, int], ...]
+    factor: int = 0
+    places: int = 0
+    fraction: int = 0
+    low: int = 0
+    high: int = 0
+    exponents: tuple[tuple[int, bool], ...] = field(default=())
+    multiples: tuple[int, ...] = field(default=())
+
+    @property
+    def text(self) -> str:
+        """Table as JSON."""
+        return json.dumps({item.name: getattr(self, item.name) for item in fields(self)})
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read a table from JSON."""
+        given: Mapping[str, Any] = json.loads(text)
+        tuples = {name: tuple(map(tuple, given[name])) for name in ("rows", "exponents")}
+        return cls(**{**given, **tuples, "multiples": tuple(given["multiples"])})
