@@ -16,7 +16,7 @@ from .formats.base import floor_log2, significand_bits
 from .product import product
 from .raw import LeadingZeros, OperationFlags, Promises, Raw, normalise
 from .specs.polynomials import ANGLE, LOGARITHM, ODD, POWER, Polynomials, Result
-from .wire import NEVER, extended, lookup, wire
+from .wire import NEVER, extended, lookup, shift_up, wire
 
 
 def function_of(m: Module, x: Raw, name: str, table: Polynomials, *, dsp: bool) -> Raw:
@@ -161,9 +161,14 @@ def _binades(m: Module, x: Raw, name: str, table: Polynomials, dsp: bool) -> Raw
     place = (x.exponent + (x.base - table.low + 1)).as_signed()
     last = table.high - table.low + 1
     cluster = wire(m, Mux(place[-1], 0, Mux(place > last, last, place))[: last.bit_length()], "binade")
-    leading, rest = _split(x.significand[:-1], table.segments)
-    index = Cat(leading, cluster) if name in ODD else Cat(leading, cluster, x.sign)
-    value = _evaluated(m, index, rest, table, dsp)[: table.value + 1]
+    group = cluster if name in ODD else Cat(cluster, x.sign)
+    segments, first = (wire(m, lookup(group, list(column)), "group") for column in zip(*table.groups, strict=True))
+    width = table.precision - 1
+    most = max(count for count, _ in table.groups)
+    shifted = shift_up(m, x.significand[:-1], segments, width + most, "fraction")
+    # The bits of an index that are those of the fraction are zero in the first one of a group.
+    index = wire(m, (first | shifted[width:])[: (len(table.rows) - 1).bit_length()], "index")
+    value = _evaluated(m, index, shifted[:width], table, dsp)[: table.value + 1]
     relative = wire(m, lookup(index, [int(added) for _, added in table.exponents]), "is_relative")
     rows = [exponent for exponent, _ in table.exponents]
     low = min(*rows, -1) + min(x.promises.emin, 0)

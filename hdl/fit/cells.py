@@ -6,7 +6,7 @@ approximation in the same interval is rounded as the result itself (Lim and Naga
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -82,7 +82,6 @@ class Cells:
     Attributes
     ----------
     precision : int
-    x : tuple of Fraction
     negative, exact, free : array of bool
     exponent, significand, floor, unit : array of int64
     below : array of bool
@@ -90,7 +89,6 @@ class Cells:
     """
 
     precision: int
-    x: tuple[Fraction, ...]
     negative: Any
     exponent: Integers
     significand: Integers
@@ -100,11 +98,9 @@ class Cells:
     free: Any
     below: Any
 
-    def where(self, chosen: Any) -> "Cells":
-        """Return some of the numbers."""
-        x = tuple(number for number, taken in zip(self.x, chosen.tolist(), strict=True) if taken)
-        names = ("negative", "exponent", "significand", "floor", "unit", "exact", "free", "below")
-        return Cells(self.precision, x, *(getattr(self, name)[chosen] for name in names))
+    def at(self, chosen: Any) -> "Cells":
+        """Return some of the numbers, by their places or by a flag for each."""
+        return Cells(self.precision, *(getattr(self, item.name)[chosen] for item in fields(self)[1:]))
 
 
 def cells_of(spec: FunctionSpec) -> Cells:
@@ -125,7 +121,7 @@ def cells_of(spec: FunctionSpec) -> Cells:
         assert significand.denominator == 1, f"{x} has more than {precision} bits"
         rows.append((x < 0, exponent, int(significand), *_cell(function, x, spec)))
     columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return Cells(precision, tuple(numbers), *columns)
+    return Cells(precision, *columns)
 
 
 def _cell(function: Function, x: Fraction, spec: FunctionSpec) -> Cell:

@@ -7,7 +7,7 @@ lookup tables and multipliers is taken.
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -23,6 +23,7 @@ from halfulp.tools.digests import code
 from halfulp.tools.progress import Bar
 
 from .cells import FAR, ROWS, Cells, Integers, cells_of
+from .functions import Function
 
 Lines = list[tuple[Any, Any]]
 """Coefficients c1 and c2 of polynomials, as numbers of mpmath."""
@@ -70,14 +71,14 @@ class Task:
     function: Callable[[int, Any], Any]
 
 
-def _bounds(cells: Cells, shift: Integers) -> tuple[Integers, Integers] | None:
-    """Return the least and the most of the integers in intervals, in units of 2^-shift; None if one is too short."""
+def _bounds(cells: Cells, shift: Integers) -> tuple[Integers, Integers]:
+    """Return the least and the most of the integers in intervals, in units of 2^-shift: none if one is too short."""
     free = cells.free | ((cells.floor == 0) & ~cells.exact & (shift > MOST_SHIFT))
-    if np.any(~free & (shift < 0) & ~(cells.exact & (cells.floor == 0))):
-        return None
+    short = ~free & (shift < 0) & ~(cells.exact & (cells.floor == 0))
     scale = np.int64(1) << np.clip(shift, 0, MOST_SHIFT)
     low = np.where(free, 0, cells.floor) * scale
-    return np.where(free, 1, low), np.where(free, FARTHEST, np.where(cells.exact, low, low + scale - 1))
+    high = np.where(free, FARTHEST, np.where(cells.exact, low, low + scale - 1))
+    return np.where(free, 1, low), np.where(short, -FARTHEST, high)
 
 
 def _split(argument: Integers, width: int, segments: int) -> tuple[Integers, Integers]:
@@ -85,7 +86,7 @@ def _split(argument: Integers, width: int, segments: int) -> tuple[Integers, Int
     return argument >> (width - segments), argument & ((1 << (width - segments)) - 1)
 
 
-def _power(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task | None:
+def _power(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task:
     """Return the task of ``2^(x * factor)``."""
     fraction = value + 2
     places = fraction + 4 if spec.function == "exp" else 0
@@ -93,15 +94,13 @@ def _power(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task 
         factor = int(mp.nint(mp.ldexp(1 / mp.ln2, places))) if spec.function == "exp" else 1
     table = Polynomials(POWER, cells.precision, segments, 0, 0, value, (), factor, places, fraction, high=_limit(spec))
     # Farther numbers overflow or are tiny.
-    near = cells.where((cells.exponent < table.high) & ~cells.free)
+    near = cells.at((cells.exponent < table.high) & ~cells.free)
     down = np.maximum(places - fraction - (near.exponent - near.precision + 1), -fraction - table.high)
     product = near.significand * factor
     shifted = np.where(down >= 0, product >> np.clip(down, 0, 62), product << np.clip(-down, 0, 62))
     lost = (shifted << np.clip(down, 0, 62) != product) & (down > 0)
     scaled = np.where(near.negative, -(shifted + lost), shifted)
     found = _bounds(near, near.unit - (scaled >> fraction) + value)
-    if found is None:
-        return None
     index, rest = _split(scaled & ((1 << fraction) - 1), fraction, segments)
     # v begins with a one, also where the polynomials begin and end.
     count, last = 1 << segments, (1 << (fraction - segments)) - 1
@@ -128,15 +127,13 @@ def _limit(spec: FunctionSpec) -> int:
     return max(*sizes, 4).bit_length() + 1
 
 
-def _logarithm(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task | None:
+def _logarithm(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task:
     """Return the task of ``e * factor + log(m)``."""
     natural = spec.function == "log"
     with mp.workprec(200):
         factor = int(mp.nint(mp.ldexp(mp.ln2, value))) if natural else 1 << value
         scale = mp.mpf(1) if natural else 1 / mp.ln2
     found = _bounds(cells, cells.unit + value)
-    if found is None:
-        return None
     # The floor of a negative number is its truncation, less one.
     inexact = (~cells.exact).astype(np.int64)
     low = np.where(cells.below, -found[1] - inexact, found[0])
@@ -149,12 +146,12 @@ def _logarithm(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> T
     return Task(table, index, rest, low - moved, high - moved, count, lambda place, u: scale * mp.log1p((place + u) / count))
 
 
-def _angle(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task | None:
+def _angle(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task:
     """Return the task of ``sin(pi / 2 * f)`` in the quadrants of an angle."""
     fraction, cosine = value + 2, spec.function == "cos"
     # Smaller numbers are just above their sines, and 1 just above their cosines.
     first = -(max(cells.precision, spec.window) // 2 + 1)
-    near = cells.where(cells.exponent >= first)
+    near = cells.at(cells.exponent >= first)
     multiples = []
     with mp.workprec(int(cells.exponent.max()) + fraction + 200):
         for exponent in range(first, int(cells.exponent.max()) + 1):
@@ -164,8 +161,7 @@ def _angle(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task 
     quadrant = (turned >> fraction) + cosine
     inverted = np.where(quadrant & 1 == 1, ~turned, turned) & ((1 << fraction) - 1)
     found = _bounds(near, near.unit + value)
-    if found is None or np.any((quadrant & 2 == 2) != near.below):
-        return None
+    found[1][(quadrant & 2 == 2) != near.below] = -FARTHEST
     index, rest = _split(inverted, fraction, segments)
     table = Polynomials(
         ANGLE, cells.precision, segments, 0, 0, value, (), fraction=fraction, low=first, multiples=tuple(multiples)
@@ -182,38 +178,122 @@ def _angle(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task 
     )
 
 
-def _binades(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task | None:
-    """Return the task of a function with polynomials for each binade of its argument."""
-    low, high, function = *_ends(cells, spec), ROWS[spec.function]
-    clusters = high - low + 2
-    bits = (clusters - 1).bit_length()
-    cluster = np.clip(cells.exponent, low - 1, high) - (low - 1)
-    fraction = cells.significand - (1 << (cells.precision - 1))
-    leading, rest = _split(fraction, cells.precision - 1, segments)
-    index = (cells.negative.astype(np.int64) << bits | cluster) << segments | leading
-    count = (1 if spec.function in ODD else 2) << (bits + segments)
-    linear = _relative(spec.function, cells.negative, cluster == 0) & ((cluster == 0) | (cluster == clusters - 1))
-    tops = _tops(cells) - np.where(linear, cells.exponent, 0)
-    exponents = np.full(count, -FARTHEST)
-    np.maximum.at(exponents, index, tops)
-    used = exponents > -FARTHEST
-    relative = np.zeros(count, bool)
-    relative[index] = linear
-    found = _bounds(cells, cells.unit - np.where(linear, cells.exponent, 0) - exponents[index] + value)
-    if found is None:
-        return None
-    rows = tuple((int(exponent), bool(added)) for exponent, added in zip(np.where(used, exponents, 0), relative, strict=True))
-    table = Polynomials(BINADES, cells.precision, segments, 0, 0, value, (), low=low, high=high, exponents=rows)
+@dataclass(frozen=True)
+class Groups:
+    """Numbers of a function with polynomials for each binade, in groups of one sign and binade.
 
-    def at(place: int, u: Any) -> Any:
-        leading, place_of = place & ((1 << segments) - 1), place >> segments
-        negative, within = place_of >> bits, place_of & ((1 << bits) - 1)
-        exponent = min(max(within + low - 1, low - 1), high)
-        x = mp.ldexp(1 + (leading + u) / (1 << segments), exponent)
-        moved = exponent if rows[place][1] else 0
-        return mp.ldexp(abs(function.value(-x if negative else x)), -rows[place][0] - moved)
+    Attributes
+    ----------
+    cells : Cells
+    function : Function
+    low, high : int
+        Binades below ``low`` are one group of a sign, and so are those from ``high`` on.
+    bits : int
+        Bits of the number of a binade, above which is the sign.
+    group : array of int64
+    linear : array of bool
+        The value is nearly proportional to the number, whose exponent is added to that of v.
+    tops : array of int64
+        Exponents of the values, less the exponent that is added.
+    """
 
-    return Task(table, index, rest, np.maximum(found[0], 1), np.minimum(found[1], (2 << value) - 1), count, at)
+    cells: Cells
+    function: Function
+    low: int
+    high: int
+    bits: int
+    group: Integers
+    linear: Any
+    tops: Integers
+
+    @classmethod
+    def of(cls, cells: Cells, spec: FunctionSpec) -> "Groups":
+        """Return the groups of a description."""
+        low, high = _ends(cells, spec)
+        last = high - low + 1
+        cluster = np.clip(cells.exponent, low - 1, high) - (low - 1)
+        linear = _relative(spec.function, cells.negative, cluster == 0) & ((cluster == 0) | (cluster == last))
+        tops = _tops(cells) - np.where(linear, cells.exponent, 0)
+        bits = last.bit_length()
+        group = cells.negative.astype(np.int64) << bits | cluster
+        return cls(cells, ROWS[spec.function], low, high, bits, group, linear, tops)
+
+    def lines(self, group: int, segments: int, degree: int) -> Lines:
+        """Return the interpolating polynomials of a group, of values divided by the power of two of a number."""
+        exponent = min((group & ((1 << self.bits) - 1)) + self.low - 1, self.high)
+        negative = group >> self.bits
+
+        def value(place: int, u: Any) -> Any:
+            x = mp.ldexp(1 + (place + u) / (1 << segments), exponent)
+            return abs(self.function.value(-x if negative else x))
+
+        return _interpolated(value, range(1 << segments), degree)
+
+    def moved(self, group: int, linear: bool) -> int:
+        """Return the exponent by which the values of `lines` are too large."""
+        return min((group & ((1 << self.bits) - 1)) + self.low - 1, self.high) if linear else 0
+
+    def solve(self, value: int, degree: int, known: dict[tuple[int, int, int], Lines]) -> Polynomials | None:
+        """Return the table with the fewest polynomials in each group; None if the fraction bits do not suffice."""
+        cells, width = self.cells, self.cells.precision - 1
+        fraction = cells.significand - (1 << width)
+        found: dict[int, tuple[int, list[Any], list[Any]]] = {}
+        for segments in range(width + 1):
+            for group in sorted({*self.group.tolist()} - {*found}):
+                at = np.flatnonzero(self.group == group)
+                shifted = fraction[at] << segments
+                index, rest = shifted >> width, shifted & ((1 << width) - 1)
+                exponents = np.full(1 << segments, -FARTHEST)
+                np.maximum.at(exponents, index, self.tops[at])
+                used = np.unique(index)
+                linear = bool(self.linear[at[0]])
+                here = cells.at(at)
+                shift = here.unit - np.where(linear, here.exponent, 0) - exponents[index] + value
+                low, high = _bounds(here, shift)
+                if np.any(low > high):
+                    continue
+                key = group, segments, degree
+                if key not in known:
+                    known[key] = self.lines(*key)
+                scales = [value - int(exponent) - self.moved(group, linear) for exponent in exponents[used]]
+                lines = [known[key][place] for place in used.tolist()]
+                first = [
+                    np.array([int(mp.nint(mp.ldexp(line[k], scale))) for line, scale in zip(lines, scales, strict=True)])
+                    for k in (0, 1)
+                ]
+                rows = _rows(index, rest, np.maximum(low, 1), np.minimum(high, (2 << value) - 1), first, width, width * (degree == 2))
+                if rows is None:
+                    continue
+                all_rows = np.zeros((1 << segments, 3), np.int64)
+                all_rows[used] = rows
+                exponents[exponents == -FARTHEST] = 0
+                found[group] = segments, all_rows.tolist(), [(exponent, linear) for exponent in exponents.tolist()]
+        if len(found) < len({*self.group.tolist()}):
+            return None
+        return self._table(value, degree, found)
+
+    def _table(self, value: int, degree: int, found: dict[int, tuple[int, list[Any], list[Any]]]) -> Polynomials:
+        """Return the table of groups; the longest come first, so that a first index has zeros where bits follow."""
+        width = self.cells.precision - 1
+        groups, rows, exponents = [(0, 0)] * (max(found) + 1), [], []
+        for group in sorted(found, key=lambda group: -found[group][0]):
+            segments, own, its_exponents = found[group]
+            groups[group] = segments, len(rows)
+            rows += own
+            exponents += its_exponents
+        return Polynomials(
+            BINADES,
+            self.cells.precision,
+            0,
+            width,
+            width * (degree == 2),
+            value,
+            tuple(map(tuple, rows)),
+            low=self.low,
+            high=self.high,
+            groups=tuple(groups),
+            exponents=tuple(exponents),
+        )
 
 
 def _relative(name: str, negative: Any, small: Any) -> Any:
@@ -258,11 +338,10 @@ def _ends(cells: Cells, spec: FunctionSpec) -> tuple[int, int]:
     return low, max(shared(exponents[::-1], False) + 1, low)
 
 
-TASKS: dict[str, Callable[[Cells, FunctionSpec, int, int], Task | None]] = {
+TASKS: dict[str, Callable[[Cells, FunctionSpec, int, int], Task]] = {
     POWER: _power,
     LOGARITHM: _logarithm,
     ANGLE: _angle,
-    BINADES: _binades,
 }
 
 
@@ -272,45 +351,53 @@ def fitted(task: Task, degree: int, known: dict[tuple[int, int], Lines]) -> Poly
     ``known`` has the interpolating polynomials by degree and number of segments.
     """
     table = task.table
-    width = table.precision - 1 if table.reduction in (LOGARITHM, BINADES) else table.fraction
+    width = table.precision - 1 if table.reduction == LOGARITHM else table.fraction
     rest = width - table.segments
     inner = min(rest, max(table.value - 2 * table.segments + 2, 1)) if degree == 2 else 0
     used = np.unique(task.index)
     key = degree, table.segments
     if key not in known and rest:
-        known[key] = _interpolated(task, used, degree)
+        known[key] = _interpolated(task.function, used.tolist(), degree)
     lines = known[key] if rest else [(0, 0)] * len(used)
     first = [np.array([int(mp.nint(mp.ldexp(line[at], table.value))) for line in lines]) for at in (0, 1)]
-    order = np.argsort(task.index, kind="stable")
-    index, t, low, high = (column[order] for column in (task.index, task.rest, task.low, task.high))
-    starts = np.searchsorted(index, used)
-    place = np.searchsorted(used, index)
-    c0, c1, c2 = np.zeros(len(used), np.int64), *first
-    done = np.zeros(len(used), bool)
+    found = _rows(task.index, task.rest, task.low, task.high, first, rest, inner)
+    if found is None:
+        return None
+    rows = np.zeros((task.count, 3), np.int64)
+    rows[used] = found
+    return replace(table, rest=rest, inner=inner, rows=tuple(map(tuple, rows.tolist())))
+
+
+def _rows(  # noqa: PLR0913, PLR0917 - columns of one table
+    index: Integers, t: Integers, low: Integers, high: Integers, first: list[Integers], rest: int, inner: int
+) -> Integers | None:
+    """Return the coefficients of the polynomials that are used, near those given; None if the search finds none."""
+    order = np.argsort(index, kind="stable")
+    index, t, low, high = (column[order] for column in (index, t, low, high))
+    used, starts, place = np.unique(index, return_index=True, return_inverse=True)
+    rows, done = np.zeros((len(used), 3), np.int64), np.zeros(len(used), bool)
     for slope, bend in NUDGES:
-        if bend and degree < 2:
+        if bend and not inner:
             continue
         trial = first[0] + slope, first[1] + bend
         moved = ((trial[0][place] + ((trial[1][place] * (t >> (rest - inner))) >> inner)) * t) >> rest
         least = np.maximum.reduceat(low - moved, starts)
         most = np.minimum.reduceat(high - moved, starts)
         now = ~done & (least <= most)
-        c0[now], c1[now], c2[now] = ((least + most) >> 1)[now], trial[0][now], trial[1][now]
+        rows[now] = np.stack([(least + most) >> 1, *trial], 1)[now]
         done |= now
         if done.all():
-            rows = np.zeros((task.count, 3), np.int64)
-            rows[used] = np.stack([c0, c1, c2], 1)
-            return replace(table, rest=rest, inner=inner, rows=tuple(map(tuple, rows.tolist())))
+            return rows
     return None
 
 
-def _interpolated(task: Task, used: Integers, degree: int) -> Lines:
-    """Return c1 and c2 of the polynomials that interpolate the values at the nodes of Chebyshev, as real numbers."""
+def _interpolated(function: Callable[[int, Any], Any], used: Iterable[int], degree: int) -> Lines:
+    """Return c1 and c2 of the polynomials that interpolate a function at the nodes of Chebyshev, as real numbers."""
     with mp.workprec(120):
         nodes = [(1 + mp.cos(mp.pi * (2 * k + 1) / (2 * degree + 2))) / 2 for k in range(degree + 1)]
         lines = []
-        for place in used.tolist():
-            values = [task.function(place, node) for node in nodes]
+        for place in used:
+            values = [function(place, node) for node in nodes]
             slope = (values[1] - values[0]) / (nodes[1] - nodes[0])
             bend = mp.mpf(0)
             if degree == 2:
@@ -339,21 +426,32 @@ def fit(spec: FunctionSpec) -> Polynomials:
         If no table within the limits of the search is correct.
     """
     cells = cells_of(spec)
-    task_of = TASKS[KINDS[spec.function]]
-    known: dict[tuple[int, int], Lines] = {}
-    best: tuple[float, Polynomials] | None = None
-    for degree, segments in itertools.product((1, 2), range(1, MOST_SEGMENTS + 1)):
-        for value in range(spec.window, spec.window + MORE_BITS):
-            if best is not None and value << segments > 64 * best[0]:
-                break
-            task = task_of(cells, spec, value, segments) if segments < cells.precision else None
-            table = None if task is None else fitted(task, degree, known)
-            if table is not None:
-                best = min(filter(None, (best, (cost(table), table))), key=lambda pair: pair[0])
-                break
+    tables = _of_binades(cells, spec) if KINDS[spec.function] == BINADES else _of_segments(cells, spec)
+    best = min(tables, key=cost, default=None)
     if best is None:
         raise ValueError(f"no table of polynomials of up to {1 << MOST_SEGMENTS} segments is correct for {spec}")
-    return best[1]
+    return best
+
+
+def _of_segments(cells: Cells, spec: FunctionSpec) -> Iterator[Polynomials]:
+    """Yield tables of functions that reduce their argument to one interval."""
+    task_of = TASKS[KINDS[spec.function]]
+    known: dict[tuple[int, int], Lines] = {}
+    for degree, segments in itertools.product((1, 2), range(1, min(MOST_SEGMENTS + 1, cells.precision))):
+        for value in range(spec.window, spec.window + MORE_BITS):
+            table = fitted(task_of(cells, spec, value, segments), degree, known)
+            if table is not None:
+                yield table
+                break
+
+
+def _of_binades(cells: Cells, spec: FunctionSpec) -> Iterator[Polynomials]:
+    """Yield tables of functions with polynomials for each binade."""
+    groups, known = Groups.of(cells, spec), {}
+    for degree, value in itertools.product((1, 2), range(spec.window, spec.window + MORE_BITS // 2)):
+        table = groups.solve(value, degree, known)
+        if table is not None:
+            yield table
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ results that are exact.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
@@ -57,13 +57,13 @@ class Polynomials:
     precision : int
         Bits of the significand.
     segments : int
-        Number of leading bits of the reduced argument that select a polynomial.
+        Number of leading bits of the reduced argument that select a polynomial; 0 for ``binades``.
     rest, inner : int
         Bits of t, and of its upper part that the coefficient c2 multiplies; see above.
     value : int
         Fraction bits of v.
     rows : tuple of (int, int, int)
-        Coefficients c0, c1, c2 by index, whose upper bits are the sign and the binade of ``binades``.
+        Coefficients c0, c1, c2 by index.
     factor : int
         Constant of the reductions ``power`` and ``logarithm``.
     places : int
@@ -73,6 +73,9 @@ class Polynomials:
     low, high : int
         For ``binades``, arguments below 2^low share polynomials, and so do those from 2^high on. For ``angle``,
         arguments below 2^low need none.
+    groups : tuple of (int, int)
+        For ``binades``, by sign and binade: the number of leading bits of the fraction that select a polynomial, and
+        the index of the first one. The other bits, with zeros below, are t.
     exponents : tuple of (int, bool)
         For ``binades``, exponent of v by index, and true if the exponent of the argument is added.
     multiples : tuple of int
@@ -91,8 +94,9 @@ class Polynomials:
     fraction: int = 0
     low: int = 0
     high: int = 0
-    exponents: tuple[tuple[int, bool], ...] = field(default=())
-    multiples: tuple[int, ...] = field(default=())
+    groups: tuple[tuple[int, int], ...] = ()
+    exponents: tuple[tuple[int, bool], ...] = ()
+    multiples: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
@@ -103,5 +107,5 @@ class Polynomials:
     def read(cls, text: str) -> Self:
         """Read a table from JSON."""
         given: Mapping[str, Any] = json.loads(text)
-        tuples = {name: tuple(map(tuple, given[name])) for name in ("rows", "exponents")}
+        tuples = {name: tuple(map(tuple, given[name])) for name in ("rows", "groups", "exponents")}
         return cls(**{**given, **tuples, "multiples": tuple(given["multiples"])})
