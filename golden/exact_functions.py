@@ -191,6 +191,7 @@ AT_ZERO = {"exp": 1, "exp2": 1, "cos": 1, "sigmoid": Fraction(1, 2)}
 """Values at zero; the others are zero, or for logarithms a pole."""
 
 
+@lru_cache(maxsize=1 << 12)
 def value(name: str, x: Fraction, window: int, smallest: Fraction) -> Fraction:
     """Return a number that rounds as the function of x, another number than zero.
 

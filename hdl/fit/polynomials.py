@@ -31,6 +31,9 @@ Lines = list[tuple[Any, Any]]
 MORE_BITS = 16
 """Fraction bits of values beside those that the intervals need, at most."""
 
+ANGLE_BITS = 6, 26
+"""The same for angles, from the fewest to the most."""
+
 FARTHEST = 1 << 60
 """Bound of an interval without one."""
 
@@ -437,8 +440,16 @@ def _of_segments(cells: Cells, spec: FunctionSpec) -> Iterator[Polynomials]:
     """Yield tables of functions that reduce their argument to one interval."""
     task_of = TASKS[KINDS[spec.function]]
     known: dict[tuple[int, int], Lines] = {}
-    for degree, segments in itertools.product((1, 2), range(1, min(MOST_SEGMENTS + 1, cells.precision))):
-        for value in range(spec.window, spec.window + MORE_BITS):
+    sizes = [*itertools.product((1, 2), range(1, MOST_SEGMENTS + 1))]
+    values = range(spec.window, spec.window + MORE_BITS)
+    if KINDS[spec.function] == ANGLE:
+        # Angles next to multiples of pi have sines with many leading zeros.
+        sizes = [(2, segments) for segments in range(5, MOST_SEGMENTS + 1)]
+        values = range(spec.window + ANGLE_BITS[0], spec.window + ANGLE_BITS[1], 2)
+    elif KINDS[spec.function] == LOGARITHM:
+        sizes = [(degree, segments) for degree, segments in sizes if segments < cells.precision]
+    for degree, segments in sizes:
+        for value in values:
             table = fitted(task_of(cells, spec, value, segments), degree, known)
             if table is not None:
                 yield table

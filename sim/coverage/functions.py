@@ -12,6 +12,7 @@ from torch import Tensor
 
 from halfulp.golden import divide
 from halfulp.golden.codec import unpack
+from halfulp.golden.function import value_of as function_value
 from halfulp.golden.integral import exponent_of, integral
 from halfulp.golden.matrix_unit import Aligned, aligned_terms
 from halfulp.golden.pwl import value_of
@@ -49,6 +50,7 @@ NUMBERS: dict[str, Callable[..., Raw]] = {
     "sqrt": lambda spec, codes, x: divide.square_root(x, _window(spec)),
     "rsqrt": lambda spec, codes, x: divide.inverse_square_root(x, _window(spec)),
     "remainder": lambda spec, codes, x, y: divide.remainder(x, y),
+    "function": lambda spec, codes, x: function_value(spec, x, codes["a"]),
     "logb": lambda spec, codes, x: exponent_of(x, spec),
     "scaleb": lambda spec, codes, x, y: scaled_by(x, codes["b"], spec),
     "requantize": lambda spec, codes, *_: scaled(spec, codes["a"], codes["multiplier"], codes["shift"]),
