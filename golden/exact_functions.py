@@ -150,7 +150,9 @@ def _root(x: Fraction, bits: int) -> Fraction:
 def _erf(x: Fraction, bits: int) -> Interval:
     low, high = _error_function(x * x, 2 * abs(x), bits)
     circle = pi(bits + 8)
-    low, high = _quotient(low, high, (_root(circle[0], bits + 8), _root(circle[1], bits + 8) + Fraction(1, 1 << bits)), bits)
+    low, high = _quotient(
+        low, high, (_root(circle[0], bits + 8), _root(circle[1], bits + 8) + Fraction(1, 1 << bits)), bits
+    )
     return (low, high) if x > 0 else (-high, -low)
 
 
@@ -187,7 +189,7 @@ def _power_of_two(x: Fraction, bits: int) -> Interval:
     return exp(rest * low, bits)[0] * scale, exp(rest * high, bits)[1] * scale
 
 
-AT_ZERO = {"exp": 1, "exp2": 1, "cos": 1, "sigmoid": Fraction(1, 2)}
+AT_ZERO = {"exp": Fraction(1), "exp2": Fraction(1), "cos": Fraction(1), "sigmoid": Fraction(1, 2)}
 """Values at zero; the others are zero, or for logarithms a pole."""
 
 
@@ -224,7 +226,7 @@ def special(name: str, x: Fraction | float, negative: bool) -> tuple[Fraction | 
     if x == 0:
         if name in ("log", "log2"):
             return math.inf, True
-        return Fraction(AT_ZERO.get(name, 0)), negative and name not in AT_ZERO
+        return AT_ZERO.get(name, Fraction(0)), negative and name not in AT_ZERO
     if name in ("log", "log2") and negative:
         return math.nan, False
     if isinstance(x, Fraction):
@@ -248,7 +250,7 @@ def _limit(name: str, x: Fraction, window: int, smallest: Fraction) -> Fraction 
         return Fraction(2) ** (FAR if x > 0 else -FAR)
     # Next to zero, these are a number plus or minus less than its last place.
     if name in ("exp", "exp2", "cos", "sigmoid") and abs(x) < Fraction(1, 1 << (2 * window)):
-        start = Fraction(AT_ZERO[name])
+        start = AT_ZERO[name]
         return start * (1 + TINY * (-1 if x < 0 or name == "cos" else 1))
     if name in ("tanh", "sin") and abs(x) < Fraction(1, 1 << (2 * window)):
         return x * (1 - TINY)

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.errorfree import halves, product_error, sum_and_error, to_odd
+from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH, function, table
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_results
 from halfulp.golden.nn.draw import mix
 from halfulp.hdl.formats import FP32, RN, Format
-
-from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH, function, table
 
 
 def _add(x: Tensor, y: Tensor) -> Tensor:

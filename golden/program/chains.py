@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
+from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.policy import Policy
@@ -16,7 +17,6 @@ from halfulp.golden.torch_internals import OpOverload
 
 from .arithmetic import ARITHMETIC, RoundingChain, number
 from .dispatch import name_of
-from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 from .graph import KEY, KEYS
 from .site import Site, is_exact_count
 

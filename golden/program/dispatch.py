@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from halfulp.golden.function_table import FUNCTIONS
 from halfulp.golden.nn.cast import DTYPES
 from halfulp.golden.nn.draw import check_seed
 from halfulp.golden.nn.policy import Policy
@@ -36,7 +37,6 @@ from . import products
 from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
 from .compositions import compositions
-from halfulp.golden.function_table import FUNCTIONS
 from .keys import Keys
 from .loops import loops, note_generator
 from .operations import EXACT, FILLS, HANDLERS, IN_BINARY64, SEQUENCES

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.fx import Graph, Node
 
+from halfulp.golden.function_table import FUNCTIONS
 from halfulp.golden.nn.cast import DTYPES, check_holds
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.select import Candidate
@@ -28,7 +29,6 @@ from halfulp.hdl.formats import Format
 
 from . import products
 from .dispatch import Program, is_exact, name_of
-from halfulp.golden.function_table import FUNCTIONS
 from .operations import HANDLERS, IN_BINARY64
 from .site import is_broadcast, names_in, outside
 

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halfulp.golden.function_table import FUNCTIONS
 from halfulp.golden.nn.cast import DTYPES
 
 from . import products
-from halfulp.golden.function_table import FUNCTIONS
 from .products import Geometry
 from .site import Site
 

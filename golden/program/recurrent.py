@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfulp.golden import kernels
+from halfulp.golden.function_table import TABLE_WIDTH
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import Cast
 from halfulp.golden.nn.counts import is_quiet
@@ -38,7 +39,6 @@ from .cells import (
     saved_names,
     shares_gradients,
 )
-from halfulp.golden.function_table import TABLE_WIDTH
 from .site import Place, Site
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 from halfulp.golden.nn.amax import ROLES
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_results
 from halfulp.golden.nn.draw import mix
@@ -23,7 +24,6 @@ from halfulp.hdl.specs import MacSpec
 
 from . import products, report
 from .arithmetic import ARITHMETIC, became, broadcast, compute, in_binary64, is_held, rounded
-from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 
 _HERE = (Path(__file__), Path(__file__).resolve())
 _OURS = (str(Path(torch.__file__).parent), *(str(path.parents[1]) for path in _HERE), "<eval", "<frozen")

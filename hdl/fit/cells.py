@@ -31,9 +31,14 @@ MOST_BITS = 1 << 14
 FAR = 1 << 12
 """Exponent beyond those of all results."""
 
+
+def _power(x: Fraction) -> Fraction | None:
+    return Fraction(2) ** int(x) if x.denominator == 1 and abs(x) < FAR else None
+
+
 ROWS: dict[str, Function] = {
     **{name: FUNCTIONS[name] for name in NAMES if name in FUNCTIONS},
-    "exp2": Function("exp2", lambda x: mp.power(2, x), lambda x: _power(x)),
+    "exp2": Function("exp2", lambda x: mp.power(2, x), _power),
     "log": Function("log", mp.log, lambda x: Fraction(0) if x == 1 else None, domain=FUNCTIONS["log2"].domain),
     "sin": Function("sin", mp.sin, lambda x: None if x else x),
     "cos": Function("cos", mp.cos, lambda x: None if x else x + 1),
@@ -55,10 +60,6 @@ LIBM: dict[str, Callable[[float], float]] = {
     "erf": math.erf,
 }
 """Functions of the C library, whose relative errors are below 2^-40 where values are above 2^-1000."""
-
-
-def _power(x: Fraction) -> Fraction | None:
-    return Fraction(2) ** int(x) if x.denominator == 1 and abs(x) < FAR else None
 
 
 class Cell(NamedTuple):
@@ -110,7 +111,9 @@ def cells_of(spec: FunctionSpec) -> Cells:
     """
     function, fmt = ROWS[spec.function], spec.a
     symmetric = spec.function in (*ODD, "cos")
-    numbers = sorted({value for value in fmt.values if isinstance(value, Fraction) and value and function.defined(value)})
+    numbers = sorted(
+        {value for value in fmt.values if isinstance(value, Fraction) and value and function.defined(value)}
+    )
     if symmetric:
         numbers = sorted({abs(value) for value in numbers})
     precision = fmt.precision
@@ -218,8 +221,8 @@ def _result(function: Function, code: int, spec: FunctionSpec) -> Result:
     if x != x:
         return Result(math.nan, False, invalid=spec.a.is_signalling(code))
     if x == 0 or not isinstance(x, Fraction):
-        special = _special(function, x == 0, negative)
-        return Result(*special, invalid=special[0] is math.nan, pole=x == 0 and special[0] is math.inf)
+        magnitude, below = _special(function, x == 0, negative)
+        return Result(magnitude, below, math.isnan(magnitude), x == 0 and math.isinf(magnitude))
     if not function.defined(x):
         return Result(math.nan, False, invalid=True)
     cell = _cell(function, x, spec)

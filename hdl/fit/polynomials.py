@@ -17,7 +17,7 @@ from mpmath import mp
 
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import FunctionSpec
-from halfulp.hdl.specs.polynomials import ANGLE, BINADES, KINDS, LOGARITHM, ODD, POWER, Polynomials
+from halfulp.hdl.specs.polynomials import ANGLE, BINADES, KINDS, LOGARITHM, POWER, Polynomials
 from halfulp.tools.cache import cached_value
 from halfulp.tools.digests import code
 from halfulp.tools.progress import Bar
@@ -146,7 +146,9 @@ def _logarithm(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> T
     table = Polynomials(LOGARITHM, cells.precision, segments, 0, 0, value, (), factor)
     count = 1 << segments
     moved = cells.exponent * factor
-    return Task(table, index, rest, low - moved, high - moved, count, lambda place, u: scale * mp.log1p((place + u) / count))
+    return Task(
+        table, index, rest, low - moved, high - moved, count, lambda place, u: scale * mp.log1p((place + u) / count)
+    )
 
 
 def _angle(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task:
@@ -261,10 +263,20 @@ class Groups:
                 scales = [value - int(exponent) - self.moved(group, linear) for exponent in exponents[used]]
                 lines = [known[key][place] for place in used.tolist()]
                 first = [
-                    np.array([int(mp.nint(mp.ldexp(line[k], scale))) for line, scale in zip(lines, scales, strict=True)])
+                    np.array(
+                        [int(mp.nint(mp.ldexp(line[k], scale))) for line, scale in zip(lines, scales, strict=True)]
+                    )
                     for k in (0, 1)
                 ]
-                rows = _rows(index, rest, np.maximum(low, 1), np.minimum(high, (2 << value) - 1), first, width, width * (degree == 2))
+                rows = _rows(
+                    index,
+                    rest,
+                    np.maximum(low, 1),
+                    np.minimum(high, (2 << value) - 1),
+                    first,
+                    width,
+                    width * (degree == 2),
+                )
                 if rows is None:
                     continue
                 all_rows = np.zeros((1 << segments, 3), np.int64)
@@ -309,7 +321,9 @@ def _relative(name: str, negative: Any, small: Any) -> Any:
 @functools.lru_cache(maxsize=4)
 def _tops(cells: Cells) -> Integers:
     """Return the exponents of results; those of tiny ones are the largest possible."""
-    return np.array([unit - 1 + floor.bit_length() for floor, unit in zip(cells.floor.tolist(), cells.unit.tolist(), strict=True)])
+    return np.array(
+        [unit - 1 + floor.bit_length() for floor, unit in zip(cells.floor.tolist(), cells.unit.tolist(), strict=True)]
+    )
 
 
 @functools.lru_cache(maxsize=4)
@@ -371,7 +385,7 @@ def fitted(task: Task, degree: int, known: dict[tuple[int, int], Lines]) -> Poly
     return replace(table, rest=rest, inner=inner, rows=tuple(map(tuple, rows.tolist())))
 
 
-def _rows(  # noqa: PLR0913, PLR0917 - columns of one table
+def _rows(
     index: Integers, t: Integers, low: Integers, high: Integers, first: list[Integers], rest: int, inner: int
 ) -> Integers | None:
     """Return the coefficients of the polynomials that are used, near those given; None if the search finds none."""
@@ -415,7 +429,7 @@ def cost(table: Polynomials) -> float:
     columns = list(zip(*table.rows, strict=True))
     if table.exponents:
         columns.append([exponent for exponent, _ in table.exponents])
-    widths = [max(max(column) - min(min(column), 0), 1).bit_length() for column in columns]
+    widths = [max(max(column) - min(*column, 0), 1).bit_length() for column in columns]
     multipliers = widths[1] * table.rest / 2 + widths[2] * table.inner / 2
     return sum(widths) * max(len(table.rows) / 64, 1) + multipliers
 

@@ -60,8 +60,13 @@ class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="functi
                 raise ValueError(
                     f"{name} of function must have at most {MAX_WIDTH} bits, and {fmt} has {fmt.width}; convert it"
                 )
-            if floor_log2(max(fmt.largest, -fmt.lowest)) > MAX_EXPONENT or floor_log2(fmt.smallest) < -MAX_EXPONENT - 50:
-                raise ValueError(f"{name} of function must have the range of binary64 at most, unlike {fmt}; convert it")
+            if (
+                floor_log2(max(fmt.largest, -fmt.lowest)) > MAX_EXPONENT
+                or floor_log2(fmt.smallest) < -MAX_EXPONENT - 50
+            ):
+                raise ValueError(
+                    f"{name} of function must have the range of binary64 at most, unlike {fmt}; convert it"
+                )
             if name == "o" and fmt.wraps:
                 raise ValueError(f"o of function must saturate, unlike {fmt}")
         if (self.o or self.a).window + self.rounding.places > MAX_WINDOW:

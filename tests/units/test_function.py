@@ -1,20 +1,15 @@
 """Correctly rounded functions: values computed elsewhere, the three models against each other, and errors."""
 
 import math
-import re
-from dataclasses import replace
 from fractions import Fraction as F
 
 import mpmath
 import pytest
-import torch
 
 from halfulp import golden
 from halfulp.golden import exact, exact_functions
-from halfulp.hdl.fit import cells
 from halfulp.hdl.fit.polynomials import fit
-from halfulp.hdl.formats import Rounding, parse
-from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.formats import parse
 from halfulp.hdl.specs import FunctionSpec
 from halfulp.hdl.specs.function import FUNCTIONS
 from halfulp.hdl.specs.polynomials import BINADES, LOGARITHM
@@ -23,9 +18,6 @@ from tests.every_unit import exact_mismatches, rtl_mismatches
 
 SMALL = ("e5m2", "e4m3fn", "e3m2-ftz", "e4m3fnuz", "fxp4.2", "ufxp2.4", "posit6", "takum8", "nf4")
 """Formats of at most 8 bits, whose results are a table."""
-
-MIDDLE = ("e4m4", "e5m3", "fxp4.5", "posit9", "takum9e", "e3m5fn")
-"""Formats of few more bits, whose results are polynomials."""
 
 
 def described(function, fmt, rounding="rn", **more):
@@ -135,20 +127,22 @@ def test_mixed_formats_match_golden(text):
     assert checks >= 1 << spec.a.width
 
 
+MPMATH = {name: getattr(mpmath, name, None) for name in FUNCTIONS} | {
+    "exp2": lambda x: mpmath.power(2, x),
+    "log2": lambda x: mpmath.log(x, 2),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "gelu": lambda x: x * mpmath.ncdf(x),
+    "silu": lambda x: x / (1 + mpmath.exp(-x)),
+}
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_bounds_contain_values_of_mpmath(function):
-    compute = {
-        "exp2": lambda x: mpmath.power(2, x),
-        "log2": lambda x: mpmath.log(x, 2),
-        "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-        "gelu": lambda x: x * mpmath.ncdf(x),
-        "silu": lambda x: x / (1 + mpmath.exp(-x)),
-    }.get(function, getattr(mpmath, function, None))
     with mpmath.workprec(400):
         for x in (F(1, 3), F(5, 4), F(7), F(1, 1000), F(-9, 8), F(-6), F(333, 16)):
             if x < 0 and function.startswith("log"):
                 continue
-            value = compute(mpmath.mpf(x.numerator) / x.denominator)
+            value = MPMATH[function](mpmath.mpf(x.numerator) / x.denominator)
             for bits in (30, 64, 150):
                 low, high = exact_functions.BOUNDS[function](x, bits)
                 low, high = (mpmath.mpf(end.numerator) / end.denominator for end in (low, high))
@@ -181,12 +175,12 @@ def test_values_of_polynomials_are_in_their_intervals(function):
             index, t = first + (fraction << segments >> 3), fraction << segments & 7
             v = value_of(table, index, t)
             scale = table.value - table.exponents[index][0] - exponent * table.exponents[index][1]
-        value = cells.ROWS[function].at(x, 200)
         with mpmath.workprec(200):
-            exactly = mpmath.ldexp(mpmath.mpf(v), -scale) if v else 0
-            # Both are in one interval, so that they round alike.
-            unit = mpmath.ldexp(1, max(int(mpmath.floor(mpmath.log(abs(value), 2))) - spec.window + 1, -20)) if value else 1
-            assert mpmath.floor(exactly / unit) == mpmath.floor(value / unit)
+            value = MPMATH[function](mpmath.mpf(x.numerator) / x.denominator)
+            top = int(mpmath.floor(mpmath.log(abs(value), 2))) if value else 0
+            # Both are in one interval of numbers and ties, so that they round alike.
+            unit = mpmath.ldexp(1, max(top - spec.window + 1, spec.o.quantum - 1))
+            assert mpmath.floor(mpmath.ldexp(v, -scale) / unit) == mpmath.floor(value / unit)
 
 
 @pytest.mark.parametrize(

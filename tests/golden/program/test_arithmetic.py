@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from halfulp import golden
+from halfulp.golden.function_table import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
 from halfulp.golden.nn import Cast
 from halfulp.golden.nn.draw import words
 from halfulp.golden.program import dispatch
 from halfulp.golden.program.arithmetic import chained, compute
-from halfulp.golden.function_table import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
 from halfulp.hdl.formats import parse
 from tests.emulated_programs import BF16, finite_numbers
 

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from halfulp import golden
 from halfulp.golden import exact
-from halfulp.golden.program import products
 from halfulp.golden.function_table import ABOVE_LIMIT, BELOW_LIMIT, FUNCTIONS
+from halfulp.golden.program import products
 from halfulp.golden.program.site import Site, is_exact_count
 from halfulp.hdl.formats import RN
 
