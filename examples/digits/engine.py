@@ -20,6 +20,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp import golden
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.wire import word_at
 from halfulp.units import Compare, Convert, Mac
 
 from .model import CELLS, CLASSES, SIZE, TAPS, Network
@@ -113,7 +114,7 @@ class Engine(wiring.Component):
         # Memories give their data in the next cycle.
         valid, first, padded, channel = Signal(), Signal(), Signal(), Signal(range(lanes))
         m.d.sync += [valid.eq(busy), first.eq(step == 0), padded.eq(~inside), channel.eq(step // CELLS)]
-        feature = features.read.data.word_select(channel, a.width)
+        feature = word_at(features.read.data, channel, a.width)
         operand = Mux(head, feature, Mux(padded, zero, pixels.read.data))
         sums, largest, maxima = [], [], []
         for index in range(lanes):

