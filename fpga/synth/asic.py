@@ -139,7 +139,13 @@ def measure_cells(
     program = Program(
         "Yosys on",
         lambda dsp: job,
-        modules=("halfulp.fpga.synth.cells", "halfulp.fpga.synth.liberty", process, __name__),
+        modules=(
+            "halfulp.fpga.synth.cells",
+            "halfulp.fpga.synth.memories",
+            "halfulp.fpga.synth.liberty",
+            process,
+            __name__,
+        ),
         versions=tools,
         argv=partial(_argv, library.text, process),
         result=partial(_result, targets),

