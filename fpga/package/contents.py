@@ -26,6 +26,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.units.keywords import KEYWORDS
 from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, default_name, emit, verilog_ports
 
+from .models import UnitModel, bench_argument, model_files
 from .netlists import Netlists, share
 from .streams import PackagedStream, options_of
 from .vectors import vectors
@@ -373,6 +374,11 @@ class PackagedUnit:
         return f"~{signal}" if port.active_low else signal
 
     @cached_property
+    def model(self) -> UnitModel:
+        """C++ model."""
+        return UnitModel.of(self.component.spec, f"{self.module}_model")
+
+    @cached_property
     def stream(self) -> PackagedStream:
         """AXI4-Stream wrapper."""
         return PackagedStream(self, **self.streams)
@@ -461,6 +467,11 @@ class Package:
         """Formats of all ports, each once."""
         return list(dict.fromkeys(fmt for unit in self.units for fmt in unit.formats))
 
+    @property
+    def modelled(self) -> list[PackagedUnit]:
+        """Units with a C++ model."""
+        return [unit for unit in self.units if unit.model.function]
+
     def files(self) -> dict[str, str]:
         """Return the files of the package by path: RTL, wrappers and documentation."""
         files = {f"rtl/{module}.v": text for module, text in self.netlists.units.items()}
@@ -475,6 +486,7 @@ class Package:
             files[path], count = vectors(unit.component, unit.module)
             for bench, top in (("tb", unit.module), ("axis_tb", unit.stream.name)):
                 files[f"tb/{top}_tb.v"] = self.render(f"{bench}.v.j2", unit=unit, vectors=path, count=count)
+        files |= model_files(self)
         for name in ("test_units.py", "run_cocotb.py"):
             files[f"tb/{name}"] = (TEMPLATES / name).read_text()
         files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
@@ -533,6 +545,7 @@ class Package:
             "codes_of": codes_of,
             "contents": contents,
             "vhdl_name": vhdl_name,
+            "bench_argument": bench_argument,
         }
         known = {
             "package": self,

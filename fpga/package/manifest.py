@@ -54,6 +54,8 @@ _KINDS = {
     ".hex": "vectors",
     ".vlt": "waivers",
     ".core": "fusesoc",
+    ".cpp": "model",
+    ".h": "model",
     ".sdc": "constraints",
     ".xdc": "constraints",
     ".xml": "ipxact",
@@ -120,6 +122,7 @@ def _unit(unit: PackagedUnit, package: Package, files: Mapping[str, str]) -> dic
             "registered_ready": unit.stream.registered,
         },
         "vectors": {"file": package.vector_file(unit), "in_order": unit.stateful},
+        "model": {"function": unit.model.function or None, "refusal": unit.model.refusal or None},
         "netlist": {
             "files": netlist,
             "sha256": _sha256("".join(files[path] for path in netlist)),

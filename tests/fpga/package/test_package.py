@@ -267,6 +267,33 @@ def test_package_benches_have_module_names_that_end_like_wrappers(tmp_path: Path
     assert (code, verdicts) == (0, ["PASS mul_typed: 256 vectors"] * 2)
 
 
+@pytest.mark.slow
+def test_package_model_agrees_by_dpi(small: dict[str, str], tmp_path: Path) -> None:
+    """A unit with state and a random source has the results of its C++ model, and not those of a changed one."""
+    name = "model/my_numbers_model.cpp"
+    module, *others = (unit["module"] for unit in json.loads(small["manifest.json"])["units"])
+    assert small[name].count("_model_reset(") == 1
+    assert all(f"void {other}_model(" in small[name] for other in others)
+    write(tmp_path, small)
+    code, verdicts = make(tmp_path, f"model-{module}")
+    assert (code, len(verdicts), verdicts[0].startswith(f"PASS {module}")) == (0, 1, True)
+    changed = re.sub(r"(void \S+_reset\(.*state_source0 = )1ull", r"\g<1>2ull", small[name])
+    assert changed != small[name]
+    (tmp_path / name).write_text(changed)
+    code, verdicts = make(tmp_path, f"model-{module}")
+    assert (code, len(verdicts), verdicts[0].startswith(f"FAIL {module}")) == (2, 1, True)
+
+
+def test_package_names_units_without_model(tmp_path: Path) -> None:
+    texts = package(("div e2m1fn/e2m1fn",))
+    (unit,) = json.loads(texts["manifest.json"])["units"]
+    assert unit["model"]["function"] is None
+    assert "not the function div" in unit["model"]["refusal"]
+    assert unit["model"]["refusal"] in texts["README.md"]
+    assert not any(path.startswith("model/") for path in texts)
+    assert "model:" not in texts["Makefile"]
+
+
 needs_icarus = pytest.mark.skipif(
     shutil.which("iverilog") is None and os.environ.get("CI") != "true", reason="Icarus is not installed"
 )
