@@ -24,10 +24,7 @@ from halfulp.hdl.specs import BlockMacSpec, RunningSumSpec, SparseMacSpec, Tilin
 from halfulp.tools import commands
 from halfulp.tools.errors import ToolError
 
-from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes, entry_bytes
-
-PATIENCE = 60_000
-"""Timeout of a product, in milliseconds."""
+from .layout import ARGUMENTS, CONTINUE, DATA_BITS, PATIENCE, element_bytes, entry_bytes
 
 
 @dataclass(frozen=True)

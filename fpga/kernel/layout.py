@@ -86,6 +86,10 @@ the bytes of an element or entry. The others: the memory responded to a read or
 write with an error. After an error ``c`` is written in part or not at all."""
 
 
+PATIENCE = 60_000
+"""Timeout of a run, in milliseconds."""
+
+
 def element_bytes(width: int) -> int:
     """Return the bytes of a code in memory, 1, 2, 4 or 8; the code is in the low bits."""
     return next(count for count in (1, 2, 4, 8) if width <= 8 * count)

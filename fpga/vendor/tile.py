@@ -14,7 +14,20 @@ from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 
 from .vivado import scripts
-from .xrt import KERNEL_XML, LINK, PACKAGE, check_ports, kernel_xml, link_cfg, makefile, package_tcl
+from .xrt import (
+    HOST,
+    KERNEL_XML,
+    LINK,
+    PACKAGE,
+    TILE,
+    check_ports,
+    host_cpp,
+    kernel_xml,
+    link_cfg,
+    makefile,
+    package_tcl,
+    tile_h,
+)
 
 BARE = "tile"
 """Folder of the flow of the array without ports."""
@@ -155,6 +168,8 @@ class Design:
             PACKAGE: package_tcl(KERNEL, source, board.target.part),
             LINK: link_cfg(KERNEL, board, self.cores, self.clock),
             "host.py": self.host(),
+            HOST: host_cpp(),
+            TILE: tile_h(KERNEL, self.cores, self.mac, Tiling(self.n, self.m, self.depth, self.rows)),
             "Makefile": makefile(KERNEL, board, source),
             **bare,
         }

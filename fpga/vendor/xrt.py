@@ -5,6 +5,7 @@ Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design S
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 from halfulp.boards.board import Board
@@ -16,11 +17,18 @@ from halfulp.fpga.kernel.layout import (
     CONTROL_DATA_BITS,
     DATA_BITS,
     MASTERS,
+    PATIENCE,
+    element_bytes,
+    entry_bytes,
 )
+from halfulp.hdl.specs import RunningSumSpec, Tiling
 
 from .vivado import script, word
 
 KERNEL_XML, PACKAGE, LINK = "kernel.xml", "package.tcl", "link.cfg"
+
+HOST, TILE = "host.cpp", "tile.h"
+"""Host program in C++, which is equal for all kernels, and its constants."""
 
 
 def kernel_xml(name: str) -> str:
@@ -151,11 +159,42 @@ def link_cfg(name: str, board: Board, cores: int, mhz: float) -> str:
     return "\n".join(lines) + "\n"
 
 
+def host_cpp() -> str:
+    """Return the host program in C++."""
+    return Path(__file__).with_name(HOST).read_text()
+
+
+def tile_h(name: str, cores: int, mac: RunningSumSpec, tiling: Tiling) -> str:
+    """Return the constants of the host program in C++."""
+    sizes = {
+        "CORES": (cores, "instances of the kernel"),
+        "ROWS": (tiling.height, "rows of a tile"),
+        "A_BYTES": (entry_bytes(mac, "a"), "bytes of an entry of a"),
+        "B_BYTES": (entry_bytes(mac, "b"), "bytes of an entry of b"),
+        "C_BYTES": (element_bytes(mac.o.width), "bytes of an entry of c"),
+        "BEAT": (DATA_BITS // 8, "bytes of a beat of memory"),
+        "PATIENCE": (PATIENCE, "timeout of a run in milliseconds"),
+    }
+    lines = [f"constexpr unsigned {size} = {value};  // {about}" for size, (value, about) in sizes.items()]
+    return f"""\
+// Constants of {HOST} for {mac}.
+#pragma once
+
+namespace tile {{
+
+constexpr const char* KERNEL = "{name}";
+{chr(10).join(lines)}
+
+}}  // namespace tile
+"""
+
+
 def makefile(name: str, board: Board, source: str) -> str:
     """Return a Makefile: ``make`` packages and links the kernel, ``make run`` runs the host program."""
     return f"""\
 # make            build the kernel and link it for the card: needs Vivado, Vitis and the platform
 # make run        run a matrix product on the card and check it: needs XRT, and halfulp in PYTHON
+# make host       compile host.cpp, which multiplies matrices in files and needs XRT only
 # make tile       place and route the array without ports by Vivado, out of context
 # TARGET=hw_emu   use the vendor's emulator instead of the card
 
@@ -163,6 +202,8 @@ PLATFORM ?= {board.platform}
 TARGET ?= hw
 PYTHON ?= python3
 ARGS ?=
+XRT_CFLAGS ?= -I$(XILINX_XRT)/include
+XRT_LIBS ?= -L$(XILINX_XRT)/lib -lxrt_coreutil -pthread
 
 .PHONY: all run tile clean
 all: {name}.$(TARGET).xclbin
@@ -176,9 +217,12 @@ all: {name}.$(TARGET).xclbin
 run: {name}.$(TARGET).xclbin
 	$(PYTHON) host.py $< $(ARGS)
 
+host: {HOST} {TILE}
+	$(CXX) -std=c++17 -O2 $(XRT_CFLAGS) -o $@ {HOST} $(XRT_LIBS)
+
 tile:
 	vivado -mode batch -nojournal -log tile.log -source tile/flow.tcl
 
 clean:
-	rm -rf packaged linked {name}.xo {name}.*.xclbin* *.log
+	rm -rf packaged linked host {name}.xo {name}.*.xclbin* *.log
 """

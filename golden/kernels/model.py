@@ -104,7 +104,7 @@ class Model:
             yield "it gives no exception flags; omit flags"
         for call in spec.formula.calls:
             yield f"it has sums of products only, not the function {call.function}"
-        if getattr(spec, "interleave", 1) > 1:
+        if isinstance(spec, RunningSumSpec) and spec.interleave > 1:
             yield f"it has one sum, not interleave={spec.interleave}"
         if isinstance(spec, RunningSumSpec) and spec.quire is not None:
             yield "its accumulator has codes of a format, not an exact sum"

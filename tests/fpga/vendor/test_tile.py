@@ -66,7 +66,7 @@ def test_tile_writes_all_files(folder):
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     bare = array(SPEC, 2, 3, 4, BUILD).name
     assert files == {
-        "halfulp_gemm.v", "kernel.xml", "package.tcl", "link.cfg", "host.py", "Makefile",
+        "halfulp_gemm.v", "kernel.xml", "package.tcl", "link.cfg", "host.py", "host.cpp", "tile.h", "Makefile",
         "tile/flow.tcl", f"tile/{bare}.v", f"tile/{bare}.xdc",
     }  # fmt: skip
     # Another call does not change the files.
