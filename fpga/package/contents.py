@@ -26,6 +26,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.units.keywords import KEYWORDS
 from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, default_name, emit, verilog_ports
 
+from .bindings import binding_files
 from .models import UnitModel, bench_argument, model_files
 from .netlists import Netlists, share
 from .streams import PackagedStream, options_of
@@ -486,7 +487,7 @@ class Package:
             files[path], count = vectors(unit.component, unit.module)
             for bench, top in (("tb", unit.module), ("axis_tb", unit.stream.name)):
                 files[f"tb/{top}_tb.v"] = self.render(f"{bench}.v.j2", unit=unit, vectors=path, count=count)
-        files |= model_files(self)
+        files |= model_files(self) | binding_files(self)
         for name in ("test_units.py", "run_cocotb.py"):
             files[f"tb/{name}"] = (TEMPLATES / name).read_text()
         files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}

@@ -53,6 +53,7 @@ _KINDS = {
     ".py": "python",
     ".hex": "vectors",
     ".vlt": "waivers",
+    ".scala": "scala",
     ".core": "fusesoc",
     ".cpp": "model",
     ".h": "model",

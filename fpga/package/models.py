@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from halfulp.golden.kernels.model import Model, source
-
 if TYPE_CHECKING:
+    from halfulp.golden.kernels.model import Model
+
     from .contents import Package, PackagedUnit
 
 
@@ -26,11 +26,13 @@ class UnitModel:
     function: str
     refusal: str
     arguments: tuple[tuple[str, str], ...] = ()
-    model: Model | None = None
+    model: "Model | None" = None
 
     @classmethod
     def of(cls, spec: Any, name: str) -> "UnitModel":
         """Return the model of a unit, whose function has a name."""
+        from halfulp.golden.kernels.model import Model
+
         try:
             model = Model(name, spec)
         except ValueError as refusal:
@@ -67,6 +69,8 @@ def model_files(package: "Package") -> dict[str, str]:
     models = [unit.model.model for unit in package.modelled if unit.model.model is not None]
     if not models:
         return {}
+    from halfulp.golden.kernels.model import source
+
     stem = f"model/{package.name}_model"
     head = package.render("model_head.j2")
     return {

@@ -110,7 +110,7 @@ class Model:
             yield "its accumulator has codes of a format, not an exact sum"
         for port in spec.ports:
             if port.fmt is not None and not fits(port.fmt):
-                yield f"it has no {port.fmt}"
+                yield f"it has no format {port.fmt}"
             if port.width > _WIDEST:
                 yield f"its arguments have at most {_WIDEST} bits, and {port.name} has {port.width}"
         for step in spec.formula.sums:
@@ -120,7 +120,7 @@ class Model:
         if step.alignment:
             yield "it has exact and rounded sums, not aligned ones"
         elif step.o is not None and not fits(step.o):
-            yield f"it has no {step.o}"
+            yield f"it has no format {step.o}"
         elif step.o is not None:
             terms = self._terms(step)
             if any(isinstance(other, Sum) for term in terms for other in map(self._source_of, term.factors)):

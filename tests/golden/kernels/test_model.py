@@ -36,7 +36,7 @@ REFUSED = (
     ("div e5m2/e5m2", "not the function div"),
     ("compare e5m2,e5m2", "not the function compare"),
     ("mul e5m2*e5m2 flags", "no exception flags; omit flags"),
-    ("mul bf16x2*bf16x2", "no bf16x2"),
+    ("mul bf16x2*bf16x2", "no format bf16x2"),
     ("lerp e3m2,e3m2,e3m2", "not an exact sum"),
     ("mac posit8*posit8+exact=posit16", "not an exact sum"),
     ("mac e5m2*e5m2+e6m5 interleave=2", "interleave=2"),
