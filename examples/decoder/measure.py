@@ -1,6 +1,8 @@
 """Cost of engines on an ECP5, and energy of their arithmetic; cached."""
 
+import re
 from collections import Counter
+from dataclasses import replace
 from statistics import fmean
 
 from halfulp.boards.targets import target_of
@@ -38,7 +40,19 @@ OPERANDS = {
 NAMES = {Op.SUB: "add", Op.MAX: "compare"}
 """Units whose names are not those of their operations."""
 
+_ZEROS = re.compile(r"^ *for \((\w+) = 0; \1 < \d+; \1 = \1 \+ 1\) \S+ ?\[\1\] = \d+'[dh]0+;\n", re.MULTILINE)
+
+
 # Cost ----------------------------------------------------------------------------------------------------------------
+
+
+def netlist(engine: Engine) -> Netlist:
+    """Return the Verilog of an engine, whose equal lanes are synthesised once.
+
+    It is without the zeros of its memories, for which Yosys takes minutes; those of the device are zero anyway.
+    """
+    whole = Netlist.of_array(engine)
+    return replace(whole, verilog=_ZEROS.sub("", whole.verilog))
 
 
 def costs(engines: list[Engine], progress: Progress, pool: JobPool) -> list[tuple[Cost, float, bool]]:
@@ -46,7 +60,7 @@ def costs(engines: list[Engine], progress: Progress, pool: JobPool) -> list[tupl
 
     The clock of an engine that takes more than `ROUTABLE` of the device is that of its unit with the longest path.
     """
-    modules = [Netlist.of_array(engine) for engine in engines]
+    modules = [netlist(engine) for engine in engines]
     progress.total("synthesis", len(modules))
     wholes = measure_modules(modules, TARGET, progress, pool)
     fits = [whole.shares(TARGET)["LUT"] <= ROUTABLE and max(whole.shares(TARGET).values()) <= 1 for whole in wholes]

@@ -9,7 +9,7 @@ from amaranth.hdl import Fragment
 from examples.decoder import record, report
 from examples.decoder.arithmetic import Arithmetic
 from examples.decoder.engine import Engine
-from examples.decoder.measure import operations
+from examples.decoder.measure import netlist, operations
 from examples.decoder.model import Shape
 from examples.decoder.record import Record, stale
 from examples.decoder.run import POLICY
@@ -69,6 +69,12 @@ def test_operations_of_a_token_are_those_counted_by_hand():
         "exp": 3,
     }
     assert "" not in counted
+
+
+def test_netlist_keeps_the_program_and_drops_zeros():
+    text = netlist(tiny()).verilog
+    assert "for (" not in text
+    assert "program [0] = " in text
 
 
 def test_report_of_the_record_has_a_row_for_each_policy(tmp_path):
