@@ -3,8 +3,9 @@
 The Python module ``pyxrt`` of XRT (https://xilinx.github.io/XRT) is imported when a `Card` is opened.
 """
 
-import math
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from halfulp.tools import commands
 from halfulp.tools.errors import ToolError
 
 from .layout import ARGUMENTS, CONTINUE, DATA_BITS, PATIENCE, element_bytes, entry_bytes
+
+HOST = "host.py"
+"""Name of the host program in a folder of `halfulp tile`."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,26 @@ class Tile:
             for numbers in [range(first, min(first + at_once, batch))]
         ]
 
+    def steps(self, a: Operand, rows: slice, columns: int) -> int:
+        """Return the steps of each multiply-accumulate for some rows of a product."""
+        k = self.spec.steps(elements_of(a).shape[-1])
+        return self.tiling.steps(rows.stop - rows.start, k, columns)
+
+    def expected(self, a: Operand, b: Operand, begun: Sequence[int]) -> Tensor:
+        """Compute the products of a batch with the golden model; core i has taken ``begun[i]`` steps before."""
+        x, y, result, shape = _flat(a, b)
+        taken, spec = list(begun), self.spec
+        for core, number, rows in (part for turn in self.turns(*result.shape[:2]) for part in turn):
+            sources: dict[str, Any] = {"tiling": self.tiling, "first_step": taken[core]} if spec.words else {}
+            result[number, rows] = golden.gemm(rows_of(x[number], rows), y[number], spec, **sources).cpu()
+            taken[core] += self.steps(x[number], rows, result.shape[2])
+        return result.reshape(shape)
+
+
+def xclbin_name(kernel: str, target: str) -> str:
+    """Return the name of the bitstream of kernels for a target of ``v++``, such as ``hw``."""
+    return f"{kernel}.{target}.xclbin"
+
 
 def stride_of(columns: int, size: int) -> int:
     """Return the bytes from a row in memory to the next: whole beats, the fastest layout for the kernel.
@@ -140,8 +164,17 @@ def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
     return torch.from_numpy(words[:, : shape[1]].astype(np.int64))
 
 
+@contextmanager
+def _xrt_errors(action: str) -> Iterator[None]:
+    """Raise the errors of XRT as ToolError."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ToolError(f"XRT {action}: {error}") from error
+
+
 class Card:
-    """Card programmed with kernels; ToolError if XRT is not installed.
+    """Card programmed with kernels; ToolError if XRT is not installed, or has no such card.
 
     Parameters
     ----------
@@ -161,13 +194,15 @@ class Card:
             ) from error
         self.tile = tile
         self._xrt: Any = pyxrt
-        self._device = pyxrt.device(device)
-        uuid = self._device.load_xclbin(str(xclbin))
-        # XRT expects the name of an instance in braces.
-        self._kernels = [
-            pyxrt.kernel(self._device, uuid, f"{tile.kernel}:{{{tile.kernel}_{core + 1}}}", pyxrt.kernel.exclusive)
-            for core in range(tile.cores)
-        ]
+        with _xrt_errors(f"did not open card {device}"):
+            self._device = pyxrt.device(device)
+        with _xrt_errors(f"did not load {xclbin} on card {device}"):
+            uuid = self._device.load_xclbin(str(xclbin))
+            # XRT expects the name of an instance in braces.
+            self._kernels = [
+                pyxrt.kernel(self._device, uuid, f"{tile.kernel}:{{{tile.kernel}_{core + 1}}}", pyxrt.kernel.exclusive)
+                for core in range(tile.cores)
+            ]
         self._steps = [0] * tile.cores
 
     def product(
@@ -187,32 +222,21 @@ class Card:
         """
         x, y, result, shape = _flat(a, b)
         begun = set(range(self.tile.cores)) if go_on else set()
-        for turn in self.tile.turns(*result.shape[:2]):
-            runs = []
-            for core, number, rows in turn:
-                runs.append(self._start(core, rows_of(x[number], rows), y[number], core in begun))
-                before = self._steps[core] if core in begun else 0
-                self._steps[core] = before + self._steps_of(x[number], rows, result.shape[2])
-                begun.add(core)
-            for (_, number, rows), run in zip(turn, runs, strict=True):
-                result[number, rows] = self._finished(*run)
+        with _xrt_errors(f"did not run {self.tile.kernel}"):
+            for turn in self.tile.turns(*result.shape[:2]):
+                runs = []
+                for core, number, rows in turn:
+                    runs.append(self._start(core, rows_of(x[number], rows), y[number], core in begun))
+                    before = self._steps[core] if core in begun else 0
+                    self._steps[core] = before + self.tile.steps(x[number], rows, result.shape[2])
+                    begun.add(core)
+                for (_, number, rows), run in zip(turn, runs, strict=True):
+                    result[number, rows] = self._finished(*run)
         return corrected(result.reshape(shape), a, b, self.tile.spec, {"a": a_zero, "b": b_zero})
 
     def expected(self, a: Operand, b: Operand, *, go_on: bool = False) -> Tensor:
         """Compute the expected result of the next `product` with the golden model."""
-        x, y, result, shape = _flat(a, b)
-        spec, tiling = self.tile.spec, self.tile.tiling
-        steps = list(self._steps) if go_on else [0] * self.tile.cores
-        for core, number, rows in (part for turn in self.tile.turns(*result.shape[:2]) for part in turn):
-            sources: dict[str, Any] = {"tiling": tiling, "first_step": steps[core]} if spec.words else {}
-            result[number, rows] = golden.gemm(rows_of(x[number], rows), y[number], spec, **sources)
-            steps[core] += self._steps_of(x[number], rows, result.shape[2])
-        return result.reshape(shape)
-
-    def _steps_of(self, a: Operand, rows: slice, columns: int) -> int:
-        """Return the steps of each multiply-accumulate for some rows of a product."""
-        k = self.tile.spec.steps(elements_of(a).shape[-1])
-        return self.tile.tiling.steps(rows.stop - rows.start, k, columns)
+        return self.tile.expected(a, b, self._steps if go_on else [0] * self.tile.cores)
 
     def _start(self, core: int, a: Operand, b: Operand, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
         """Send the operands to the memory of a core and start it."""
@@ -244,13 +268,11 @@ class Card:
 
 
 def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor, tuple[int, ...]]:
-    """Return the operands of each product of a batch, an empty result, and its shape; ValueError if batches differ."""
+    """Return the operands of each product of a batch, an empty result, and its shape."""
     x, y = elements_of(a).shape, elements_of(b).shape
-    if x[:-2] != y[:-2]:
-        raise ValueError(f"operands of shapes {tuple(x)} and {tuple(y)} have different batches")
-
-    results = torch.empty(math.prod(x[:-2]), x[-2], y[-1], dtype=torch.int64)
-    return matrices_of(a, x[:-2]), matrices_of(b, x[:-2]), results, (*x[:-1], y[-1])
+    batch = torch.broadcast_shapes(x[:-2], y[:-2])
+    results = torch.empty(batch.numel(), x[-2], y[-1], dtype=torch.int64)
+    return matrices_of(a, batch), matrices_of(b, batch), results, (*batch, x[-2], y[-1])
 
 
 def drawn(spec: RunningSumSpec, n: int, k: int, m: int, random: torch.Generator) -> tuple[Operand, Operand]:

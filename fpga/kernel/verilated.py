@@ -91,20 +91,39 @@ class Verilated:
         """
         mac = self.kernel.array.mac
         (image_a, (n, k)), (image_b, (_, m)) = entries_to_memory(a, mac, "a"), entries_to_memory(b, mac, "b")
-        size = n * stride_of(m, element_bytes(mac.o.width))
-        parts = [image_a, image_b, bytes(size)]
-        memory, places = _laid_out(parts)
-        before = memory.copy()
-        self._core.attach(memory, BASE, read=read, write=write, stall=stall, seed=seed)
+        images = [image_a, image_b, bytes(n * stride_of(m, element_bytes(mac.o.width)))]
         arguments = {"n": n, "k": k, "m": m, "flags": int(go_on) << kernelmap.CONTINUE}
-        for name, place, part, rows in zip("abc", places, parts, (n, k, n), strict=True):
-            arguments |= {name: BASE + place, f"{name}_stride": len(part) // max(rows, 1)}
-        self._run(arguments, SLOWEST * (cycles(self.kernel, n, k, m, read=read, write=write) + read + write))
-        result = memory[places[2] : places[2] + size].tobytes()
-        memory[places[2] : places[2] + size] = 0
+        for name, image, rows in zip("abc", images, (n, k, n), strict=True):
+            arguments[f"{name}_stride"] = len(image) // max(rows, 1)
+        result = self.run(images, arguments, read=read, write=write, stall=stall, seed=seed)
+        return corrected(from_memory(result, mac.o.width, (n, m)), a, b, mac, {"a": a_zero, "b": b_zero})
+
+    def run(
+        self,
+        images: list[bytes],
+        arguments: dict[str, int],
+        *,
+        read: int = 1,
+        write: int = 1,
+        stall: float = 0.0,
+        seed: int = 1,
+    ) -> bytes:
+        """Run the kernel on the memory images of a, b and c, and return the image of c; other options as `product`.
+
+        ``arguments`` are those of the registers in `layout.ARGUMENTS` but for the addresses.
+        """
+        memory, places = _laid_out(images)
+        before, result = memory.copy(), slice(places[2], places[2] + len(images[2]))
+        self._core.attach(memory, BASE, read=read, write=write, stall=stall, seed=seed)
+        addresses = {name: BASE + place for name, place in zip("abc", places, strict=True)}
+        n, k, m = (arguments[name] for name in "nkm")
+        limit = SLOWEST * (cycles(self.kernel, n, k, m, read=read, write=write) + read + write)
+        self._run(arguments | addresses, limit)
+        written = memory[result].tobytes()
+        memory[result] = before[result]
         if not np.array_equal(memory, before):
             raise ToolError(f"{self.kernel.name} wrote outside the result of a product of {n} x {k} x {m}")
-        return corrected(from_memory(result, mac.o.width, (n, m)), a, b, mac, {"a": a_zero, "b": b_zero})
+        return written
 
     def _run(self, arguments: dict[str, int], limit: int) -> None:
         core, faults = self._core, self._core.faults

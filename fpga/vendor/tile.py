@@ -7,6 +7,7 @@ from halfulp.boards.board import Board, Resources
 from halfulp.boards.targets import TARGETS, Target, used_blocks
 from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel, recorded_cost_model
 from halfulp.fpga.kernel.cost_model import resources
+from halfulp.fpga.kernel.host import HOST, xclbin_name
 from halfulp.fpga.synth.measure import Module, measure_modules
 from halfulp.hdl.specs import Build, RunningSumSpec, Tiling
 from halfulp.sim.build import verilog
@@ -15,7 +16,7 @@ from halfulp.tools.progress import Progress, silent
 
 from .vivado import scripts
 from .xrt import (
-    HOST,
+    CPP_HOST,
     KERNEL_XML,
     LINK,
     PACKAGE,
@@ -167,8 +168,8 @@ class Design:
             KERNEL_XML: kernel_xml(KERNEL),
             PACKAGE: package_tcl(KERNEL, source, board.target.part),
             LINK: link_cfg(KERNEL, board, self.cores, self.clock),
-            "host.py": self.host(),
-            HOST: host_cpp(),
+            HOST: self.host(),
+            CPP_HOST: host_cpp(),
             TILE: tile_h(KERNEL, self.cores, self.mac, Tiling(self.n, self.m, self.depth, self.rows)),
             "Makefile": makefile(KERNEL, board, source),
             **bare,
@@ -178,7 +179,7 @@ class Design:
         """Return the host program."""
         return f"""\
 # Runs matrix products on {self.board.title} and compares every element with the golden model:
-#   python3 host.py {KERNEL}.hw.xclbin --n 100 --k 100 --m 100
+#   python3 {HOST} {xclbin_name(KERNEL, "hw")} --n 100 --k 100 --m 100
 
 from halfulp.fpga.kernel.host import Tile, run
 from halfulp.hdl.specs import Tiling

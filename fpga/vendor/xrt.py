@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 from halfulp.boards.board import Board
+from halfulp.fpga.kernel.host import HOST, xclbin_name
 from halfulp.fpga.kernel.layout import (
     ARGUMENTS,
     CLOCK,
@@ -27,7 +28,7 @@ from .vivado import script, word
 
 KERNEL_XML, PACKAGE, LINK = "kernel.xml", "package.tcl", "link.cfg"
 
-HOST, TILE = "host.cpp", "tile.h"
+CPP_HOST, TILE = "host.cpp", "tile.h"
 """Host program in C++, which is equal for all kernels, and its constants."""
 
 
@@ -161,7 +162,7 @@ def link_cfg(name: str, board: Board, cores: int, mhz: float) -> str:
 
 def host_cpp() -> str:
     """Return the host program in C++."""
-    return Path(__file__).with_name(HOST).read_text()
+    return Path(__file__).with_name(CPP_HOST).read_text()
 
 
 def tile_h(name: str, cores: int, mac: RunningSumSpec, tiling: Tiling) -> str:
@@ -177,7 +178,7 @@ def tile_h(name: str, cores: int, mac: RunningSumSpec, tiling: Tiling) -> str:
     }
     lines = [f"constexpr unsigned {size} = {value};  // {about}" for size, (value, about) in sizes.items()]
     return f"""\
-// Constants of {HOST} for {mac}.
+// Constants of {CPP_HOST} for {mac}.
 #pragma once
 
 namespace tile {{
@@ -191,6 +192,7 @@ constexpr const char* KERNEL = "{name}";
 
 def makefile(name: str, board: Board, source: str) -> str:
     """Return a Makefile: ``make`` packages and links the kernel, ``make run`` runs the host program."""
+    xclbin = xclbin_name(name, "$(TARGET)")
     return f"""\
 # make            build the kernel and link it for the card: needs Vivado, Vitis and the platform
 # make run        run a matrix product on the card and check it: needs XRT, and halfulp in PYTHON
@@ -206,19 +208,19 @@ XRT_CFLAGS ?= -I$(XILINX_XRT)/include
 XRT_LIBS ?= -L$(XILINX_XRT)/lib -lxrt_coreutil -pthread
 
 .PHONY: all run tile clean
-all: {name}.$(TARGET).xclbin
+all: {xclbin}
 
 {name}.xo: {PACKAGE} {KERNEL_XML} {source}
 	vivado -mode batch -nojournal -log package.log -source {PACKAGE}
 
-{name}.$(TARGET).xclbin: {name}.xo {LINK}
+{xclbin}: {name}.xo {LINK}
 	v++ --link --target $(TARGET) --platform $(PLATFORM) --config {LINK} --temp_dir linked -o $@ {name}.xo
 
-run: {name}.$(TARGET).xclbin
-	$(PYTHON) host.py $< $(ARGS)
+run: {xclbin}
+	$(PYTHON) {HOST} $< $(ARGS)
 
-host: {HOST} {TILE}
-	$(CXX) -std=c++17 -O2 $(XRT_CFLAGS) -o $@ {HOST} $(XRT_LIBS)
+host: {CPP_HOST} {TILE}
+	$(CXX) -std=c++17 -O2 $(XRT_CFLAGS) -o $@ {CPP_HOST} $(XRT_LIBS)
 
 tile:
 	vivado -mode batch -nojournal -log tile.log -source tile/flow.tcl

@@ -98,7 +98,8 @@ class Policy:
     device : str, optional
         ``rtl``: the Verilated kernel of an array computes the products, with the same result bits. It is slow, and
         needs an import of `halfulp.fpga.kernel.layers`. With stochastic rounding its random words differ from those of
-        the golden layer (see `halfulp.fpga.kernel.layers.expected`). Others are registered by `register_device`.
+        the golden layer (see `halfulp.fpga.kernel.layers.expected`). ``card``: the kernels of an Alveo card, after an
+        import of `halfulp.fpga.kernel.card`. Others are registered by `register_device`.
     multiplier, adder : str, optional
         Operators of users (`halfulp.golden.register_operator`) in the products, as for `halfulp.golden.gemm`; sums of
         the gradients of a bias are of exact products with 1.

@@ -26,8 +26,11 @@ PRODUCTS = ("forward", "input_gradient", "weight_gradient")
 Device = Callable[[Operand, Operand, MacSpec | BlockMacSpec, Tensor | None, int], Tensor]
 """Function of a device: matrix product from operands, description, start values of the sums, and key."""
 
-DEVICES: dict[str, Device | None] = {"rtl": None}
-"""Devices that policies may name; `halfulp.fpga.kernel.layers` has the function of ``rtl``."""
+MODULES = {"rtl": "halfulp.fpga.kernel.layers", "card": "halfulp.fpga.kernel.card"}
+"""Modules that register the functions of devices when they are imported."""
+
+DEVICES: dict[str, Device | None] = dict.fromkeys(MODULES)
+"""Devices that policies may name."""
 
 
 def register_device(name: str, device: Device) -> None:
@@ -115,7 +118,7 @@ def _device(name: str) -> Device:
     """Return the function of a device."""
     device = DEVICES.get(name)
     if device is None:
-        raise ValueError(f"unknown device {name}; import halfulp.fpga.kernel.layers first")
+        raise ValueError(f"unknown device {name}; import {MODULES.get(name, 'the module that registers it')} first")
     return device
 
 

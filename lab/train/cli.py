@@ -1,5 +1,6 @@
 """The command `halfulp train`."""
 
+import importlib
 import itertools
 import math
 import shlex
@@ -164,6 +165,7 @@ def train(
         if resume and restart:
             raise ValueError("give --resume or --restart, not both")
         choices = _choices(macs, layers, file)
+        _import_devices(choices, pool)
         if pool.scheduler and network not in NETWORKS:
             raise ValueError(f"workers of a scheduler do not have {network}; train it without --scheduler")
         usual = NETWORKS[network] if network in NETWORKS else user_network(network)
@@ -222,12 +224,18 @@ def _choices(macs: Sequence[str], layers: Sequence[str], file: Path | None) -> "
         if not equals:
             raise ValueError(f"invalid --layer {layer!r}: expected PATTERN=POLICY, such as '*norm*=fp32'")
         rules[pattern.strip()] = Policy.parse(text.strip())
-    choices = (
-        [PolicyFile(rules | {"*": Policy.parse(mac)}) for mac in macs] if file is None else [PolicyFile.read(file)]
-    )
-    if any(policy.device for choice in choices for policy in choice.policies):
-        raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
-    return choices
+    return [PolicyFile(rules | {"*": Policy.parse(mac)}) for mac in macs] if file is None else [PolicyFile.read(file)]
+
+
+def _import_devices(choices: "Sequence[PolicyFile]", pool: JobPool) -> None:
+    """Import the modules of the devices of policies; ValueError for the workers of a scheduler, which have none."""
+    from halfulp.golden.nn.product import MODULES
+
+    for device in sorted({policy.device for choice in choices for policy in choice.policies if policy.device}):
+        if pool.scheduler:
+            raise ValueError(f"workers of a scheduler do not have device {device}; train without --scheduler")
+        if device in MODULES:
+            importlib.import_module(MODULES[device])
 
 
 def _plan(choice: "PolicyFile", usual: "Network", options: dict[str, Any], **parameters: Any) -> "Plan":

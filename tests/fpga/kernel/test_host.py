@@ -36,10 +36,11 @@ class State(enum.Enum):
     ERT_CMD_STATE_TIMEOUT = 8
 
 
-def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):  # noqa: C901 - a module with its classes
+def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False, models=None):  # noqa: C901 - a module with its classes
     """Stub of XRT's module (src/python/pybind11 of XRT); its kernels access the memory of the card as bytes.
 
-    Written data stays with the host until it is synchronised, and memory starts with nonzero bytes.
+    Written data stays with the host until it is synchronised, and memory starts with nonzero bytes. There is one card.
+    Kernels compute by the golden model, or by a simulated kernel for each core, ``models``.
     """
     module = types.ModuleType("pyxrt")
     module.xclBOSyncDirection, module.ert_cmd_state = Direction, State
@@ -68,7 +69,8 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):  # noqa: C901
 
     class Device:
         def __init__(self, number):
-            self.number = number
+            if number:
+                raise RuntimeError(f"No such device with index '{number}'")
 
         def load_xclbin(self, path):
             assert isinstance(path, str)
@@ -95,6 +97,12 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):  # noqa: C901
             given = {argument.name: value for argument, value in zip(ARGUMENTS, values, strict=True)}
             assert all(type(given[argument.name]) is (Bo if argument.port else int) for argument in ARGUMENTS)
             n, k, m = (given[name] for name in "nkm")
+            runs.append((self.name, n, k, m, given["flags"], [given[name].group for name in "abc"]))
+            if models:
+                images = [bytes(given[name].there) for name in "abc"]
+                numbers = {name: value for name, value in given.items() if name not in "abc"}
+                given["c"].there[:] = models[int(self.name[-2]) - 1].run(images, numbers)
+                return Run()
             shapes = {"a": (n, k), "b": (k, m)}
             read = {BlockMacSpec: self.blocks, SparseMacSpec: self.steps}.get(type(spec), self.matrix)
             a, b = (read(given, name, *shape) for name, shape in shapes.items())
@@ -109,7 +117,6 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):  # noqa: C901
             for row in range(n):
                 line = c[row].numpy().astype(f"<u{size}").tobytes()
                 given["c"].there[row * stride : row * stride + len(line)] = line
-            runs.append((self.name, n, k, m, given["flags"], [given[name].group for name in "abc"]))
             return Run()
 
         def matrix(self, given, name, rows, columns):
@@ -218,8 +225,8 @@ def test_card_batch_matches_golden_with_products_at_once(card):
     # The first product of each core is that of a core of its own.
     assert torch.equal(found.expected(a, b)[1], golden.gemm(*pairs[1], STOCHASTIC.spec, tiling=STOCHASTIC.tiling))
     assert found.product(a.reshape(7, 1, 4, 5), b.reshape(7, 1, 5, 11)).shape == (7, 1, 4, 11)
-    with pytest.raises(ValueError, match="different batches"):
-        found.product(a, b[0])
+    # One matrix serves all products of a batch.
+    assert torch.equal(found.product(a, b[0])[2], golden.gemm(a[2], b[0], STOCHASTIC.spec, tiling=STOCHASTIC.tiling))
 
 
 def test_tile_deals_products_where_cores_would_idle():
@@ -244,6 +251,19 @@ def test_matrices_in_memory_are_aligned_to_beats():
 def test_card_reports_core_that_does_not_finish(card):
     found = card(STOCHASTIC, end=State.ERT_CMD_STATE_TIMEOUT)
     with pytest.raises(ToolError, match="core 1 of gemm did not finish"):
+        found.product(*operands(STOCHASTIC, 3, 2, 1))
+
+
+def test_card_reports_errors_of_xrt(card, monkeypatch, tmp_path):
+    found = card(STOCHASTIC)
+    with pytest.raises(ToolError, match=r"^XRT did not open card 3: No such device with index '3'$"):
+        Card(STOCHASTIC, tmp_path / "gemm.hw.xclbin", 3)
+
+    def full(*_):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(sys.modules["pyxrt"].bo, "__init__", full)
+    with pytest.raises(ToolError, match=r"^XRT did not run gemm: no memory$"):
         found.product(*operands(STOCHASTIC, 3, 2, 1))
 
 

@@ -112,7 +112,7 @@ def test_block_holds_each_bias_as_sum_of_elements(name):
     start = golden.encode(biases, "fp32").expand(2, -1)
     none = torch.zeros(2, 0), torch.zeros(0, len(biases))
     a, b = (golden.quantize_blocks(x, mac.a, dim=dim) for x, dim in zip(none, (-1, -2), strict=True))
-    a, b, _ = rtl._operands(a, b, mac, start)
+    a, b, _ = rtl._simulated(mac).operands(a, b, start)
     assert torch.equal(golden.gemm(a, b, mac), start)
 
 

@@ -12,12 +12,14 @@ from functools import partial
 import pytest
 import torch
 
+from halfulp.fpga.kernel import card, layers
+from halfulp.fpga.kernel.host import Tile
 from halfulp.fpga.match.networks import Gpt, lenet5, nanogpt, resnet20, resnet50, vgg16
 from halfulp.fpga.report.study import _trained
-from halfulp.golden.nn import Counts, Linear, MultiheadAttention, PiecewiseLinear
+from halfulp.golden.nn import Counts, Linear, MultiheadAttention, PiecewiseLinear, product
 from halfulp.golden.nn.counts import KINDS
 from halfulp.hdl.formats import parse
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import MacSpec, Tiling
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
 from halfulp.lab.train import data as data_module
@@ -28,6 +30,7 @@ from halfulp.lab.train.results import append, row_of, rows
 from halfulp.lab.train.texts import letters
 from halfulp.lab.train.vision import MobileNetV2, resnet
 from halfulp.tools.paths import build_root
+from tests.fpga.kernel.test_card import install
 from tests.lab.train.made import imagewoof, iwslt, ptb
 from tests.training_runs import SR, bits, plan
 
@@ -433,7 +436,7 @@ def test_train_command_prints_and_records_counts(tmp_path, halfulp):
         (["--mac", SR, "--rate", "nan"], "nan is not finite"),
         (["--mac", SR, "--scale", "inf"], "inf is not finite"),
         (["--mac", "fp32", "--scale", "256"], "--scale"),
-        (["--mac", f"{SR}, device=rtl"], "device"),
+        (["--mac", f"{SR}, device=rtl", "--scheduler", "tls://127.0.0.1:1"], "do not have device rtl"),
         (["--mac", "fp32", "--static"], "--scale"),
         (["--mac", "fp32", "--counts"], "--counts"),
     ],
@@ -447,11 +450,44 @@ def test_train_command_rejects_bad_requests(more, keyword, tmp_path, halfulp, mo
     assert keyword in err
 
 
-def test_train_command_rejects_unsupported_arithmetic(tmp_path, halfulp):
-    mac = "ufxp0.8*ufxp0.8+fxp8.8.rn"
+@pytest.mark.parametrize(("device", "module"), [("rtl", layers), ("card", card)])
+def test_train_command_runs_products_on_device(device, module, tmp_path, halfulp, monkeypatch):
+    """Products of the last layer run on kernels, forward and backward, with the bits of the golden model."""
+    install(monkeypatch, tmp_path, Tile("gemm", 2, "e5m2*e5m2+e6m5.rn", Tiling(2, 2, 2)))
+    calls = []
+
+    def on_kernels(*given):
+        calls.append(given)
+        return (module.expected if device == "rtl" else module.product)(*given)
+
+    monkeypatch.setitem(product.DEVICES, device, on_kernels)
+    losses = []
+    for line in ("", f'device = "{device}"\n'):
+        (tmp_path / "policy.toml").write_text(
+            f'mac = "fp32"\n[layers."11"]\nmac = "e5m2*e5m2+e6m5.rn"\nbias = "e5m2.rn"\n{line}'
+        )
+        words = ["--policy", tmp_path / "policy.toml", "--epochs", 1, "--batch", 4, "--limit", 8]
+        code, out, err = halfulp("train", "lenet5", *words, "-o", tmp_path, "--results", tmp_path / "results.csv")
+        assert code == 0, err
+        losses.append(out.partition("accuracy")[2])
+    assert losses[0] == losses[1]
+    # Four products of two steps, with the gradient of the bias, and one of the test.
+    assert len(calls) == 9
+    assert f"device={device}" in rows(tmp_path / "results.csv")[-1]["policy"].replace('"', "").replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("mac", "said"),
+    [
+        ("ufxp0.8*ufxp0.8+fxp8.8.rn", "ufxp0.8 has no 1"),
+        (f"{SR}, device=card", "device card needs kernels: set HALFULP_CARD"),
+        (f"{SR}, device=rtl", f"{SR} has stochastic rounding without a random source; device rtl needs one"),
+    ],
+)
+def test_train_command_rejects_unsupported_arithmetic(mac, said, tmp_path, halfulp):
     code, out, err = halfulp("train", "lenet5", "--limit", 4, "--mac", mac, "-o", tmp_path)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1].startswith("halfulp: ufxp0.8 has no 1")
+    assert err.splitlines()[-1].startswith(f"halfulp: {said}")
 
 
 def test_train_command_rejects_unwritable_table(tmp_path, halfulp):
