@@ -36,6 +36,7 @@ Keep records of the project:
   make cost      Measure the units of the cost records and write them as CSV.
   make signoff   Check every unit in every format family and write the records.
   make bench     Measure the speed of the golden model and of simulations.
+  make gpu       Test and measure the kernels of a GPU, in at most 8 minutes.
 
 Develop:
   make test      Run the tests, in 10 to 15 minutes on two cores; ARGS="-k mac" goes to pytest.
@@ -110,7 +111,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim vectors check sweep uvm emit synth choose stats report emulate train match tile cost test test-all bench docs figures package lint clean FORCE formal mutate faults save coverage signoff
+.PHONY: help sim vectors check sweep uvm emit synth choose stats report emulate train match tile cost test test-all bench gpu docs figures package lint clean FORCE formal mutate faults save coverage signoff
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
@@ -162,6 +163,9 @@ signoff: .venv/ready
 
 bench: .venv/ready
 	$(alone) .venv/bin/halfulp bench $(options)
+
+gpu: .venv/ready
+	$(alone) .venv/bin/halfulp bench --gpu $(options)
 
 test: .venv/ready
 	$(alone) .venv/bin/pytest -n auto --dist worksteal -m "not slow" $(call given,ARGS)

@@ -26,14 +26,15 @@ CASES = {
     "posit8*posit8=posit8.ro+fp32.sr5@plateau3-rep": None,
     "fxp4.4*ufxp4.4+fxp6.2-wrap.sr4": None,
     "fp16*int8+fxp8.8.ra": None,
+    "int8-narrow*fxp4.4-narrow+fxp6.2-narrow.sr4": None,
     "nf4*takum8+takum12.rh": None,
     "posit8*posit8+exact=posit8.rn": None,
     "e5m2*e5m2+exact=e6m5.sr4@lfsr12": None,
 }
 """Descriptions, and key and first step of counter-based words: each family, source and way to add."""
 
-SUMS = ("e6m5", "e4m3fn", "binary8p4", "e5m2fnuz", "e3m2fn", "fp16-ftz", "fp32", "fxp6.2", "ufxp6.2-wrap", "posit8",
-        "posit16e1", "takum8", "takum16")  # fmt: skip
+SUMS = ("e6m5", "e4m3fn", "binary8p4", "e5m2fnuz", "e3m2fn", "fp16-ftz", "fp32", "fxp6.2", "int8-narrow",
+        "ufxp6.2-wrap", "posit8", "posit16e1", "takum8", "takum16")  # fmt: skip
 SOURCES = {"e5m2*e5m2+e6m5.sr10": None, "e4m3*e4m3=fp16.sr4+fp32.sr24@lfsr40": None, "e4m3*e4m3+posit16.sr7": (3, 4),
            "bf16*bf16+exact=bf16.ru": None, "fp16*fp16+fp64.rn": None, "int16*int16+int32.rn": None,
            "int8*uint8+fxp20.8.rn": None, "fp16*posit16=fxp4.4.sr3+exact=takum16.sr9": (7, 0)}  # fmt: skip

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, FP32, Float, Format, Rounding, Saturation
 
-from . import build, exact
+from . import build, exact, gpu
 from .launch import I64, POINTER
 from .text import boolean, fits, format_text, saturation_text
 
@@ -41,11 +41,14 @@ class Jump(ctypes.Structure):
 def convert(
     x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: Saturation, random: Tensor | None
 ) -> Tensor | None:
-    """Convert to another format; None if no kernel supports the conversion.
+    """Convert to another format, on the CPU or on a GPU; None if no kernel supports the conversion.
 
     ``x`` holds codes in the format ``a``, or real numbers in float32 or float64 if ``a`` is FP32 or FP64.
     """
-    if x.device.type != "cpu" or x.numel() < WORTHWHILE or build.level() == "torch" or not fits(a, o):
+    on_gpu = gpu.elements(x)
+    if on_gpu is None and (x.device.type != "cpu" or build.level() == "torch" or not fits(a, o)):
+        return None
+    if x.numel() < WORTHWHILE:
         return None
     if random is not None:
         x, random = torch.broadcast_tensors(x, random)
@@ -53,7 +56,10 @@ def convert(
     out = torch.empty_like(x, dtype=torch.int64)
     if random is not None or out.stride() != x.stride():
         # Any order of elements in memory is fine if it has no gaps, but random words are in row-major order.
-        x, out = x.contiguous(), torch.empty(x.shape, dtype=torch.int64)
+        x = x.contiguous()
+        out = torch.empty(x.shape, dtype=torch.int64, device=x.device)
+    if on_gpu is not None:
+        return out if on_gpu.convert(x, a, o, rounding, saturate, random, out) else None
     words = None if random is None else random.data_ptr()
     call = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
     if x.numel() >= LONG and x.dtype == torch.float32 and random is None and _by_upper_half(o):

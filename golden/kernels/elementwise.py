@@ -17,7 +17,7 @@ from halfulp.golden.torch_internals import result_strides
 from halfulp.hdl.formats import EXACT, FP32, RN, SATFINITE, Float, Format, Rounding, Saturation
 from halfulp.hdl.formats.rounding import ALL_MODES
 
-from . import build
+from . import build, gpu
 from .launch import I64, POINTER
 
 IN_TORCH, CALL_IN_TORCH = 0.1e-6, 0.5e-3
@@ -39,8 +39,9 @@ _SOURCE = '#include "elementwise.h"\n'
 
 
 class Target(ctypes.Structure):
-    """Struct ``Target`` of elementwise.h: a format and a rounding."""
+    """Struct ``Target`` of elementwise.h: a format and a rounding, which are in ``source`` too."""
 
+    source: tuple[Float, Rounding, Saturation]
     _fields_ = (
         *((name, I64) for name in ("mode", "bits", "drop", "subnormals", "signed_zero")),
         *((name, ctypes.c_double) for name in ("smallest", "largest", "nan", "plus_inf", "minus_inf")),
@@ -107,7 +108,7 @@ def target(fmt: Format | None, rounding: Rounding, saturate: Saturation) -> Targ
     infinities = infinite, math.nan if math.isnan(infinite) else -infinite
     ends, stays = (largest, -largest), rounding.overflows_to_largest
     over = [end if finite or stay else other for end, stay, other in zip(ends, stays, infinities, strict=True)]
-    return Target(
+    made = Target(
         mode=ALL_MODES.index(rounding.mode),
         bits=rounding.bits,
         drop=drop,
@@ -125,6 +126,8 @@ def target(fmt: Format | None, rounding: Rounding, saturate: Saturation) -> Targ
         inf_code=fmt.infinity(False),
         sign_code=fmt.sign_code,
     )
+    made.source = fmt, rounding, saturate
+    return made
 
 
 def library(elements: int) -> ctypes.CDLL | None:
@@ -133,8 +136,17 @@ def library(elements: int) -> ctypes.CDLL | None:
 
 
 def takes(*operands: Tensor) -> bool:
-    """Return True if the kernel can read and write tensors."""
-    return all(operand.device.type == "cpu" and operand.dtype in TYPES and not operand.is_neg() for operand in operands)
+    """Return True if a kernel can read and write tensors, on the CPU or on a GPU."""
+    return takes_on_cpu(*operands) or (gpu.elements(*operands) is not None and _are_typed(operands))
+
+
+def takes_on_cpu(*operands: Tensor) -> bool:
+    """Return True if the kernel of the CPU can read and write tensors."""
+    return all(operand.device.type == "cpu" for operand in operands) and _are_typed(operands)
+
+
+def _are_typed(operands: Sequence[Tensor]) -> bool:
+    return all(operand.dtype in TYPES and not operand.is_neg() for operand in operands)
 
 
 class KernelChain:
@@ -173,13 +185,22 @@ class KernelChain:
 
     def run(self, *results: tuple[int, Tensor]) -> bool:
         """Write registers to tensors of one shape, which may be operands too; False if no kernel supports it."""
+        on_gpu = gpu.elements(*self.operands, *(out for _, out in results))
+        if on_gpu is not None:
+            steps = [
+                on_gpu.Step(OPERATIONS[number], x, y, words, table, *to.source)
+                for number, to, x, y, words, table in self._steps
+            ]
+            return bool(on_gpu.chain(self.operands, steps, results))
         prepared = self.prepared(*results)
         if prepared is not None:
             prepared()
         return prepared is not None
 
     def prepared(self, *results: tuple[int, Tensor]) -> "Prepared | None":
-        """Return a call of the kernel that can be repeated; parameters as for `run`; None if no kernel supports it."""
+        """Return a call on the CPU that can be repeated; parameters as for `run`; None if no kernel supports it."""
+        if results[0][1].device.type != "cpu":
+            return None
         shape, first = results[0][1].shape, len(self.operands)
         tensors = [*self.operands, *(tensor for _, tensor in results)]
         if len(tensors) > OPERANDS or len(self._steps) > STEPS or first + len(self._steps) > REGISTERS:
@@ -262,10 +283,11 @@ def empty_result(shape: torch.Size, operands: Sequence[Tensor], dtype: torch.dty
     """Return a tensor for the result of an element-wise operation, with the strides that torch gives to it."""
     # The first operand that is no number decides, unless the order of its dimensions in memory is ambiguous.
     first = next((operand for operand in operands if operand.numel() != 1), operands[0])
+    device = next((operand.device for operand in operands if operand.device.type != "cpu"), first.device)
     if first.shape == shape and (first.is_contiguous() or _descends(first)):
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device=device)
     strides = result_strides(*(operand.expand(shape) for operand in operands))
-    return torch.empty_strided(shape, strides, dtype=dtype)
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 def total(x: Tensor, dims: Sequence[int], number: Target | None, to: Target, native: bool) -> Tensor | None:
@@ -284,6 +306,11 @@ def total(x: Tensor, dims: Sequence[int], number: Target | None, to: Target, nat
         ``to`` is FP32 to nearest, and all elements are numbers of FP32.
     """
     kept = [dim for dim in range(x.dim()) if dim not in dims]
+    on_gpu = gpu.elements(x)
+    if on_gpu is not None and takes(x):
+        rows = x.permute(*kept, *dims).reshape(torch.Size(x.shape[dim] for dim in kept).numel(), -1)
+        sums: Tensor | None = on_gpu.total(rows, None if number is None else number.source, to.source)
+        return None if sums is None else sums.reshape([x.shape[dim] for dim in kept])
     compiled = library(x.numel()) if takes(x) and max(len(kept), len(dims)) <= DIMS else None
     if compiled is None:
         return None
@@ -306,7 +333,7 @@ def scatter(into: Tensor, places: Tensor, x: Tensor, number: Target | None, to: 
 
     Elements of ``x`` are rounded to ``number``, if it is given, and all to the format of the sums.
     """
-    is_taken = takes(into, x) and into.dtype == x.dtype and places.dtype == torch.int64
+    is_taken = takes_on_cpu(into, x) and into.dtype == x.dtype and places.dtype == torch.int64
     compiled = library(x.numel()) if is_taken else None
     if compiled is None:
         return False

@@ -1,13 +1,12 @@
 """Engines of compiled kernels: vector lanes that are proved exact for a description, 128-bit integers, and Triton."""
 
 import ctypes
-import importlib.util
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from halfulp.hdl.specs import MacSpec
 
-from . import build, exact, plan
+from . import build, exact, gpu, plan
 from .job import Engine, MatrixProduct
 from .lane import Refused
 from .launch import Matrices, call, gathered
@@ -126,15 +125,13 @@ class Triton:
     name = "Triton"
 
     def refuses(self, job: MatrixProduct) -> str | None:
-        if job.device != "cuda":
+        if job.device != gpu.TYPE:
             return "it takes matrices on a GPU"
         if not isinstance(job.spec, MacSpec):
             return SEVERAL
         if not job.steps or job.is_real:
             return CODES_ONLY if job.steps else "there is nothing to add"
-        if build.level() == "torch":
-            return f"{build.SETTING}=torch disables kernels"
-        return None if importlib.util.find_spec("triton") else "Triton is not installed"
+        return gpu.refusal()
 
     def run(self, job: MatrixProduct) -> Matrices:
         from . import triton_gemm

@@ -13,19 +13,17 @@ import triton.language as tl
 from torch import Tensor
 
 from halfulp.golden.codec import unpack as unpack_operands
-from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import MacSpec, ValueRange
-from halfulp.hdl.specs.ranges import window_of
 
 from .launch import Words
 from .text import PHILOX
 from .triton_number import (
-    PREFIX,
-    FloatConstants,
     FormatConstants,
     RoundingConstants,
     add,
+    fits,
     format_constants,
     multiply,
     pack,
@@ -116,7 +114,7 @@ def constants_of(spec: MacSpec, counted: bool) -> StepConstants | None:
             and (product is None) == (spec.product is None)
             and all(_is_operand(fmt, bits) for fmt in (spec.a, spec.b))
             and terms.precision <= room
-            and all(_fits(*case, bits) for case in rounded)
+            and all(fits(*case, bits) for case in rounded)
             and (quire is None or (bits == 64 and digits <= DIGITS))
         ):
             return StepConstants(
@@ -140,15 +138,6 @@ def _is_operand(fmt: Format, bits: int) -> bool:
     """Return True if `_unpacked` has room for the numbers of a format."""
     ends = floor_log2(ValueRange.of(fmt).magnitude), fmt.quantum
     return fmt.precision < bits - META and max(map(abs, ends)) < 1 << META - 4
-
-
-def _fits(fmt: Format, rounding: Rounding, results: ValueRange, bits: int) -> bool:
-    """Return True if integers hold the codes of a format, its numbers, and the leading bits that its rounding needs."""
-    room, window = bits - 6, window_of(fmt, rounding, results.magnitude)
-    if isinstance(format_constants(fmt, bits), FloatConstants):
-        return fmt.width <= bits and max(window, fmt.precision) <= room
-    room -= PREFIX.value if fmt.spacing == "tapered" else 0
-    return fmt.width + rounding.places <= bits - 2 and max(window, fmt.precision) <= room
 
 
 def _shifts(spec: MacSpec, room: int) -> tuple[int, int] | None:

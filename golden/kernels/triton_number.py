@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 
 from halfulp.hdl.formats import SATFINITE, Fixed, Float, Format, Posit, Rounding, Saturation, Takum
+from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs.ranges import window_of
 
 PREFIX = tl.constexpr(12)
 """Largest number of bits before the fraction in the bit string of a posit or takum, after the regime of a posit."""
@@ -96,6 +98,15 @@ def format_constants(fmt: Format, bits: int) -> FormatConstants | None:
         case Takum():
             return StringConstants(*head, ones, *codes, fmt.fraction_bits, -255, 254)
     return None
+
+
+def fits(fmt: Format, rounding: Rounding, results: ValueRange, bits: int) -> bool:
+    """Return True if integers hold the codes of a format, its numbers, and the leading bits that its rounding needs."""
+    room, window = bits - 6, window_of(fmt, rounding, results.magnitude)
+    if isinstance(format_constants(fmt, bits), FloatConstants):
+        return fmt.width <= bits and max(window, fmt.precision) <= room
+    room -= PREFIX.value if fmt.spacing == "tapered" else 0
+    return fmt.width + rounding.places <= bits - 2 and max(window, fmt.precision) <= room
 
 
 def rounding_constants(rounding: Rounding, saturate: Saturation) -> RoundingConstants:

@@ -103,7 +103,7 @@ class _CellChain:
     def _prepare(self, operands: Sequence[Tensor], results: Sequence[Tensor]) -> elementwise.Prepared | None:
         given = [*operands, *self._numbers]
         casts = [_cast_of(self._policy, link.name) for link in self.links]
-        if not elementwise.takes(*given) or any(cast.target is None for cast in casts):
+        if not elementwise.takes_on_cpu(*given) or any(cast.target is None for cast in casts):
             return None
         steps = RoundingChain(given, {len(operands): _cast_of(self._policy, "sub").fmt})
         registers = {name: place for place, name in enumerate([*self.operands, "1"])}
@@ -413,7 +413,7 @@ class _Recurrence(torch.autograd.Function):
         _, w, b, *rest = ctx.saved_tensors
         given = [gradient for gradient in (of_outputs, *of_last) if gradient is not None]
         plain = of_outputs is not None and all(
-            type(gradient) is Tensor and elementwise.takes(gradient) for gradient in given
+            type(gradient) is Tensor and elementwise.takes_on_cpu(gradient) for gradient in given
         )
         mode = current_dispatch_mode()
         same = mode is layer.mode and not mode.calls and ctx.policies is owner.policies
@@ -478,7 +478,7 @@ def _is_whole(mode: Any, name: str, given: Sequence[Any]) -> bool:
         and plain_values
         and plain_weights
         and real
-        and elementwise.takes(*values, *weights)
+        and elementwise.takes_on_cpu(*values, *weights)
     )
 
 

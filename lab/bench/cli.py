@@ -1,6 +1,7 @@
 """Commands `halfulp bench` and `halfulp cost`, and the reports `clocks`, `delays` and `peers`."""
 
 import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -23,13 +24,20 @@ from halfulp.tools.report import Report
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="write the ratios to torch as CSV",
 )
-def bench(output: Path | None) -> None:
+@click.option("--gpu", is_flag=True, help="test and measure the kernels of a GPU, in at most 8 minutes")
+def bench(output: Path | None, gpu: bool) -> None:
     """Measure the speed of the golden model and of simulations.
 
     Speeds are relative to other speeds of the same run; those of matrix products, conversions to blocks and training
     steps, to torch in FP32. The packages mmasim and apytypes are measured if they are installed. The file has matrix
-    products and training steps.
+    products and training steps. With --gpu, the table has the kernels of a GPU, and the exit code is 1 if a bit differs
+    from the CPU.
     """
+    if gpu:
+        if output is not None:
+            raise click.UsageError("--gpu prints a table and writes no file; omit -o")
+        _bench_gpu()
+        return
     from . import packages
     from .speed import Speed, first_calls, matrix_units, products, quantizations, table, write
     from .training import steps
@@ -44,6 +52,15 @@ def bench(output: Path | None) -> None:
             click.echo(line)
     if output is not None:
         write(speeds, output)
+
+
+def _bench_gpu() -> None:
+    from .gpu import device, study
+
+    with requests():
+        here = device()
+    if not study(here, click.echo):
+        sys.exit(1)
 
 
 def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:
