@@ -39,12 +39,17 @@ def _network(ctx: click.Context, param: click.Parameter, name: str) -> str:
 
 
 def _device(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    """Return the name of a device of torch that is there."""
+    kind, _, number = name.partition(":")
+    if name == "cpu":
+        return name
+    if kind != "cuda" or not (name == "cuda" or number.isdecimal()):
+        raise Refused(f"unknown device {name!r}; expected cpu, cuda or cuda:N")
     import torch
 
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise Refused(f"torch has no device {name!r} here; expected cpu, or cuda on a machine with a GPU") from error
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(number or 0) >= count:
+        raise Refused(f"torch sees {f'{count} GPUs' if count else 'no GPU'} through CUDA, so there is no device {name}")
     return name
 
 
@@ -92,9 +97,6 @@ class _Number(click.FloatRange):
     help="folder of images or texts, or a text file; see docs/training.md",
 )
 @click.option(
-    "--device", metavar="NAME", callback=_device, default="cpu", help="device of torch, such as cuda; default: cpu"
-)
-@click.option(
     "--seed",
     "seeds",
     default=[0],
@@ -108,6 +110,7 @@ class _Number(click.FloatRange):
 @click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="initial learning rate; default: by network")
 @click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; default: 256")
 @click.option("--static", is_flag=True, help="use a constant loss scale")
+@click.option("--device", default="cpu", callback=_device, metavar="NAME", help="cpu (default), or cuda or cuda:N")
 @click.option("--counts", is_flag=True, help="count underflows, overflows and NaN by layer (slow)")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="training examples; tests use a quarter as many")
 @click.option("--resume", is_flag=True, help="continue a run that was stopped or killed")
@@ -166,6 +169,8 @@ def train(
             raise ValueError("give --resume or --restart, not both")
         choices = _choices(macs, layers, file)
         _import_devices(choices, pool)
+        if pool.scheduler and options["device"] != "cpu":
+            raise ValueError("workers of a scheduler train on the CPU; omit --device or --scheduler")
         if pool.scheduler and network not in NETWORKS:
             raise ValueError(f"workers of a scheduler do not have {network}; train it without --scheduler")
         usual = NETWORKS[network] if network in NETWORKS else user_network(network)
@@ -252,8 +257,8 @@ def _plan(choice: "PolicyFile", usual: "Network", options: dict[str, Any], **par
         batch=options["batch"] or usual.batch,
         rate=options["rate"] or usual.rate,
         scale=options["scale"] or 256.0,
-        adaptive=not options["static"],
         device=options["device"],
+        adaptive=not options["static"],
         origin=usual.origin,
         **parameters,
     )

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -196,6 +197,26 @@ def test_run_is_deterministic(tmp_path):
     with pytest.raises(ValueError, match="another run"):
         later.load(whole.final)
     assert read(whole.final)["step"] == 12
+
+
+def test_run_moves_model_and_batches_to_its_device(tmp_path):
+    moved = []
+
+    class Layer(torch.nn.Linear):
+        def to(self, device):
+            moved.append(device)
+            return self
+
+        def forward(self, x):
+            moved.append(x.device.type)
+            return super().forward(x)
+
+    data = data_module.Data("made", (torch.randn(4, 3), torch.zeros(4, 2)), (torch.randn(4, 3), torch.zeros(4, 2)), 0)
+    network = replace(NETWORKS["lenet5"], build=lambda data: Layer(3, 2))
+    # The layer stays on the CPU, which torch reports.
+    with pytest.raises(RuntimeError, match="meta"):
+        Run(plan("own", "fp32", device="meta"), data, tmp_path, network=network).train()
+    assert moved == ["meta", "meta"]
 
 
 def test_run_uses_one_thread_for_torch_sums(tmp_path):
@@ -437,12 +458,15 @@ def test_train_command_prints_and_records_counts(tmp_path, halfulp):
         (["--mac", SR, "--scale", "inf"], "inf is not finite"),
         (["--mac", "fp32", "--scale", "256"], "--scale"),
         (["--mac", f"{SR}, device=rtl", "--scheduler", "tls://127.0.0.1:1"], "do not have device rtl"),
+        (["--mac", "fp32", "--device", "tpu"], "unknown device 'tpu'; expected cpu, cuda or cuda:N"),
+        (["--mac", "fp32", "--device", "cuda"], "torch sees no GPU through CUDA, so there is no device cuda"),
         (["--mac", "fp32", "--static"], "--scale"),
         (["--mac", "fp32", "--counts"], "--counts"),
     ],
 )
 def test_train_command_rejects_bad_requests(more, keyword, tmp_path, halfulp, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     (tmp_path / "small.toml").write_text(SMALL)
     code, out, err = halfulp("train", "lenet5", "--limit", 4, *more)
     assert (code, out) == (2, "")
