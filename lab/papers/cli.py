@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from halfulp.hdl.specs import MacSpec
-from halfulp.tools.commands import Parsed, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import Parsed, Refused, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report, versions
@@ -66,13 +66,25 @@ def matrix_units(quick: bool, recorded: Path | None, pool: JobPool, output: Path
 
 
 @click.command()
+@click.option("--add", metavar="FILE.json", type=_FILE, help="record of times, to which only the memory is added")
 @written
-def emulation(output: Path | None) -> None:
+def emulation(add: Path | None, output: Path | None) -> None:
     """Measure what emulation costs (FASE, Arbitor, Lowgen)."""
-    from .emulation import measured, report
+    from .emulation import measured, memory, report
     from .trainings import Effort, Figures
 
+    before = None
+    if add is not None:
+        try:
+            before = Figures.load(add)
+        except OSError as error:
+            raise Refused(f"{add} cannot be read: {error.strerror or error}") from error
+        except (ValueError, TypeError, LookupError) as error:
+            raise Refused(f"{add} is no record of halfulp report emulation") from error
     folder = report_folder(output)
+    if before is not None:
+        publish(report(replace(before, more=before.more | {"memory": memory()})), folder)
+        return
     with Bar("report emulation") as bar:
         found = measured(bar)
     tools = versions("halfulp", "torch")

@@ -1,12 +1,13 @@
 """Time of emulated training steps with parts of the emulator left out, by format, and for a format of two functions.
 
 Counterparts of Table 2 of FASE (Osorio, ECML-PKDD 2022), Figure 8 of Arbitor (Jiang et al., USENIX ATC 2023) and
-Table 1 of Lowgen (MAPL 2020).
+Tables 1 and 2 of Lowgen (MAPL 2020), with the memory of a step.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -59,16 +60,24 @@ COUNTERPARTS = {"product": "SGEMM", "resnet": "ResNet50", "lstm": "LSTM", "trans
 FORMATS = ("e8m7", "e8m3", "e6m6", "e6m2", "e4m3", "posit8e1", "posit13e3", "posit16e1")
 """Formats of Figure 8, in both ways of Arbitor."""
 
+MEMORY = {"FP32": None, "each operation": False, "graphs": True}
+"""Columns of the table of memory: if BF16 is emulated in compiled graphs, which leave out roundings; None for FP32."""
+
+CASTS = {"SSD": (12, 89.6, 88.9), "Inception-v4": (93, 578.4, 572.9)}
+"""Table 2 of Lowgen: casts that are removed, and megabytes at the peak with and without them."""
+
 OWN = "lab_bf16"
 """Name of the format of two functions."""
 
 
 def measured(progress: Progress = silent) -> dict[str, Any]:
     """Return all figures of the report."""
-    progress.total("tables", 2)
+    progress.total("tables", 3)
     found = by_network()
     progress.advance(1)
     found["formats"] = by_format()
+    progress.advance(1)
+    found["memory"] = memory()
     progress.advance(1)
     return found
 
@@ -80,6 +89,7 @@ def report(figures: Figures) -> Report:
         "emulation-formats": formats_table(figures),
         "emulation-own": own_table(figures),
         "emulation-roundings": roundings_table(figures),
+        "emulation-memory": memory_table(figures),
     }
     return Report(tables, records={"emulation.json": figures.json()})
 
@@ -105,6 +115,38 @@ def by_format() -> dict[str, dict[str, float]]:
     step = _networks()["resnet"]
     with threads(THREADS):
         return {fmt: {way: _ratio(step, make(fmt), True, False) for way, make in POLICIES.items()} for fmt in FORMATS}
+
+
+def memory() -> dict[str, dict[str, int]]:
+    """Return the bytes that a training step of each network takes at its peak, beyond those before the step."""
+    import torch
+
+    from halfulp.lab.train.steps import compiled_step, emulated
+
+    found: dict[str, dict[str, int]] = {}
+    with threads(THREADS), _level("auto"):
+        for name, step in _networks().items():
+            if step is None:
+                continue
+            found[name] = {}
+            for way, in_graphs in MEMORY.items():
+                torch.manual_seed(0)
+                ours, plain = (compiled_step if in_graphs else emulated)(step, BF16)
+                found[name][way] = peak(plain if in_graphs is None else ours)
+    return found
+
+
+def peak(run: Callable[[], Any]) -> int:
+    """Return the largest number of bytes that torch has allocated on the CPU in a second run, and not yet freed."""
+    import torch
+
+    # The first run compiles, and makes the state of an optimiser.
+    run()
+    with torch.autograd.profiler.profile(profile_memory=True) as profile:
+        run()
+    changes = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    changes.sort(key=lambda event: event.start_ns())
+    return max(accumulate((event.nbytes() for event in changes), initial=0))
 
 
 def _networks() -> "dict[str, TrainingStep | None]":
@@ -264,6 +306,27 @@ def roundings_table(figures: Figures) -> Table:
         figures.notes[-1],
     ]
     return Table("Roundings and kernels of a step", pd.DataFrame(rows), {}, notes)
+
+
+def memory_table(figures: Figures) -> Table:
+    """Return the counterpart of the memory in Table 2 of Lowgen."""
+    rows: list[dict[str, Any]] = [
+        {"network": f"{name}, published", "left out": casts, "FP32": None, "each operation": before, "graphs": after}
+        for name, (casts, before, after) in CASTS.items()
+    ]
+    for name, sizes in figures.more["memory"].items():
+        left_out = figures.more["roundings"][name]["left out"]
+        rows.append({"network": name, "left out": left_out} | {way: size / 1e6 for way, size in sizes.items()})
+    notes = [
+        "Megabytes at the peak. Published: a forward pass with the casts of the graph, and without those around "
+        "operators that move data. Ours: a training step beyond parameters and state, in FP32, in BF16 with each "
+        "operation computed alone and its result rounded, and in compiled graphs. A rounding of ours is a part of an "
+        "operation and has no tensor of its own, so the difference of graphs is that of chains, whose inner results "
+        "are not stored, and of gradients that live shorter or longer, not that of roundings that are left out.",
+        figures.notes[-1],
+    ]
+    formats = dict.fromkeys(MEMORY, ".2f")
+    return Table("Memory of a step", pd.DataFrame(rows), formats, notes)
 
 
 def own_table(figures: Figures) -> Table:

@@ -367,6 +367,8 @@ def _lowgen() -> Iterator[str]:
         "rounding of a number that has the format already, so casts around reshapes and concatenations cost nothing.",
         "",
         *_section(emulation.roundings_table(record)),
+        "",
+        *_section(emulation.memory_table(record)),
     )
 
 

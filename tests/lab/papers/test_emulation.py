@@ -1,13 +1,17 @@
 """Times of emulation: the format of two functions, and the settings of each column."""
 
 import os
+import re
+from dataclasses import replace
 
 import pytest
 import torch
 
 from halfulp import golden
+from halfulp.fpga.package.manifest import RECORDS
 from halfulp.golden.kernels.build import SETTING
 from halfulp.lab.papers import emulation
+from halfulp.lab.papers.trainings import Figures
 
 
 def test_two_functions_are_bf16():
@@ -48,3 +52,43 @@ def test_every_time_and_count_is_measured(monkeypatch):
         assert min(counts["kernels"], counts["KiB"]) > 0
     monkeypatch.setattr(emulation, "FORMATS", ("e8m7",))
     assert set(emulation.by_format()["e8m7"]) == set(emulation.POLICIES)
+
+
+def test_peak_counts_what_lives_at_once():
+    def run(count=1 << 18):
+        first = torch.zeros(count)
+        second = first + 1
+        del first
+        return second + 1
+
+    # Two of three tensors of one MiB live at the same time.
+    assert 2 << 20 <= emulation.peak(run) < 2.1 * (1 << 20)
+
+
+@pytest.mark.slow
+def test_memory_of_a_step_does_not_vary(monkeypatch):
+    networks = emulation._networks()
+    monkeypatch.setattr(emulation, "_networks", lambda: {name: networks[name] for name in ("product", "resnet")})
+    sizes = emulation.memory()["resnet"]
+    assert list(sizes) == list(emulation.MEMORY)
+    # The parameters' gradients at least.
+    assert min(sizes.values()) > 4 * sum(parameter.numel() for parameter in networks["resnet"].build().parameters())
+    assert emulation.memory()["resnet"] == sizes
+
+
+def test_memory_is_added_to_a_record(tmp_path, monkeypatch, halfulp):
+    record = RECORDS / "emulation.json"
+    before = Figures.load(record)
+    sizes = {name: dict.fromkeys(emulation.MEMORY, 12_345_678) for name in before.more["roundings"]}
+    monkeypatch.setattr(emulation, "memory", lambda: sizes)
+    code, out, err = halfulp("report", "emulation", "--add", record, "-o", tmp_path)
+    assert code == 0, err
+    after = Figures.load(tmp_path / "emulation.json")
+    assert after == replace(before, more=before.more | {"memory": sizes})
+    assert re.search(r"\| resnet +\| +199 +\| +12\.35 \|", out)
+    assert re.search(r"\| Inception-v4, published +\| +93 +\| +\| +578\.40 +\| +572\.90 \|", out)
+    (tmp_path / "none.json").write_text("[]")
+    for name, sentence in (("none.json", "none.json is no record"), ("gone.json", "gone.json cannot be read")):
+        code, out, err = halfulp("report", "emulation", "--add", tmp_path / name, "-o", tmp_path)
+        assert (code, out) == (2, "")
+        assert sentence in err
