@@ -321,8 +321,8 @@ def memory_table(figures: Figures) -> Table:
         "Megabytes at the peak. Published: a forward pass with the casts of the graph, and without those around "
         "operators that move data. Ours: a training step beyond parameters and state, in FP32, in BF16 with each "
         "operation computed alone and its result rounded, and in compiled graphs. A rounding of ours is a part of an "
-        "operation and has no tensor of its own, so the difference of graphs is that of chains, whose inner results "
-        "are not stored, and of gradients that live shorter or longer, not that of roundings that are left out.",
+        "operation and has no tensor of its own, so leaving it out saves time and no memory; graphs also keep other "
+        "results for the backward pass than single operations do.",
         figures.notes[-1],
     ]
     formats = dict.fromkeys(MEMORY, ".2f")

@@ -151,10 +151,9 @@ def train(
 
     NETWORK is lenet5, vgg16, resnet18, 20, 34, 50, 101 or 50-224, mobilenetv2, gru, nanogpt, smallgpt, lstm,
     transformer, or module:function or file.py:function of your own, which returns (model, train, test); see
-    docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC
-    is a text such as e5m2*e5m2+e6m5.sr10. Each --mac is trained with each --seed. The result is a row of a table that
-    `halfulp report` reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru
-    train on 5000 images of MNIST.
+    docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC is a text such as e5m2*e5m2+e6m5.sr10.
+    Each --mac is trained with each --seed. The result is a row of a table that `halfulp report` reads. A run that was
+    stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000 images of MNIST.
     """
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
