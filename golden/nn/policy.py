@@ -466,9 +466,8 @@ def _mac(given: object) -> Product | None:
             "a policy has no sparsemac, whose weights are stored with indices for golden.gemm and arrays; give a mac, "
             "and prune weights with weights=2:4"
         )
-    if isinstance(given, MmaSpec) or MmaSpec.is_mma_text(given):
-        return MmaSpec.parse(given)  # type: ignore[arg-type]  # a description or a text
-    kind = BlockMacSpec if is_block_mac(given) else MacSpec
+    is_mma = isinstance(given, MmaSpec) or MmaSpec.is_mma_text(given)
+    kind = MmaSpec if is_mma else BlockMacSpec if is_block_mac(given) else MacSpec
     spec: Product = kind.parse(given)  # type: ignore[arg-type]  # parse() checks
     spec.check_one_sum()
     return spec

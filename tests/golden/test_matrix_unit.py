@@ -188,6 +188,12 @@ def test_invalid_texts_are_refused(text, message):
         MmaSpec.parse(text)
 
 
+def test_products_of_matrices_refuse_rows_of_a_unit():
+    for use in (lambda text: golden.gemm(torch.ones(4, 4), torch.ones(4, 4), text), golden.nn.Policy.parse):
+        with pytest.raises(ValueError, match="rows=2 and columns=1 are of a unit in RTL"):
+            use("v100.mma.fp16 rows=2")
+
+
 def test_parameters_of_other_products_are_refused():
     a = torch.ones(4, 4)
     for name, value in (("source", "philox"), ("seed", 3), ("first_step", 2), ("multiplier", "own")):
