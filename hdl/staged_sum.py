@@ -19,7 +19,7 @@ STAGES = 32
 
 @dataclass(frozen=True)
 class Scaled:
-    """Number ``integer * 2^(exponent + base - fraction)``.
+    """Number ``integer * 2^(exponent + base - fraction)``, with the ``fraction`` of the alignment of its terms.
 
     Attributes
     ----------
