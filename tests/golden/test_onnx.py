@@ -309,3 +309,13 @@ def test_inputs_are_tensors_of_the_graph():
         model(torch.ones(1), torch.ones(1))
     with pytest.raises(TypeError, match="inputs must be tensors, not ndarray"):
         model(np.ones(1))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_quantize_linear_rounds_ties_to_even_and_saturates(kind):
+    # With the scale 0.1, quotients are ties only after the division in float32.
+    for scale, x in ((0.5, torch.arange(-800.0, 800) / 4), (0.1, torch.arange(-800.0, 800) / 20)):
+        graph = Graph()
+        graph.quantized("x", scale, 3, kind)
+        model = graph.model(["n"])
+        assert (golden.import_onnx(model)(x).numpy() == of_runtime(model, x)[0]).all()
