@@ -66,14 +66,15 @@ def test_peak_counts_what_lives_at_once():
 
 
 @pytest.mark.slow
-def test_memory_of_a_step_does_not_vary(monkeypatch):
+def test_memory_of_a_step_is_that_of_another_run(monkeypatch):
     networks = emulation._networks()
     monkeypatch.setattr(emulation, "_networks", lambda: {name: networks[name] for name in ("product", "resnet")})
     sizes = emulation.memory()["resnet"]
     assert list(sizes) == list(emulation.MEMORY)
     # The parameters' gradients at least.
     assert min(sizes.values()) > 4 * sum(parameter.numel() for parameter in networks["resnet"].build().parameters())
-    assert emulation.memory()["resnet"] == sizes
+    # When Python frees an object is not the same in each run.
+    assert emulation.memory()["resnet"] == pytest.approx(sizes, rel=0.25)
 
 
 def test_memory_is_added_to_a_record(tmp_path, monkeypatch, halfulp):
