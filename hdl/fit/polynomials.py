@@ -463,7 +463,8 @@ def _of_segments(cells: Cells, spec: FunctionSpec) -> Iterator[Polynomials]:
     elif KINDS[spec.function] == LOGARITHM:
         sizes = [(degree, segments) for degree, segments in sizes if segments < cells.precision]
     for degree, segments in sizes:
-        for value in values:
+        # The reduced argument of an angle or a power has two bits more than v.
+        for value in (value for value in values if value + 2 >= segments):
             table = fitted(task_of(cells, spec, value, segments), degree, known)
             if table is not None:
                 yield table
