@@ -69,6 +69,7 @@ def test_odd_functions_keep_zero_and_its_sign(function):
         assert values[0] == values[1]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", SMALL)
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -88,6 +89,7 @@ def test_golden_matches_exact_in_16_bits(function, fmt):
     assert checks
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fmt", SMALL)
 def test_tables_match_golden(fmt):
@@ -117,6 +119,7 @@ def test_all_numbers_of_16_bits_match_golden(function, fmt):
     assert checks >= 1 << 19
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["function exp(fp16)>e4m3fn.rz", "function log(posit9)>fxp4.8.ru", "function sin(fxp4.5)>e5m2.sat"]
 )
@@ -157,6 +160,7 @@ def value_of(table, index, t):
     return c0 + ((c1 + bend) * t >> table.rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["log", "log2", "tanh", "silu"])
 def test_values_of_polynomials_are_in_their_intervals(function):
     spec = described(function, "e5m3")
