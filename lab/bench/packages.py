@@ -86,7 +86,7 @@ def products(text: str, package: Package, side: int = SIDE) -> tuple[Call, Call,
     spec: Any = UnitSpec.parse(text)
     codes = [golden.encode(torch.randn(side, side, generator=generator), fmt) for fmt in (spec.a, spec.b)]
     x, y = (golden.decode(part, fmt).float() for part, fmt in zip(codes, (spec.a, spec.b), strict=True))
-    return partial(golden.gemm, *codes, spec), package.call(text, x, y), partial(torch.matmul, x, y)
+    return partial(golden.gemm, codes[0], codes[1], spec), package.call(text, x, y), partial(torch.matmul, x, y)
 
 
 def table(speeds: list[Speed], packages: Sequence[Package] = PACKAGES) -> list[str]:

@@ -131,8 +131,9 @@ def _costs(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
 def bits_of(name: str) -> int | None:
     """Return the bits after the point of the aligned sums of a policy in FP8; None for other sums."""
     mac = Policy.parse(POLICIES[name]).forward
-    aligned = isinstance(mac, MmaSpec) and mac.kind == "aligned" and mac.every is None and mac.a.width == 8
-    return mac.fraction if aligned else None
+    if isinstance(mac, MmaSpec) and mac.kind == "aligned" and mac.every is None and mac.a.width == 8:
+        return mac.fraction
+    return None
 
 
 def plot(rows: Sequence[dict[str, Any]]) -> object:

@@ -204,8 +204,12 @@ def trained(
         (entry, Job(f"training of {case}", train, (case, efforts[case], figure))) for case, entry in entries.items()
     )
     # Few short runs take less time than the start of processes.
-    here = "call" if QUICK in efforts.values() else "process"
-    results = pool.results(jobs, progress, versions=partial(versions, *PACKAGES), here=here)
+    results = pool.results(
+        jobs,
+        progress,
+        versions=partial(versions, *PACKAGES),
+        here="call" if QUICK in efforts.values() else "process",
+    )
     return {case: results[entry] for case, entry in entries.items()}
 
 
