@@ -14,8 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 DECODER = "examples.decoder.report --recorded"
 
-MATRIX_UNITS = "halfulp report matrix-units --losses fpga/results/matrix-trainings.csv"
-
 PLOTS = {
     "decoder-lut": (DECODER, "Loss of a language model against the lookup tables of its engine, for four policies."),
     "decoder-energy": (DECODER, "Loss of the same model against the energy of a token."),
@@ -36,12 +34,8 @@ PLOTS = {
         "Error of sums in BF16 against their length, rounded after each operation, each chunk, or once.",
     ),
     "matrix-units": (
-        MATRIX_UNITS,
+        "halfulp report matrix-units --losses fpga/results/matrix-trainings.csv",
         "Error of products of FP8 matrices against the bits that the sums of a matrix unit keep, for several lengths.",
-    ),
-    "matrix-trainings": (
-        MATRIX_UNITS,
-        "Loss of two networks after a short training against the bits of the sums, beside exact sums.",
     ),
     "pwl": (
         "halfulp report pwl tanh --fmt fxp3.6 --pieces 2,4,8",
