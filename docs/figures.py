@@ -30,7 +30,7 @@ import pandas as pd
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel.arrays import cores_cost_model
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import MacSpec, MmaSpec
 from halfulp.implementation import Implementation, implementation
 from halfulp.lab.papers import blocks
 from halfulp.lab.papers.trainings import Case, Figures
@@ -92,7 +92,7 @@ class Records(dict[str, Any]):
 
     def row(self, unit: str, target: str = "vu9p") -> dict[str, Any]:
         """Return the record of a unit, written as on the command line, or of an array by its name."""
-        key = unit if " " not in unit else self.text(unit)
+        key = self.text(unit) if " " in unit or MmaSpec.is_mma_text(unit) else unit
         if (key, target) not in self.rows:
             raise ValueError(f"no record has {key} on {target}; add it to lab/bench/records.py, and run `make cost`")
         return self.rows[key, target]

@@ -569,16 +569,7 @@ def mma(x: Sequence[int], y: Sequence[int], /, *more: Any, **given: Any) -> Any:
     count = len(spec.block_parts)
     operands = [codes if isinstance(codes, Sequence) else [codes] for codes in (x, y, *more)]
     starts = operands.pop() if len(more) > count else [0] * spec.lanes
-
-    def part(codes: Sequence[int], place: int, parts: int) -> Sequence[int]:
-        size = len(codes) // parts
-        return codes[place * size : (place + 1) * size]
-
-    codes = []
-    for lane, start in enumerate(starts):
-        places = [(lane // spec.columns, spec.rows), (lane % spec.columns, spec.columns)] * 2
-        a, b, *scales = (part(each, *place) for each, place in zip(operands, places, strict=False))
-        codes.append(exact_matrix_unit.step(spec, a, b, start, *scales))
+    codes = exact_matrix_unit.lanes(spec, operands, starts)
     return codes if spec.lanes > 1 else codes[0]
 
 

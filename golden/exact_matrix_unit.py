@@ -12,6 +12,24 @@ Number = tuple[Fraction, int]
 """Value, and exponent of its significand."""
 
 
+def lanes(spec: MmaSpec, operands: Sequence[Sequence[int]], starts: Sequence[int]) -> list[int]:
+    """Return the codes of the accumulators of all rows and columns, one row after the other.
+
+    ``operands`` are those of `step`, for all rows or columns one after the other, and ``starts`` the accumulators.
+    """
+
+    def part(codes: Sequence[int], place: int, parts: int) -> Sequence[int]:
+        size = len(codes) // parts
+        return codes[place * size : (place + 1) * size]
+
+    codes = []
+    for lane, start in enumerate(starts):
+        places = [(lane // spec.columns, spec.rows), (lane % spec.columns, spec.columns)] * 2
+        a, b, *scales = (part(each, *place) for each, place in zip(operands, places, strict=False))
+        codes.append(step(spec, a, b, start, *scales))
+    return codes
+
+
 def step(
     spec: MmaSpec,
     x: Sequence[int],

@@ -60,12 +60,12 @@ def mma(  # noqa: PLR0913 - tensors, and the fields of a description by name
     codes = [codes_of(*each) for each in zip(names, (x, y, *more), formats, strict=False)]
     ports = spec.arguments(*VALUES)
     for name, given, argument in zip(names, codes, ports.values(), strict=False):
-        expected = (*x.shape[:-1], *([len(argument)] if isinstance(argument, list) else []))
-        if given.shape != expected:
-            raise ValueError(f"{name} has shape {tuple(given.shape)}; with these x and y it must be {expected}")
+        wanted = (*x.shape[:-1], *([len(argument)] if isinstance(argument, list) else []))
+        if given.shape != wanted:
+            raise ValueError(f"{name} has shape {tuple(given.shape)}; with these x and y it must be {wanted}")
     shape, end = x.shape[:-1], [spec.lanes] if spec.lanes > 1 else []
     start = codes[-1] if len(more) > len(blocks) else codes[0].new_zeros(*shape, *end)
     counts = [spec.k, spec.k, *(spec.k // block.length for block in blocks)]
     sides = [(rows, 1), (1, columns)] * 2
-    given = [each.reshape(*shape, *side, n) for each, side, n in zip(codes, sides, counts, strict=False)]
-    return step(spec, *given[:2], start.reshape(*shape, rows, columns), *given[2:]).reshape(*shape, *end)
+    laid = [each.reshape(*shape, *side, n) for each, side, n in zip(codes, sides, counts, strict=False)]
+    return step(spec, *laid[:2], start.reshape(*shape, rows, columns), *laid[2:]).reshape(*shape, *end)

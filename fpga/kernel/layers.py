@@ -4,6 +4,7 @@ Importing this module registers ``device=rtl`` for policies; it suits small prod
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,8 +127,8 @@ def product(a: Operand, b: Operand, mac: MacSpec | BlockMacSpec, start: Tensor |
     The products of a batch run one after the other. ValueError if the product is too large.
     """
     x, y = elements_of(a).shape, elements_of(b).shape
-    (*batch, n, k), m = (*torch.broadcast_shapes(x[:-2], y[:-2]), *x[-2:]), y[-1]
-    products = torch.Size(batch).numel()
+    n, k, m = x[-2], x[-1], y[-1]
+    products = math.prod(torch.broadcast_shapes(x[:-2], y[:-2]))
     steps = products * mac.steps(k) * -(-n // TILING.n) * -(-m // TILING.m)
     if steps > LARGEST:
         raise ValueError(

@@ -290,7 +290,9 @@ class Groups:
     def _table(self, value: int, degree: int, found: dict[int, tuple[int, list[Any], list[Any]]]) -> Polynomials:
         """Return the table of groups; the longest come first, so that a first index has zeros where bits follow."""
         width = self.cells.precision - 1
-        groups, rows, exponents = [(0, 0)] * (max(found) + 1), [], []
+        groups = [(0, 0)] * (max(found) + 1)
+        rows: list[Any] = []
+        exponents: list[Any] = []
         for group in sorted(found, key=lambda group: -found[group][0]):
             segments, own, its_exponents = found[group]
             groups[group] = segments, len(rows)
@@ -382,7 +384,7 @@ def fitted(task: Task, degree: int, known: dict[tuple[int, int], Lines]) -> Poly
         return None
     rows = np.zeros((task.count, 3), np.int64)
     rows[used] = found
-    return replace(table, rest=rest, inner=inner, rows=tuple(map(tuple, rows.tolist())))
+    return replace(table, rest=rest, inner=inner, rows=tuple((a, b, c) for a, b, c in rows.tolist()))
 
 
 def _rows(
@@ -428,7 +430,7 @@ def cost(table: Polynomials) -> float:
     """Estimate the LUTs of tables and multipliers."""
     columns = list(zip(*table.rows, strict=True))
     if table.exponents:
-        columns.append([exponent for exponent, _ in table.exponents])
+        columns.append(tuple(exponent for exponent, _ in table.exponents))
     widths = [max(max(column) - min(*column, 0), 1).bit_length() for column in columns]
     multipliers = widths[1] * table.rest / 2 + widths[2] * table.inner / 2
     return sum(widths) * max(len(table.rows) / 64, 1) + multipliers
@@ -473,7 +475,8 @@ def _of_segments(cells: Cells, spec: FunctionSpec) -> Iterator[Polynomials]:
 
 def _of_binades(cells: Cells, spec: FunctionSpec) -> Iterator[Polynomials]:
     """Yield tables of functions with polynomials for each binade."""
-    groups, known = Groups.of(cells, spec), {}
+    groups = Groups.of(cells, spec)
+    known: dict[Any, Any] = {}
     for degree, value in itertools.product((1, 2), range(spec.window, spec.window + MORE_BITS // 2)):
         table = groups.solve(value, degree, known)
         if table is not None:

@@ -278,7 +278,8 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
 
     @property
     def operand_ports(self) -> tuple[Port, ...]:
-        counts, scales = {"a": self.rows, "b": self.columns}, []
+        counts = {"a": self.rows, "b": self.columns}
+        scales: list[Port] = []
         for name in self.block_parts:
             block, port = getattr(self, name), f"{name}_scale"
             several = vector(port, counts[name] * self.k // block.length, block.scale, Role.SCALE)

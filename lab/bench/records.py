@@ -114,6 +114,23 @@ ROUTED_DOTS: tuple[Implementation, ...] = tuple(
 BLOCK_DOTS = tuple(unit for unit in ROUTED_DOTS if not unit.build.dsp or "mxint8" in str(unit.spec))
 """Dot products of blocks on the first device, with and without DSP blocks where these have an effect."""
 
+_MATRIX_STEPS = (
+    ("v100.mma.fp16", "dot4 fp16*fp16+fp32=fp32"),
+    ("h100.wgmma.fp16", "dot16 fp16*fp16+fp32=fp32"),
+    ("h100.wgmma.e4m3", "dot32 e4m3fn*e4m3fn+fp32=fp32"),
+    ("b200.tcgen05.e4m3", "dot32 e4m3fn*e4m3fn+fp32=fp32"),
+    ("b200.tcgen05.mxfp4", "dot64 e2m1fn*e2m1fn+fp32=fp32"),
+    ("mi100.mfma.fp16", "dot4 fp16*fp16+fp32=fp32"),
+    ("mi250.mfma.fp16", "dot16 fp16*fp16+fp32=fp32"),
+    ("mi300.mfma.fp16", "dot8 fp16*fp16+fp32=fp32"),
+    ("mi300.mfma.e4m3", "dot16 e4m3fnuz*e4m3fnuz+fp32=fp32"),
+)
+
+MATRIX_STEPS: dict[str, tuple[Implementation, ...]] = {
+    name: tuple(map(Implementation.parse, (name, dot, f"{dot} order=sequential"))) for name, dot in _MATRIX_STEPS
+}
+"""Steps of matrix units by name, each with exact and sequential sums of as many products of its elements."""
+
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
 
@@ -229,6 +246,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     `ROUTED`, with the clock cycles from operands to the next ones. ``loops.csv``: `LOOPS` on `ROUTED`.
     ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
     device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
+    ``matrix-steps.csv``: `MATRIX_STEPS` on the first device.
     ``others.csv``: `OTHERS` on the first device, and `ROUTED_SUMS` on the others of `ROUTED`.
     ``stages.csv``: `STAGED` on the others of `ROUTED`. ``tiles.csv``: `TILES`, `ARRAYS_BY_MODULES` and `KERNELS`.
     ``verilog.csv``: lines of the Verilog of kernels. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at
@@ -254,6 +272,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("divisions", divisions(DIVISIONS, progress, pool))
     yield write_files("loops", loops(progress, pool))
     yield write_files("block-dots", block_dots(progress, pool))
+    yield write_files("matrix-steps", matrix_steps(progress, pool))
     yield write_files("others", others(progress, pool))
     yield write_files("stages", staged(progress, pool))
     yield write_files("tiles", _tiles(progress, pool))
@@ -304,6 +323,12 @@ def block_dots(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFra
     """Return the sorted rows of `BLOCK_DOTS` on the first device, and of `ROUTED_DOTS` on the others of `ROUTED`."""
     wanted = ((ROUTED_DOTS if target.nextpnr else BLOCK_DOTS, target) for target in ROUTED)
     return _sorted([row for units, target in wanted for row in rows(units, target, progress, pool)])
+
+
+def matrix_steps(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the sorted rows of `MATRIX_STEPS` on the first device, each unit once."""
+    units = tuple(dict.fromkeys(unit for units in MATRIX_STEPS.values() for unit in units))
+    return _sorted(rows(units, DEVICES[0], progress, pool)).drop(columns="MHz")
 
 
 def others(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:

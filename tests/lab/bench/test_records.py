@@ -24,6 +24,7 @@ from halfulp.lab.bench.records import (
     FITS,
     KERNELS,
     LOOPS,
+    MATRIX_STEPS,
     OTHERS,
     PORTS,
     ROUTED,
@@ -205,6 +206,11 @@ def test_dot_products_of_blocks_have_clocks_and_dsp_blocks():
         # Products of narrower elements save few LUTs, or none.
         if unit.build.dsp and str(unit.spec.a) == "mxint8":
             assert row["LUT"] < kept.loc[str(unit.with_build(dsp=False)), target.name]["LUT"]
+
+
+def test_steps_of_matrix_units_have_records():
+    units = {str(unit) for units in MATRIX_STEPS.values() for unit in units}
+    assert set(recorded("matrix-steps")["unit"]) == units, RUN
 
 
 def test_records_have_units_that_pages_compare():
