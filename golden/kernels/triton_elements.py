@@ -221,9 +221,9 @@ def _chain(operands, tables, results, count,  # noqa: PLR0913 - arguments of a k
     there = place < count
     codes = ()
     for index in tl.static_range(len(STRIDES)):
-        codes = codes + (_loaded(operands[index] + place * STRIDES[index], there, WIDTHS[index]),)
+        codes = codes + (_loaded(operands[index] + place * STRIDES[index], there, WIDTHS[index]),)  # type: ignore[assignment]
     for index in tl.static_range(len(STEPS)):
-        codes = codes + (_step_at(codes, tables, place, STEPS, index),)
+        codes = codes + (_step_at(codes, tables, place, STEPS, index),)  # type: ignore[assignment]
     for index in tl.static_range(len(STORES)):
         tl.store(results[index] + place, _step_at(codes, tables, place, STORES, index), mask=there)
 
