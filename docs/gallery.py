@@ -37,6 +37,10 @@ PLOTS = {
         "halfulp report matrix-units --losses fpga/results/matrix-trainings.csv",
         "Error of products of FP8 matrices against the bits that the sums of a matrix unit keep, for several lengths.",
     ),
+    "matrix-trainings": (
+        "halfulp report matrix-units --losses fpga/results/matrix-trainings.csv",
+        "Loss of two networks after a short training against the bits of the sums, beside exact sums.",
+    ),
     "pwl": (
         "halfulp report pwl tanh --fmt fxp3.6 --pieces 2,4,8",
         "A function as line segments, and the error of each number of segments.",

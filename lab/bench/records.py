@@ -116,12 +116,11 @@ BLOCK_DOTS = tuple(unit for unit in ROUTED_DOTS if not unit.build.dsp or "mxint8
 
 _MATRIX_STEPS = (
     ("v100.mma.fp16", "dot4 fp16*fp16+fp32=fp32"),
-    ("h100.wgmma.fp16", "dot16 fp16*fp16+fp32=fp32"),
     ("h100.wgmma.e4m3", "dot32 e4m3fn*e4m3fn+fp32=fp32"),
     ("b200.tcgen05.e4m3", "dot32 e4m3fn*e4m3fn+fp32=fp32"),
     ("b200.tcgen05.mxfp4", "dot64 e2m1fn*e2m1fn+fp32=fp32"),
     ("mi100.mfma.fp16", "dot4 fp16*fp16+fp32=fp32"),
-    ("mi250.mfma.fp16", "dot16 fp16*fp16+fp32=fp32"),
+    ("mma4 fp16*fp16+fp32.rn order=pairwise4", "dot4 fp16*fp16+fp32=fp32"),
     ("mi300.mfma.fp16", "dot8 fp16*fp16+fp32=fp32"),
     ("mi300.mfma.e4m3", "dot16 e4m3fnuz*e4m3fnuz+fp32=fp32"),
 )

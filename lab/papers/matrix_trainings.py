@@ -12,7 +12,6 @@ from halfulp.golden.nn import Policy
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.mma import MmaSpec
 from halfulp.tools.jobs import LOCAL, JobPool
-from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.records import read_records
 from halfulp.tools.tables import Table
@@ -134,19 +133,3 @@ def bits_of(name: str) -> int | None:
     if isinstance(mac, MmaSpec) and mac.kind == "aligned" and mac.every is None and mac.a.width == 8:
         return mac.fraction
     return None
-
-
-def plot(rows: Sequence[dict[str, Any]]) -> object:
-    """Plot losses by the bits of aligned sums, and that of exact sums."""
-    bits = {name: count for name in POLICIES if (count := bits_of(name)) is not None}
-    ordered = sorted(bits, key=bits.__getitem__)
-    x = [bits[name] for name in ordered]
-    panels = []
-    for network in NETWORKS:
-        by_unit = {row["unit"]: row["loss"] for row in rows if row["network"] == network}
-        curves = [
-            Curve("aligned sums", ("float", "aligned"), x, [by_unit.get(name) for name in ordered]),
-            Curve("exact sums", ("float", "exact"), x, [by_unit.get("exact, FP8")] * len(x)),
-        ]
-        panels.append((network, curves))
-    return plot_curves([panels], xlabel="bits after the point", labels=["loss"])

@@ -107,7 +107,7 @@ def report(rows: list[dict[str, object]], losses: list[dict[str, Any]]) -> Repor
     }
     return Report(
         tables,
-        {"matrix-units": lambda: _plot(of_bits), "matrix-trainings": partial(matrix_trainings.plot, losses)},
+        {"matrix-units": lambda: _plot(of_bits), "matrix-trainings": partial(_plot_losses, losses)},
         {
             "matrix-units.csv": frame.to_csv(index=False, lineterminator="\n", float_format="%.4g"),
             "matrix-trainings.csv": pd.DataFrame(losses).to_csv(index=False, lineterminator="\n", float_format="%.4f"),
@@ -134,3 +134,19 @@ def _plot(frame: pd.DataFrame) -> object:
         ]
         panels.append((str(distribution), curves))
     return plot_curves([panels], xlabel="bits after the point", labels=["relative error"])
+
+
+def _plot_losses(rows: list[dict[str, Any]]) -> object:
+    """Plot losses by the bits of aligned sums, and that of exact sums."""
+    bits = {name: count for name in matrix_trainings.POLICIES if (count := matrix_trainings.bits_of(name)) is not None}
+    ordered = sorted(bits, key=bits.__getitem__)
+    x = [bits[name] for name in ordered]
+    panels = []
+    for network in matrix_trainings.NETWORKS:
+        by_unit = {row["unit"]: row["loss"] for row in rows if row["network"] == network}
+        curves = [
+            Curve("aligned sums", ("float", "aligned"), x, [by_unit.get(name) for name in ordered]),
+            Curve("exact sums", ("float", "exact"), x, [by_unit.get("exact, FP8")] * len(x)),
+        ]
+        panels.append((network, curves))
+    return plot_curves([panels], xlabel="bits after the point", labels=["loss"])

@@ -47,7 +47,7 @@ def test_command_starts(command, folder, tmp_path, monkeypatch, halfulp):
 
     def train(run, *_, **__):
         started.append(run)
-        run.epochs = [loop.Epoch(1, 2.0, 1.5, 50.0)]
+        run.epochs = [loop.Epoch(1, 2.0, 1.5, 50.0, 3.0)]
 
     monkeypatch.setattr(loop.Run, "train", train)
     monkeypatch.chdir(folder)
