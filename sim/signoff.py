@@ -203,7 +203,7 @@ def _without_toys(implementations: list[Implementation]) -> list[Implementation]
 def _most_checked(implementations: list[Implementation]) -> Implementation | None:
     """Return the implementation for coverage, proofs and mutants, which need operands in every cycle."""
     flowing = [asked for asked in implementations if not asked.build.iterations]
-    narrow = [asked for asked in flowing if asked.spec.operands["a"].part_format.width <= CHECKED_WIDTH]
+    narrow = [asked for asked in flowing if asked.spec.first_format.part_format.width <= CHECKED_WIDTH]
     short_sums = [asked for asked in narrow if _quire_width(asked) <= CHECKED_QUIRE]
     return next(iter((*short_sums[::-1], *narrow)), None)
 
@@ -317,7 +317,7 @@ def measure(
 
 
 def _operands(asked: Implementation, family: str) -> str:
-    return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.expression
+    return str(asked.spec.first_format) if family != MIXED else asked.spec.expression
 
 
 def failed(record: Record) -> bool:

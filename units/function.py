@@ -36,6 +36,14 @@ class Function(Arithmetic):
 
     SPEC = FunctionSpec
 
+    def check(self) -> None:
+        spec = self.spec
+        if spec.rounding.bits and not self._is_table:
+            raise ValueError(
+                f"RTL of function rounds stochastically for operands of up to {TABLE_WIDTH} bits, and {spec.a} has "
+                f"{spec.a.width}; choose another rounding, or convert the operand"
+            )
+
     @property
     def multiplies(self) -> bool:
         """True if polynomials need multipliers."""

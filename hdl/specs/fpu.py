@@ -152,6 +152,10 @@ class FpuSpec(
         return tuple(fmt for fmt in named if fmt is not None)
 
     @property
+    def first_format(self) -> Format:
+        return self.a
+
+    @property
     def integers(self) -> tuple[int, ...]:
         """Widths of the integers that a register holds, in the order of their codes."""
         return tuple(bits for bits in INTEGER_BITS if bits <= self.width)

@@ -359,9 +359,14 @@ class UnitSpec:
         return fmt
 
     @property
+    def first_format(self) -> Format:
+        """Format of the first operand, or the first format of a unit with several."""
+        return self.operands["a"]
+
+    @property
     def default_result(self) -> Format:
         """Format of the result if none is given."""
-        return self.operands["a"]
+        return self.first_format
 
     def check(self) -> None:
         """Check the fields of the subclass; raise TypeError or ValueError."""

@@ -120,7 +120,7 @@ def claims(unit: str = "all", fmt: str | None = None, **options: Any) -> list[Cl
 def _of_text(asked: Implementation) -> list[Claim]:
     """Return the claims about a unit: those of the catalogue, and those about structures, which hold for all."""
     asked.check_every_cycle("halfulp formal")
-    a = asked.spec.operands["a"]
+    a = asked.spec.first_format
     known = [claim for claim in ([] if a.parts > 1 else _claims(str(a))) if claim.asked.spec == asked.spec]
     # Different structures have different register stages, so only units without stages are comparable.
     plain = asked.without_stages

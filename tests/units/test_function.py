@@ -206,6 +206,12 @@ def test_invalid_functions_are_refused(text, message):
         FunctionSpec.parse(text)
 
 
+def test_stochastic_rounding_of_wide_operands_has_no_rtl():
+    assert Function("function exp(e5m2).sr8").spec.rounding.bits == 8
+    with pytest.raises(ValueError, match="rounds stochastically for operands of up to 8 bits, and fp16 has 16"):
+        Function("function exp(fp16).sr8")
+
+
 def test_units_of_a_function_have_no_port_of_it():
     unit = Function(function="tanh", a="bf16", o="fp16")
     assert set(unit.inputs) == {"a"}
