@@ -373,7 +373,7 @@ def test_fpnew_flush_discards_operations_in_flight():
 
 
 def test_fpnew_verilog_has_the_ports_of_fpnew():
-    top = FpnewTop(Fpu("fpu e5m2 width=16"), tag=5)
+    top = FpnewTop(Fpu("fpu e5m2 width=16", build=Build(pipeline=1)), tag=5)
     ports = {"clk": "clk_i", "rst": "rst_ni"}
     text = emit(top, "fpnew_top", reset="async-low", ports=ports)
     found = " ".join(f"{port.name}:{port.width}" for port in verilog_ports(text, "fpnew_top"))
