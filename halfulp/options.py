@@ -56,9 +56,7 @@ _UNIT_OPTIONS = (
     click.option("--k", metavar="N", type=int, help="number of products (dots); default: 4, or a block"),
     click.option("--order", metavar="ORDER", help="exact (default), sequential, alignedF.trunc or .floor"),
     click.option("--sparsity", metavar="N:M", help="stored weights (sparsedot, sparsemac); default: 2:4"),
-    click.option(
-        "--fn", metavar="NAME", help="function (function; default: exp), or also a .segments file (pwl; default: tanh)"
-    ),
+    click.option("--fn", metavar="NAME", help="function; default: exp, tanh for pwl"),
     click.option("--pieces", metavar="N", type=int, help="number of line segments (pwl); default: 8"),
     click.option("--error", metavar="N", type=float, help="maximum error, met with the fewest pieces (pwl)"),
     click.option("--measure", metavar="UNIT", help="unit of errors: ulp or absolute (pwl)"),

@@ -15,8 +15,8 @@ from torch import Tensor
 from halfulp import golden
 from halfulp.golden.kernels import gpu
 from halfulp.golden.nn.cast import Cast
+from halfulp.golden.program import products
 from halfulp.golden.program.arithmetic import compute
-from halfulp.golden.program.products import total_in_kernel
 from halfulp.hdl.specs import UnitSpec
 from halfulp.tools.timing import in_turns
 
@@ -108,8 +108,12 @@ def _operation(name: str, cast: Cast, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _sum(cast: Cast, x: Tensor, y: Tensor) -> Tensor:
-    total = total_in_kernel(x, [1], cast, cast)
-    assert total is not None
+    total = products.total_in_kernel(x, [1], cast, cast)
+    if total is None:
+        # Few elements are not worth the compilation of a kernel on a CPU.
+        assert cast.fmt is not None
+        numbers = golden.decode(cast.codes(x, cast.fmt, 1), cast.fmt)
+        total = products.total(numbers, cast.fmt, cast, "sequential", 1).to(x.dtype)
     return total
 
 

@@ -52,7 +52,7 @@ def adders(pool: JobPool, output: Path | None) -> None:
 @scheduled
 @written
 def matrix_units(quick: bool, recorded: Path | None, pool: JobPool, output: Path | None) -> None:
-    """Compare products and trainings on matrix units of accelerators."""
+    """Compare products and trainings on matrix units."""
     from .matrix_trainings import losses, read
     from .matrix_units import errors, report
 

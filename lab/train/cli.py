@@ -75,9 +75,9 @@ class _Number(click.FloatRange):
 @click.option(
     "--layer",
     "layers",
-    metavar="PATTERN=POLICY",
+    metavar="RULE",
     multiple=True,
-    help="policy of layers, before that of --mac; repeatable",
+    help="PATTERN=POLICY of layers; repeatable",
 )
 @click.option("--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by layers and during a run")
 @click.option("--emulate", is_flag=True, help="compute the whole program in the policy")
@@ -94,7 +94,7 @@ class _Number(click.FloatRange):
     "--data",
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="folder of images or texts, or a text file; see docs/training.md",
+    help="folder of images or texts, or a text file",
 )
 @click.option(
     "--seed",

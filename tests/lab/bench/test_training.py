@@ -5,7 +5,8 @@ from torch import nn
 
 from halfulp.lab.bench.speed import Speed, write
 from halfulp.lab.bench.training import EVERYTHING, STEPS, steps
-from halfulp.lab.train.steps import Lstm, TrainingStep, Transformer
+from halfulp.lab.train.language import Lstm
+from halfulp.lab.train.steps import TrainingStep, Transformer
 from halfulp.lab.train.vision import resnet
 from halfulp.tools.digests import version
 
