@@ -24,7 +24,7 @@ from halfulp.tools.report import Report
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="write the ratios to torch as CSV",
 )
-@click.option("--gpu", is_flag=True, help="test and measure the kernels of a GPU, in at most 8 minutes")
+@click.option("--gpu", is_flag=True, help="test and measure the kernels of a GPU")
 def bench(output: Path | None, gpu: bool) -> None:
     """Measure the speed of the golden model and of simulations.
 
