@@ -24,6 +24,8 @@ from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import versions
 
+from .memories import YOSYS
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -277,10 +279,6 @@ def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, r
     else:
         text = generated(unit, "netlist", partial(verilog, unit, netlist=True))
     return Module(text, top, tied=tied or {}, dsp=asked.build.dsp)
-
-
-YOSYS = ("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.memories")
-"""Modules that synthesise for FPGAs."""
 
 
 def yosys_job(target: Target, dsp: bool) -> dict[str, Any]:

@@ -6,6 +6,9 @@ The time of Yosys for one assignment to each word grows with the square of the n
 import re
 from pathlib import Path
 
+YOSYS = ("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.memories")
+"""Modules that synthesise for FPGAs, on which results depend."""
+
 _BLOCK = re.compile(r"^  initial begin\n((?:    .*\[.*\] = .*;\n)+)  end\n", re.MULTILINE)
 _LOOP = re.compile(r" *for \((\w+) = 0; \1 < (\d+); \1 = \1 \+ 1\) (\S+) ?\[\1\] = (\S+);\n")
 _WORD = re.compile(r" *(\S+?) ?\[(\d+)\] = (\S+);\n")

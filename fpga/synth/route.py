@@ -17,7 +17,8 @@ from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import versions
 
-from .measure import YOSYS, Module, Program, python, results, yosys_job
+from .measure import Module, Program, python, results, yosys_job
+from .memories import YOSYS
 
 
 def frequencies(

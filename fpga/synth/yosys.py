@@ -15,13 +15,10 @@ from pyosys import libyosys
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, version
 
-from .memories import read_design
+from .memories import YOSYS, read_design
 
 RESULTS = ("cells.json", "path.txt", "netlist.json")
 """Files of results, the last one only with ``netlist``."""
-
-CODE = ("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.memories")
-"""Modules on which the results depend."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def main() -> None:
 
 def _run_once(recipe: FpgaSynthesis) -> None:
     """Write the results of a recipe from the cache, or run it and store them."""
-    parts = (Path("design.v").read_text(), recipe, code(*CODE, imports=False), version("pyosys"))
+    parts = (Path("design.v").read_text(), recipe, code(*YOSYS, imports=False), version("pyosys"))
     entry = Entry.of("netlist", parts, recipe.top)
     with entry.lock():
         if (folder := entry.find()) is None:
