@@ -1,7 +1,8 @@
 """Floats whose format is chosen by a signal: decoding to one common format, and rounding to a chosen one.
 
 Every number of the formats is one of the common format too, which has the longest exponent and the longest significand.
-Subnormal numbers of formats with shorter exponents are normal there, so that one data path computes in all formats.
+Subnormal numbers of formats with shorter exponents are normal there if their exponents are long enough, so that one
+data path computes in all formats.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +64,11 @@ def decode(m: Module, codes: Mapping[Float, Value], selection: Selection, name: 
         short = wire(m, _at_top(numbers, shorter, precision), f"{name}_short_significand")
         count = leading_zeros(m, short, f"{name}_leading_zeros")
         moved = choose(shorter, lambda fmt: numbers[fmt].exponent)
-        moved = moved + choose(shorter, lambda fmt: Const(o.bias - fmt.bias, o.exp)) - count
+        moved = moved + choose(shorter, lambda fmt: Const(o.bias - fmt.bias, o.exp))
+        if any(fmt.quantum < o.emin for fmt in shorter):
+            # Numbers below the smallest normal one of the common format are subnormal there, too.
+            count = wire(m, Mux(count < moved, count, moved - 1)[: len(count)], f"{name}_places_up")
+        moved = moved - count
         # A zero has the exponent of subnormal numbers.
         moved = wire(m, Mux(short.any(), moved, 1)[: o.exp], f"{name}_moved_exponent")
         short = shift_left(m, short, count, f"{name}_shifted_up")
@@ -148,9 +153,9 @@ def encode(m: Module, x: Raw, selection: Selection, rounding: Rounding) -> tuple
         to_odd = rounding.is_mode("ro")
     else:
         to_odd = Const(int(rounding.mode == "ro"), 1)
+    exceeds = over | (at_largest & up)
     # Rounding to odd leaves the largest number, also if its code is even.
     up = up & ~(at_largest & to_odd)
-    exceeds = over | (at_largest & up)
     stays_finite = to_largest(rounding, x.sign, OFF)
     largest, infinite = over & stays_finite, x.inf | (over & ~stays_finite)
     nan = wire(m, x.nan | (~has_inf & (infinite | (at_largest & up))), "result_nan")

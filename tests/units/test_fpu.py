@@ -178,7 +178,7 @@ def mismatches(compare, text, operations, count):
 
 FEW = (
     "fpu e3m4,e2m1",
-    "fpu e3m2,e2m2 width=16",
+    "fpu e3m2,e2m3 width=16",
     "fpu fp16,e4m3fn,e5m2 width=32",
     "fpu fp32,bf16.port_ro flags=before",
     "fpu fp16.rd width=64",
