@@ -23,6 +23,9 @@ EMPTY = torch.empty(0, dtype=torch.float64)
 DTYPES = {"int8": torch.int8, "uint8": torch.uint8, "int16": torch.int16, "int32": torch.int32}
 """Types of integers in results; others are in int64."""
 
+LEAST_OPSET = 7
+"""Oldest version of the operators, from which on Add and Mul broadcast."""
+
 _KEEP = ("MaxPool", "Flatten", "Reshape", "Transpose", "Identity")
 """Operators whose results have the format and the factor of their operand."""
 
@@ -57,7 +60,7 @@ def import_onnx(model: Any) -> "OnnxModel":
     ModuleNotFoundError
         Without the package onnx.
     TypeError, ValueError
-        If the graph has another operator, or an operator has operands or attributes that are not supported.
+        If the model is not valid, or has another operator, or operands or attributes that are not supported.
 
     Notes
     -----
@@ -68,10 +71,24 @@ def import_onnx(model: Any) -> "OnnxModel":
     """
     onnx = package()
     if isinstance(model, (str, Path)):
-        model = onnx.load(str(model))
+        model = _loaded(onnx, model)
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model must be a path or an onnx.ModelProto, not {type(model).__name__}")
+    opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), LEAST_OPSET)
+    if opset < LEAST_OPSET:
+        raise ValueError(f"the model has opset {opset}; expected {LEAST_OPSET} or newer")
+    try:
+        onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise ValueError(f"the model is not valid: {str(error).strip()}") from error
     return OnnxModel(model)
+
+
+def _loaded(onnx: Any, path: str | Path) -> Any:
+    try:
+        return onnx.load(str(path))
+    except importlib.import_module("google.protobuf.message").DecodeError as error:
+        raise ValueError(f"{path} is not a file in ONNX") from error
 
 
 class OnnxModel(nn.Module):
@@ -115,7 +132,10 @@ class OnnxModel(nn.Module):
                     self._add(one)
 
     def _expanded(self, node: Node) -> Iterator[Node]:
-        """Return a node, or those of which it is a fusion."""
+        """Yield the nodes that compute an operator: itself, or the steps of an operator on integers.
+
+        These are DequantizeLinear of both operands, the product, and QuantizeLinear of its result or its integers.
+        """
         if node.kind not in ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"):
             yield node
             return
@@ -129,7 +149,8 @@ class OnnxModel(nn.Module):
             a_scale = b_scale = f"{node.name}.one"
             self._constants[a_scale], bias = torch.ones(()), []
             last = Node("_Integers", node.name, (y,), node.outputs)
-        yield Node("DequantizeLinear", node.name, (a, a_scale, a_zero), (x,))
+        # Zero points of the first matrix may be those of its rows.
+        yield Node("DequantizeLinear", node.name, (a, a_scale, a_zero), (x,), {"axis": -2 if kind == "MatMul" else 1})
         yield Node("DequantizeLinear", node.name, (b, b_scale, b_zero), (w,), {"axis": axis})
         yield Node(kind, node.name, (x, w, *bias), (y,), node.attributes)
         yield last
@@ -179,13 +200,17 @@ class OnnxModel(nn.Module):
             return operand if isinstance(operand, Scaled) else None
         if node.kind == "QuantizeLinear":
             return Codes(EMPTY, node.attributes["format"])
-        parameters = [value for value in known[1:3] if isinstance(value, (Tensor, Codes))]
-        one = all((v if isinstance(v, Tensor) else v.numbers).numel() == 1 for v in parameters)
         if node.kind == "Quant" or (node.kind == "DequantizeLinear" and isinstance(operand, Codes)):
-            given = EMPTY if node.kind == "Quant" else operand
-            made = OPERATORS[node.kind](node, [given, *known[1:]]) if one else None
-            return made if isinstance(made, Scaled) else None
+            given, scale = EMPTY if node.kind == "Quant" else operand, known[1]
+            if isinstance(scale, Tensor) and scale.numel() == 1:
+                made = OPERATORS[node.kind](node, [given, scale, *map(_most, known[2:3]), *known[3:]])
+                return made if isinstance(made, Scaled) else None
         return None
+
+    def _type_of(self, name: str) -> Codes | Scaled | None:
+        """Return the type of a value: of a constant with one factor, or of the result of a node."""
+        value = self._constants.get(name)
+        return value if isinstance(value, Scaled) and value.by_tensor else self._types.get(name)
 
     def _with_layer(self, node: Node) -> Node:
         """Make the layer of a product."""
@@ -194,18 +219,21 @@ class OnnxModel(nn.Module):
         bias = rest[0] if rest and rest[0] else None
         if bias is not None and bias not in self._constants:
             raise ValueError(f"its bias {bias} is computed in the graph; expected a constant")
-        if weights in self._constants:
+        constant = self._constants.get(weights)
+        if constant is not None and (node.kind != "MatMul" or _dims(constant) == 2):
             layer, scale, has_bias = _layer(
-                node, self._types.get(x), self._constants[weights], None if bias is None else self._constants[bias]
+                node, self._type_of(x), constant, None if bias is None else self._constants[bias]
             )
             given = (x,) if bias is None or has_bias else (x, bias)
         elif node.kind == "MatMul":
-            layer, scale = _of_two(self._types.get(x), self._types.get(weights))
+            layer, scale = _of_two(self._type_of(x), self._type_of(weights))
             given = (x, weights)
         else:
             raise ValueError(f"its weights {weights} are computed in the graph; expected a constant")
         name = re.sub(r"[^\w]", "_", node.name)
-        name = name if name not in self.layers else f"{name}_{len(self.layers)}"
+        while hasattr(self.layers, name):
+            # The name of another layer, or of a method of ModuleDict.
+            name += "_"
         self.layers[name], self._scales[name] = layer, scale
         return replace(node, inputs=given, layer=name)
 
@@ -257,6 +285,17 @@ def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+def _dims(value: Value) -> int:
+    return value.dim() if isinstance(value, Tensor) else value.numbers.dim()
+
+
+def _most(zero: Value | None) -> Value | None:
+    """Return the largest magnitude of zero points, which is 0 if they have no effect."""
+    if isinstance(zero, Codes):
+        return Codes(zero.numbers.abs().amax(), zero.fmt)
+    return zero.abs().amax() if isinstance(zero, Tensor) else zero
+
+
 def _check_gemm(node: Node) -> None:
     """Raise ValueError for a Gemm with factors or a transposed first matrix."""
     for name, expected in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
@@ -282,10 +321,16 @@ def _integer_bias(bias: Value | None, x: Scaled, w: Scaled) -> Tensor | None:
     """Return a bias from which sums of integers start; None for one that is added to the real numbers."""
     if isinstance(bias, Codes):
         return bias.numbers
-    if isinstance(bias, Scaled) and bias.fmt == INT32 and isinstance(w.fmt, Fixed):
-        if torch.allclose(bias.scale.flatten(), (x.scale * w.scale).flatten(), rtol=1e-6, atol=0):
-            return bias.numbers
-    return None
+    if not isinstance(bias, Scaled) or bias.fmt != INT32 or not isinstance(w.fmt, Fixed):
+        return None
+    if bias.numbers.numel() != 1 and (bias.numbers.dim() == 0 or bias.numbers.shape[-1] != bias.numbers.numel()):
+        return None
+    scale, expected = bias.scale.flatten().double(), (x.scale.double() * w.scale.double()).flatten()
+    if scale.numel() not in (1, expected.numel()) and expected.numel() != 1:
+        return None
+    # The scale is that of x times that of w in binary32. Writers that round it from scales which are not rounded yet
+    # differ by three roundings: (1 + u) / (1 - u)^2 - 1 < 4u with u = 2^-24.
+    return bias.numbers if bool(((scale - expected).abs() <= 2.0**-22 * expected).all()) else None
 
 
 def _of_two(x: Codes | Scaled | None, y: Codes | Scaled | None) -> tuple[nn.Module, Tensor | None]:

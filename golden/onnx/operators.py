@@ -1,5 +1,6 @@
 """Operators of quantized graphs on tensors."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from halfulp.golden.nn.layers import Bmm
 from halfulp.hdl.formats import parse
 
-from .values import Codes, Scaled, Value, as_parameter, dequantized, quant, quantized, real
+from .values import Codes, Scaled, Value, aligned, as_parameter, dequantized, quant, quantized, real
 
 FLOAT = 1
 """Type of float32 in ONNX."""
@@ -76,9 +77,10 @@ def _dequantize_linear(node: Node, given: Given) -> Value:
 
 def _quant(node: Node, given: Given) -> Value:
     x, scale, zero, bits = (_given(given, place) for place in range(4))
-    width = float(real(bits))
-    if width != int(width) or not 1 <= width <= 32:
-        raise ValueError(f"its bitwidth is {width:g}; expected an integer, 1 to 32")
+    widths = real(bits)
+    width = float(widths.flatten()[0]) if widths.numel() == 1 else 0.0
+    if width not in range(1, 33):
+        raise ValueError(f"its bitwidth is {widths.tolist()}; expected an integer, 1 to 32")
     return quant(x, real(scale), real(zero).to(torch.float64), int(width), node.attributes)
 
 
@@ -114,19 +116,19 @@ def _transpose(node: Node, given: Given) -> Value:
 
 
 def _reshape(node: Node, given: Given, x: Tensor) -> Tensor:
-    shape = [int(size) for size in real(_given(given, 1)).tolist()]
+    wanted = [int(size) for size in real(_given(given, 1)).tolist()]
+    shape = wanted
     if not node.attributes.get("allowzero", 0):
-        shape = [x.shape[place] if size == 0 else size for place, size in enumerate(shape)]
-    return x.reshape(shape)
+        shape = [x.shape[place] if size == 0 and place < x.dim() else size for place, size in enumerate(wanted)]
+    try:
+        return x.reshape(shape)
+    except RuntimeError as error:
+        raise ValueError(f"its operand has shape {tuple(x.shape)}, which has no form {tuple(wanted)}") from error
 
 
 def _flatten(node: Node, _: Given, x: Tensor) -> Tensor:
     axis = node.attributes.get("axis", 1)
-    axis += x.dim() if axis < 0 else 0
-    rows = 1
-    for size in x.shape[:axis]:
-        rows *= size
-    return x.reshape(rows, -1)
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 def _relu(node: Node, given: Given) -> Value:
@@ -147,7 +149,10 @@ def windows(node: Node) -> tuple[list[int], list[int], list[int]]:
     kernel = attributes.get("kernel_shape", [1, 1])
     if len(kernel) != 2:
         raise ValueError(f"its kernel has {len(kernel)} dimensions; expected 2")
-    above, left, below, right = attributes.get("pads") or [0] * 4
+    pads = attributes.get("pads") or [0] * 4
+    if len(pads) != 4:
+        raise ValueError(f"its pads are {pads}; expected 4 numbers")
+    above, left, below, right = pads
     return attributes.get("strides") or [1, 1], attributes.get("dilations") or [1, 1], [left, right, above, below]
 
 
@@ -173,7 +178,9 @@ def _global_average_pool(node: Node, given: Given) -> Value:
 
 
 def _over_images(x: Tensor) -> Tensor:
-    return x.sum((2, 3), keepdim=True)
+    if x.dim() < 3:
+        raise ValueError(f"its operand has shape {tuple(x.shape)}; expected images of channels")
+    return x.sum(tuple(range(2, x.dim())), keepdim=True)
 
 
 def _average(x: Value, sums: Callable[[Tensor], Tensor], counts: Callable[[Tensor], Tensor]) -> Tensor:
@@ -248,10 +255,10 @@ def product(node: Node, layer: nn.Module, scale: Tensor | None, given: Given) ->
         sums: Tensor = layer(
             numbers, other.numbers if factor is not None and isinstance(other, Scaled) else real(other)
         )
-        return sums if factor is None else Scaled(sums, factor, None)
-    sums = layer(numbers)
-    made: Value = sums if factor is None else Scaled(sums, factor, None)
-    if len(given) == 1:
+    else:
+        sums = layer(numbers)
+    made: Value = sums if factor is None else Scaled(sums, aligned(factor, sums.dim()), None)
+    if isinstance(layer, Bmm) or len(given) == 1:
         return made
     bias = real(_given(given, 1))
     return real(made) + (bias.reshape(-1, 1, 1) if node.kind == "Conv" else bias)

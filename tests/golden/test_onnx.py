@@ -156,6 +156,82 @@ def test_fused_operators_and_gemm():
     assert [one.dtype for one in golden.import_onnx(model)(x)] == [torch.uint8] * 2 + [torch.int32] * 2 + [torch.uint8]
 
 
+SHAPES = [
+    # Factors by column stay with the last dimension.
+    ("MatMul", (8, 5), 1, (2, 3, 8), {"then": [0, 2, 1]}),
+    ("MatMul", (2, 8, 5), None, (2, 3, 8), {}),
+    ("MatMul", (5, 8), 0, (2, 8, 6), {"first": True}),
+    ("MatMul", (5, 8), None, (2, 8, 6), {"first": True}),
+    ("Gemm", (8, 4), None, (4, 8), {"bias": (4, 1)}),
+    ("Gemm", (8, 4), None, (4, 8), {"bias": (4, 4)}),
+    ("Gemm", (8, 4), None, (4, 8), {"bias": (1, 4)}),
+]
+
+
+@pytest.mark.parametrize(("kind", "weights", "axis", "shape", "more"), SHAPES)
+def test_products_of_other_shapes(kind, weights, axis, shape, more):
+    graph = Graph(3)
+    x = graph.quantized("x", 0.02, 120)
+    w, scale = graph.weights(weights, axis=axis)
+    operands = [w, x] if more.get("first") else [x, w]
+    if "bias" in more:
+        values = graph.constant(graph.rng.integers(-2000, 2000, more["bias"]), onnx.TensorProto.INT32)
+        operands.append(graph.node("DequantizeLinear", values, graph.constant(np.float32(0.02) * scale)))
+    y = graph.node(kind, *operands)
+    graph.quantized(graph.node("Transpose", y, perm=more["then"]) if "then" in more else y, 0.03, 128)
+    assert differing(graph.model([None, *shape[1:]]), torch.randn(shape)) == [0, 0]
+
+
+def test_sums_of_a_constant_and_a_quantized_tensor_are_integers():
+    graph = Graph(3)
+    x, (w, _) = graph.quantized("x", 0.02, 120), graph.weights((5, 8))
+    graph.quantized(graph.node("MatMul", w, x), 0.03, 128)
+    (layer,) = golden.import_onnx(graph.model([2, 8, 6])).layers.values()
+    assert str(layer.policy) == "int8*int9+int32.rn"
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (2, 3, 4, 3, 2)])
+def test_averages_of_other_dimensions(shape):
+    graph = Graph()
+    graph.quantized(graph.node("GlobalAveragePool", graph.quantized("x", 0.02, 120)), 0.0051, 123)
+    x = torch.randn(IMAGES, *shape[1:])
+    assert differing(graph.model(["n", *shape[1:]]), x) == [0, 0]
+
+
+def test_zero_points_of_rows_and_columns():
+    graph = Graph(1)
+    values = graph.rng.integers(0, 256, (4, 5))
+    w, rows, columns = (graph.constant(one, TYPES["uint8"]) for one in (values, [1, 2, 3, 250], [9, 8, 7, 6, 5]))
+    graph.outputs.append((graph.node("MatMulInteger", "x", w, rows, columns), onnx.TensorProto.INT32))
+    x = torch.randint(256, (4, 4), dtype=torch.uint8)
+    found = golden.import_onnx(graph.model([4, 4], kind=TYPES["uint8"]))(x)
+    left, right = x.int() - torch.tensor([[1], [2], [3], [250]]), torch.tensor(values) - torch.tensor([9, 8, 7, 6, 5])
+    assert found.equal((left.long() @ right).int())
+
+
+@pytest.mark.parametrize(("factor", "places"), [(1, 4), (1 + 2**-22, 4), (1 + 2**-20, 5)])
+def test_scale_of_a_bias_differs_by_roundings_only(factor, places):
+    graph = Graph()
+    x, one = graph.quantized("x", 1, 0), graph.constant(np.float32(1))
+    w = graph.node("DequantizeLinear", graph.constant(np.zeros((1, 3, 1, 1)), TYPES["int8"]), one)
+    values, scale = graph.constant([9], onnx.TensorProto.INT32), graph.constant(np.float32(factor))
+    # The quotient of the sum and 2 is a tie, and above it with another bias.
+    graph.quantized(graph.node("Conv", x, w, graph.node("DequantizeLinear", values, scale)), 2, 0)
+    found = golden.import_onnx(graph.model([1, 3, 2, 2]))(torch.zeros(1, 3, 2, 2))[1]
+    assert found.unique().tolist() == [places]
+
+
+def test_names_of_nodes_are_free():
+    graph, y, made = Graph(), "x", torch.randint(-3, 4, (4, 2, 2)).float()
+    for name, matrix in zip(("keys", "a", "a_2", "a"), made, strict=True):
+        y = graph.node("MatMul", y, graph.constant(matrix))
+        graph.nodes[-1].name = name
+    x = torch.randint(-3, 4, (3, 2)).float()
+    model = golden.import_onnx(graph.model([3, 2], final=y))
+    assert len(model.layers) == 4
+    assert model(x).equal(x @ made[0] @ made[1] @ made[2] @ made[3])
+
+
 def qonnx(as_pairs, bits, signed, narrow):
     """Make a network of QONNX's Quant, or of pairs with the same numbers."""
     graph = Graph(bits)
@@ -182,6 +258,14 @@ def test_quant_of_qonnx(bits):
     assert (golden.import_onnx(qonnx(False, bits, True, 0))(x).numpy() != expected).sum() == 0
     narrow = golden.import_onnx(qonnx(False, bits, True, 1))
     assert narrow.layers[next(iter(narrow.layers))].weight.min() >= -(2 ** (bits - 1) - 1)
+
+
+def test_scales_of_the_inputs_of_quant_are_in_the_sums():
+    model, x = of_quant(scale=np.linspace(0.01, 0.03, 8)), torch.randn(3, 8)
+    w = torch.from_numpy(numpy_helper.to_array(model.graph.initializer[0]).copy())
+    scale = torch.linspace(0.01, 0.03, 8, dtype=torch.float64).float()
+    expected = (x / 0.02).round().clamp(-128, 127) * 0.02 @ ((w / scale).round().clamp(-128, 127) * scale).T
+    torch.testing.assert_close(golden.import_onnx(model)(x), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_layers_have_policies_and_integers():
@@ -237,21 +321,42 @@ def test_exported_groups(scale):
     torch.testing.assert_close(golden.import_onnx(model)(x), converted(x), rtol=1e-5, atol=1e-6)
 
 
-def single(kind, shape=(1, 3, 8, 8), inputs=("x",), **attributes):
+def single(kind, shape=(1, 3, 8, 8), inputs=("x",), shape_of=None, **attributes):
     graph = Graph()
+    if shape_of is not None:
+        inputs = ("x", graph.constant(shape_of, onnx.TensorProto.INT64))
     return graph.model(list(shape), final=graph.node(kind, *inputs, **attributes))
 
 
-def with_weights(values, **attributes):
+def with_weights(values, shape=(1, 3, 8, 8), **attributes):
     graph = Graph()
     w = graph.constant(values)
-    return graph.model([1, 3, 8, 8], final=graph.node("Conv", "x", w, **attributes))
+    return graph.model(list(shape), final=graph.node("Conv", "x", w, **attributes))
+
+
+def by_channel(axis, count=3):
+    graph = Graph()
+    parts = graph.constant(np.linspace(0.1, 0.2, count).astype(np.float32)), graph.constant([1] * count, TYPES["uint8"])
+    graph.outputs.append((graph.node("QuantizeLinear", "x", *parts, axis=axis), TYPES["uint8"]))
+    return graph.model([1, 3, 8, 8])
+
+
+def of_quant(scale=0.1, zero=0.0, bits=8):
+    graph = Graph()
+    w = graph.constant(graph.rng.uniform(-1, 1, (5, 8)).astype(np.float32))
+    parts = [graph.constant(np.float32(one)) for one in (scale, zero, bits)]
+    w = graph.node("Quant", w, *parts, domain="qonnx.custom_op.general", signed=1, narrow=0)
+    x = graph.node(
+        "Quant", "x", *(graph.constant(np.float32(one)) for one in (0.02, 0, 8)), domain="qonnx.custom_op.general"
+    )
+    return graph.model(["n", 8], final=graph.node("Gemm", x, w, transB=1), custom=True)
 
 
 def with_scale_of_the_graph():
     graph = Graph()
-    zero = graph.constant(0, TYPES["uint8"])
-    return graph.model([1, 3, 8, 8], final=graph.node("QuantizeLinear", "x", graph.node("Relu", "x"), zero))
+    zero, scale = graph.constant(0, TYPES["uint8"]), graph.node("Relu", "x")
+    graph.outputs.append((graph.node("QuantizeLinear", "x", scale, zero), TYPES["uint8"]))
+    return graph.model([1, 3, 8, 8])
 
 
 def with_scale(scale):
@@ -268,7 +373,16 @@ REFUSED = [
     ),
     (lambda: single("Softmax"), "Softmax Softmax_v0: the operator is not supported; expected Conv, Gemm"),
     (lambda: single("Conv", inputs=("x", "x")), "its weights x are computed in the graph; expected a constant"),
-    (lambda: with_weights(np.ones((2, 3, 1)), auto_pad="VALID"), "its weights have 3 dimensions; expected 4"),
+    (lambda: with_weights(np.ones((2, 3, 1)), (1, 3, 8)), "its weights have 3 dimensions; expected 4"),
+    (lambda: with_weights(np.ones((2, 3, 1, 1)), pads=[1, 1]), "the model is not valid: .*pads has incorrect size"),
+    (lambda: single("MaxPool"), "the model is not valid: .*kernel_shape"),
+    (lambda: single("Relu", inputs=("nothing",)), "the model is not valid: .*Relu_v0"),
+    (lambda: of_quant(scale=np.ones(5)), r"its scale has shape \(5,\), which does not broadcast to \(5, 8\)"),
+    (lambda: of_quant(zero=0.5), "its zero point is not an integer"),
+    (lambda: of_quant(bits=[8, 8]), r"its bitwidth is \[8.0, 8.0\]; expected an integer, 1 to 32"),
+    (lambda: of_quant(bits=2.5), r"its bitwidth is 2.5; expected an integer, 1 to 32"),
+    (lambda: Graph().model([1], final="x", opset=6), "the model has opset 6; expected 7 or newer"),
+    (lambda: __file__, r"test_onnx.py is not a file in ONNX"),
     (lambda: with_weights(np.ones((2, 3, 1, 1)), auto_pad="SAME_UPPER"), "its auto_pad is SAME_UPPER; expected NOTSET"),
     (with_scale_of_the_graph, "its parameter v0 is computed in the graph; expected a constant"),
     (lambda: 3, "model must be a path or an onnx.ModelProto, not int"),
@@ -279,6 +393,27 @@ REFUSED = [
 def test_graphs_that_are_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         golden.import_onnx(make())
+
+
+UNFIT = [
+    (lambda: by_channel(5), "QuantizeLinear_v0: its axis is 5, but its operand has 4 dimensions"),
+    (lambda: by_channel(-1), r"its scale or zero point has shape \(3,\); expected \(8,\)"),
+    (
+        lambda: single("Reshape", ("n", 3, 8, 8), shape_of=[7, -1]),
+        r"its operand has shape \(1, 3, 8, 8\), which has no form \(7, -1\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), UNFIT)
+def test_operands_that_are_refused(make, message):
+    model = golden.import_onnx(make())
+    with pytest.raises(ValueError, match=message):
+        model(torch.ones(1, 3, 8, 8))
+
+
+def test_flatten_of_an_empty_tensor():
+    assert golden.import_onnx(single("Flatten", ("n", 3, 8, 8)))(torch.ones(0, 3, 8, 8)).shape == (0, 192)
 
 
 POLICIES = [
