@@ -18,6 +18,7 @@ from halfulp.golden.nn.cast import Cast
 from halfulp.golden.program import products
 from halfulp.golden.program.arithmetic import compute
 from halfulp.hdl.specs import UnitSpec
+from halfulp.tools.errors import ToolError
 from halfulp.tools.timing import in_turns
 
 from .speed import PRODUCTS, SIDE
@@ -124,9 +125,7 @@ def _same(found: Tensor, wanted: Tensor) -> bool:
     return torch.equal(*(x.view(torch.int32) if x.dtype == torch.float32 else x for x in (found, wanted)))
 
 
-def _ended(
-    here: torch.device, function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor
-) -> Callable[[], None]:
+def _ended(here: torch.device, function: Computation, x: Tensor, y: Tensor) -> Callable[[], None]:
     """Return a function of no arguments that waits for the end of the computation on a GPU."""
 
     def run() -> None:
@@ -138,12 +137,15 @@ def _ended(
 
 
 def run_tests(seconds: float) -> str | None:
-    """Run the tests of the kernels in a checkout; return None, or the last line of their failure."""
+    """Run the tests of the kernels; return None, or the last line of their failure.
+
+    ToolError if they are not there, because halfulp is not a checkout.
+    """
     folder = Path(__file__).resolve().parents[2] / "tests" / "golden" / "kernels"
     files = [folder / name for name in TESTS]
-    if not all(file.is_file() for file in files):
-        return None
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-k", "matches or match", *map(str, files)]
+    if missing := next((file for file in files if not file.is_file()), None):
+        raise ToolError(f"halfulp bench --gpu runs tests, and there is no {missing}; run it in a checkout")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-k", "match", *map(str, files)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=folder.parents[2])
     except subprocess.TimeoutExpired:

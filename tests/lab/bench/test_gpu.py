@@ -9,6 +9,7 @@ import torch
 
 from halfulp.golden.kernels import gpu as kernels
 from halfulp.lab.bench import gpu
+from halfulp.tools.errors import ToolError
 from tests.settings import ROOT
 
 CPU = torch.device("cpu")
@@ -52,7 +53,8 @@ def test_study_fails_for_failed_tests(lines, monkeypatch):
 
 def test_tests_of_kernels_report_failure_and_end(monkeypatch):
     monkeypatch.setattr(gpu, "TESTS", ("test_none.py",))
-    assert gpu.run_tests(1) is None
+    with pytest.raises(ToolError, match=r"runs tests, and there is no .*test_none\.py; run it in a checkout$"):
+        gpu.run_tests(1)
     monkeypatch.undo()
     assert gpu.run_tests(0.01) == "the tests did not end in 0 seconds"
     monkeypatch.setattr(
@@ -82,7 +84,6 @@ def test_bench_exits_with_1_for_wrong_bits(halfulp, monkeypatch):
 @pytest.mark.slow
 def test_study_runs_triton_kernels(tmp_path):
     """Triton's interpreter computes the table in a separate process, because it is chosen at import."""
-    pytest.importorskip("triton")
     (tmp_path / "study.py").write_text(
         "import torch\n"
         "from halfulp.golden.kernels import elements, triton_elements, triton_gemm\n"
