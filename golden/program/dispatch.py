@@ -52,6 +52,8 @@ class Program:
         self.strict, self.seed, self.values = strict, check_seed(seed), values
         self._report = Report()
         self.keys = Keys(self.seed)
+        self.selecting: set[Pattern] = set()
+        """Patterns that selected the policy of an operation."""
 
     @property
     def stochastic(self) -> bool:
@@ -71,6 +73,7 @@ class Program:
             # Functions may give another answer at each call.
             matching = _matches if isinstance(pattern, (str, type)) else matches
             if matching(pattern, candidate):  # type: ignore[arg-type]  # patterns are keys of a dict
+                self.selecting.add(pattern)
                 return policy.of_operation(candidate.operations, candidate.kinds)
         return None
 

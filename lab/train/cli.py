@@ -190,7 +190,7 @@ def train(
             )
             # The name of a module or its path is no name of a folder.
             folder = (output or build_root() / "train") / f"{network.rpartition(':')[2]}-{plan.key(examples)}"
-            run = Run(plan, examples, folder, network=usual, counted=counts)
+            run = Run(plan, examples, folder, network=usual, counted=counts, checked=True)
             if run.scaler is None and (options["scale"] or options["static"] or counts):
                 raise ValueError("--scale, --static and --counts have no effect, because nothing is in a policy")
             _begin(run, resume, restart)
@@ -227,7 +227,12 @@ def _choices(macs: Sequence[str], layers: Sequence[str], file: Path | None) -> "
         pattern, equals, text = layer.partition("=")
         if not equals:
             raise ValueError(f"invalid --layer {layer!r}: expected PATTERN=POLICY, such as '*norm*=fp32'")
-        rules[pattern.strip()] = Policy.parse(text.strip())
+        pattern = pattern.strip()
+        if pattern in ("", "*"):
+            raise ValueError(f"invalid --layer {layer!r}: expected a pattern of some layers; --mac has all others")
+        if pattern in rules:
+            raise ValueError(f"--layer has two policies of {pattern!r}; give one of them")
+        rules[pattern] = Policy.parse(text.strip())
     return [PolicyFile(rules | {"*": Policy.parse(mac)}) for mac in macs] if file is None else [PolicyFile.read(file)]
 
 
@@ -289,8 +294,9 @@ def train_there(plan: "Plan", data: "Data", command: str, counted: bool) -> dict
     from .loop import Run
     from .results import row_of
 
-    run = Run(plan, data, work_root() / "train" / f"{plan.network}-{plan.key(data)}", counted=counted)
-    run.folder.mkdir(parents=True, exist_ok=True)
+    folder = work_root() / "train" / f"{plan.network}-{plan.key(data)}"
+    run = Run(plan, data, folder, counted=counted, checked=True)
+    folder.mkdir(parents=True, exist_ok=True)
     if run.checkpoint.is_file():
         run.load(run.checkpoint)
     run.train()

@@ -54,9 +54,6 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoi
 TESTED = 250
 """Batch size in tests; it affects the random words of stochastic rounding."""
 
-EXPONENTS = 700
-"""Losses whose exponential is a number."""
-
 UNREADABLE = (
     *(OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AssertionError, AttributeError),
     *(struct.error, pickle.UnpicklingError),
@@ -187,6 +184,8 @@ class Run:
         Network of the plan; default: that in `NETWORKS`.
     counted : bool
         Count underflow, overflow and lost NaN of the training steps in ``counts``.
+    checked : bool
+        Refuse a pattern that selects no operation of the first step of an emulated program; default: it has no effect.
 
     Raises
     ------
@@ -201,9 +200,16 @@ class Run:
     """
 
     def __init__(
-        self, plan: Plan, data: Data, folder: Path, *, network: Network | None = None, counted: bool = False
+        self,
+        plan: Plan,
+        data: Data,
+        folder: Path,
+        *,
+        network: Network | None = None,
+        counted: bool = False,
+        checked: bool = False,
     ) -> None:
-        self.plan, self.data, self.folder = plan, data, folder
+        self.plan, self.data, self.folder, self.checked = plan, data, folder, checked
         self.checkpoint, self.final = folder / "checkpoint.pt", folder / "final.pt"
         self.per_epoch = math.ceil(len(data.train[0]) / plan.batch)
         self.steps = plan.epochs * self.per_epoch
@@ -392,9 +398,20 @@ class Run:
             emulation(self.scaler.step)(self.optimizer)
             self.scaler.update()
         if isinstance(emulation, emulate):
+            self._check_patterns(emulation)
             self.report, self.histories = emulation.report(), emulation.state_dict()
         self.losses.append(loss.item())
         self.step += 1
+
+    def _check_patterns(self, program: emulate) -> None:
+        """Check, after the first step, that each pattern selected an operation; ValueError otherwise."""
+        unused = [pattern for pattern in program.policies if pattern != "*" and pattern not in program.selecting]
+        if self.checked and unused:
+            raise ValueError(
+                f"{unused[0]!r} selects no operation of a training step; report.json of a run without it lists modules "
+                "and operations"
+            )
+        self.checked = False
 
     def _emulated(self, *parts: int) -> "emulate | _Plain":
         """Return the context of a step or test; its random words depend on the parts only."""
@@ -424,7 +441,8 @@ class Run:
     def _score(self, loss: float) -> float | None:
         """Return the result beside accuracy and loss; translations take long, so only those of the last epoch count."""
         if self.network.result == "perplexity":
-            return math.exp(loss) if loss < EXPONENTS else math.inf
+            # Infinite for large losses, and NaN for NaN, where math.exp raises OverflowError.
+            return torch.tensor(loss, dtype=torch.float64).exp().item()
         if self.network.result == "BLEU" and self.step == self.steps:
             return translated(self.model, self.data)
         return None
@@ -453,7 +471,8 @@ def tested(model: nn.Module, data: Data, loss: Callable[[Tensor, Tensor], Tensor
         outputs = model(inputs)
         known = targets != IGNORED if data.of_classes else torch.ones_like(targets, dtype=torch.bool)
         number = int(known.sum())
-        total += loss(outputs, targets).item() * number
+        # The mean loss of a batch without a target is NaN.
+        total += loss(outputs, targets).item() * number if number else 0.0
         count += number
         counted = data.of_classes and outputs.shape[:-1] == targets.shape
         if counted:

@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from halfulp.tools.texts import text_of
+
 from .data import IGNORED, Data
 
 END, UNKNOWN = "<eos>", "<unk>"
@@ -40,7 +42,7 @@ def letters(path: Path | None, block: int) -> Data:
     if path is None:
         raise ValueError("transformers need --data with a text file")
     path = path / "input.txt" if path.is_dir() else path
-    text = _text(path)
+    text = text_of(path)
     known = {letter: number for number, letter in enumerate(sorted(set(text)))}
     codes = torch.tensor([known[letter] for letter in text], dtype=torch.int64)
     pieces = (len(codes) - 1) // block
@@ -61,9 +63,9 @@ def words(path: Path | None, block: int) -> Data:
     if path is None:
         raise ValueError("lstm needs --data with a text file, or with a folder of texts such as ptb.train.txt")
     if path.is_dir():
-        lines = [_text(_file(path, part)).splitlines() for part in ("train", "test")]
+        lines = [_lines(_file(path, part)) for part in ("train", "test")]
     else:
-        every = _text(path).splitlines()
+        every = _lines(path)
         test = max(len(every) // 10, 1)
         lines = [every[:-test], every[-test:]]
     texts = [[word for line in part for word in (*line.split(), END)] for part in lines]
@@ -86,13 +88,9 @@ def _sequences(codes: Tensor, block: int) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8") from error
+def _lines(path: Path) -> list[str]:
+    """Read the lines of a text; other separators of Unicode, such as U+2028, are parts of a line."""
+    return text_of(path).removesuffix("\n").split("\n")
 
 
 def _file(folder: Path, part: str) -> Path:
@@ -114,27 +112,26 @@ def sentences(path: Path | None) -> Data:
     if path is None:
         raise ValueError("transformer needs --data with a folder of train.de-en.de, train.de-en.en, test.de-en.de, ...")
     files = sorted(path.iterdir()) if path.is_dir() else []
-    found = next((match for file in files if (match := _TRAINING.fullmatch(file.name))), None)
-    if found is None:
-        raise ValueError(
-            f"{path} has no sentences; expected a folder of train.de-en.de, train.de-en.en, test.de-en.de, ..."
-        )
-    pair = found[1]
+    pairs = sorted({match[1] for file in files if (match := _TRAINING.fullmatch(file.name))})
+    if len(pairs) != 1:
+        there = f"sentences of {' and '.join(pairs)}" if pairs else "no sentences"
+        raise ValueError(f"{path} has {there}; expected a folder of train.de-en.de, train.de-en.en, test.de-en.de, ...")
+    (pair,) = pairs
     sets = [_pairs(path, *(f"{part}.{pair}.{language}" for language in pair.split("-"))) for part in ("train", "test")]
     sets[0] = [both for both in sets[0] if max(map(len, both)) <= LONGEST]
     counts = Counter(word for both in sets[0] for side in both for word in side)
     frequent = sorted(word for word, count in counts.items() if count > 1)
     known = {word: number for number, word in enumerate(frequent, RARE + 1)}
-    coded = [[tuple([known.get(word, RARE) for word in side] for side in both) for both in pairs] for pairs in sets]
-    every = [both for pairs in coded for both in pairs]
+    coded = [[tuple([known.get(word, RARE) for word in side] for side in both) for both in part] for part in sets]
+    every = [both for part in coded for both in part]
     widths = [max((len(both[side]) for both in every), default=0) for side in (0, 1)]
-    train, test = (_padded(pairs, *widths) for pairs in coded)
+    train, test = (_padded(part, *widths) for part in coded)
     name = f"{path.resolve().name} {pair}, {len(every):,} sentences"
     return Data(name, train, test, len(known) + RARE + 1, prepare=_trimmed)
 
 
 def _pairs(folder: Path, source: str, target: str) -> list[tuple[list[str], list[str]]]:
-    sides = [[_words(line) for line in _text(folder / name).splitlines()] for name in (source, target)]
+    sides = [[_words(line) for line in _lines(folder / name)] for name in (source, target)]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
             f"{folder} has {len(sides[0])} lines in {source} and {len(sides[1])} in {target}: expected a translation "

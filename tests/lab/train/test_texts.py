@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import partial
+from unittest import mock
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def test_text_files_load(tmp_path):
     assert torch.equal(found.train[1][:-1, -1], found.train[0][1:, 0])
     for content, sentence in (
         (b"short", "has 5 letters; training needs at least 641"),
-        (b"\xff", "is no text in UTF-8"),
+        (b"\xff", "is not encoded in UTF-8"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=sentence):
@@ -98,9 +99,27 @@ def test_sentences_reject_bad_folders(tmp_path):
     (folder / "test.de-en.en").unlink()
     with pytest.raises(ValueError, match=r"test\.de-en\.en cannot be read"):
         sentences(folder)
+    with pytest.raises(ValueError, match=r"has sentences of de-en and fr-en; expected a folder of train\.de-en\.de"):
+        sentences(iwslt(tmp_path / "both", **{"train.fr-en.fr": ""}))
     long = "w " * 101 + "\n"
     with pytest.raises(ValueError, match="the training set is empty"):
         sentences(iwslt(folder, **{"train.de-en.de": long, "train.de-en.en": "v\n", "test.de-en.en": "a\n\n"}))
+
+
+def test_separators_of_unicode_end_no_line(tmp_path):
+    """Texts of speech have them within sentences of one language."""
+    text = PAIRS["train.de-en.de"].replace("Hund", "Hund\u2028\x85\x1d", 1)
+    data = sentences(iwslt(tmp_path / "iwslt", **{"train.de-en.de": text}))
+    assert torch.equal(data.train[0], sentences(iwslt(tmp_path / "plain")).train[0])
+    (tmp_path / "text.txt").write_text("a b\u2028c\n" * 30)
+    assert words(tmp_path / "text.txt", 4).name == "text.txt, 120 words"
+
+
+@pytest.mark.parametrize(("loss", "perplexity"), [(1.0, math.e), (1e4, math.inf), (math.nan, math.nan)])
+def test_perplexity_of_any_loss_is_a_number(loss, perplexity, tmp_path):
+    usual = replace(NETWORKS["lstm"], build=lambda data: Lstm(data.classes, 8))
+    run = Run(plan("lstm", "fp32"), words(ptb(tmp_path / "ptb"), 5), tmp_path, network=usual)
+    assert run._score(loss) == pytest.approx(perplexity, nan_ok=True)
 
 
 def test_bleu_of_examples():
@@ -145,6 +164,13 @@ def test_places_without_a_class_do_not_count():
     loss, accuracy = loop.tested(Scores(), data, classes_loss)
     ones = math.log(1 + math.exp(-1))
     assert (loss, accuracy) == (pytest.approx((2 * ones + ones + 1) / 3), pytest.approx(200 / 3))
+    # A batch of tests without any class has no mean loss.
+    part = torch.tensor([[1, 0, IGNORED], [IGNORED] * 3])
+    with mock.patch.object(loop, "TESTED", 1):
+        assert loop.tested(Scores(), replace(data, test=(torch.zeros(2, 3), part)), classes_loss) == (
+            pytest.approx((2 * ones + 1) / 2),
+            50,
+        )
     with pytest.raises(ValueError, match="the training set is empty"):
         replace(data, train=(torch.zeros(1, 1), torch.tensor([[IGNORED]])))
 
@@ -170,7 +196,7 @@ def test_translation_does_not_depend_on_padding():
     torch.testing.assert_close(scores, padded)
     other = network(torch.cat((source, target[:, :3], torch.tensor([[10]])), 1))
     torch.testing.assert_close(scores[:, :3], other[:, :3])
-    assert not torch.allclose(scores[:, 3], other[:, 3])
+    assert (scores[:, 3] != other[:, 3]).all()
     (row,) = network.translate(source)
     assert STOP not in row
     assert len(row) <= 3 + 50

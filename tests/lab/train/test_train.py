@@ -450,7 +450,9 @@ def test_train_command_prints_and_records_counts(tmp_path, halfulp):
         (["--mac", SR, "--data", "nowhere"], "train-images-idx3-ubyte"),
         (["--mac", SR, "--results", "small.toml"], "small.toml has no column mac"),
         (["--mac", SR, "--layer", "11"], "invalid --layer '11': expected PATTERN=POLICY, such as '*norm*=fp32'"),
-        (["--mac", SR, "--layer", "12=fp32"], "'12'"),
+        (["--mac", SR, "--layer", "12=fp32"], "'12' matches no layer that can be swapped"),
+        (["--mac", SR, "--layer", "*=fp32"], "invalid --layer '*=fp32': expected a pattern of some layers"),
+        (["--mac", SR, "--layer", "11=fp32", "--layer", "11=bf16*bf16+fp32"], "--layer has two policies of '11'"),
         (["--policy", "small.toml", "--layer", "11=fp32"], "--layer has no effect with --policy"),
         (["--mac", SR, "--epochs", "0"], "--epochs"),
         (["--mac", SR, "--rate", "nan"], "nan is not finite"),
@@ -551,6 +553,17 @@ def test_layers_have_policies_of_their_own(tmp_path, halfulp):
     assert row["policy"] == f"[0-9]: fp32; 11: fp32, weights=e5m2.rn; *: {SR}"
     assert (row["mac"], row["device"], row["perplexity"], row["BLEU"]) == ("mixed", "cpu", "", "")
     assert out.startswith("mixed, lenet5, seed 0: accuracy ")
+
+
+@pytest.mark.parametrize("pattern", ["12", "aten.tanh", "11 @update aten.mm"])
+def test_patterns_without_operations_are_refused(pattern, tmp_path, halfulp):
+    words = ["--emulate", "--mac", "bf16*bf16+fp32.rn", "--epochs", 1, "--limit", 4, "-o", tmp_path]
+    words += ["--results", tmp_path / "results.csv"]
+    code, out, err = halfulp("train", "lenet5", *words, "--layer", "11 @forward=fp32", "--layer", f"{pattern}=fp32")
+    assert (code, out) == (2, "")
+    assert f"{pattern!r} selects no operation of a training step" in err
+    assert not (tmp_path / "results.csv").exists()
+    assert halfulp("train", "lenet5", *words, "--layer", "11 @forward=fp32")[0] == 0
 
 
 @pytest.mark.parametrize("mac", ["int8*int8+int32.rn", "e5m2*e5m2+e6m5.rn, weights=fp64.rn"])
