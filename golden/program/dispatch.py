@@ -52,8 +52,7 @@ class Program:
         self.strict, self.seed, self.values = strict, check_seed(seed), values
         self._report = Report()
         self.keys = Keys(self.seed)
-        self.selecting: set[Pattern] = set()
-        """Patterns that selected the policy of an operation."""
+        self.selecting: set[Pattern] = set()  # Those that selected the policy of an operation.
 
     @property
     def stochastic(self) -> bool:
