@@ -551,7 +551,7 @@ class Dispatch(TorchDispatchMode):
         if result is not None and arithmetic is not None:
             where = {"module": place.module, "source": place.source, "phase": self.phase(), "operation": base}
             where |= {"kind": PRODUCT, "arithmetic": arithmetic}
-            counts = {"macs": _layer_macs(base, args, result), "elements": result.numel()}
+            counts = {"macs": products.layer_macs(base, args, result), "elements": result.numel()}
             self.owner.record(where, counts, result, time.perf_counter() - started)
         return results
 
@@ -573,17 +573,6 @@ class Dispatch(TorchDispatchMode):
                 made = packet(*arguments, **{name: _item(given, place) for name, given in kwargs.items()})
             results.append(arguments[0].copy_(made) if in_place and made is not arguments[0] else made)
         return None if in_place else results
-
-
-def _layer_macs(base: str, args: Any, result: Tensor) -> int:
-    """Return the multiply-accumulates of an operation of a converted layer, both gradients together."""
-    if base in ("matmul", "convolution"):
-        return result.numel() * math.prod(args[1].shape[1:] if base == "convolution" else args[0].shape[-1:])
-    if base in ("matmul_gradients", "convolution_gradients"):
-        gradient, x, w, *_, needs = args
-        each = math.prod(w.shape[1:] if base == "convolution_gradients" else x.shape[-1:])
-        return gradient.numel() * each * (needs[0] + needs[1])
-    return 0
 
 
 _RUNNING = threading.local()

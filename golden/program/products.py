@@ -141,6 +141,17 @@ def macs(operation: str, args: Sequence[Any], result: Tensor) -> int:
     return 0
 
 
+def layer_macs(base: str, args: Sequence[Any], result: Tensor) -> int:
+    """Return the multiply-accumulates of an operation of a converted layer, both gradients together."""
+    if base in ("matmul", "convolution"):
+        return result.numel() * math.prod(args[1].shape[1:] if base == "convolution" else args[0].shape[-1:])
+    if base in ("matmul_gradients", "convolution_gradients"):
+        gradient, x, w, *_, needs = args
+        each = math.prod(w.shape[1:] if base == "convolution_gradients" else x.shape[-1:])
+        return gradient.numel() * each * (needs[0] + needs[1])
+    return 0
+
+
 def convolution(call: Call, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> tuple[Tensor, int]:
     """Convolve images, as `halfulp.golden.nn.Conv2d` does, in any number of dimensions; count pruned elements."""
     return convolved(call, *geometry.prepared(x, w), bias, geometry.plain)
