@@ -67,6 +67,7 @@ def _tile(folder: Path) -> Tile:
     try:
         tile = runpy.run_path(str(host)).get("TILE")
     except Exception as error:
+        # The file is a program of a user, which can raise anything.
         raise ValueError(f"{host} is not the host program of halfulp tile: {error}") from error
     if not isinstance(tile, Tile):
         raise ValueError(f"{host} is not the host program of halfulp tile: it has no TILE")
