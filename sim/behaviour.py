@@ -50,11 +50,10 @@ def digests(asked: Implementation, known: Mapping[str, str] = MappingProxyType({
 def sources(asked: Implementation) -> str:
     """Return a digest of the code and the parameters that decide the behaviour of an implementation."""
     from halfulp import golden
-    from halfulp.golden.kernels.build import headers
 
     unit = asked.component()
     modules = type(unit).__module__, getattr(golden, row_of(unit).name).__module__
-    own = code(*modules), code(reference.__module__, imports=False), headers(), version("amaranth")
+    own = code(*modules), code(reference.__module__, imports=False), version("amaranth")
     return _short(unit.name, unit.parameters, unit.latency, *own)
 
 

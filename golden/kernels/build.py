@@ -5,7 +5,6 @@ import ctypes
 import functools
 import math
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from halfulp.tools.cache import Entry, cached_all
+from halfulp.tools.digests import headers
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root
 from halfulp.tools.progress import heartbeat
@@ -33,6 +33,9 @@ With ``auto``, a kernel is compiled at the first call that takes `WORTH` or long
 
 WORTH = 1e-3
 """Seconds that a call must take without a kernel, as far as its shapes tell, so that the kernel is compiled for it."""
+
+HEADERS = Path(__file__).parent
+"""Folder of the headers."""
 
 SILENT = 2.0
 """Seconds of compilation before a line on standard error says what is compiled."""
@@ -169,7 +172,7 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
 def _entry(name: str, source: str, chosen: str, compiler: tuple[str, ...]) -> Entry | None:
     """Return the cache entry of a kernel; None without a compiler."""
     target = _target(compiler, chosen)
-    return None if target is None else Entry.of("kernels", (source, headers(), target, *FLAGS), name)
+    return None if target is None else Entry.of("kernels", (source, headers(HEADERS), target, *FLAGS), name)
 
 
 @functools.lru_cache
@@ -185,17 +188,10 @@ def _target(compiler: tuple[str, ...], chosen: str) -> str | None:
         return None
 
 
-@functools.lru_cache
-def headers() -> str:
-    """Return the source of all headers without comments, so that a changed comment causes no compilation."""
-    headers = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.h")))
-    return re.sub(r"\s*//.*", "", headers)
-
-
 def _compile(name: str, source: str, command: list[str], folder: Path) -> None:
     text = folder / "kernel.cpp"
     text.write_text(source)
-    command = [*command, f"-I{Path(__file__).parent}", str(text), "-o", str(folder / "kernel.so")]
+    command = [*command, f"-I{HEADERS}", str(text), "-o", str(folder / "kernel.so")]
     with heartbeat(f"compiling the kernel {name}", SILENT):
         subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
 

@@ -56,8 +56,9 @@ def commit() -> str:
 def code(*modules: str, imports: bool = True) -> str:
     """Return a hash of the code of modules and, with ``imports``, of all modules of this package that they import.
 
-    The hash covers executed code: no comments, blank lines and docstrings. It includes the ``__init__`` of a package
-    only if a name is imported from the package itself, not if only a module in it is imported.
+    The hash covers executed code: no comments, blank lines and docstrings, and the C++ headers beside a module.
+    It includes the ``__init__`` of a package only if a name is imported from the package itself, not if only a module
+    in it is imported.
     """
     waiting, digest_of = list(modules), dict[str, str]()
     while waiting:
@@ -85,7 +86,14 @@ def _module(name: str) -> tuple[str, list[str]]:
     imports = [
         module for match in _IMPORT.finditer(path.read_text(encoding="utf-8")) for module in _imported(match, package)
     ]
-    return source(path), imports
+    beside = headers(path.parent)
+    return digest(source(path), beside) if beside else source(path), imports
+
+
+@functools.cache
+def headers(folder: Path) -> str:
+    """Return the text of the C++ headers of a folder without comments."""
+    return re.sub(r"\s*//.*", "", "\n".join(path.read_text() for path in sorted(folder.glob("*.h"))))
 
 
 def source(path: Path) -> str:

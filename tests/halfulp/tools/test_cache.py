@@ -363,6 +363,23 @@ def test_code_ignores_comments_and_detects_every_change(
         digests._module.cache_clear()
 
 
+def test_code_has_the_headers_beside_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, header = tmp_path / "kernel.py", tmp_path / "sum.h"
+    monkeypatch.setattr(digests, "_path", lambda name: module if name == "halfulp.kernel" else None)
+    module.write_text("X = 1\n")
+    found = []
+    try:
+        for text in ("x += 1;\n", "x += 1;  // Add.\n", "x += 2;\n"):
+            header.write_text(text)
+            digests._module.cache_clear()
+            digests.headers.cache_clear()
+            found.append(code("halfulp.kernel"))
+    finally:
+        digests._module.cache_clear()
+        digests.headers.cache_clear()
+    assert found[0] == found[1] != found[2]
+
+
 def test_code_is_the_same_in_every_process() -> None:
     line = "from halfulp.tools.digests import code; print(code('halfulp.units.mac'))"
     found = {
