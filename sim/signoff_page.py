@@ -41,7 +41,7 @@ records in `sim/results`; this page shows them, and no figure is written by hand
 COLUMNS = """
 ## Checks
 
-A 0 is not covered.
+A 0 means that nothing was checked.
 
 - every input, sampled: vectors of the RTL that were compared with the golden model: all of a format, random words
   sampled, or directed and random ones. Simulated ones ran in cocotb, with stalls and back-pressure.
@@ -65,8 +65,8 @@ KINDS = {
     BIN: """
 ## Open bins
 
-No vector of the test bench hits these bins, and no proof tells that no input does: such a proof enumerates all codes of
-the ports, all pairs of terms or all sums, and they are too many. A bin may be unreachable.
+No vector of the test bench hits these bins. Some of them may be unreachable, but there is no proof: it would enumerate
+all codes of the ports, all pairs of terms or all sums, which are too many.
 """,
     MUTANT: """
 ## Undecided mutants

@@ -25,8 +25,8 @@ class Function(Arithmetic):
 
     Formula
     -------
-    ``o = round(function(a))``; the logarithm of zero is a pole, that of a negative number and the sine and cosine of
-    an infinity are NaN.
+    ``o = round(function(a))``. The logarithm of zero is minus infinity; the logarithm of a negative number, and the
+    sine and cosine of an infinity, are NaN.
 
     Source
     ------

@@ -225,7 +225,7 @@ def _segments(figures: Figures) -> Table:
             cells: dict[str, Any] = {"network": network, "function": name}
             cells |= {f"{count} pieces, published": PUBLISHED_PIECES.get((name, count)) for count in (3, 2)}
             own = {count: segments_case(network, functions, count) for count in SEGMENTS}
-            cells |= {f"{count} segments": figures.cell(case) for count, case in own.items()}
+            cells |= {f"{count} segment{'s' * (count > 1)}": figures.cell(case) for count, case in own.items()}
             rows.append(cells)
     exact = " and ".join(f"{figures.mean(Case(network)):.2f} ({network})" for network in WITH_SEGMENTS)
     notes = [

@@ -278,7 +278,7 @@ def _trainings(name: str) -> Iterator[str]:
     yield from (
         "## Training in emulated arithmetic",
         "",
-        f"{_CITED[name]} No package has these data, so ours are small networks on digits:",
+        f"{_CITED[name]} Ours are small networks on images of digits, because the package has no other data:",
         f"differences between rows can be compared, and accuracies cannot. `halfulp report {name}` trains them;",
         "cells are empty where trainings were not finished.",
     )
