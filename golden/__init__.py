@@ -49,6 +49,9 @@ from .classify import classify as classify
 from .code_table import CodeTable as CodeTable
 from .code_table import table_of as table_of
 from .compare import compare as compare
+from .composed import layernorm as layernorm
+from .composed import rmsnorm as rmsnorm
+from .composed import softmax as softmax
 from .compound import join as join
 from .compound import split as split
 from .convert import convert as convert

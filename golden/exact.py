@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 from halfulp.hdl.formats import OFF, RD, RN, SATFINITE, Block, Compound, Fixed, Float, Format, Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import UNITS, MmaSpec
+from halfulp.hdl.specs import COMPOSED, UNITS, MmaSpec
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import Alignment
 from halfulp.hdl.specs.formula import VALUES, Call, Factor, Formula, Pick, Role, Sum, Term
@@ -24,7 +24,7 @@ from halfulp.hdl.specs.fpu import FpuSpec
 from halfulp.hdl.specs.segments import Segments
 from halfulp.hdl.specs.unit import BEFORE, FLAGS
 
-from . import exact_fpu, exact_functions, exact_matrix_unit
+from . import exact_composed, exact_fpu, exact_functions, exact_matrix_unit
 from .exact_number import Number
 
 R = TypeVar("R")
@@ -423,6 +423,8 @@ def _of_unit(unit: str) -> Callable[..., Any]:
 
 def __getattr__(name: str) -> Any:
     """Return the function of a unit whose formula consists of rounded sums."""
+    if name in COMPOSED:
+        return lambda *vectors, **given: exact_composed.vector(name, sys.modules[__name__], vectors, given)
     if name not in UNITS:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     function = globals()[name] = _of_unit(name)

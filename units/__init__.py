@@ -15,6 +15,9 @@ from .block import BlockMac as BlockMac
 from .block import BlockQuantize as BlockQuantize
 from .classify import Classify as Classify
 from .compare import Compare as Compare
+from .composed import LayerNorm as LayerNorm
+from .composed import RmsNorm as RmsNorm
+from .composed import SoftMax as SoftMax
 from .compound import Join as Join
 from .compound import Split as Split
 from .convert import Convert as Convert

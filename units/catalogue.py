@@ -1,9 +1,11 @@
 """Catalogue of units, which the bench, the command line, sweeps and reports iterate over."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from halfulp import units
 from halfulp.hdl.specs import UNITS, Build, UnitSpec
+from halfulp.units.composed import Composed
 from halfulp.units.described import Described
 
 
@@ -38,6 +40,9 @@ class CatalogueRow:
 
 _UNITS = {unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Described)}
 
+COMPOSED = {unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Composed)}
+"""Composed units by the classes of their descriptions; they take vectors, and are in no check of all units."""
+
 CATALOGUE = {name: CatalogueRow(name, UNITS[name], _UNITS[UNITS[name]]) for name in sorted(UNITS)}
 """Catalogue rows by unit name, in alphabetical order."""
 
@@ -49,7 +54,7 @@ def row(name: str) -> CatalogueRow:
     return CATALOGUE[name]
 
 
-def component(spec: UnitSpec | str, build: Build = Build()) -> Described:
+def component(spec: UnitSpec | str, build: Build = Build()) -> Any:
     """Return the component of a description.
 
     Raises
@@ -58,4 +63,6 @@ def component(spec: UnitSpec | str, build: Build = Build()) -> Described:
         If the text describes no unit, or a field of ``build`` has no effect on it.
     """
     spec = UnitSpec.parse(spec)
+    if (composed := COMPOSED.get(type(spec))) is not None:
+        return composed.of(spec, build)
     return CATALOGUE[spec.form.unit].unit.of(spec, build)

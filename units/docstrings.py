@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from inspect import Parameter, Signature, cleandoc
+from typing import Any
 
 from halfulp.hdl.specs import Build, UnitSpec
 
@@ -18,7 +19,7 @@ def signature_of(spec: type[UnitSpec]) -> Signature:
     return Signature([*spec.keywords().values(), build])
 
 
-def docstring_of(unit: type[Unit]) -> str:
+def docstring_of(unit: Any) -> str:
     """Return the docstring of a class of units, with the sections of its bases and the fields of its description."""
     sections = {title: text for base in reversed(unit.__mro__) for title, text in _sections(base).items()}
     sections["Members"] = "\n".join(_members(unit))
@@ -28,7 +29,7 @@ def docstring_of(unit: type[Unit]) -> str:
     return "\n\n".join([sections[""], *parts]) + "\n"
 
 
-def _parameters(unit: type[Unit]) -> Iterator[str]:
+def _parameters(unit: Any) -> Iterator[str]:
     """Yield the entries of the parameters of a unit: those of its description, and that of its build."""
     spec: type[UnitSpec] = unit.SPEC
     by_name = {**_entries(unit, "Parameters"), **_entries(spec, "Parameters")}
@@ -40,11 +41,12 @@ def _parameters(unit: type[Unit]) -> Iterator[str]:
         yield "\n".join([head, *text])
 
 
-def _members(unit: type[Unit]) -> Iterator[str]:
+def _members(unit: Any) -> Iterator[str]:
     """Yield the entries of the members of a unit: operands, its own ones, and those of its bases."""
     spec: type[UnitSpec] = unit.SPEC
     by_name = _entries(unit, "Members")
-    yield from (f"{name} : In({name})" for name in "abc" if name in spec.__dataclass_fields__ and name not in by_name)
+    ports = "abc" if issubclass(unit, Unit) else ""
+    yield from (f"{name} : In({name})" for name in ports if name in spec.__dataclass_fields__ and name not in by_name)
     absent = {"flags": not spec.FLAGS, "mode": not spec.PORT, "random": not spec.ROUNDS}
     yield from dict.fromkeys(entry for name, entry in by_name.items() if not absent.get(name))
 

@@ -20,6 +20,10 @@ from .cell import parse_cell as parse_cell
 from .compare import CompareSpec as CompareSpec
 from .compound import JoinSpec as JoinSpec
 from .compound import SplitSpec as SplitSpec
+from .composed import ComposedSpec as ComposedSpec
+from .composed import LayernormSpec as LayernormSpec
+from .composed import RmsnormSpec as RmsnormSpec
+from .composed import SoftmaxSpec as SoftmaxSpec
 from .convert import ConvertSpec as ConvertSpec
 from .division import DivSpec as DivSpec
 from .division import ReciprocalSpec as ReciprocalSpec
@@ -42,6 +46,7 @@ from .sparsedot import SparseDotSpec as SparseDotSpec
 from .sparsemac import SparseMacSpec as SparseMacSpec
 from .sru import SruSpec as SruSpec
 from .tiling import Tiling as Tiling
+from .unit import COMPOSED as COMPOSED
 from .unit import UNITS as UNITS
 from .unit import UnitSpec as UnitSpec
 

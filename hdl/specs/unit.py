@@ -35,7 +35,10 @@ UNEVALUATED = "IEEE 754 defines none for unevaluated sums"
 UNITS: dict[str, type["UnitSpec"]] = {}
 """Description class of each unit by name; each subclass with a form adds itself."""
 
-_NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing", "interleave", "every")
+COMPOSED: dict[str, type["UnitSpec"]] = {}
+"""The same of composed units, which take whole vectors."""
+
+_NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing", "interleave", "every", "length")
 """Fields that functions of the golden model do not take, because they concern the random source, the shape of tensors,
 or the order of steps."""
 
@@ -80,6 +83,7 @@ class UnitSpec:
     """
 
     form: ClassVar[Form]
+    registry: ClassVar[dict[str, type["UnitSpec"]]] = UNITS
     SUMMARY: ClassVar[str] = ""
     COMPOUND: ClassVar[tuple[str, ...]] = ()
     """Fields that may have a compound format."""
@@ -117,7 +121,7 @@ class UnitSpec:
         super().__init_subclass__(**more)
         if form is not None:
             cls.form, cls.SUMMARY = Form(form), summary
-            UNITS[cls.form.unit] = cls
+            cls.registry[cls.form.unit] = cls
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -233,7 +237,8 @@ class UnitSpec:
         form = getattr(cls, "form", None)
         bare = BARE if form is None or form.count else form.unit
         names = (unit.named(text) for unit in UNITS.values()) if isinstance(text, str) else ()
-        spec = text if isinstance(text, UnitSpec) else next(filter(None, names), None) or read(text, UNITS, bare)
+        known = UNITS | COMPOSED
+        spec = text if isinstance(text, UnitSpec) else next(filter(None, names), None) or read(text, known, bare)
         if not isinstance(spec, cls):
             raise ValueError(f"{spec.text} describes the unit {spec.form.unit}, expected {cls.form.text}")
         return spec
