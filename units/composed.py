@@ -213,10 +213,9 @@ class Composed(wiring.Component):
             self._add(step)
         for name, (port, _) in self.memories.items():
             value = self.timed[name]
-            enabled = self._there("valid", value) & self.advance
+            enabled, address = self._there("valid", value) & self.advance, self._beside("index", value.delay)
             with m.If(enabled):
-                m.d.comb += [port.en.eq(1), port.addr.eq(self._beside("index", value.delay))]
-                m.d.comb += port.data.eq(self.values[name])
+                m.d.comb += [port.en.eq(1), port.addr.eq(address), port.data.eq(self.values[name])]
         last = self.timed[self.spec.result_name]
         m.d.comb += [
             self.o.valid.eq(self._there("valid", last)),
@@ -320,8 +319,9 @@ class Composed(wiring.Component):
         if is_maximum:
             best = Signal(step.spec.result.width, name=f"{step.name}_best")
             m.d.comb += [Value.cast(unit.a).eq(best), Value.cast(unit.b).eq(codes[0])]
+            first = self._beside("first", delay)
             with m.If(self._there("valid", at) & self.advance):
-                m.d.sync += best.eq(Mux(self._beside("first", delay), codes[0], Value.cast(unit.maximum)))
+                m.d.sync += best.eq(Mux(first, codes[0], Value.cast(unit.maximum)))
             self.values[step.name] = best
             return
         ports = [*step.spec.operands, *step.spec.CONTROLS]
