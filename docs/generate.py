@@ -13,6 +13,7 @@ from amaranth.lib.wiring import In
 from diagrams import DataPath
 
 from halfulp.hdl.formats import Format, parse
+from halfulp.hdl.specs import COMPOSED as COMPOSED_SPECS
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.formula import Role
 from halfulp.hdl.specs.grammar import page
@@ -20,7 +21,8 @@ from halfulp.lab.papers import paper_tables
 from halfulp.sim import signoff, signoff_page
 from halfulp.tools.paths import write_whole
 from halfulp.units.base import Unit
-from halfulp.units.catalogue import CATALOGUE, CatalogueRow, component
+from halfulp.units.catalogue import CATALOGUE, COMPOSED, CatalogueRow, component
+from halfulp.units.composed import Composed
 
 RESULTS = Path(__file__).resolve().parent.parent / "fpga" / "results"
 
@@ -29,6 +31,17 @@ BIBLIOGRAPHY = Path(__file__).resolve().parent / "references.bib"
 ERRORS = (
     "Line segments in fxp4.12 whose breakpoints give the smallest error, over every code, on vu9p. "
     "[Functions as line segments](../../line_segments.md) has the other kinds of segments."
+)
+
+COMPOSED_STEPS = (
+    "Each step rounds its operands to its own format, then its result, as the operations of a policy do: "
+    "`elementwise`, `functions` and `reductions` are the fields of a policy with these names."
+)
+
+COMPOSED_ERRORS = (
+    "Total error of all steps against the real function of the same operands, on 256 random vectors of each length "
+    "(`halfulp report composed`). ulp: last place of the result format at the real value; of the largest: at the "
+    "largest value of the vector. Elements are normally distributed, with standard deviation 3 for softmax, else 1."
 )
 
 EXAMPLES = {
@@ -57,7 +70,7 @@ def write(folder: Path, quick: bool = False) -> None:
     """Write all pages; quick ones do not compare the behaviour of units whose sources changed since their checks."""
     (folder / "units").mkdir(parents=True, exist_ok=True)
     state = signoff.states(signoff.read("signoff"), compare=not quick)
-    write_whole(folder / "grammar.md", "\n".join(page(UNITS)) + "\n")
+    write_whole(folder / "grammar.md", "\n".join(page(UNITS | COMPOSED_SPECS)) + "\n")
     for name, lines in paper_tables.pages().items():
         write_whole(folder / f"{name}.md", "\n".join(lines) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff_page.page(state)) + "\n")
@@ -65,6 +78,8 @@ def write(folder: Path, quick: bool = False) -> None:
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     for row in CATALOGUE.values():
         write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row, state)) + "\n")
+    for spec, unit in COMPOSED.items():
+        write_whole(folder / "units" / f"{spec.form.unit}.md", "\n".join(_composed(unit)) + "\n")
 
 
 def units_table() -> list[str]:
@@ -76,7 +91,30 @@ def units_table() -> list[str]:
         ports = " -> ".join(", ".join(f"`{name}`" for name in side) for side in (unit.inputs, unit.outputs))
         name = f"[{row.unit.__name__}](generated/units/{row.name}.md)"
         lines.append(f"| {name} | {summary} | `{row.spec.form.text}` | {ports} |")
+    for spec, cls in COMPOSED.items():
+        summary, name = cleandoc(cls.__doc__ or "").splitlines()[0].rstrip("."), spec.form.unit
+        link = f"[{cls.__name__}](generated/units/{name}.md)"
+        lines.append(f"| {link} | {summary} | `{spec.form.text}` | streams `i` -> `o` |")
     return lines
+
+
+def _composed(cls: type[Composed]) -> Iterator[str]:
+    """Page of a composed unit, which has no data path of its own and no sign-off."""
+    unit, document = cls(cls.SPEC.filled(a=parse("bf16"))), cleandoc(cls.__doc__ or "")
+    name = cls.SPEC.form.unit
+    yield from (f"# {cls.__name__}", "", document.splitlines()[0], "", section(document, "Formula"), "")
+    yield from (f"The text is `{cls.SPEC.form.text}`. {COMPOSED_STEPS}", "", section(document, "Notes"), "")
+    yield from (f"Steps of `{unit.spec}`:", "")
+    yield from (f"- `{step.formula}`: `{step.spec}`" for step in unit.spec.steps)
+    yield from ("", "## Latency", "", section(document, "Latency"), "")
+    yield f"`{unit.spec}` takes {unit.cycles(64)} cycles for 64 elements, in {unit.passes} passes."
+    columns = ("unit", "length", "max ulp", "mean ulp", "max ulp of the largest")
+    rows = [row for row in _records("composed") if row["unit"].split()[0] == name]
+    yield from ("", "## Error", "", COMPOSED_ERRORS, "", *_table(rows, dict(zip(columns, columns, strict=True))))
+    yield from ("", "## Class", "", "```{eval-rst}", f".. autoclass:: halfulp.units.{cls.__name__}", "```")
+    yield from ("", "## Golden model", "", "```{eval-rst}", f".. autofunction:: halfulp.golden.{name}", "```")
+    source = section(document, "Source")
+    yield from ("", "## References", "", f"{source} {{cite:p}}`{','.join(references(source))}`")
 
 
 def _example(row: CatalogueRow) -> Unit:

@@ -45,6 +45,11 @@ _OPERATIONS: dict[type, Callable[..., Tensor]] = {
 }
 
 
+_OPERANDS = """\
+Operands are codes whose last dimension has the elements of a vector; they broadcast. Gain and bias are the next
+operands if they have formats. Vectors in the other dimensions are independent. Parameters are those of """
+
+
 def _computed(step: Step, operands: list[Tensor]) -> Tensor:
     """Return the results of a step; those of a reduction have a last dimension of 1."""
     own = step.spec
@@ -91,11 +96,7 @@ def _operation(cls: type[ComposedSpec], doc: str) -> Callable[..., Tensor]:
     positions = [Parameter(name, Parameter.POSITIONAL_ONLY, annotation=Tensor) for name in names]
     computed.__signature__ = Signature([*positions, *cls.operation_parameters().values()])  # type: ignore[attr-defined]
     computed.__name__ = computed.__qualname__ = cls.form.unit
-    computed.__doc__ = (
-        f"{doc}\n\nOperands are codes whose last dimension has the elements of a vector; they broadcast. Gain and bias are\n"
-        "the next operands if they have formats. Vectors in the other dimensions are independent. Parameters are those\n"
-        f"of `{cls.__name__}`."
-    )
+    computed.__doc__ = f"{doc}\n\n{_OPERANDS}`{cls.__name__}`."
     return computed
 
 

@@ -20,8 +20,10 @@ def vector(unit: str, operations: Any, vectors: Sequence[Sequence[int]], given: 
             known[step.name] = _reduced(step, operations, operands[0])
             continue
         places: Any = range(len(vectors[0])) if any(isinstance(each, Sequence) for each in operands) else [None]
-        results = [_of(step, operations, [each[at] if isinstance(each, Sequence) else each for each in operands])
-                   for at in places]
+        results = [
+            _of(step, operations, [each[at] if isinstance(each, Sequence) else each for each in operands])
+            for at in places
+        ]
         known[step.name] = results if places != [None] else results[0]
     codes: list[int] = known[spec.result_name]
     return codes

@@ -65,6 +65,7 @@ COMMANDS = {name: module for group in GROUPS.values() for name, module in group.
 REPORTS = {
     "sru": "halfulp.lab.papers.cli",
     "adders": "halfulp.lab.papers.cli",
+    "composed": "halfulp.lab.bench.cli",
     "delays": "halfulp.lab.bench.cli",
     "peers": "halfulp.lab.bench.cli",
     "pwl": "halfulp.fpga.cli",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.block import parse_operand
-from halfulp.hdl.specs import UNITS, Build, PwlSpec, RunningSumSpec, UnitSpec
+from halfulp.hdl.specs import COMPOSED, UNITS, Build, ComposedSpec, PwlSpec, RunningSumSpec, UnitSpec
 from halfulp.hdl.specs.formula import VALUES, Role
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class Implementation:
         """The same unit, with its default build if that is iterative and this one is not: other forms are refused."""
         from halfulp.units.catalogue import CATALOGUE
 
+        if isinstance(self.spec, ComposedSpec):
+            return self
         default = CATALOGUE[self.spec.form.unit].unit.default_build(self.spec)
         return self if self.build.iterations or not default.iterations else replace(self, build=default)
 
@@ -210,9 +212,10 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
 
     Raises TypeError or ValueError if the unit or an option is unknown, or the unit cannot be built.
     """
-    if unit not in UNITS:
-        raise ValueError(f"unknown unit {unit!r}; expected {', '.join(UNITS)}, or a text such as e5m2*e5m2+e6m5.rn")
-    cls = UNITS[unit]
+    known = UNITS | COMPOSED
+    if unit not in known:
+        raise ValueError(f"unknown unit {unit!r}; expected {', '.join(known)}, or a text such as e5m2*e5m2+e6m5.rn")
+    cls = known[unit]
     given = {name: value for name, value in options.items() if value is not None}
     build = Build(**{name: given.pop(name) for name in BUILD if name in given})
     taken = [option for option, field in FIELDS.items() if field in _names(cls)]
@@ -240,11 +243,24 @@ def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:
     return {"function": str(table), "o": table.out}
 
 
-def implementations(unit: str, fmt: str | None = None, **options: Any) -> list[Implementation]:
+def implementations(
+    unit: str, fmt: str | None = None, *, composed: bool = False, **options: Any
+) -> list[Implementation]:
     """Return the implementation of a text or short form; for ``all``, that of each unit that takes the format.
 
-    Raises the errors of `short`, and ValueError if options accompany a text that includes them.
+    Raises the errors of `short`, and ValueError if options accompany a text that includes them, or if a unit is
+    composed and the command does not take such units.
     """
+    found = _implementations(unit, fmt, **options)
+    if isinstance(found[0].spec, ComposedSpec) and not composed:
+        raise ValueError(
+            f"{found[0].spec.form.unit} is composed of units and takes vectors by streams; it has halfulp sim without "
+            "--vector and --wave, and halfulp emit without wrappers, packages and flows"
+        )
+    return found
+
+
+def _implementations(unit: str, fmt: str | None = None, **options: Any) -> list[Implementation]:
     if unit == "all":
         return _all(DEFAULT_FORMAT if fmt is None else fmt, options)
     if unit.isalnum() and unit.isascii():

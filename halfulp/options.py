@@ -8,7 +8,7 @@ import click
 
 from halfulp.hdl.formats.catalogue import BLOCK_NAMES, NAMED
 from halfulp.hdl.formats.rounding import MODES
-from halfulp.hdl.specs import UNITS
+from halfulp.hdl.specs import COMPOSED, UNITS
 from halfulp.hdl.specs.build import MAX_ITERATIONS, MAX_PIPELINE, TARGETS
 
 from .implementation import BUILD, DEFAULT_FORMAT
@@ -91,7 +91,7 @@ def unit_options(function: Function, **unit: Any) -> Function:
     text = f'UNIT is a name, with FMT{default} and options, or a text such as "mac e5m2*e5m2+e6m5.sr10".'
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{text}"
     arguments = (
-        click.argument("unit", shell_complete=_among(UNITS), **unit),
+        click.argument("unit", shell_complete=_among((*UNITS, *COMPOSED)), **unit),
         click.argument("fmt", required=False, shell_complete=_among((*NAMED, *BLOCK_NAMES))),
     )
     for option in reversed((*arguments, *options)):

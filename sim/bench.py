@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from halfulp.hdl.formats import Format
+from halfulp.hdl.specs import ComposedSpec
 from halfulp.implementation import Implementation
 from halfulp.tools.paths import saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
@@ -200,6 +201,10 @@ def run(
         If a tool or the machine fails.
     """
     began = time.monotonic()
+    if isinstance(unit.spec, ComposedSpec):
+        from . import composed
+
+        return composed.run(unit, seed=seed, limit=limit, progress=progress)
     progress.total("building")
     kind = "wave" if wave else "cocotb"
     kinds = "loop", kind

@@ -47,7 +47,8 @@ def sim(
     with requests():
         if unit == "all" and vector is not None:
             raise ValueError("--vector goes with one unit, not with all of them")
-        units = [asked.component() for asked in implementations(unit, fmt, **options)]
+        composed = vector is None and not wave
+        units = [asked.component() for asked in implementations(unit, fmt, composed=composed, **options)]
         chosen = None if vector is None else Ports.inputs_of(units[0]).read_vector(vector)
     passed = True
     for built in units:

@@ -10,11 +10,13 @@ import torch
 from halfulp.golden.composed import OPERATIONS
 from halfulp.hdl.formats import OFF, Format
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.implementation import Implementation
+from halfulp.tools.paths import work_root
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.composed import Composed
 
 from .model import ALWAYS, CompiledModel, pack, unpack
-from .report import Check, Failure, Result
+from .report import Check, Failure, Result, write_junit
 
 VECTORS = 200
 """Default number of vectors."""
@@ -35,7 +37,7 @@ def run(unit: Composed, *, seed: int = 0, limit: int | None = None, progress: Pr
     beats = np.concatenate([beside_last(case) for case in cases])
     results = np.concatenate([beside_last(codes[None]) for codes in expected])
     what = f"vectors of 1 to {spec.length} elements, {unit.passes} passes, formula {spec.formula}"
-    result = Result(spec.text, what, f"{count} random vectors, {len(beats)} elements, seed {seed}")
+    result = Result(str(Implementation.of(unit)), what, f"{count} random vectors, {len(beats)} elements, seed {seed}")
     progress.total("building")
     with CompiledModel.of_streams(unit) as model:
         progress.total("checking", len(SHARES) * len(results))
@@ -43,6 +45,7 @@ def run(unit: Composed, *, seed: int = 0, limit: int | None = None, progress: Pr
             result.checks.append(_check(model, unit, (beats, results), share, seed))
             progress.advance(len(results))
     result.seconds = time.monotonic() - started
+    write_junit(result, work_root() / "results" / unit.name / "results.xml")
     return result
 
 
@@ -73,7 +76,7 @@ def _name(share: float) -> str:
 
 
 def vectors(spec: Any, count: int, seed: int) -> list[Any]:
-    """Return random vectors, as arrays of an operand in each row; the first ones have all lengths and special values."""
+    """Return random vectors, as arrays of an operand in each row; the first ones have all lengths."""
     noise = random.Random(seed)
     lengths = list(range(1, min(spec.length, count // 2) + 1)) + [spec.length]
     lengths += [noise.randint(1, spec.length) for _ in range(count - len(lengths))]

@@ -48,10 +48,12 @@ def formats() -> list[str]:
 
 
 def unit_rows() -> list[dict[str, object]]:
-    """Return the catalogue of units."""
+    """Return the catalogue of units, then composed units."""
+    from halfulp.hdl.specs import COMPOSED
     from halfulp.units.catalogue import CATALOGUE
 
-    return [{"unit": row.name, "computes": row.summary, "text": row.spec.form.text} for row in CATALOGUE.values()]
+    specs = [*(row.spec for row in CATALOGUE.values()), *COMPOSED.values()]
+    return [{"unit": spec.form.unit, "computes": spec.SUMMARY, "text": spec.form.text} for spec in specs]
 
 
 def units() -> list[str]:
@@ -62,7 +64,7 @@ def units() -> list[str]:
 
 def grammar() -> list[str]:
     """Return the grammar of unit texts, as a page of Markdown."""
-    from halfulp.hdl.specs import UNITS
+    from halfulp.hdl.specs import COMPOSED, UNITS
     from halfulp.hdl.specs.grammar import page
 
-    return list(page(UNITS))
+    return list(page(UNITS | COMPOSED))

@@ -40,7 +40,9 @@ class CatalogueRow:
 
 _UNITS = {unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Described)}
 
-COMPOSED = {unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Composed)}
+COMPOSED: dict[type[UnitSpec], type[Composed]] = {
+    unit.SPEC: unit for unit in vars(units).values() if isinstance(unit, type) and issubclass(unit, Composed)
+}
 """Composed units by the classes of their descriptions; they take vectors, and are in no check of all units."""
 
 CATALOGUE = {name: CatalogueRow(name, UNITS[name], _UNITS[UNITS[name]]) for name in sorted(UNITS)}

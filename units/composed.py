@@ -110,7 +110,7 @@ class Composed(wiring.Component):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__signature__ = signature_of(cls.SPEC)  # type: ignore[attr-defined]
+        cls.__signature__ = signature_of(cls.SPEC)
         cls.__doc__ = docstring_of(cls)
 
     def __init__(self, spec: Any = None, /, *, build: Build = Build(), **given: Any) -> None:
@@ -170,8 +170,9 @@ class Composed(wiring.Component):
             whole = all(operand.whole for operand in operands)
             # Numbers of whole vectors are there in the next pass, except for others of their kind.
             when = max(operand.when + (operand.whole and not whole and operand.delay > 0) for operand in operands)
-            delay = max((operand.delay for operand in operands if operand.when == when and operand.whole == whole),
-                        default=0)
+            delay = max(
+                (operand.delay for operand in operands if operand.when == when and operand.whole == whole), default=0
+            )
             latency = 1 if isinstance(step.spec, CompareSpec) else self.steps[step.name].latency
             timed[step.name] = Timed(when, delay + latency, whole or step.reduces)
         return timed
@@ -290,7 +291,9 @@ class Composed(wiring.Component):
                 free[place] = (until, [*free[place][1], name])
         self.memories: dict[str, tuple[Any, Value]] = {}
         for place, (_, names) in enumerate(free):
-            memory = Memory(shape=unsigned(max(widths[name] for name in names)), depth=max(self.spec.length, 2), init=[])
+            memory = Memory(
+                shape=unsigned(max(widths[name] for name in names)), depth=max(self.spec.length, 2), init=[]
+            )
             m.submodules[f"memory{place}"] = memory
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [read.addr.eq(self.issued), read.en.eq(self.advance)]

@@ -135,7 +135,8 @@ def emit(
     if more:
         raise Refused(f"expected one unit; several need --package, and {more[0]!r} is one more")
     with requests():
-        asked = implementation(unit, fmt, **options, **stages)
+        bare = flow is None and not (stream or valid or tag)
+        asked = implementation(unit, fmt, composed=bare, **options, **stages)
         built = _wrapped(asked.component(), streams if stream else None, valid, tag)
         name, controls = _named(built, name, prefix, controls)
     if flow is not None:

@@ -18,12 +18,12 @@ from .block import BlockQuantizeSpec as BlockQuantizeSpec
 from .build import Build as Build
 from .cell import parse_cell as parse_cell
 from .compare import CompareSpec as CompareSpec
-from .compound import JoinSpec as JoinSpec
-from .compound import SplitSpec as SplitSpec
 from .composed import ComposedSpec as ComposedSpec
 from .composed import LayernormSpec as LayernormSpec
 from .composed import RmsnormSpec as RmsnormSpec
 from .composed import SoftmaxSpec as SoftmaxSpec
+from .compound import JoinSpec as JoinSpec
+from .compound import SplitSpec as SplitSpec
 from .convert import ConvertSpec as ConvertSpec
 from .division import DivSpec as DivSpec
 from .division import ReciprocalSpec as ReciprocalSpec

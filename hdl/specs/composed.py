@@ -38,7 +38,9 @@ EPS = 1e-5
 COUNT = "n"
 """Name of the number of elements of a vector."""
 
-_CAST = re.compile(rf"(?P<fmt>.+?)(?:\.(?P<rounding>{'|'.join(MODES)}|exact|sr[0-9]+))?(?:\.(?P<saturate>sat|satfinite))?")
+_CAST = re.compile(
+    rf"(?P<fmt>.+?)(?:\.(?P<rounding>{'|'.join(MODES)}|exact|sr[0-9]+))?(?:\.(?P<saturate>sat|satfinite))?"
+)
 
 
 @dataclass(frozen=True)
@@ -160,11 +162,10 @@ class Steps:
         x = self.cast(operand, self.spec.function, "function")
         return self._add(name, RsqrtSpec(a=self.formats[x], **self.spec.function.fields), x)
 
-    def exponential(self, name: str, operand: str) -> str:
-        """Add the exponential, correctly rounded or by line segments."""
-        spec, to = self.spec, self.spec.function
-        pieces, argument = getattr(spec, "pieces", None), getattr(spec, "argument", None)
-        if pieces is None:
+    def exponential(self, name: str, operand: str, argument: Format | None, pieces: int | None) -> str:
+        """Add the exponential, correctly rounded or by line segments over a format of arguments."""
+        to = self.spec.function
+        if argument is None:
             x = self.cast(operand, to, "function")
             return self._add(name, FunctionSpec(function="exp", a=self.formats[x], **to.fields), x)
         x = self.cast(operand, StepCast(argument, to.rounding, Saturation.of(True)), "argument")
@@ -194,10 +195,6 @@ def _keeps(to: StepCast, fmt: Format) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _step_cast() -> Any:
-    return field(default=None, metadata={"read": StepCast.parse})
 
 
 @dataclass(frozen=True)
@@ -236,9 +233,9 @@ class ComposedSpec(UnitSpec):
 
     a: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
-    elementwise: StepCast | None = _step_cast()
-    functions: StepCast | None = _step_cast()
-    reductions: StepCast | None = _step_cast()
+    elementwise: StepCast | None = field(default=None, metadata={"read": StepCast.parse})
+    functions: StepCast | None = field(default=None, metadata={"read": StepCast.parse})
+    reductions: StepCast | None = field(default=None, metadata={"read": StepCast.parse})
     length: int = LENGTH
 
     def check(self) -> None:
@@ -343,7 +340,7 @@ class SoftmaxSpec(ComposedSpec, form="softmax a[>o]", summary="exp(a - max(a)) /
                 f"{self.function.fmt.width}; add functions=bf16 or another format, or line segments by pieces="
             )
         d = steps.element("d", AddSpec, "a", steps.maximum("m", "a"), subtract=True)
-        e = steps.exponential("e", d)
+        e = steps.exponential("e", d, self.argument, self.pieces)
         return steps.element("q", DivSpec, e, steps.sum("s", e))
 
 

@@ -1,4 +1,4 @@
-"""Commands `halfulp bench` and `halfulp cost`, and the reports `clocks`, `delays` and `peers`."""
+"""Commands `halfulp bench` and `halfulp cost`, and the reports `clocks`, `composed`, `delays` and `peers`."""
 
 import shlex
 import sys
@@ -101,6 +101,21 @@ def delays(pool: JobPool, output: Path | None) -> None:
     with pool, Bar("report delays") as bar:
         measured = measure(bar, pool)
     publish(Report({"delays": table(measured)}), folder)
+
+
+@click.command()
+@written
+def composed(output: Path | None) -> None:
+    """Measure the total errors of softmax, rmsnorm and layernorm.
+
+    Results of the golden model on random vectors are compared with the real function of the same operands.
+    """
+    from .composed import study, table
+
+    folder = report_folder(output)
+    with Bar("report composed") as bar:
+        measured = study(bar)
+    publish(Report({"composed": table(measured)}), folder)
 
 
 @click.command()
