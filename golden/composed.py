@@ -7,20 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.fit.store import table_of
 from halfulp.hdl.specs import (
     AccumulateSpec,
-    AddSpec,
     CompareSpec,
     ComposedSpec,
-    ConvertSpec,
-    DivSpec,
-    FunctionSpec,
     LayernormSpec,
-    MulSpec,
     PwlSpec,
     RmsnormSpec,
-    RsqrtSpec,
     SoftmaxSpec,
 )
 from halfulp.hdl.specs.composed import COUNT, MAX_LENGTH, Step
@@ -35,15 +28,10 @@ from .function import function
 from .operation import POSITIONS
 from .pwl import pwl
 
-_OPERATIONS: dict[type, Callable[..., Tensor]] = {
-    AddSpec: add,
-    MulSpec: mul,
-    ConvertSpec: convert,
-    DivSpec: div,
-    RsqrtSpec: rsqrt,
-    FunctionSpec: function,
+_STEPS: dict[str, Callable[..., Tensor]] = {
+    operation.__name__: operation for operation in (add, convert, div, function, mul, rsqrt)
 }
-
+"""Operations of steps on elements, by the name of their unit."""
 
 _OPERANDS = """\
 Operands are codes whose last dimension has the elements of a vector; they broadcast. Gain and bias are the next
@@ -64,8 +52,11 @@ def _computed(step: Step, operands: list[Tensor]) -> Tensor:
             total = accumulate(element, total, **own.parameters)
         return total.unsqueeze(-1)
     if isinstance(own, PwlSpec):
+        # Fits load slowly.
+        from halfulp.hdl.fit.store import table_of
+
         return pwl(operands[0], table=table_of(own), rounding=own.rounding, saturate=own.saturate)
-    return _OPERATIONS[type(own)](*operands, *step.controls, **own.parameters)
+    return _STEPS[own.form.unit](*operands, *step.controls, **own.parameters)
 
 
 def _operation(cls: type[ComposedSpec], doc: str) -> Callable[..., Tensor]:

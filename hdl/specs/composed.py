@@ -243,9 +243,12 @@ class ComposedSpec(UnitSpec):
         check_int("length", self.length, name, 1, MAX_LENGTH)
         if self.random is not None:
             raise ValueError(f"{name} takes no random words; omit the source {self.random}")
-        for cast in (self.rounding, *(getattr(self, cast) for cast in self.CASTS)):
-            rounding = cast.rounding if isinstance(cast, StepCast) else cast
-            if rounding is not None and (rounding.bits or rounding == EXACT):
+        casts = {cast: value for cast in self.CASTS if (value := getattr(self, cast)) is not None}
+        for cast, value in casts.items():
+            if not isinstance(value, StepCast):
+                raise TypeError(f"{cast} of {name} must be a StepCast, not {type(value).__name__}")
+        for rounding in (self.rounding, *(value.rounding for value in casts.values())):
+            if rounding.bits or rounding == EXACT:
                 raise ValueError(f"{name} rounds in several steps without random words; choose a mode, not {rounding}")
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
 from halfulp.implementation import short
 from halfulp.lab.papers import arbitor, paper_tables
 from halfulp.sim.uvm.sequences import Campaign
-from halfulp.units.catalogue import CATALOGUE
+from halfulp.units.catalogue import CATALOGUE, COMPOSED
 from halfulp.units.verilog import emit
 from tests.settings import ROOT
 
@@ -280,6 +280,18 @@ def test_docstring_of_unit_has_the_sections_of_its_page(row, generate):
     assert "`" in generate.section(document, "Formula")
     assert "cycle" in generate.section(document, "Latency")
     assert generate.references(generate.section(document, "Source"))
+
+
+@pytest.mark.parametrize("cls", COMPOSED.values(), ids=lambda cls: cls.__name__)
+def test_page_of_composed_unit_has_steps_errors_and_sources(cls, generate):
+    page = "\n".join(generate._composed(cls))
+    name = cls.SPEC.form.unit
+    assert re.search(r"^- `s = sum\(\w\)`: `accumulate bf16\+bf16.rn`$", page, re.MULTILINE)
+    assert re.search(rf"^\| `{name} bf16.*` \| 64 \| \d+\.?\d* \|", page, re.MULTILINE)
+    assert re.search(r"{cite:p}`\w+`", page)
+    assert f".. autofunction:: halfulp.golden.{name}" in page
+    assert any(f"generated/units/{name}.md" in line for line in generate.units_table())
+    assert "cycle" in generate.section(inspect.cleandoc(cls.__doc__), "Latency")
 
 
 def test_page_of_unit_has_its_records_and_sources(generate):

@@ -473,6 +473,30 @@ def test_list_of_units_has_a_blank_between_columns(halfulp: Program) -> None:
         assert all(line[column - 2 : column] == "  " for column in columns)
 
 
+def test_composed_unit_is_simulated_and_emitted(halfulp: Program, tmp_path: Path) -> None:
+    code, out, err = halfulp("sim", "softmax e4m3 length=4", "--vectors", "20")
+    assert code == 0, err
+    assert "PASS" in out
+    code, _, err = halfulp("emit", "softmax", "e4m3", "-o", str(tmp_path / "softmax.v"))
+    assert code == 0, err
+    assert "module softmax_e4m3_e4m3_rn(" in (tmp_path / "softmax.v").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("coverage",), ("sweep",), ("mutate",), ("faults",), ("formal",), ("uvm",), ("synth",), ("vectors",)),
+        *(("sim", "--wave"), ("sim", "--vector", "1"), ("emit", "--stream"), ("emit", "--package", "-o", "folder")),
+    ],
+    ids=" ".join,
+)
+def test_other_commands_refuse_a_composed_unit(words: tuple[str, ...], halfulp: Program) -> None:
+    code, out, err = halfulp(words[0], "softmax e4m3", *words[1:])
+    assert (code, out) == (2, "")
+    assert err.count("softmax is composed of units and takes vectors by streams; it has halfulp sim") == 1
+    assert "Traceback" not in err
+
+
 def test_options_of_all_units_go_to_those_that_have_them() -> None:
     made = implementations("all", "e2m1fn", to="e3m2fn", acc="e4m3")
     assert len(made) == UNITS
