@@ -98,7 +98,7 @@ def _bus(values: Sequence[Any], low: int, high: int) -> Iterator[str]:
 def page() -> Iterator[str]:
     """Yield the lines of the page."""
     yield from ("# Waveforms", "")
-    yield "This page is for designers who connect units. Three simulations show when units take operands and give results."
+    yield "For designers who connect units: three simulations show when units take operands and give results."
     yield "A signal has the value that the rising edge at the end of a cycle samples. Numbers are decoded."
     yield ""
     for title, sentence, lanes in (_steps(), _stream(), _iterations()):
