@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from halfulp.hdl.formats import Fixed, Float, Rounding
-from halfulp.hdl.specs.fpu import KINDS, OPERATIONS, FpuSpec
+from halfulp.hdl.specs.fpu import KINDS, FpuSpec
 from halfulp.hdl.specs.unit import FLAGS
 
 INVALID = 1 << FLAGS.index("invalid")
@@ -25,7 +25,7 @@ def instruction(spec: FpuSpec, rounding: Rounding, exact: Any, registers: Mappin
     registers : mapping of str to int
         Values of the ports.
     """
-    name = OPERATIONS[min(registers["op"], len(OPERATIONS) - 1)]
+    name = spec.operations[min(registers["op"], len(spec.operations) - 1)]
     kind = KINDS[name]
     src, dst = (spec.formats[min(registers[port], len(spec.formats) - 1)] for port in ("src_fmt", "dst_fmt"))
     integer = spec.integers[min(registers["int_fmt"], len(spec.integers) - 1)]
@@ -84,6 +84,7 @@ class _Operation:
         """Return the code and the flags of a lane."""
         compute: dict[str, Callable[[_Register], tuple[int, int]]] = {
             "sum": self._sum,
+            "quotient": self._quotient,
             "select": self._select,
             "relation": self._relation,
             "to integer": self._to_integer,
@@ -106,6 +107,12 @@ class _Operation:
             x ^= src.sign_code * (name in ("fnmsub", "fnmadd"))
             z ^= dst.sign_code * (name in ("fmsub", "fnmadd"))
             found = self.exact.fma(x, y, z, a=src, b=src, c=dst, **how)
+        return found.o, found.flags
+
+    def _quotient(self, register: _Register) -> tuple[int, int]:
+        src, how = self.src, {"o": self.dst, "rounding": self.rounding, "flags": self.tiny}
+        x, y = (register.code(port, src) for port in ("rs1", "rs2"))
+        found = self.exact.sqrt(x, a=src, **how) if self.name == "sqrt" else self.exact.div(x, y, a=src, b=src, **how)
         return found.o, found.flags
 
     def _pair(self, register: _Register) -> tuple[int, int, Fraction | float, Fraction | float]:

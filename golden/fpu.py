@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Fixed, Float, Format, Rounding
-from halfulp.hdl.specs.fpu import KINDS, OPERATIONS, FpuSpec
+from halfulp.hdl.specs.fpu import KINDS, FpuSpec
 from halfulp.hdl.specs.unit import FLAGS
 
-from . import arithmetic
+from . import arithmetic, division
 from .check import check_devices, check_shapes, codes_of
 from .chosen import mode_of
 from .classify import classify
@@ -45,6 +45,7 @@ def fpu(  # noqa: PLR0913 - tensors, and the fields of a description by name
     e: Format | str | None = None,
     f: Format | str | None = None,
     width: int | None = None,
+    divide: bool = False,
     rounding: Rounding | str = "port",
     flags: bool | str = True,
     mode: Tensor | None = None,
@@ -57,7 +58,7 @@ def fpu(  # noqa: PLR0913 - tensors, and the fields of a description by name
         Registers, as integers of ``width`` bits.
     op, src_fmt, dst_fmt, int_fmt, vectorial : Tensor
         Codes at the ports of `halfulp.units.Fpu`; all tensors broadcast.
-    a, b, c, d, e, f, width
+    a, b, c, d, e, f, width, divide
         Fields of `FpuSpec`.
 
     Returns
@@ -65,7 +66,7 @@ def fpu(  # noqa: PLR0913 - tensors, and the fields of a description by name
     Flagged
         Registers of the results, and flags.
     """
-    fields = {"a": a, "b": b, "c": c, "d": d, "e": e, "f": f, "rounding": rounding, "flags": flags}
+    fields = {"a": a, "b": b, "c": c, "d": d, "e": e, "f": f, "divide": divide, "rounding": rounding, "flags": flags}
     spec = FpuSpec.of(**fields, **({} if width is None else {"width": width}))
     modes = mode_of(mode, spec.rounding)
     given = (rs1, rs2, rs3, op, src_fmt, dst_fmt, int_fmt, vectorial)
@@ -78,7 +79,7 @@ def fpu(  # noqa: PLR0913 - tensors, and the fields of a description by name
     check_shapes(**ports)
     shape = torch.broadcast_shapes(*(codes.shape for codes in ports.values()))
     ports = {name: codes.expand(shape).flatten() for name, codes in ports.items()}
-    for name, count in (("op", len(OPERATIONS)), ("src_fmt", len(spec.formats)), ("dst_fmt", len(spec.formats))):
+    for name, count in (("op", len(spec.operations)), ("src_fmt", len(spec.formats)), ("dst_fmt", len(spec.formats))):
         ports[name] = ports[name].clamp(max=count - 1)
     ports["int_fmt"] = ports["int_fmt"].clamp(max=len(spec.integers) - 1)
     result, raised = torch.zeros_like(ports["rs1"]), torch.zeros_like(ports["rs1"])
@@ -90,7 +91,7 @@ def fpu(  # noqa: PLR0913 - tensors, and the fields of a description by name
 def _operations(spec: FpuSpec, ports: dict[str, Tensor]) -> Iterator["_Operations"]:
     """Yield the operations that occur: each with the formats on which its results depend."""
     for code in torch.unique(ports["op"]).tolist():
-        name = OPERATIONS[code]
+        name = spec.operations[code]
         kind = KINDS[name]
         selectors = [*["src_fmt"] * kind.src, *["dst_fmt"] * kind.dst, *["int_fmt"] * kind.integer]
         rows = (ports["op"] == code).nonzero()[:, 0]
@@ -168,6 +169,12 @@ class _Operations:
             x = x ^ int64(src.sign_code * (name in ("fnmsub", "fnmadd")))
             z = lanes.code("rs3", dst) ^ int64(dst.sign_code * (name in ("fmsub", "fnmadd")))
             found = arithmetic.fma(x, y, z, a=src, b=src, c=dst, **how)
+        return found.o, found.flags
+
+    def _quotient(self, lanes: "_Lanes") -> Codes:
+        src, how = self.src, {"o": self.dst, **lanes.rounding}
+        x, y = (lanes.code(port, src) for port in ("rs1", "rs2"))
+        found = division.sqrt(x, a=src, **how) if self.name == "sqrt" else division.div(x, y, a=src, b=src, **how)
         return found.o, found.flags
 
     def _select(self, lanes: "_Lanes") -> Codes:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
-from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.checks import check_bool, check_int
 from halfulp.hdl.formats.fixed import Fixed
 from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import Rounding
@@ -17,8 +17,12 @@ from .unit import AFTER, FLAG_WORDS, UnitSpec
 OPERATIONS = (
     *("fmadd", "fmsub", "fnmsub", "fnmadd", "add", "sub", "mul", "sgnj", "sgnjn", "sgnjx", "min", "max"),
     *("feq", "flt", "fle", "fne", "fnlt", "fnle", "classify", "f2f", "f2i", "f2u", "i2f", "u2f", "fmvf", "fmvx"),
+    *("div", "sqrt"),
 )
-"""Operations by the code at the port ``op``; a larger code selects the last one."""
+"""Operations by the code at the port ``op``; a larger code selects the last one of the unit."""
+
+DIVISIONS = ("div", "sqrt")
+"""Operations whose results have endless digits, which only a unit with ``divide`` has."""
 
 OP_BITS = 5
 
@@ -47,6 +51,7 @@ class Kind(NamedTuple):
 
 _KINDS = {
     Kind("sum", True, True, False): ("fmadd", "fmsub", "fnmsub", "fnmadd", "add", "sub", "mul", "f2f"),
+    Kind("quotient", True, True, False): DIVISIONS,
     Kind("select", True, False, False): ("sgnj", "sgnjn", "sgnjx", "min", "max", "fmvf", "fmvx"),
     Kind("relation", True, False, False): ("feq", "flt", "fle", "fne", "fnlt", "fnle", "classify"),
     Kind("to integer", True, False, True): ("f2i", "f2u"),
@@ -75,6 +80,9 @@ class FpuSpec(
     width : int
         Bits of a register: 8, 16, 32 or 64; default: as many as the widest format needs. A register holds one number,
         or with ``vectorial`` as many as fit.
+    divide : bool
+        The unit also has the operations ``div`` and ``sqrt``. Default: no, because they are a large part of a unit, and
+        without them every operation has the same latency.
     """
 
     PORT = True
@@ -87,6 +95,7 @@ class FpuSpec(
     e: Format | None = None
     f: Format | None = None
     width: int = None  # type: ignore[assignment]  # None asks for the default; after construction it is an int
+    divide: bool = field(default=False, metadata={"values": {None: True, "yes": True, "no": False}})
     rounding: Rounding = field(default=Rounding("port"), kw_only=True)
     flags: bool | str = field(default=AFTER, kw_only=True, metadata={"values": FLAG_WORDS})
 
@@ -126,6 +135,7 @@ class FpuSpec(
             widest = max(fmt.width for fmt in formats)
             object.__setattr__(self, "width", next(bits for bits in REGISTERS if bits >= widest))
         self._check_width()
+        check_bool("divide", self.divide, self.form.unit)
         super().__post_init__()
 
     def _check_width(self) -> None:
@@ -150,6 +160,18 @@ class FpuSpec(
         """Formats in the order of their codes."""
         named = (self.a, self.b, self.c, self.d, self.e, self.f)
         return tuple(fmt for fmt in named if fmt is not None)
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Operations of the unit by their codes."""
+        return OPERATIONS if self.divide else OPERATIONS[: -len(DIVISIONS)]
+
+    def digits(self, fmt: Float) -> int:
+        """Return the number of digits of a quotient or root that its rounding to a format needs.
+
+        The first digit of a quotient may be zero.
+        """
+        return fmt.precision + max(self.unit_rounding.places, 1) + 1
 
     @property
     def first_format(self) -> Format:

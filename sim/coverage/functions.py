@@ -23,7 +23,6 @@ from halfulp.hdl.formats import RN, Fixed
 from halfulp.hdl.specs import UnitSpec, ValueRange
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.formula import Call
-from halfulp.hdl.specs.fpu import OPERATIONS
 from halfulp.sim.classes import NONE, Classes, Places
 from halfulp.sim.fields import Codes
 from halfulp.sim.ports import Columns
@@ -160,7 +159,7 @@ def _of_steps(spec: Any) -> Iterator[Bins]:
 
 
 def _of_operations(spec: Any) -> Iterator[Bins]:
-    yield Group("operation", (Axis("operation", OPERATIONS),)), ("op",), _operation
+    yield Group("operation", (Axis("operation", spec.operations),)), ("op",), partial(_operation, spec)
 
 
 CASES: dict[str, Callable[[Any], Iterator[Bins]]] = {
@@ -177,9 +176,9 @@ CASES: dict[str, Callable[[Any], Iterator[Bins]]] = {
 """Functions that yield the groups of cases of a description."""
 
 
-def _operation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+def _operation(spec: Any, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
     """Return the operations; a code beyond the last one selects it."""
-    return [np.minimum(columns[0], np.uint64(len(OPERATIONS) - 1)).astype(np.int64)]
+    return [np.minimum(columns[0], np.uint64(len(spec.operations) - 1)).astype(np.int64)]
 
 
 def _numbers(spec: UnitSpec, columns: Sequence[Codes]) -> list[Raw]:
