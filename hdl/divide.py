@@ -47,6 +47,19 @@ class Root(NamedTuple):
     root: Value
 
 
+class Digits(NamedTuple):
+    """State of a division or of a square root between two rows.
+
+    ``rest`` is the remainder, with a sign and two bits before its point; ``digits`` are those of the result, the first
+    one at the top; ``place`` has a one at the next digit; ``exact`` is True if a remainder was zero.
+    """
+
+    rest: Value
+    digits: Value
+    place: Value
+    exact: Value
+
+
 class InverseRoot(NamedTuple):
     """State of the root of a reciprocal between two rows: those of a division and of the root of its quotient.
 
@@ -177,6 +190,67 @@ def square_root(m: Module, x: Raw, rows: Rows) -> Raw:
         base=even_base // 2,
         promises=Promises(emin=x.promises.emin // 2, emax=x.promises.emax // 2, leading=LeadingZeros.NONE),
         flags=OperationFlags(invalid=x.flags.invalid | (x.sign & ~x.zero & ~x.nan)),
+    )
+
+
+def divide_or_root(m: Module, x: Raw, y: Raw, is_root: Value, rows: Rows) -> Raw:
+    """Return the quotient x / y, or the square root of x, by one recurrence.
+
+    The result has as many digits as ``rows``, of which the first may be zero, at least two more than x; lower ones are
+    merged into sticky. After fewer rows it has their digits and zeros below them. Both numbers have the same bases.
+    """
+    x, y = _without_leading_zeros(m, x, "x"), _without_leading_zeros(m, y, "y")
+    count, size, exponent_bits = rows.count, len(x.significand), len(x.exponent)
+    assert (x.base, size, exponent_bits) == (y.base, len(y.significand), len(y.exponent))
+    assert count >= size + 2, "the rest holds all bits of x"
+    odd_base = x.base & 1
+    even = wire(m, x.exponent + odd_base, "even_or_odd_exponent")
+    # A quotient by infinity is zero, and has no ones.
+    significand = wire(m, x.significand & (is_root | ~y.inf).replicate(size), "dividend_or_radicand")
+    # A rest is half of the number: of a quotient in [1/2, 1), of a root in [1/2, 2).
+    doubled = Mux(is_root & even[0], Cat(NEVER, significand), Cat(significand, NEVER))
+    first = wire(m, Cat(Const(0, count - size - 1), doubled, Const(0, 2)), "first_rest")
+    roots = rows.held(m, is_root, "computes_root")
+    divisor = rows.held(m, y.significand & (~is_root).replicate(size), "divisor")
+    divisor = Cat(Const(0, count - size), divisor)
+
+    def row(m: Module, state: Digits, place: int) -> Digits:
+        negative = state.rest[-1]
+        # With q as the digits so far and u as the place of the next one, 2q + u is subtracted or 2q + 3u added.
+        taken = Cat(state.place, NEVER) | Cat(NEVER, state.digits | (state.place & negative.replicate(count)))
+        other = Cat(divisor, NEVER) | (taken & roots.replicate(count + 1))
+        rest = wire(m, _next(Cat(NEVER, state.rest), Cat(other, NEVER), negative), f"rest_{place}")
+        digits = wire(m, state.digits | (state.place & (~rest[-1]).replicate(count)), f"digits_{place}")
+        return Digits(rest, digits, Cat(state.place[1:], NEVER), state.exact | ~state.rest.any())
+
+    top = Const(1 << (count - 1), count)
+    end = rows.run(m, Digits(first, Const(0, count), top, NEVER), row, grows=False)
+    # The sum of the exponents counts from the lowest one of a quotient; half of an exponent from half of its base.
+    lowest = -((1 << exponent_bits) - 1)
+    half = Const((x.base - odd_base) // 2 - lowest)
+    exponent = Mux(is_root, even[1:], x.exponent) + Mux(is_root, half, ~y.exponent)
+    invalid_root, invalid_quotient = x.sign & ~x.zero, (x.zero & y.zero) | (x.inf & y.inf)
+    nan = x.nan | Mux(is_root, invalid_root, y.nan | invalid_quotient)
+    signalling = x.flags.invalid | (y.flags.invalid & ~is_root)
+    invalid = signalling | (Mux(is_root, invalid_root, invalid_quotient & ~y.nan) & ~x.nan)
+    return Raw(
+        sign=rows.held(m, x.sign ^ (y.sign & ~is_root), "result_sign"),
+        exponent=rows.held(m, exponent, "result_exponent"),
+        significand=wire(m, end.digits, "result_digits"),
+        nan=rows.held(m, nan, "result_nan"),
+        inf=rows.held(m, x.inf | (y.zero & ~is_root), "result_inf"),
+        zero=rows.held(m, x.zero | (y.inf & ~is_root), "result_zero"),
+        sticky=wire(m, end.rest.any() & ~end.exact, "result_sticky"),
+        base=lowest,
+        promises=Promises(
+            emin=x.promises.emin - y.promises.emax,
+            emax=x.promises.emax - y.promises.emin,
+            leading=LeadingZeros.AT_MOST_ONE,
+        ),
+        flags=OperationFlags(
+            invalid=rows.held(m, invalid, "result_invalid"),
+            by_zero=rows.held(m, y.zero & ~y.nan & ~(x.zero | x.inf | x.nan | is_root), "divides_by_zero"),
+        ),
     )
 
 

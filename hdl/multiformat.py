@@ -100,6 +100,15 @@ def _at_top(numbers: Mapping[Float, Raw], selection: Selection, precision: int) 
     return choose(selection, lambda fmt: Cat(Const(0, precision - fmt.precision), numbers[fmt].significand))
 
 
+def normal_or_at_floor(m: Module, x: Raw, selection: Selection) -> Raw:
+    """Return a number whose exponent is not below that of subnormal numbers of the common format, ready for `encode`.
+
+    Leading zeros remain at the lowest exponent of the common format only.
+    """
+    emin = common(selection).emin
+    return normalise(m, x, "sum", emin, emin)
+
+
 def encode(m: Module, x: Raw, selection: Selection, rounding: Rounding) -> tuple[Value, Value, Value]:
     """Round a number once to the selected format.
 
@@ -107,7 +116,7 @@ def encode(m: Module, x: Raw, selection: Selection, rounding: Rounding) -> tuple
     ----------
     m : Module
     x : Raw
-        Number whose exponent is not below that of subnormal numbers of the common format.
+        Number without leading zeros, except at the lowest exponent of the common format.
     selection : Selection
     rounding : Rounding
         Rounding without random words.
@@ -118,8 +127,6 @@ def encode(m: Module, x: Raw, selection: Selection, rounding: Rounding) -> tuple
         Code without its sign bit, sign, and exception flags in the order of `halfulp.hdl.specs.unit.FLAGS`.
     """
     o = common(selection)
-    # Leading zeros remain at the lowest exponent of the common format only.
-    x = normalise(m, x, "sum", o.emin, o.emin)
     above = x.exponent + (x.base - o.emin)
     first = x.significand[-1]
     # One more than the places above the lowest exponent of the format: its exponent field, if that is positive.
@@ -175,8 +182,10 @@ def encode(m: Module, x: Raw, selection: Selection, rounding: Rounding) -> tuple
         more_bits = RoundingBits(x.sign, last, discarded[:-1], sticky)
         ones = choose(selection, lambda fmt: kept[: fmt.man].all())
         tiny = tiny & ~(ones & last & round_up(rounding, more_bits, None))
-    invalid = x.flags.invalid | (x.inf & ~x.nan & ~has_inf)
-    flags = Cat(inexact, inexact & tiny, regular & exceeds, NEVER, invalid)
+    by_zero = x.flags.by_zero
+    lost_inf = x.inf & ~x.nan & ~has_inf
+    invalid = x.flags.invalid | (lost_inf if by_zero is NEVER else lost_inf & ~by_zero)
+    flags = Cat(inexact, inexact & tiny, regular & exceeds, by_zero, invalid)
     return magnitude, wire(m, x.sign & ~nan, "result_sign"), wire(m, flags, "rounding_flags")
 
 
@@ -202,4 +211,32 @@ def either(m: Module, condition: Value, x: Raw, integer: Value, negative: Value)
         nan=x.nan & ~condition,
         promises=replace(x.promises, emax=max(x.promises.emax, exponent), tail=tail),
         flags=OperationFlags(invalid=x.flags.invalid & ~condition),
+    )
+
+
+def one_of_two(m: Module, condition: Value, x: Raw, y: Raw, name: str) -> Raw:
+    """Return x if the condition holds, and else y, both without leading zeros except at the lowest exponent of one."""
+    width, base = max(len(x.significand), len(y.significand)), min(x.base, y.base)
+
+    def chosen(value: Callable[[Raw], Value], part: str) -> Value:
+        return wire(m, Mux(condition, value(x), value(y)), f"{name}_{part}")
+
+    return Raw(
+        sign=chosen(lambda number: number.sign, "sign"),
+        exponent=chosen(lambda number: number.exponent + (number.base - base), "exponent"),
+        significand=chosen(lambda r: Cat(Const(0, width - len(r.significand)), r.significand), "significand"),
+        sticky=chosen(lambda number: number.sticky, "sticky"),
+        zero=chosen(lambda number: number.zero, "zero"),
+        inf=chosen(lambda number: number.inf, "inf"),
+        nan=chosen(lambda number: number.nan, "nan"),
+        base=base,
+        promises=Promises(
+            emin=min(x.promises.emin, y.promises.emin),
+            emax=max(x.promises.emax, y.promises.emax),
+            leading=LeadingZeros.AT_FLOOR,
+        ),
+        flags=OperationFlags(
+            invalid=chosen(lambda number: number.flags.invalid, "invalid"),
+            by_zero=chosen(lambda number: number.flags.by_zero, "by_zero"),
+        ),
     )

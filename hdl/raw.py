@@ -4,7 +4,7 @@ Units unpack codes to raw numbers, compute a raw result and pack it. Properties 
 ranges and possible leading zeros, are plain integers, so that later stages omit hardware for impossible cases.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Self
@@ -173,6 +173,21 @@ class Raw:
     def quantum(self) -> int:
         """Exponent of the lowest possible last place; one less if the inverse of a complement may begin there."""
         return self.promises.emin - (len(self.significand) - 1) - (self.anticipated.complement is not None)
+
+
+_PARTS = ("sign", "exponent", "significand", "sticky", "zero", "inf", "nan")
+_FLAGS = ("invalid", "by_zero")
+
+
+def parts_of(x: Raw) -> dict[str, Value]:
+    """Return the signals of a number by name, for the ports of a module."""
+    return {name: getattr(x, name) for name in _PARTS} | {name: getattr(x.flags, name) for name in _FLAGS}
+
+
+def of_parts(x: Raw, parts: Mapping[str, Value]) -> Raw:
+    """Return a number with the promises of another one, and with the signals of `parts_of`."""
+    flags = OperationFlags(**{name: parts[name] for name in _FLAGS})
+    return replace(x, **{name: parts[name] for name in _PARTS}, flags=flags)
 
 
 def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:

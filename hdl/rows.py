@@ -2,7 +2,8 @@
 """Equal steps of a computation: rows of adders one after the other, or a few of them that registers iterate."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from copy import copy
+from typing import Any, Self, TypeVar
 
 from amaranth.hdl import Const, Module, Signal, Value
 
@@ -58,6 +59,8 @@ class Iterated(Rows):
     m : Module
     valid, enable : Value
         Operands are present; the registers are enabled.
+    cycles : Value, optional
+        Cycles with steps that these operands need, at most those for ``count``. Default: all.
 
     Attributes
     ----------
@@ -67,7 +70,9 @@ class Iterated(Rows):
         Operands are accepted in this cycle if they are present, and the state is that after all steps.
     """
 
-    def __init__(self, count: int, width: int, m: Module, valid: Value, enable: Value) -> None:
+    def __init__(
+        self, count: int, width: int, m: Module, valid: Value, enable: Value, cycles: Value | None = None
+    ) -> None:
         self.cycles, self._width = cycles_of(count, width), width
         super().__init__(self.cycles * width)
         left = Signal(range(self.cycles + 1), name="cycles_left")
@@ -76,9 +81,15 @@ class Iterated(Rows):
         self._accepts = wire(m, self.ready & valid & enable, "accepts")
         self._steps = wire(m, ~self.ready & enable, "steps")
         with m.If(self._accepts):
-            m.d.sync += left.eq(self.cycles)
+            m.d.sync += left.eq(self.cycles if cycles is None else cycles)
         with m.Elif(self._steps):
             m.d.sync += left.eq(left - 1)
+
+    def of(self, count: int) -> Self:
+        """Return steps in the same cycles, of which at least ``count`` are needed."""
+        steps = copy(self)
+        steps.count = cycles_of(count, self._width) * self._width
+        return steps
 
     def after(self, place: int) -> Value:
         """Return the number of steps after the one at ``place`` of a cycle."""

@@ -73,7 +73,15 @@ class DriverPorts:
 
     @classmethod
     def of_unit(cls, unit: "Unit") -> "DriverPorts":
-        """Return the ports of a unit, with constant controls."""
+        """Return the ports of a unit, with constant controls.
+
+        Raises ValueError if the latency of the unit depends on its operands.
+        """
+        if unit.latency_varies:
+            raise ValueError(
+                f"the latency of {unit.name} depends on the operation, but its test bench needs one latency; "
+                "remove iterations, which change no result bit"
+            )
         return cls(tuple(unit.inputs), tuple(unit.outputs), tuple(CONSTANTS), unit.latency, unit.initiation)
 
     @classmethod

@@ -26,6 +26,8 @@ class Choices(wiring.Component):
 
     spec: Any
     build: Build
+    iterates_beside_stages = False
+    """True if iterations are those of some operations, beside the register stages of all others."""
 
     @property
     def multiplies(self) -> bool:
@@ -75,6 +77,8 @@ class Choices(wiring.Component):
         sums, structures, steps = self.sums, self.structures, self.steps
         stochastic = [rounded_sum for rounded_sum in sums if rounded_sum.has_structures]
         effects = {"dsp": self.multiplies, "structure": bool(structures), "iterations": steps > 0}
+        if not self.iterates_beside_stages:
+            build.check_iterations(name)
         effects |= {"goal": build.goal in self.goals}
         effects |= {"stochastic": bool(stochastic), "reset_less": build.has_stages, "target": build.has_stages}
         build.check_effect(name, {field for field, has in effects.items() if has})

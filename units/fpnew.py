@@ -9,7 +9,6 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.specs.build import MAX_BESIDE
-from halfulp.hdl.specs.fpu import OPERATIONS
 from halfulp.hdl.specs.unit import FLAGS
 from halfulp.hdl.wire import lookup
 
@@ -24,6 +23,8 @@ BY_MODIFIER = {
     1: ("fnmsub", "fnmadd"),
     2: ("add", "sub"),
     3: ("mul", "mul"),
+    4: ("div", "div"),
+    5: ("sqrt", "sqrt"),
     9: ("classify", "classify"),
     10: ("f2f", "f2f"),
     11: ("f2i", "f2u"),
@@ -60,7 +61,8 @@ class FpnewTop(wiring.Component):
     rnd_mode_i : In(3)
         Rounding mode, or the operation of ``SGNJ``, ``MINMAX`` and ``CMP``.
     op_i : In(4)
-        Operation. The unit has no ``DIV``, ``SQRT``, ``CPKAB`` and ``CPKCD``, whose results are operand 0.
+        Operation. The unit has no ``CPKAB`` and ``CPKCD``, and without ``divide`` no ``DIV`` and ``SQRT``; their result
+        is operand 0.
     op_mod_i : In(1)
         Modifier of the operation. ``SGNJ`` with it is sign-extended only if it moves operand 0.
     src_fmt_i, dst_fmt_i : In(3)
@@ -85,7 +87,8 @@ class FpnewTop(wiring.Component):
     Latency
     -------
     ``unit.latency`` cycles without back-pressure, one operation per cycle, results in order. ``in_ready_o`` depends on
-    ``out_ready_i`` combinationally.
+    ``out_ready_i`` combinationally. With ``build.iterations``, ``DIV`` and ``SQRT`` take one more cycle and those of
+    their digits, and no operation is accepted until their digits are ready.
 
     Raises
     ------
@@ -155,7 +158,7 @@ class FpnewTop(wiring.Component):
             "rs1": Mux(adds, second, first),
             "rs2": Mux(adds, third, second),
             "rs3": third,
-            "op": lookup(Cat(self.rnd_mode_i, self.op_mod_i, self.op_i), _operations()),
+            "op": lookup(Cat(self.rnd_mode_i, self.op_mod_i, self.op_i), self._operations),
             "src_fmt": lookup(self.src_fmt_i, self._places),
             "dst_fmt": lookup(self.dst_fmt_i, self._places),
             "int_fmt": self.int_fmt_i,
@@ -173,8 +176,9 @@ class FpnewTop(wiring.Component):
             self.out_valid_o.eq(sink.valid),
             sink.ready.eq(self.out_ready_i),
         ]
-        if self.latency:
-            in_flight = Signal(range(self.latency + 1))
+        if self.latency or self.unit.latency_varies:
+            # One operation may wait in front of the stages.
+            in_flight = Signal(range(self.latency + self.unit.latency_varies + 1))
             m.d.comb += self.busy_o.eq(in_flight.any())
             arrives, leaves = self.in_valid_i & self.in_ready_o, self.out_valid_o & self.out_ready_i
             m.d.sync += in_flight.eq(Mux(self.flush_i, 0, in_flight + arrives - leaves))
@@ -185,14 +189,14 @@ class FpnewTop(wiring.Component):
         """Number of the format of the unit for each code."""
         return [self.codes.get(code, 0) for code in range(1 << FORMAT_BITS)]
 
-
-def _operations() -> list[int]:
-    """Return the codes of operations of the unit by rounding mode, modifier and operation, the first one lowest."""
-    codes = []
-    for op, modifier, mode in itertools.product(range(1 << OP_BITS), range(2), range(1 << ROUNDING_BITS)):
-        name = BY_MODIFIER[op][modifier] if op in BY_MODIFIER else "fmvf"
-        if op in BY_ROUNDING:
-            names = BY_ROUNDING[op][modifier]
-            name = names[min(mode, len(names) - 1)]
-        codes.append(OPERATIONS.index(name))
-    return codes
+    @property
+    def _operations(self) -> list[int]:
+        """Codes of operations of the unit by rounding mode, modifier and operation, the first one lowest."""
+        known, codes = self.unit.spec.operations, []
+        for op, modifier, mode in itertools.product(range(1 << OP_BITS), range(2), range(1 << ROUNDING_BITS)):
+            name = BY_MODIFIER[op][modifier] if op in BY_MODIFIER else "fmvf"
+            if op in BY_ROUNDING:
+                names = BY_ROUNDING[op][modifier]
+                name = names[min(mode, len(names) - 1)]
+            codes.append(known.index(name if name in known else "fmvf"))
+        return codes

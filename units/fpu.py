@@ -5,19 +5,31 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Out
 
 from halfulp.hdl import fixed
+from halfulp.hdl.divide import divide_or_root
 from halfulp.hdl.formats import Float, Rounding
 from halfulp.hdl.formats.fixed import Fixed
-from halfulp.hdl.multiformat import Selection, choose, common, decode, either, encode
+from halfulp.hdl.multiformat import (
+    Selection,
+    choose,
+    common,
+    decode,
+    either,
+    encode,
+    normal_or_at_floor,
+    one_of_two,
+)
 from halfulp.hdl.number import add, align, multiply
-from halfulp.hdl.raw import OperationFlags, Raw
+from halfulp.hdl.raw import OperationFlags, Raw, normalise, of_parts, parts_of
 from halfulp.hdl.round import chosen_by
+from halfulp.hdl.rows import Iterated, Rows, cycles_of
 from halfulp.hdl.specs.build import LAZY
-from halfulp.hdl.specs.fpu import KINDS, OPERATIONS, FpuSpec
+from halfulp.hdl.specs.fpu import DIVISIONS, KINDS, FpuSpec
 from halfulp.hdl.specs.unit import FLAGS
-from halfulp.hdl.wire import extended, wire
+from halfulp.hdl.wire import extended, lookup, wire
 
 from .described import Described
 
@@ -57,16 +69,51 @@ class Fpu(Described):
 
     SPEC = FpuSpec
     multiplies = True
+    iterates_beside_stages = True
+
+    @property
+    def steps(self) -> int:
+        return max(map(self.spec.digits, self.spec.formats)) if self.spec.divide else 0
+
+    @property
+    def latency_varies(self) -> bool:
+        return self.build.iterations > 0
+
+    @property
+    def initiation(self) -> int:
+        return 1
+
+    def _latency_of(self, stages: int) -> int:
+        return stages
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        return super()._members | ({"o_valid": Out(1)} if self.latency_varies else {})
+
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        if self._divider is not None:
+            m.submodules.divider = self._divider.m
+            valid = self._divider.valid
+            for stage in range(1, self.latency + 1):
+                register = Signal(name=f"valid_stage{stage}")
+                with m.If(self.en):
+                    m.d.sync += register.eq(valid)
+                valid = register
+            m.d.comb += self.o_valid.eq(valid)
+        return m
 
     def logic(self, m: Module) -> None:
         spec = self.spec
-        formats, last = spec.formats, len(OPERATIONS) - 1
+        formats, last = spec.formats, len(spec.operations) - 1
+        self._divider = _Divider(self) if self.build.iterations else None
+        op = self.issued("op")
         self._is = {
-            name: wire(m, self.op == code if code < last else self.op >= last, f"is_{name}")
-            for code, name in enumerate(OPERATIONS)
+            name: wire(m, op == code if code < last else op >= last, f"is_{name}")
+            for code, name in enumerate(spec.operations)
         }
-        src, dst = (self._selected(m, port, formats) for port in ("src_fmt", "dst_fmt"))
-        integer = self._selected(m, "int_fmt", spec.integers)
+        src, dst = (self.selected(m, port, formats) for port in ("src_fmt", "dst_fmt"))
+        integer = self.selected(m, "int_fmt", spec.integers)
         lanes = []
         for lane in range(spec.width // min(fmt.width for fmt in formats)):
             held = [fmt for fmt in formats if (lane + 1) * fmt.width <= spec.width]
@@ -84,13 +131,18 @@ class Fpu(Described):
             *(
                 name
                 for name, kind in KINDS.items()
-                if all(getattr(kind, field) == value for field, value in wanted.items())
+                if name in self._is and all(getattr(kind, field) == value for field, value in wanted.items())
             )
         )
 
-    def _selected(self, m: Module, port: str, choices: Any) -> dict[Any, Value]:
+    def issued(self, port: str) -> Value:
+        """Return the code at a port, or that of a division whose digits are ready."""
+        value: Value = getattr(self, port) if self._divider is None else self._divider.issued(port)
+        return value
+
+    def selected(self, m: Module, port: str, choices: Any) -> dict[Any, Value]:
         """Return the conditions that a port selects one of some choices; a larger code selects the last one."""
-        code, last = getattr(self, port), len(choices) - 1
+        code, last = self.issued(port), len(choices) - 1
         return {
             choice: wire(m, code == place if place < last else code >= last, f"{port}_is_{place}")
             for place, choice in enumerate(choices)
@@ -115,25 +167,28 @@ class Fpu(Described):
             low = lane * fmt.width
             given[f"raw{place}"] = self.rs1.as_value()[low : low + fmt.width]
             for port in ("rs1", "rs2", "rs3"):
-                given[f"{port}_{place}"] = self._operand(m, port, lane, fmt)
+                given[f"{port}_{place}"] = self.operand(m, port, lane, fmt)
         for place, bits in enumerate(integers):
             given |= {
                 f"int{place}": integer[bits],
                 f"from{place}": self.rs1.as_value()[lane * bits : (lane + 1) * bits],
             }
         if self.mode is not None:
-            given["mode"] = self.mode
-        logic = partial(_Lane, self, formats, integers)
+            given["mode"] = self.issued("mode")
+        quotient = None if self._divider is None else self._divider.lane(lane, formats)
+        if quotient is not None:
+            given |= {f"quotient_{name}": value for name, value in parts_of(quotient).items()}
+        logic = partial(_Lane, self, formats, integers, quotient)
         kind = f"lane_of_{len(formats)}_{len(integers)}"
         return self.part(m, f"lane{lane}", kind, lambda m, **signals: logic(m, signals).results(), **given)
 
-    def _operand(self, m: Module, port: str, lane: int, fmt: Float) -> Value:
+    def operand(self, m: Module, port: str, lane: int, fmt: Float) -> Value:
         """Return the code of a lane; a scalar without ones above it is NaN."""
         register: Value = getattr(self, port).as_value()
         code = register[lane * fmt.width : (lane + 1) * fmt.width]
         if lane or fmt.width == self.spec.width:
             return code
-        boxed = register[fmt.width :].all() | self.vectorial
+        boxed = register[fmt.width :].all() | self.issued("vectorial")
         return wire(m, Mux(boxed, code, fmt.nan_code), f"{port}_unboxed")
 
     # The register of the result --------------------------------------------------------------------------------
@@ -147,7 +202,7 @@ class Fpu(Described):
         integer: Mapping[int, Value],
     ) -> None:
         """Join the codes of lanes to a register, and their flags."""
-        width, vectorial = self.spec.width, self.vectorial
+        width, vectorial = self.spec.width, self.issued("vectorial")
         of_src = wire(m, self._any("fmvx") | self._kind(dst=False, integer=False), "result_of_src")
         of_integer = wire(m, self._any("f2i", "f2u"), "result_of_integer")
         relation = wire(m, self._kind(name="relation"), "result_is_relation")
@@ -192,13 +247,70 @@ class Fpu(Described):
         m.d.comb += self.flags.eq(total)
 
 
+class _Divider:
+    """Divisions and roots of all lanes, iterated beside the unit; the unit rounds them after their last digit.
+
+    Attributes
+    ----------
+    m : Module
+        Its registers and its logic before them.
+    """
+
+    PORTS = ("op", "src_fmt", "dst_fmt", "vectorial", "mode")
+    """Ports on which the rounding of a quotient depends."""
+
+    def __init__(self, unit: Fpu) -> None:
+        self.unit, self.m = unit, Module()
+        m, spec, build = self.m, unit.spec, unit.build
+        first = len(spec.operations) - len(DIVISIONS)
+        waits = Signal(name="division_waits")
+        starts = wire(m, unit.valid & (unit.op >= first) & ~waits, "division_starts")
+        cycles = [cycles_of(spec.digits(fmt), build.iterations) for fmt in spec.formats]
+        cycles += [cycles[-1]] * ((1 << len(unit.dst_fmt)) - len(cycles))
+        self.rows = Iterated(unit.steps, build.iterations, m, starts, unit.en, lookup(unit.dst_fmt, cycles))
+        with m.If(unit.en):
+            m.d.sync += waits.eq(starts | (waits & ~self.rows.ready))
+        m.d.comb += unit.ready.eq(~waits)
+        self.valid = wire(m, Mux(waits, self.rows.ready, unit.valid & ~starts), "issued_valid")
+        self._issued = {
+            name: wire(m, Mux(waits, self.rows.held(m, port, f"held_{name}"), port), f"issued_{name}")
+            for name in self.PORTS
+            if (port := getattr(unit, name)) is not None
+        }
+
+    def issued(self, port: str) -> Value:
+        """Return the code at a port, or that of the division whose digits are ready."""
+        return self._issued.get(port, getattr(self.unit, port))
+
+    def lane(self, lane: int, formats: list[Float]) -> Raw:
+        """Return the quotient or root of a lane."""
+        unit, m = self.unit, Module()
+        self.m.submodules[f"lane{lane}"] = m
+        src = unit.selected(m, "src_fmt", unit.spec.formats)
+        held = {fmt: src[fmt] for fmt in formats}
+        x, y = (
+            decode(m, {fmt: unit.operand(m, port, lane, fmt) for fmt in formats}, held, name)
+            for port, name in (("rs1", "x"), ("rs2", "y"))
+        )
+        is_root = wire(m, unit.op >= unit.spec.operations.index("sqrt"), "is_root")
+        rows = self.rows.of(max(map(unit.spec.digits, formats)))
+        return divide_or_root(m, x, y, is_root, rows)
+
+
 class _Lane:
     """Logic of a lane: operations in some formats, on codes of one number each."""
 
     def __init__(
-        self, unit: Fpu, formats: list[Float], integers: list[int], m: Module, signals: Mapping[str, Value]
+        self,
+        unit: Fpu,
+        formats: list[Float],
+        integers: list[int],
+        quotient: Raw | None,
+        m: Module,
+        signals: Mapping[str, Value],
     ) -> None:
         self.m, self.unit, self.formats, self.integers, self.signals = m, unit, formats, integers, signals
+        self.iterated = quotient
         spec = unit.spec
         self.rounding = chosen_by(spec.unit_rounding, signals.get("mode"))
         self.src, self.dst = (
@@ -223,19 +335,33 @@ class _Lane:
         x, y = (decode(m, codes, self.src, name) for codes, name in ((rs1, "x"), (rs2, "y")))
         z = decode(m, addend, self.dst, "z")
 
-        magnitude, sign, sum_flags = encode(m, self._number(x, y, z), self.dst, self.rounding)
+        number = normal_or_at_floor(m, self._number(x, y, z), self.dst)
+        if self.unit.spec.divide:
+            number = one_of_two(m, self.is_any(*DIVISIONS), self._quotient(x, y), number, "result")
+        magnitude, sign, sum_flags = encode(m, number, self.dst, self.rounding)
         integer, integer_flags = self._to_integer(x)
         selected, relation, relation_flags = self._relations(x, y, rs1, rs2)
 
-        number = choose(self.dst, lambda fmt: Cat(magnitude[: fmt.width - 1], sign))
+        rounded = choose(self.dst, lambda fmt: Cat(magnitude[: fmt.width - 1], sign))
         to_integer = self.is_any("f2i", "f2u")
         is_select, is_relation = (
             wire(m, self.is_any(*(name for name, kind in KINDS.items() if kind.name == wanted)), f"is_{wanted}")
             for wanted in ("select", "relation")
         )
-        code = Mux(is_relation, relation, Mux(is_select, selected, Mux(to_integer, integer, number)))
+        code = Mux(is_relation, relation, Mux(is_select, selected, Mux(to_integer, integer, rounded)))
         flags = Mux(is_relation | is_select, relation_flags, Mux(to_integer, integer_flags, sum_flags))
         return {"code": wire(m, code, "code"), "flags": wire(m, flags, "lane_flags")}
+
+    def _quotient(self, x: Raw, y: Raw) -> Raw:
+        """Return the quotient or root, from the registers of the iterations or from rows that are laid out."""
+        if self.iterated is None:
+            rows = Rows(max(map(self.unit.spec.digits, self.formats)))
+            number = divide_or_root(self.m, x, y, self.is_any("sqrt"), rows)
+        else:
+            number = of_parts(
+                self.iterated, {name: self.signals[f"quotient_{name}"] for name in parts_of(self.iterated)}
+            )
+        return normalise(self.m, number, "quotient", number.promises.emin - 1, number.base)
 
     def _number(self, x: Raw, y: Raw, z: Raw) -> Raw:
         """Return the sum or the integer that is rounded: x * y + z, with y = 1 or a zero z if they are not used."""

@@ -67,6 +67,11 @@ class Staged(Choices):
         return self.latency if self.build.iterations else 1
 
     @property
+    def latency_varies(self) -> bool:
+        """True if some operations take longer than ``latency``, so that the port ``o_valid`` marks the results."""
+        return False
+
+    @property
     def accepts(self) -> Value:
         """Condition that operands are accepted in this cycle, for a unit with ``valid``."""
         accepts = self.en & self.valid

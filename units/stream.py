@@ -1,5 +1,6 @@
 """Wrapper of a unit with valid/ready streams for operands and results."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -168,7 +169,9 @@ class Streamed(wiring.Component):
         side = Cat(*(fields[name] for name in self.side))
         if self.sums:
             m.d.comb += unit.clear.eq(self._first(m, offered & accept, fields[LAST]))
-        if unit.build.iterations:
+        if unit.latency_varies:
+            side = self._varying(m, offered, accept, side)
+        elif unit.build.iterations:
             side = self._iterated(m, offered, accept, side)
         else:
             side = self._stages(m, offered & fields[LAST] if self.sums else offered, accept, side)
@@ -227,6 +230,27 @@ class Streamed(wiring.Component):
             if self.side:
                 m.d.sync += [register.eq(value) for register, value in zip(beside, [side, *beside], strict=False)]
         return beside[-1] if self.side else side
+
+    def _varying(self, m: Module, offered: Value, accept: Signal, side: Value) -> Value:
+        """Connect a unit that iterates some operations before its stages; return what travels with the result."""
+        unit, sink = self.unit, self.sink()
+        m.d.comb += [
+            unit.en.eq(sink.ready | ~sink.valid),
+            unit.valid.eq(offered),
+            accept.eq(unit.ready & unit.en),
+            sink.valid.eq(unit.o_valid),
+        ]
+        if not self.side:
+            return side
+        # The unit accepts nothing until an operation that iterates enters the stages.
+        waiting = Signal(len(side))
+        stages = [Mux(unit.ready, side, waiting)]
+        stages += [Signal(len(side), name=f"beside_stage{stage}") for stage in range(1, unit.latency + 1)]
+        with m.If(offered & accept):
+            m.d.sync += waiting.eq(side)
+        with m.If(unit.en):
+            m.d.sync += [register.eq(value) for value, register in itertools.pairwise(stages)]
+        return stages[-1]
 
     def _iterated(self, m: Module, offered: Value, accept: Signal, side: Value) -> Value:
         """Connect an iterative unit, which accepts operands as soon as its result is taken."""

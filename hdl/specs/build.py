@@ -87,13 +87,13 @@ class Build:
         Equal steps in a cycle, 1 to 64. The unit then has hardware for that many steps, with registers, and the ports
         ``valid`` and ``ready``: it accepts operands only every ``latency`` cycles. 0 lays all steps out. In ``div``,
         ``reciprocal``, ``sqrt``, ``rsqrt`` and ``remainder``, a step gives one bit: 1 is radix 2, 2 is radix 4. In
-        ``blockquantize``, it gives one element. Not with ``pipeline`` and ``clock``.
+        ``blockquantize``, it gives one element. Not with ``pipeline`` and ``clock``. An ``fpu`` with ``divide``
+        iterates divisions and roots only, beside the stages of ``pipeline`` or ``clock``, and has the port ``o_valid``.
 
     Raises
     ------
     TypeError, ValueError
-        If a field has the wrong type or is out of range, or two of ``pipeline``, ``clock`` and ``iterations`` are
-        given.
+        If a field has the wrong type or is out of range, or both ``pipeline`` and ``clock`` are given.
 
     Notes
     -----
@@ -125,13 +125,16 @@ class Build:
             check_one_of(field, value, known)
         if self.clock is not None:
             self._check_clock(self.clock)
+        if self.target == self._default_target:
+            object.__setattr__(self, "target", None)
+
+    def check_iterations(self, unit: str) -> None:
+        """Raise ValueError if there are iterations and register stages, for a unit that has only one of them."""
         if self.iterations and self.has_stages:
             stages = f"pipeline {self.pipeline}" if self.pipeline else f"clock {self._mhz}"
             raise ValueError(
-                f"a build has either iterations or register stages, not iterations {self.iterations} and {stages}"
+                f"{unit} has either iterations or register stages, not iterations {self.iterations} and {stages}"
             )
-        if self.target == self._default_target:
-            object.__setattr__(self, "target", None)
 
     def _check_clock(self, clock: float) -> None:
         if isinstance(clock, bool) or not isinstance(clock, (int, float)):

@@ -153,7 +153,7 @@ def chosen(spec, operations, count, seed=1):
         choice = len(spec.formats)
         any_format = rng.integers(0, choice, share)
         yield codes | {
-            "op": np.full(share, OPERATIONS.index(name), dtype=np.uint64),
+            "op": np.full(share, spec.operations.index(name), dtype=np.uint64),
             "src_fmt": np.where(KINDS[name].src, place, any_format).astype(np.uint64),
             "dst_fmt": np.where(mixed, any_format, place).astype(np.uint64),
             "int_fmt": rng.integers(0, 4, share, dtype=np.uint64),
