@@ -18,9 +18,9 @@ from halfulp.units.fpnew import BY_MODIFIER, BY_ROUNDING, FORMATS
 from halfulp.units.verilog import emit, verilog_ports
 from tests.every_unit import exact_mismatches, rtl_mismatches
 
-SPEC = FpuSpec.parse("fpu fp32,fp16,bf16,e5m2,e4m3 width=32")
+SPEC = FpuSpec.parse("fpu fp32,fp16,bf16,e5m2,e4m3 width=32 divide")
 PORTS = [port.name for port in SPEC.operand_ports]
-NX, UF, OF, NV = 1, 2, 4, 16
+NX, UF, OF, DZ, NV = 1, 2, 4, 8, 16
 
 FP32, FP16, BF16, E5M2, E4M3 = range(5)
 INT8, INT16, INT32 = range(3)
@@ -45,6 +45,37 @@ BY_HAND = [
     ("mul", (0x7F7FFFFF, TWO), {}, INF, OF | NX),
     ("mul", (0x7F7FFFFF, TWO), {"mode": 1}, 0x7F7FFFFF, OF | NX),
     ("mul", (0x00800001, 0x3F000000), {}, 0x00400000, UF | NX),
+    # 1 / 3 between two numbers, quotients of zeros and infinities, and those that NaNs hide.
+    ("div", (ONE, 0x40400000), {}, 0x3EAAAAAB, NX),
+    ("div", (ONE, 0x40400000), {"mode": 1}, 0x3EAAAAAA, NX),
+    ("div", (0x40400000, 0x3FC00000), {}, TWO, 0),
+    ("div", (0, 0x80000000), {}, QUIET, NV),
+    ("div", (INF, 0xFF800000), {}, QUIET, NV),
+    ("div", (ONE, 0x80000000), {}, 0xFF800000, DZ),
+    ("div", (ONE, 0), {"mode": 1}, INF, DZ),
+    ("div", (INF, 0), {}, INF, 0),
+    ("div", (QUIET, 0), {}, QUIET, 0),
+    ("div", (0, QUIET), {}, QUIET, 0),
+    ("div", (QUIET, SIGNALLING), {}, QUIET, NV),
+    ("div", (0xBF800000, INF), {}, 0x80000000, 0),
+    ("div", (0, 0xBF800000), {"mode": 3}, 0x80000000, 0),
+    # The smallest number by itself, by the largest one, and the largest by the smallest.
+    ("div", (1, 0x80000001), {}, 0xBF800000, 0),
+    ("div", (1, 0x7F7FFFFF), {}, 0, UF | NX),
+    ("div", (1, 0x7F7FFFFF), {"mode": 3}, 1, UF | NX),
+    ("div", (0x7F7FFFFF, 1), {}, INF, OF | NX),
+    ("div", (0x7F7FFFFF, 1), {"mode": 2}, 0x7F7FFFFF, OF | NX),
+    ("div", (0x00800000, TWO), {}, 0x00400000, 0),
+    ("div", (3, TWO), {}, 2, UF | NX),
+    ("sqrt", (0x40800000,), {}, TWO, 0),
+    ("sqrt", (TWO,), {}, 0x3FB504F3, NX),
+    ("sqrt", (TWO,), {"mode": 3}, 0x3FB504F4, NX),
+    ("sqrt", (1,), {}, 0x1A3504F3, NX),
+    ("sqrt", (0x80000000,), {}, 0x80000000, 0),
+    ("sqrt", (0xBF800000,), {}, QUIET, NV),
+    ("sqrt", (0xFF800000,), {}, QUIET, NV),
+    ("sqrt", (0xFFC00000,), {}, QUIET, 0),
+    ("sqrt", (INF, SIGNALLING), {}, INF, 0),
     # minimumNumber and maximumNumber: the number beside a NaN, -0 below +0.
     ("min", (QUIET, ONE), {}, ONE, 0),
     ("max", (ONE, SIGNALLING), {}, ONE, NV),
@@ -111,6 +142,11 @@ BY_HAND = [
     ("max", (0x38B83008, 0x30303088), {"src": E4M3, "lanes": 1}, 0x38303008, 0),
     ("flt", (0x3C00BC00, 0x00000000), {"src": FP16, "lanes": 1}, 0x00000001, 0),
     ("add", (0x7BFF0000, 0x7BFF0000), {"src": FP16, "dst": FP16, "lanes": 1}, 0x7C000000, OF | NX),
+    # 1 / 2 and 1 / 0 in fp16, roots of 4, -1, 0 and 1 in e4m3, and a quotient of bf16 in fp32.
+    ("div", (0x3C003C00, 0x40000000), {"src": FP16, "dst": FP16, "lanes": 1}, 0x38007C00, DZ),
+    ("sqrt", (0x48B80038,), {"src": E4M3, "dst": E4M3, "lanes": 1}, 0x407C0038, NV),
+    ("div", (BOXED | 0x3F80, BOXED | 0x4040), {"src": BF16}, 0x3EAAAAAB, NX),
+    ("div", (BOXED | 0x3C00, 0x00004000), {"src": FP16, "dst": FP16}, BOXED | 0x7E00, 0),
     # Two lanes of e5m2 become two lanes of fp16, and one lane of fp32 fills the rest of a vector with ones.
     ("f2f", (0xFFFF3CBC,), {"src": E5M2, "dst": FP16, "lanes": 1}, 0x3C00BC00, 0),
     ("f2f", (ONE,), {"src": FP32, "dst": FP16, "lanes": 1}, BOXED | 0x3C00, 0),
@@ -135,6 +171,25 @@ def test_results_by_hand(operation, registers, others, result, flags):
     found = golden.fpu(*(torch.tensor([code]) for code in codes), mode=torch.tensor([mode]), **SPEC.parameters)
     assert (hex(int(found.o)), int(found.flags)) == (hex(result), flags)
     assert exact.fpu(*codes, mode=mode, **SPEC.parameters) == (result, flags)
+
+
+def test_quotient_by_zero_without_infinities():
+    one, zero = 0x38, 0
+    for text, result in (("e4m3fn", 0x7F), ("e4m3", 0x78)):
+        fields = {"a": text, "rounding": "rn", "divide": True}
+        found = golden.fpu(*map(torch.tensor, (one, zero, 0, OPERATIONS.index("div"), 0, 0, 0, 0)), **fields)
+        assert (int(found.o), int(found.flags)) == (result, DZ)
+        assert found.o == golden.div(torch.tensor(one), torch.tensor(zero), a=text, b=text)
+
+
+def test_operations_without_division():
+    spec = FpuSpec.parse("fpu e5m2")
+    assert spec.operations == OPERATIONS[:-2]
+    # A code beyond the last operation selects it: a move, whose result is the operand.
+    codes = [torch.tensor(code) for code in (0x3C, 0, 0, OPERATIONS.index("div"), 0, 0, 0, 0)]
+    assert int(golden.fpu(*codes, mode=torch.tensor(0), **spec.parameters).o) == 0x3C
+    assert str(FpuSpec.parse("fpu e5m2 divide=no")) == str(spec)
+    assert str(FpuSpec.parse("fpu e5m2 divide=yes")) == "fpu e5m2.port width=8 divide"
 
 
 def test_every_operation_has_a_result_by_hand():
@@ -177,24 +232,24 @@ def mismatches(compare, text, operations, count):
 
 
 FEW = (
-    "fpu e3m4,e2m1",
+    "fpu e3m4,e2m1 divide",
     "fpu e3m2,e2m3 width=16",
-    "fpu fp16,e4m3fn,e5m2 width=32",
-    "fpu fp32,bf16.port_ro flags=before",
+    "fpu fp16,e4m3fn,e5m2 width=32 divide",
+    "fpu fp32,bf16.port_ro flags=before divide",
     "fpu fp16.rd width=64",
 )
 
 
 @pytest.mark.parametrize("text", FEW)
 def test_golden_matches_exact(text):
-    checks, failed = mismatches(exact_mismatches, text, OPERATIONS, 200)
+    checks, failed = mismatches(exact_mismatches, text, FpuSpec.parse(text).operations, 200)
     assert checks >= 200
     assert failed == []
 
 
 @pytest.mark.parametrize("text", [*FEW[:2], *(pytest.param(text, marks=pytest.mark.slow) for text in FEW[2:])])
 def test_rtl_matches_golden(text):
-    checks, failed = mismatches(rtl_mismatches, text, OPERATIONS, 1 << 13)
+    checks, failed = mismatches(rtl_mismatches, text, FpuSpec.parse(text).operations, 1 << 13)
     assert checks > 1 << 13
     assert failed == []
 
@@ -202,12 +257,16 @@ def test_rtl_matches_golden(text):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", FEW)
 def test_golden_matches_exact_in_all_formats(text):
-    checks, failed = mismatches(exact_mismatches, text, OPERATIONS, 1 << 14)
+    checks, failed = mismatches(exact_mismatches, text, FpuSpec.parse(text).operations, 1 << 14)
     assert checks >= 1 << 14
     assert failed == []
 
 
-WIDE = ("fpu fp32,fp16,bf16,e5m2,e4m3 width=32", "fpu fp64,fp32,fp16 width=64", "fpu e3m4,e2m1.port_ro width=16")
+WIDE = (
+    "fpu fp32,fp16,bf16,e5m2,e4m3 width=32 divide",
+    "fpu fp64,fp32,fp16 width=64 divide",
+    "fpu e3m4,e2m1.port_ro width=16 divide",
+)
 
 
 @pytest.mark.slow
@@ -225,6 +284,7 @@ def test_rtl_of_each_operation_and_format_matches_golden(kind, text):
     ("text", "sentence"),
     [
         ("fpu fp32 width=16", "a register of width=16 holds no number of 32 bits"),
+        ("fpu fp32 divide=maybe", "expected divide, divide=yes or divide=no"),
         ("fpu fp32 width=24", "expected 8, 16, 32 or 64"),
         ("fpu fp32,fp16,fp32", "has the format fp32 twice"),
         ("fpu e2m1fn", "fpu has no e2m1fn"),
@@ -247,6 +307,8 @@ def test_fpu_rejects_fields():
         FpuSpec(a=parse("fp32"), flags=False)
     with pytest.raises(TypeError, match="must be a Format, not str"):
         FpuSpec(a="fp32")
+    with pytest.raises(TypeError, match="divide of a fpu must be a bool"):
+        FpuSpec(a=parse("fp32"), divide="yes")
     with pytest.raises(TypeError, match="width"):
         FpuSpec(a=parse("fp32"), width="32")
     with pytest.raises(ValueError, match="rounding port needs a tensor"):
@@ -270,8 +332,8 @@ FPNEW_PORTS = """
 """Ports and their widths, for registers of 16 bits and tags of 5 bits."""
 
 
-def requests(count, rng):
-    """Return requests at the ports of FPnew, each with the codes at the ports of the unit."""
+def requests(count, rng, operations):
+    """Return requests at the ports of FPnew, each with the codes at the ports of a unit with some operations."""
     fpnew = [FORMATS.index(name) for name in ("e5m2", "e4m3")]
     choices = [(op, modifier, None, names[modifier]) for op, names in BY_MODIFIER.items() for modifier in range(2)]
     choices += [
@@ -282,6 +344,7 @@ def requests(count, rng):
     ]
     for index in range(count):
         op, modifier, mode, name = choices[index % len(choices)]
+        name = name if name in operations else "fmvf"
         mode = int(rng.integers(0, 5)) if mode is None else mode
         operands = [int(rng.integers(0, 1 << WIDTH)) for _ in range(3)]
         src, dst, integer, lanes = (int(rng.integers(0, 2)) for _ in range(4))
@@ -300,12 +363,20 @@ def requests(count, rng):
         yield given, [*registers, OPERATIONS.index(name), src, dst, integer, lanes], mode
 
 
-@pytest.mark.parametrize("stages", [0, 3])
-def test_fpnew_ports(stages):
-    unit = Fpu("fpu e5m2,e4m3", build=Build(pipeline=stages))
+@pytest.mark.parametrize(
+    ("text", "build"),
+    [
+        ("fpu e5m2,e4m3", Build()),
+        ("fpu e5m2,e4m3", Build(pipeline=3)),
+        ("fpu e5m2,e4m3 divide", Build(iterations=2)),
+        ("fpu e5m2,e4m3 divide", Build(pipeline=3, iterations=1)),
+    ],
+)
+def test_fpnew_ports(text, build):
+    unit = Fpu(text, build=build)
     top = FpnewTop(unit, tag=TAG_BITS)
-    rng = np.random.default_rng(stages)
-    asked = list(requests(150, rng))
+    rng = np.random.default_rng(build.pipeline)
+    asked = list(requests(150, rng, unit.spec.operations))
     expected = [(*exact.fpu(*codes, mode=mode, **unit.parameters), given["tag_i"]) for given, codes, mode in asked]
     found = []
 
