@@ -39,6 +39,7 @@ def sim(
     folder (build, or HALFULP_BUILD).
     """
     from halfulp.tools.progress import Bar
+    from halfulp.units.base import Unit
 
     from .bench import run
     from .ports import Ports
@@ -49,6 +50,9 @@ def sim(
             raise ValueError("--vector goes with one unit, not with all of them")
         composed = vector is None and not wave
         units = [asked.component() for asked in implementations(unit, fmt, composed=composed, **options)]
+        for built in units:
+            if isinstance(built, Unit):
+                built.check_one_latency("halfulp sim")
         chosen = None if vector is None else Ports.inputs_of(units[0]).read_vector(vector)
     passed = True
     for built in units:
@@ -105,6 +109,7 @@ def sweep(
 
     with requests():
         built = implementation(unit, fmt, **options).component()
+        built.check_one_latency("halfulp sweep")
         vectors_of(built, seed=seed, limit=vectors)
     try:
         with pool, Bar(built.name) as bar:

@@ -73,15 +73,8 @@ class DriverPorts:
 
     @classmethod
     def of_unit(cls, unit: "Unit") -> "DriverPorts":
-        """Return the ports of a unit, with constant controls.
-
-        Raises ValueError if the latency of the unit depends on its operands.
-        """
-        if unit.latency_varies:
-            raise ValueError(
-                f"the latency of {unit.name} depends on the operation, but its test bench needs one latency; "
-                "remove iterations, which change no result bit"
-            )
+        """Return the ports of a unit, with constant controls; raise ValueError if its latency varies."""
+        unit.check_one_latency("a test bench")
         return cls(tuple(unit.inputs), tuple(unit.outputs), tuple(CONSTANTS), unit.latency, unit.initiation)
 
     @classmethod

@@ -42,6 +42,9 @@ class Fpu(Described):
     more than i numbers, on one data path: operands are decoded to a common format, and the result is rounded once, at
     the last place of the selected one.
 
+    With ``divide`` and ``build.iterations``, divisions and roots are iterated beside the stages of other operations, and
+    enter these after their last digit; until then no operation is accepted.
+
     Formula
     -------
     ``o = op(rs1, rs2, rs3)``; `halfulp.hdl.specs.fpu` lists the operations.
@@ -60,6 +63,13 @@ class Fpu(Described):
         Compute in all lanes.
     o : Out(uint)
         Register of the result.
+    o_valid : Out(1)
+        The outputs are the result of an accepted operation; present with ``build.iterations``.
+
+    Latency
+    -------
+    ``stages`` cycles. With ``build.iterations``, that of a division or root is one cycle, those of its digits, and the
+    stages.
 
     Source
     ------

@@ -71,6 +71,14 @@ class Staged(Choices):
         """True if some operations take longer than ``latency``, so that the port ``o_valid`` marks the results."""
         return False
 
+    def check_one_latency(self, what: str) -> None:
+        """Raise ValueError if the latency varies: ``what`` needs a unit with one latency."""
+        if self.latency_varies:
+            raise ValueError(
+                f"{what} needs a unit with one latency, and that of {self.name} depends on the operation; "
+                "remove iterations, which change no result bit"
+            )
+
     @property
     def accepts(self) -> Value:
         """Condition that operands are accepted in this cycle, for a unit with ``valid``."""

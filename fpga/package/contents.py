@@ -579,7 +579,8 @@ def _constraints(unit: PackagedUnit) -> dict[str, str]:
 
 
 def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> tuple[PackagedPort, ...]:
-    """Return the ports of a module in order."""
+    """Return the ports of a module in order; raise ValueError if its latency varies."""
+    component.check_one_latency("a package")
     shapes = component.inputs | component.outputs
     low = {"rst": options.get("reset", SYNC).endswith(LOW), "en": options.get("enable", HIGH) == LOW}
     roles = {"ready": "ready"}

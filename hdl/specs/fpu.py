@@ -81,8 +81,8 @@ class FpuSpec(
         Bits of a register: 8, 16, 32 or 64; default: as many as the widest format needs. A register holds one number,
         or with ``vectorial`` as many as fit.
     divide : bool
-        The unit also has the operations ``div`` and ``sqrt``. Default: no, because they are a large part of a unit, and
-        without them every operation has the same latency.
+        The unit also has the operations ``div`` and ``sqrt``. Default: no, because they take a row of adders for each
+        digit, or with ``build.iterations`` make the latency depend on the operation, so that the unit has ``ready``.
     """
 
     PORT = True

@@ -32,6 +32,8 @@ def coverage(
 
     with requests():
         units = [asked.component() for asked in implementations(unit, fmt, **options)]
+        for built in units:
+            built.check_one_latency("halfulp coverage")
     from .collect import Coverage
     from .rtl import code_coverage
     from .verdicts import Verdicts

@@ -22,9 +22,9 @@ from tests.oracles.test_softfloat import (
 
 rounding = test_softfloat.rounding
 
-SPEC = FpuSpec.parse("fpu fp64,fp32,fp16,bf16 width=64")
+SPEC = FpuSpec.parse("fpu fp64,fp32,fp16,bf16 width=64 divide")
 
-SUMS = {"fmadd": "mulAdd", "add": "add", "sub": "sub", "mul": "mul"}
+SUMS = {"fmadd": "mulAdd", "add": "add", "sub": "sub", "mul": "mul", "div": "div", "sqrt": "sqrt"}
 RELATIONS = {"feq": "eq", "flt": "lt", "fle": "le"}
 
 COUNT, FEW = 100_000, 1 << 11
@@ -56,8 +56,8 @@ def operands_of(fmt, count, places):
 
 
 def sums_differ(operation, fmt, rounding, count):
-    """Return the positions where a sum or product and its flags differ."""
-    columns = operands_of(fmt, count, 3 if operation == "fmadd" else 2)
+    """Return the positions where a sum, product, quotient or root and its flags differ."""
+    columns = operands_of(fmt, count, {"fmadd": 3, "sqrt": 1}.get(operation, 2))
     results, flags = softfloat_results(f"{TYPES[fmt]}_{SUMS[operation]}", columns, fmt)
     place = SPEC.formats.index(fmt)
     found, raised = computed(operation, rounding, [boxed(codes, fmt) for codes in columns], src=place, dst=place)
@@ -118,6 +118,8 @@ CASTS = [(FP64, FP32), (FP64, FP16), (FP32, FP16), (FP32, BF16), (FP16, FP32), (
 def test_some_results_match_softfloat(rounding):
     assert sums_differ("fmadd", FP32, rounding, FEW) == []
     assert sums_differ("sub", FP16, rounding, FEW) == []
+    assert sums_differ("div", FP64, rounding, FEW) == []
+    assert sums_differ("sqrt", FP32, rounding, FEW) == []
     assert relations_differ("flt", FP32, rounding, FEW) == []
     assert conversions_differ("i32", FP32, rounding, FEW) == []
     assert conversions_differ("ui64", FP16, rounding, FEW) == []

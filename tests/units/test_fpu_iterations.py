@@ -177,8 +177,13 @@ def test_iterations_need_divide():
         Fpu("fpu e5m2 divide", build=Build(iterations=7))
 
 
-@pytest.mark.parametrize("command", ["sim", "sweep"])
-def test_test_bench_refuses_a_latency_that_varies(command):
-    found = CliRunner().invoke(cli, [command, "fpu e2m1 divide", "--iterations", "1"])
-    assert "depends on the operation" in found.output
+@pytest.mark.parametrize("command", ["sim", "sweep", "coverage", "emit --package -o unused"])
+def test_commands_refuse_a_latency_that_varies(command):
+    found = CliRunner().invoke(cli, [*command.split(), "fpu e2m1 divide", "--iterations", "1"])
+    assert "depends on the operation; remove iterations" in found.output
     assert found.exit_code == 2
+
+
+def test_test_bench_refuses_a_latency_that_varies():
+    with pytest.raises(ValueError, match="a test bench needs a unit with one latency"):
+        CompiledModel.of_unit(Fpu("fpu e2m1 divide", build=Build(iterations=1)))
