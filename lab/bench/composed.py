@@ -78,8 +78,8 @@ def _real(spec: Any, x: Tensor, gain: Tensor | None = None, bias: Tensor | None 
 
 def _ulp(real: Tensor, fmt: Float) -> Tensor:
     """Return the last place of a format at numbers."""
-    exponent = torch.frexp(real)[1].to(torch.float64) - 1
-    return torch.exp2(exponent.clamp(min=fmt.emin) - fmt.man)
+    exponent = torch.where(real == 0, fmt.emin, torch.frexp(real)[1] - 1)
+    return torch.exp2(exponent.clamp(min=fmt.emin).to(torch.float64) - fmt.man)
 
 
 def study(progress: Progress = silent) -> pd.DataFrame:
