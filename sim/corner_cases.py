@@ -164,6 +164,17 @@ def _near_integers(a: Grid) -> dict[str, Codes]:
     return {"a": a.neighbour(codes, rng.choice(np.array([0, 0, 0, 1, -1]), COUNT))}
 
 
+def _registers(spec: Any) -> dict[str, Codes]:
+    """Return registers of a floating-point unit, also with scalars whose quotients and roots are hard to round."""
+    parts = [registers(spec, COUNT)]
+    for fmt in spec.formats if spec.divide else ():
+        grid, ones = Grid.of(fmt), np.uint64((1 << spec.width) - (1 << fmt.width))
+        quotients, roots = _quotients(grid, grid, grid), _arguments(grid, grid, _square)
+        for x, y in ((quotients["a"], quotients["b"]), (roots["a"], quotients["b"])):
+            parts.append({"rs1": x | ones, "rs2": y | ones, "rs3": np.full_like(x, ones)})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def _grids(spec: Any) -> list[Grid]:
     """Return the formats of the operands of a function, and of its result."""
     return [Grid.of(fmt) for fmt in (*spec.operands.values(), spec.o)]
@@ -190,7 +201,7 @@ OPERANDS: dict[str, Callable[[Any], dict[str, Codes]]] = {
     "remainder": lambda spec: _remainders(*_grids(spec)[:2]),
     "rint": lambda spec: _near_integers(_grids(spec)[0]),
     "mma": _of_steps,
-    "fpu": lambda spec: registers(spec, COUNT),
+    "fpu": _registers,
     "blockquantize": lambda spec: blocks_of_numbers(spec.a, spec.o),
 }
 """Operands of functions with results that are hard to round, by the name of the function."""

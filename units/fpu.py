@@ -42,8 +42,8 @@ class Fpu(Described):
     more than i numbers, on one data path: operands are decoded to a common format, and the result is rounded once, at
     the last place of the selected one.
 
-    With ``divide`` and ``build.iterations``, divisions and roots are iterated beside the stages of other operations and
-    enter these after their last digit; until then no operation is accepted.
+    With ``divide`` and ``build.iterations``, divisions and roots are iterated beside the stages of other operations,
+    and enter these after their last digit; until then no operation is accepted.
 
     Formula
     -------

@@ -1,6 +1,7 @@
 """Floating-point unit of a processor: results of RISC-V, all models in all formats, and the ports of FPnew."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from amaranth.sim import Simulator
 from halfulp import golden
 from halfulp.golden import exact
 from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.fpu import KINDS, OPERATIONS, FpuSpec
+from halfulp.sim.corner_cases import corner_cases
 from halfulp.sim.corner_registers import of_format
 from halfulp.units import Build, FpnewTop, Fpu, Mul
 from halfulp.units.fpnew import BY_MODIFIER, BY_ROUNDING, FORMATS
@@ -252,6 +255,22 @@ def test_rtl_matches_golden(text):
     checks, failed = mismatches(rtl_mismatches, text, FpuSpec.parse(text).operations, 1 << 13)
     assert checks > 1 << 13
     assert failed == []
+
+
+def near_ties(text):
+    """Return how many corner cases have a quotient in fp16 next to a number or a tie, but not equal to it."""
+    fmt, codes = parse("fp16"), corner_cases(Fpu(text))
+    found = 0
+    for codes_of_row in zip(codes["rs1"].tolist(), codes["rs2"].tolist(), strict=True):
+        x, y = (fmt.decode(code & 0xFFFF) for code in codes_of_row)
+        if isinstance(x, Fraction) and isinstance(y, Fraction) and x and y:
+            halves = abs(x / y) / Fraction(2) ** (floor_log2(abs(x / y)) - fmt.precision)
+            found += 0 < abs(halves - round(halves)) < Fraction(1, 1 << 9)
+    return found
+
+
+def test_corner_cases_have_quotients_that_are_hard_to_round():
+    assert near_ties("fpu fp16 divide") > near_ties("fpu fp16") + 200
 
 
 @pytest.mark.slow
