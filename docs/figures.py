@@ -195,7 +195,7 @@ def renewed(page: str, records: Records, report: Callable[[int, str], None]) -> 
         fence = re.match(r"(`{3,}|:{3,})(\S*)", line)
         if fence and (not open_fence or fence[0] == open_fence):
             open_fence = "" if open_fence else fence[1]
-            table = (_comment(before) or table) if open_fence and not fence[2] else ""
+            table = (_comment(before) or table) if open_fence and fence[2] in ("", "shell-session") else ""
         elif line.startswith("|"):
             if not open_fence and not before.startswith("|"):
                 table = _comment(before)

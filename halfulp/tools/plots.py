@@ -74,7 +74,7 @@ _STYLE: dict[str, Any] = {
 _TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE, _CURVES, _FITTED, _HEAT = 7.0, 2.6, 0.17, 1.9, 3.25, 0.95  # inches
 _BAR = 0.19  # inches
 _CAPTION = 150  # letters in a line
-_LOGARITHMIC = 4  # times the least cost
+_LOGARITHMIC = 4  # largest over least number of an axis that is logarithmic
 _HEATS = 4  # panels side by side
 _STEP = 48  # points of a curve between marks
 _NAMED = 12  # most harmful nets, whose names are drawn where there is room
@@ -202,7 +202,7 @@ def _draw(above: Axes, below: Axes, count: Chances) -> None:
 
 @dataclass(frozen=True)
 class Panel:
-    """Values against costs; None is a gap. The scale is logarithmic if the lowest value is the ``best``."""
+    """Values against costs; None is a gap. A wide range of values whose ``best`` is the lowest is logarithmic."""
 
     label: str
     values: Sequence[float | None]
@@ -397,11 +397,11 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, styles: Sequence[
     axis.set_ylabel(panel.label)
     if panel.best == "lowest":
         above_zero = [value for _, _, value in points if value > 0]
-        if len(above_zero) == len(points):
-            axis.set_yscale("log")
-        else:
+        if len(above_zero) < len(points):
             # An error of zero has no place on a logarithmic scale.
             axis.set_yscale("symlog", linthresh=min(above_zero, default=1.0))
+        elif points and max(above_zero) > _LOGARITHMIC * min(above_zero):
+            axis.set_yscale("log")
     sign = 1 if panel.best == "lowest" else -1
     flags = undominated([(cost, sign * value) for _, cost, value in points])
     front = sorted({(cost, value) for (_, cost, value), best in zip(points, flags, strict=True) if best})

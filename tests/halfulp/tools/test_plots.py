@@ -150,6 +150,12 @@ def test_plot_texts_cover_every_kind_of_plot():
     assert {name.partition(",")[0] for name in FIGURES} == {name for name in vars(plots) if name.startswith("plot_")}
 
 
+def test_plot_front_is_logarithmic_for_wide_ranges_only():
+    """A narrow range on a logarithmic scale would have ticks such as 1.4 x 10^0."""
+    scales = [{axis.get_yscale() for axis in front(8, spread).axes} for spread in (0.1, 2)]
+    assert scales == [{"linear"}, {"log"}]
+
+
 @pytest.mark.slow
 def test_plot_front_names_points_beside_them_where_there_is_room():
     figure = front(8, 0.8)
