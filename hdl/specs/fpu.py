@@ -95,7 +95,7 @@ class FpuSpec(
     e: Format | None = None
     f: Format | None = None
     width: int = None  # type: ignore[assignment]  # None asks for the default; after construction it is an int
-    divide: bool = field(default=False, metadata={"values": {None: True, "yes": True, "no": False}})
+    divide: bool = False
     rounding: Rounding = field(default=Rounding("port"), kw_only=True)
     flags: bool | str = field(default=AFTER, kw_only=True, metadata={"values": FLAG_WORDS})
 

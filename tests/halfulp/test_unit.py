@@ -37,7 +37,7 @@ TEXTS = [
     "convert fp16>e4m3fn.sr8.sat",
     "pwl tanh(fxp2.4)>fxp1.6.rn pieces=2",
     "compare e5m2,e4m3.rn",
-    "fpu e5m2,e4m3.port flags=before width=16 divide",
+    "fpu e5m2,e4m3.port flags=before width=16 divide=yes",
     "div fp16/e5m2=bf16.sr4",
     "reciprocal fp16>e4m3.rz",
     "sqrt fp16>e4m3fn.sr8",
