@@ -41,6 +41,10 @@ PLOTS = {
         "halfulp report matrix-units --losses fpga/results/matrix-trainings.csv",
         "Loss of two networks after a short training against the bits of the sums, beside exact sums.",
     ),
+    "models": (
+        "halfulp report models --losses fpga/results/models.csv",
+        "Loss of GPT-2 and Llama in many formats and on matrix units, beyond that in FP32.",
+    ),
     "pwl": (
         "halfulp report pwl tanh --fmt fxp3.6 --pieces 2,4,8",
         "A function as line segments, and the error of each number of segments.",

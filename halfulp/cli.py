@@ -79,6 +79,7 @@ REPORTS = {
     "fase": "halfulp.lab.papers.cli",
     "mptorch": "halfulp.lab.papers.cli",
     "matrix-units": "halfulp.lab.papers.cli",
+    "models": "halfulp.lab.papers.cli",
     "emulation": "halfulp.lab.papers.cli",
 }
 """Reports of `halfulp report`, and the module of each."""

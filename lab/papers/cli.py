@@ -3,14 +3,17 @@
 import importlib
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.commands import Parsed, Refused, publish, report_folder, requests, scheduled, written
+from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report, versions
@@ -44,25 +47,51 @@ def adders(pool: JobPool, output: Path | None) -> None:
     publish(Report({"adders": table(costs)}), folder)
 
 
-@click.command(name="matrix-units")
-@click.option("--quick", is_flag=True, help="train for one step only; losses mean nothing")
-@click.option(
-    "--losses", "recorded", metavar="FILE.csv", type=_FILE, help="losses of an earlier report; default: train networks"
-)
-@scheduled
-@written
-def matrix_units(quick: bool, recorded: Path | None, pool: JobPool, output: Path | None) -> None:
-    """Compare products and trainings on matrix units."""
+def _of_losses(name: str, sentence: str) -> Callable[[Callable[..., Report]], click.Command]:
+    """Return the decorator of the function that makes a report of losses, recorded ones or those of trainings."""
+
+    def command(make: Callable[..., Report]) -> click.Command:
+        @click.command(name=name, help=sentence)
+        @click.option("--quick", is_flag=True, help="train for one step only; losses mean nothing")
+        @click.option(
+            "--losses",
+            "recorded",
+            metavar="FILE.csv",
+            type=_FILE,
+            help="losses of an earlier report; default: train networks",
+        )
+        @scheduled
+        @written
+        def reported(quick: bool, recorded: Path | None, pool: JobPool, output: Path | None) -> None:
+            if quick and recorded:
+                raise click.UsageError("--quick trains networks and --losses reads a file; give one of them")
+            folder = report_folder(output)
+            with requests(), pool, Bar(f"report {name}") as bar:
+                made = make(quick, recorded, bar, pool)
+            publish(made, folder)
+
+        return reported
+
+    return command
+
+
+@_of_losses("matrix-units", "Compare products and trainings on matrix units.")
+def matrix_units(quick: bool, recorded: Path | None, bar: Bar, pool: JobPool) -> Report:
     from .matrix_trainings import losses, read
     from .matrix_units import errors, report
 
-    if quick and recorded:
-        raise click.UsageError("--quick trains networks and --losses reads a file; give one of them")
-    folder = report_folder(output)
-    with requests(), pool, Bar("report matrix-units") as bar:
-        trained = read(recorded) if recorded else losses(quick=quick, progress=bar, pool=pool)
-        rows = list(errors(bar))
-    publish(report(rows, trained), folder)
+    trained = read(recorded) if recorded else losses(quick=quick, progress=bar, pool=pool)
+    return report(list(errors(bar)), trained)
+
+
+@_of_losses("models", "Compare GPT-2 and Llama in many formats.")
+def models(quick: bool, recorded: Path | None, bar: Bar, pool: JobPool) -> Report:
+    from .models import EFFORT, QUICK, losses, read, report
+
+    if recorded is None and find_spec("transformers") is None:
+        raise ToolError("transformers is not installed; run: pip install 'transformers>=5'")
+    rows = read(recorded) if recorded else losses(quick=quick, progress=bar, pool=pool)
+    return report(rows, QUICK if quick else EFFORT)
 
 
 @click.command()

@@ -13,7 +13,6 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.mma import MmaSpec
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
-from halfulp.tools.records import read_records
 from halfulp.tools.tables import Table
 
 from . import trainings
@@ -77,11 +76,8 @@ def losses(*, quick: bool = False, progress: Progress = silent, pool: JobPool = 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Read the rows of `losses` from a CSV file; ValueError if it has others."""
-    rows = read_records(path, {"network": str, "unit": str, "loss": float})
-    for row in rows:
-        if row["network"] not in NETWORKS or row["unit"] not in POLICIES:
-            raise ValueError(f"{path.name} has {row['unit']!r} on {row['network']!r}, which this report does not train")
-    return rows
+    columns = {"network": str, "unit": str, "loss": float}
+    return trainings.read_losses(path, columns, {"network": NETWORKS, "unit": POLICIES})
 
 
 def step(name: str) -> MmaSpec | MacSpec | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from halfulp.fpga.report.coreport import Accuracy
 from halfulp.tools.cache import Entry
@@ -14,10 +14,14 @@ from halfulp.tools.digests import code, version
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.paths import scratch
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.records import read_records
 from halfulp.tools.report import provenance, versions
 from halfulp.tools.threads import threads
 
-SMALL, SYNTHETIC, BRIEF = (f"halfulp.lab.train.{name}" for name in ("small", "synthetic", "quick"))
+if TYPE_CHECKING:
+    from halfulp.lab.train.loop import Run
+
+SMALL, SYNTHETIC, BRIEF, MODELS = (f"halfulp.lab.train.{name}" for name in ("small", "synthetic", "quick", "models"))
 """Modules of small networks; `halfulp train` trains them too."""
 
 NETWORKS = {
@@ -28,6 +32,8 @@ NETWORKS = {
     "translation": (SYNTHETIC, 8, 64),
     "gpt": (BRIEF, 4, 64),
     "lenet": (BRIEF, 3, 64),
+    "gpt2": (MODELS, 8, 8),
+    "llama": (MODELS, 8, 8),
     "lenet5": ("", 3, 64),
 }
 """Networks of these modules and of `halfulp train`, with their modules, epochs and batches."""
@@ -38,6 +44,8 @@ OWN_DATA = {
     "translation": "the 2048 sentences of a small language (1638 for training; words that are right)",
     "gpt": "the sentences of a small language, which a transformer continues with their translations",
     "lenet": "digits of 8 x 8 pixels, in a LeNet-5 with padded convolutions",
+    "gpt2": (POEMS := "poems of 5,921 letters, which are read in sequences of 64"),
+    "llama": POEMS,
 }
 """Data of networks that are not trained on digits of 8 x 8 pixels."""
 
@@ -215,38 +223,58 @@ def trained(
 
 def _entry(case: Case, effort: Effort, figure: str) -> Entry:
     """Return the place in the cache of the figures of a case."""
+    return Entry.of("trainings" if figure == ACCURACY else f"trainings-{figure}", key(case, effort))
+
+
+def key(case: Case, effort: Effort) -> tuple[object, ...]:
+    """Return everything that decides the figures of a case."""
     module, epochs, batch = NETWORKS[case.network]
     sources = code("halfulp.lab.train.loop", "halfulp.lab.train.user", *([module] if module else []))
-    kind = "trainings" if figure == ACCURACY else f"trainings-{figure}"
-    return Entry.of(kind, (case, (epochs, batch), effort, sources, *map(version, PACKAGES)))
+    return case, (epochs, batch), effort, sources, *map(version, PACKAGES)
 
 
 @threads(1)
 def train(case: Case, effort: Effort, figure: str = ACCURACY) -> list[float]:
     """Train a case with each seed; return the accuracies, or another figure of the last epochs."""
+    figures = []
+    for seed in effort.seeds:
+        with scratch("trainings") as folder:
+            figures.append(getattr(run(case, effort, seed, folder).train(), figure))
+    return figures
+
+
+def run(case: Case, effort: Effort, seed: int, folder: Path) -> "Run":
+    """Return the run of a case with a seed, with its checkpoints in a folder."""
     from halfulp.lab.train.loop import Plan, Run
     from halfulp.lab.train.networks import NETWORKS as KNOWN
     from halfulp.lab.train.user import network
 
     module, epochs, batch = NETWORKS[case.network]
     own = network(f"{module}:{case.network}") if module else KNOWN[case.network]
-    data = own.load(None).limited(effort.limit)
-    figures = []
-    for seed in effort.seeds:
-        plan = Plan(
-            network=case.network,
-            policies=case.policies,
-            seed=seed,
-            epochs=effort.epochs or epochs,
-            batch=batch,
-            rate=own.rate,
-            activations=case.activations,
-            emulate=case.emulate,
-            later=case.later,
-        )
-        with scratch("trainings") as folder:
-            figures.append(getattr(Run(plan, data, folder, network=own).train(), figure))
-    return figures
+    plan = Plan(
+        network=case.network,
+        policies=case.policies,
+        seed=seed,
+        epochs=effort.epochs or epochs,
+        batch=batch,
+        rate=own.rate,
+        activations=case.activations,
+        emulate=case.emulate,
+        later=case.later,
+    )
+    return Run(plan, own.load(None).limited(effort.limit), folder, network=own)
+
+
+def read_losses(
+    path: Path, columns: dict[str, Callable[[str], Any]], known: dict[str, Iterable[str]]
+) -> list[dict[str, Any]]:
+    """Read rows from a CSV file; ValueError if one has other names in a column than the known ones."""
+    rows = read_records(path, columns)
+    for row in rows:
+        if any(row[column] not in names for column, names in known.items()):
+            network, other = (row[column] for column in known)
+            raise ValueError(f"{path.name} has {other!r} on {network!r}, which this report does not train")
+    return rows
 
 
 def segments(name: str, pieces: int) -> tuple[str, str]:
