@@ -76,6 +76,7 @@ class Records(dict[str, Any]):
             self.peer,
             self.dsp,
             self.gain,
+            self.more,
             self.spread,
             self.tile,
             self.estimate,
@@ -134,6 +135,11 @@ class Records(dict[str, Any]):
         if gain is None:
             raise ValueError(f"blocks.json has no training of {network} in {arithmetic}")
         return gain
+
+    def more(self, network: str, arithmetic: str) -> float:
+        """Return the loss of a model of transformers in an arithmetic minus that in FP32."""
+        own, plain = (self.one("models", network=network, arithmetic=name)["loss"] for name in (arithmetic, "fp32"))
+        return float(own - plain)
 
     def dsp(self, column: str) -> dict[tuple[str, int], float]:
         """Return the figures of dot products of blocks on ECP5 with DSP blocks, relative to those without them."""

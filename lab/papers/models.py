@@ -23,7 +23,7 @@ from .trainings import FLOAT, Case, Effort, key, run
 
 NETWORKS = ("gpt2", "llama")
 
-EFFORT = Effort(seeds=(0, 1, 2))
+EFFORT = Effort(seeds=(0,))
 
 QUICK = replace(trainings.QUICK, limit=8)
 """Effort of one step."""
@@ -58,19 +58,14 @@ PRODUCTS = {
 POLICIES = {FLOAT: FLOAT} | {name: f"{text}, elementwise=bf16.rn" for name, text in PRODUCTS.items()}
 """Policies of whole programs; that of FP32 is torch's own arithmetic."""
 
-COLUMNS = {"network": str, "arithmetic": str, "loss": float, "more": float, "spread": float, "key": str}
+COLUMNS = {"network": str, "arithmetic": str, "loss": float, "key": str}
 """Columns of the record."""
-
-SHOWN = {"loss": "", "more": ", more", "spread": ", spread"}
-"""Columns of the table, by those of the record."""
 
 
 def losses(*, quick: bool = False, progress: Progress = silent, pool: JobPool = LOCAL) -> list[dict[str, Any]]:
-    """Return a row for each network and policy.
+    """Return a row for each network and policy: the mean loss over the seeds, and a digest of all that decides it.
 
-    ``loss`` is the mean over the seeds, ``more`` its difference from that of FP32, ``spread`` the largest difference
-    between two seeds of the latter, and ``key`` a digest of all that decides them. With ``quick``, trainings have one
-    step.
+    With ``quick``, trainings have one step.
     """
     effort = QUICK if quick else EFFORT
     names = [(network, name) for network in NETWORKS for name in POLICIES]
@@ -91,13 +86,15 @@ def losses(*, quick: bool = False, progress: Progress = silent, pool: JobPool = 
         versions=partial(versions, *PACKAGES),
         here="call" if quick else "process",
     )
-    rows = []
-    for network, name in names:
-        own, plain = ([results[entries[seed, network, one]] for seed in effort.seeds] for one in (name, FLOAT))
-        more = [loss - other for loss, other in zip(own, plain, strict=True)]
-        means = {"loss": statistics.fmean(own), "more": statistics.fmean(more), "spread": max(more) - min(more)}
-        rows.append({"network": network, "arithmetic": name, **means, "key": digest_of(network, name, effort)})
-    return rows
+    return [
+        {
+            "network": network,
+            "arithmetic": name,
+            "loss": statistics.fmean(results[entries[seed, network, name]] for seed in effort.seeds),
+            "key": digest_of(network, name, effort),
+        }
+        for network, name in names
+    ]
 
 
 def _key(network: str, effort: Effort) -> tuple[object, ...]:
@@ -139,38 +136,36 @@ def stale(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def report(rows: Sequence[dict[str, Any]], effort: Effort = EFFORT) -> Report:
     """Return the table, its plot and the record of the rows of `losses`."""
-    frame = pd.DataFrame(rows)
-    record = frame.to_csv(index=False, lineterminator="\n", float_format="%.5f")
+    losses_table = table(rows, effort)
     return Report(
-        {"models": table(rows, effort)},
-        {"models": partial(_plot, rows)},
-        {"models.csv": record},
+        {"models-losses": losses_table},
+        {"models": partial(_plot, losses_table.frame)},
+        {"models.csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n", float_format="%.5f")},
         title="Loss of models of transformers",
         made_by="halfulp report models",
     )
 
 
 def table(rows: Sequence[dict[str, Any]], effort: Effort = EFFORT) -> Table:
-    """Return the losses of each policy."""
+    """Return the losses of each policy, and how much more they are than those in FP32."""
+    values = {(row["network"], row["arithmetic"]): row["loss"] for row in rows}
     lines: list[dict[str, Any]] = []
     for name, policy in POLICIES.items():
         lines.append({"products": name})
-        for row in rows:
-            if row["arithmetic"] == name:
-                lines[-1] |= {f"{row['network']}{of}": row[column] for column, of in SHOWN.items()}
+        for network in NETWORKS:
+            loss = values[network, name]
+            lines[-1] |= {network: loss, f"{network}, more": loss - values[network, FLOAT]}
         lines[-1]["policy"] = policy
     _, epochs, batch = trainings.NETWORKS[NETWORKS[0]]
-    seeds = f"{len(effort.seeds)} seeds" if len(effort.seeds) > 1 else "one seed"
+    limit = "" if effort.limit is None else f" and {effort.limit} examples"
     notes = [
-        f"Mean loss on {trainings.OWN_DATA[NETWORKS[0]]}, after a training in FP32 on the same text of "
-        f"{effort.epochs or epochs} epochs with batches of {batch}"
-        f"{f' and {effort.limit} examples' if effort.limit else ''}; {seeds}. More: difference from FP32; spread: "
-        "largest difference between its values of two seeds.",
+        f"Mean loss on {trainings.OWN_DATA[NETWORKS[0]]}, and its difference from that in FP32, after a training in "
+        f"FP32 on the same text with {effort.epochs or epochs} epochs, batches of {batch}{limit} and one seed.",
         "Every operation of a test but the loss is in the policy: products as named, the rest in bfloat16. tensor, "
         "channel: operands have a scale for each tensor, or for each token and each output channel; products in e4m3 "
         "of h100 and mi300 have one for each tensor.",
     ]
-    formats = {f"{network}{of}": ".4f" for network in NETWORKS for of in SHOWN.values()}
+    formats = {f"{network}{of}": ".4f" for network in NETWORKS for of in ("", ", more")}
     return Table("Loss of models of transformers", pd.DataFrame(lines), formats, notes, only_csv=["policy"])
 
 
@@ -179,12 +174,14 @@ def read(path: Path) -> list[dict[str, Any]]:
     return trainings.read_losses(path, COLUMNS, {"network": NETWORKS, "arithmetic": POLICIES})
 
 
-def _plot(rows: Sequence[dict[str, Any]]) -> object:
-    names = [name for name in POLICIES if name != FLOAT]
-    more = {(row["network"], row["arithmetic"]): row["more"] for row in rows}
+def _plot(frame: pd.DataFrame) -> object:
     return plot_bars(
         {
-            network: {name: {"loss more than in FP32": more.get((network, name), 0.0)} for name in names}
+            network: {
+                row["products"]: {"loss more than in FP32": row[f"{network}, more"]}
+                for row in frame.to_dict("records")
+                if row["products"] != FLOAT
+            }
             for network in NETWORKS
         }
     )
