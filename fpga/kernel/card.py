@@ -16,8 +16,9 @@ from halfulp.golden.entries import Operand
 from halfulp.golden.nn import register_device
 from halfulp.hdl.specs import BlockMacSpec, MacSpec
 
-from .host import HOST, Card, Tile, xclbin_name
+from .host import Card, Tile
 from .layers import Arrays
+from .layout import HOST, xclbin_name
 
 DEVICE = "card"
 SETTING = "HALFULP_CARD"

@@ -27,9 +27,6 @@ from halfulp.tools.errors import ToolError
 
 from .layout import ARGUMENTS, CONTINUE, DATA_BITS, PATIENCE, element_bytes, entry_bytes
 
-HOST = "host.py"
-"""Name of the host program in a folder of `halfulp tile`."""
-
 
 @dataclass(frozen=True)
 class Tile:
@@ -107,11 +104,6 @@ class Tile:
             result[number, rows] = golden.gemm(rows_of(x[number], rows), y[number], spec, **sources).cpu()
             taken[core] += self.steps(x[number], rows, result.shape[2])
         return result.reshape(shape)
-
-
-def xclbin_name(kernel: str, target: str) -> str:
-    """Return the name of the bitstream of kernels for a target of ``v++``, such as ``hw``."""
-    return f"{kernel}.{target}.xclbin"
 
 
 def stride_of(columns: int, size: int) -> int:

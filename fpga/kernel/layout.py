@@ -1,4 +1,4 @@
-"""Ports and registers of a kernel, as plain data.
+"""Ports, registers and files of a kernel, as plain data.
 
 The control registers are those of the protocol ap_ctrl_hs in the Vitis documentation (UG1399, S_AXILITE Control
 Register Map). The arguments start at 0x10, as XRT requires.
@@ -6,6 +6,9 @@ Register Map). The arguments start at 0x10, as XRT requires.
 
 from dataclasses import dataclass
 from typing import Any
+
+HOST = "host.py"
+"""Name of the host program in a folder of `halfulp tile`."""
 
 CLOCK, RESET = "ap_clk", "ap_rst_n"
 """Clock, and synchronous reset, active low."""
@@ -116,3 +119,8 @@ def entry_bytes(mac: Any, name: str) -> int:
             "choose a smaller step="
         )
     return -(-bits // 8)
+
+
+def xclbin_name(kernel: str, target: str) -> str:
+    """Return the name of the bitstream of kernels for a target of ``v++``, such as ``hw``."""
+    return f"{kernel}.{target}.xclbin"

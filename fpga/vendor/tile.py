@@ -7,7 +7,7 @@ from halfulp.boards.board import Board, Resources
 from halfulp.boards.targets import TARGETS, Target, used_blocks
 from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel, recorded_cost_model
 from halfulp.fpga.kernel.cost_model import resources
-from halfulp.fpga.kernel.host import HOST, xclbin_name
+from halfulp.fpga.kernel.layout import HOST, xclbin_name
 from halfulp.fpga.synth.measure import Module, measure_modules
 from halfulp.hdl.specs import Build, RunningSumSpec, Tiling
 from halfulp.sim.build import verilog

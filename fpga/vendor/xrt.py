@@ -9,7 +9,6 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 from halfulp.boards.board import Board
-from halfulp.fpga.kernel.host import HOST, xclbin_name
 from halfulp.fpga.kernel.layout import (
     ARGUMENTS,
     CLOCK,
@@ -17,10 +16,12 @@ from halfulp.fpga.kernel.layout import (
     CONTROL_ADDRESS_BITS,
     CONTROL_DATA_BITS,
     DATA_BITS,
+    HOST,
     MASTERS,
     PATIENCE,
     element_bytes,
     entry_bytes,
+    xclbin_name,
 )
 from halfulp.hdl.specs import RunningSumSpec, Tiling
 

@@ -10,8 +10,9 @@ import torch
 
 from halfulp import golden
 from halfulp.fpga.kernel import card
-from halfulp.fpga.kernel.host import HOST, Tile
+from halfulp.fpga.kernel.host import Tile
 from halfulp.fpga.kernel.kernel import Kernel
+from halfulp.fpga.kernel.layout import HOST
 from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.golden import nn
 from halfulp.golden.nn import product
