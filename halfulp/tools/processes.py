@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ToolError
+from .extras import check_installed
 
 _FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
 """Messages of tools about a full disk."""
@@ -71,13 +72,18 @@ class Command:
 
 
 def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a tool in a new session, so that Ctrl-C does not reach it; ToolError if there is no such program."""
+    """Start a tool in a new session, so that Ctrl-C does not reach it.
+
+    Raises ToolError if there is no such program, or a Python module that it runs needs a package that is missing.
+    """
     if not hasattr(os, "posix_spawnp"):
         raise ToolError(f"{command.what} needs Linux or macOS; on Windows, run halfulp in WSL")
     program = command.argv[0]
     if shutil.which(program, path=None if command.env is None else command.env.get("PATH")) is None:
         why = "is not executable" if Path(program).is_file() else "does not exist"
         raise ToolError(f"{command.what} could not be started: {program} {why}")
+    if program == sys.executable and command.argv[1:2] == ["-m"]:
+        check_installed(command.argv[2])
     with command.log.open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_BOUND), *command.argv],

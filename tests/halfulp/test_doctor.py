@@ -1,43 +1,55 @@
-"""Check of the machine: its extras are those of the project, and missing programs are named."""
+"""Check of the machine: it has a line for each extra, and missing packages and programs are named."""
 
 import tomllib
 
+import pytest
 from click.testing import CliRunner
 
 from halfulp import doctor
 from halfulp.cli import cli
+from halfulp.tools import extras
 from tests.settings import ROOT
 
 
 def test_extras_are_those_of_the_project():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    with_packages = {name for name, lines in extras.items() if any(not line.startswith("halfulp") for line in lines)}
-    assert doctor.EXTRAS.keys() == with_packages - {"docs", "dev"}
-    for extra, packages in doctor.EXTRAS.items():
-        own = {line.split(">")[0].split("=")[0] for line in extras[extra] if not line.startswith("halfulp")}
-        assert set(packages) <= own | {"distributed"}
-        assert own <= {*packages, "distributed"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras.extras().keys() == project.keys()
+    assert extras.extras()["report"] == ("halfulp[golden]", "halfulp[tables]")
+    assert set(extras.extras()["golden"]) == {"torch", "tabulate"}
+    assert extras.packages("fpga") > extras.packages("sim") | extras.packages("golden")
 
 
 def test_doctor_finds_what_is_here():
     run = CliRunner().invoke(cli, ["doctor"])
     assert run.exit_code == 0, run.output
     names = [line.split()[1] for line in run.output.splitlines()]
-    assert names == ["halfulp", *doctor.EXTRAS, *doctor.PROGRAMS, "build"]
+    shown = [name for name in extras.extras() if name not in ("docs", "dev")]
+    assert names == ["halfulp", *shown, *doctor.PROGRAMS, "build"]
+    assert {"golden", "fpga", "report", "all"} <= {*shown}
     assert "torch 2" in run.output
 
 
 def test_doctor_names_what_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "EXTRAS", {**doctor.EXTRAS, "uvm": ("no-such-package",)})
+    known = {**extras.extras(), "uvm": ("halfulp[sim]", "no-such-package"), "all": ("halfulp[sim]", "halfulp[uvm]")}
+    for module in (doctor, extras):
+        monkeypatch.setattr(module, "extras", lambda: known)
     monkeypatch.setenv("CXX", "no-such-compiler")
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("HALFULP_BUILD", str(file / "folder"))
     run = CliRunner().invoke(cli, ["doctor"])
     assert run.exit_code == 1
-    lines = {line.split()[1]: line for line in run.output.splitlines()}
-    assert lines["uvm"].startswith("ok")
-    assert "without no-such-package; run: pip install 'halfulp[uvm]'" in lines["uvm"]
-    assert lines["c++"].startswith("needed")
-    assert "no no-such-compiler" in lines["c++"]
-    assert lines["build"].startswith("needed")
+    lines = {line.split()[1]: line.split(maxsplit=2) for line in run.output.splitlines()}
+    assert lines["sim"][0] == "ok"
+    assert lines["uvm"] == ["absent", "uvm", "without no-such-package; run: pip install 'halfulp[uvm]'"]
+    assert lines["all"] == ["absent", "all", "without uvm; run: pip install 'halfulp[all]'"]
+    assert lines["c++"][0] == "needed"
+    assert "no no-such-compiler" in lines["c++"][2]
+    assert lines["build"][0] == "needed"
+
+
+@pytest.mark.parametrize(("extra", "state"), [("sim", "needed"), ("no-such-package", "absent")])
+def test_compiler_is_needed_by_the_extra_that_compiles(extra, state, monkeypatch):
+    monkeypatch.setattr(doctor, "extras", lambda: {"sim": (extra,) if state == "absent" else ("torch",)})
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert {found.name: found.state for found in doctor.findings()}["c++"] == state

@@ -284,12 +284,36 @@ def test_missing_package_gives_one_sentence(tmp_path):
         words, cwd=ROOT, env=os.environ | {"HALFULP_BUILD": str(tmp_path)}, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (3, "")
-    assert re.fullmatch(r"halfulp: \w+ is not installed; run: pip install 'halfulp\[fpga\]'\n", done.stderr)
+    assert re.fullmatch(r"halfulp: [\w, ]+ not installed; run: pip install 'halfulp\[synth\]'\n", done.stderr)
     code = f"{without()} import halfulp; halfulp.golden"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr.endswith(
         "ModuleNotFoundError: the golden model needs torch; run: pip install 'halfulp[golden]'\n"
     )
+
+
+EXTRAS = {
+    "emit mul e2m1 --package -o package": "sim",
+    "vectors mul e2m1": "sim",
+    "emit mul e2m1 --flow vivado --target vu9p -o flow": "synth",
+    "choose mul e2m1 --clock 100": "synth",
+    "synth mul e2m1 --target ecp5-85k --route": "synth",
+    "uvm mul e2m1": "uvm",
+}
+"""The extra that a command asks for if only the core is installed; it needs no other one then."""
+
+
+def test_commands_name_the_smallest_extra(tmp_path):
+    code = (
+        f"{without()} import shlex, halfulp.cli as c; from click.testing import CliRunner\n"
+        f"for line in {[*EXTRAS]}: print(CliRunner().invoke(c.cli, shlex.split(line)).exception)"
+    )
+    said = run(
+        sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(PACKAGES)])
+    ).splitlines()
+    assert [line.rpartition("; run: ")[2] for line in said] == [
+        f"pip install 'halfulp[{extra}]'" for extra in EXTRAS.values()
+    ]
 
 
 def test_golden_model_needs_golden_extra_only():
