@@ -163,7 +163,10 @@ class Float(Format):
         return self.specials == "ieee" and magnitude > self.max_code + 1 and not magnitude >> (self.man - 1) & 1
 
     def describe(self) -> str:
-        return f"float e{self.exp}m{self.man}, bias {self.bias}, {self.specials}{', ftz' if self.flushes else ''}"
+        fields = f"e{self.exp}m{self.man}"
+        ocp = OTHER_NAMES.get(fields.upper(), fields)
+        other = f", not OCP's {fields.upper()}, which is {ocp}" if str(self) == fields != ocp else ""
+        return f"float {fields}, bias {self.bias}, {self.specials}{', ftz' if self.flushes else ''}{other}"
 
     def default_accumulator(self) -> "Float":
         """Return the format with one more exponent bit, three more mantissa bits and IEEE specials: e6m5 for e5m2.
