@@ -88,6 +88,14 @@ class AxiStream(Streamed):
         return ports | {"registered": self.registered, "separate": self.separate}
 
     @property
+    def words(self) -> list[str] | None:
+        """Options of the command line; None if it cannot write the module."""
+        words = ["--stream"]
+        for name, value in self.options.items():
+            words += [f"--{name}"] * bool(value) + [str(value)] * (name == "tuser" and value > 0)
+        return words
+
+    @property
     def side(self) -> dict[str, int]:
         return super().side | ({KEEP: 1} if self.keep else {})
 
@@ -101,8 +109,17 @@ class AxiStream(Streamed):
         return self.unit.clocked or self.registered
 
     def prefix(self, channel: str) -> str:
-        """Return the prefix of the signals of a stream of operands."""
         return f"s_axis_{channel}" if self.separate else "s_axis"
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        known = self._handshakes("m_axis", "_t")
+        known |= dict.fromkeys(_CONTROLS.values(), "not used, because the stream has no registers")
+        beside = {LAST: known[LAST], USER: known[USER], KEEP: "if all bits are 1, all bytes of the result are kept"}
+        for name, text in beside.items():
+            known |= {f"{self.prefix(channel)}_{_TRAVELS[name]}": text for channel in self.channels}
+            known[f"m_axis_{_TRAVELS[name]}"] = f"that of the{' last' * self.sums} operands of this result"
+        return known
 
     def data_of(self, channel: str | None = None) -> data.FlexibleLayout:
         """Return the layout of ``tdata`` of a stream of operands, or of the results."""
@@ -159,6 +176,12 @@ class AxiStream(Streamed):
         if not self.clocked:
             return {"ports": dict(ports)} | ({"reset": reset} if reset != SYNC else {})
         return {"reset": f"{reset}-low", "ports": _CONTROLS | dict(ports)}
+
+    @staticmethod
+    def asked(reset: str, ports: Mapping[str, str]) -> dict[str, Any]:
+        """Return the style of reset and the names of ports for which `emit_options` returns these."""
+        other = {role: name for role, name in ports.items() if name != _CONTROLS.get(role)}
+        return {"reset": reset.removesuffix("-low"), "ports": other}
 
 
 def aligned(shapes: Mapping[str, Any]) -> data.FlexibleLayout:

@@ -14,6 +14,7 @@ from halfulp.hdl.specs.build import MAX_BESIDE
 from halfulp.hdl.specs.formula import Port, Role
 
 from .base import Unit
+from .meanings import ACCEPTED, PRESENT
 
 OPERANDS, OPERATION = "i", "operation"
 """Names of the stream of all operands, and of that of all other inputs if each operand has its own."""
@@ -145,6 +146,24 @@ class Streamed(wiring.Component):
     def latency(self) -> int:
         """Clock cycles from operands to result without back-pressure."""
         return self.unit.latency
+
+    def prefix(self, channel: str) -> str:
+        """Return the prefix of the signals of a stream of operands."""
+        return channel
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """Meanings of ports without a format, by name."""
+        return self._handshakes("o", "__")
+
+    def _handshakes(self, sink: str, joint: str) -> dict[str, str]:
+        """Return the meanings of valid and ready, whose names are that of a stream, a joint and the word."""
+        known = {f"{sink}{joint}valid": "a result is present in this cycle"}
+        known[f"{sink}{joint}ready"] = "the result is accepted in this cycle, if it is present"
+        for source in map(self.prefix, self.channels):
+            known |= {f"{source}{joint}valid": PRESENT, f"{source}{joint}ready": ACCEPTED}
+        last = "these operands are the last ones of a sum" if self.sums else "comes with the result"
+        return known | {LAST: last, USER: "comes with the result"}
 
     def source(self, name: str) -> Beats:
         """Return the signals of a stream of operands."""

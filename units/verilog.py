@@ -22,6 +22,7 @@ from .base import Unit
 from .builds import module_name
 from .expressions import stem_of
 from .keywords import KEYWORDS
+from .meanings import control, meanings
 from .readable import readable
 
 SYNC, ASYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
@@ -38,21 +39,11 @@ _PRAGMAS = """\
 `timescale 1ns / 1ps
 """
 
-_CONTROLS = {
-    "clk": "clock, rising edge",
-    "rst": "reset, {}, active high",
-    "rst_n": "reset, {}, active low",
-    "en": "clock enable of all registers",
-    "en_n": "clock enable of all registers, active low",
-    "valid": "operands are present in this cycle",
-}
-"""Meaning of the control ports, which come first."""
+_CONTROLS = {"clk": "clk", "rst": "rst", "rst_n": "rst", "en": "en", "en_n": "en", "valid": "valid"}
+"""Roles of the control ports, which come first, by their default names."""
 
 ROLES = ("clk", "rst", "en", "valid")
 """Control ports, by the names that they have by default if they are active high."""
-
-_ACTIVE_LOW = {"rst_n": "rst", "en_n": "en"}
-"""Roles of ports that are active low."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +121,11 @@ def emit(
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
     declared = dict(sorted(declared.items(), key=lambda item: places.get(item[0], -1)))
     text = _with_names(_reordered(text, top, list(declared)), top, names)
-    options = [] if name is None else ["--name", name]
-    options += _options(reset, enable, ports, initial)
+    # The command line of a wrapper has other styles and names than its module.
+    asked = component.asked(reset, ports) if hasattr(component, "asked") else {"reset": reset, "ports": ports}
+    usual = default_name(component, **asked, enable=enable, initial=initial)
+    options = ["--name", top] if top != usual else []
+    options += _options(**asked, enable=enable, initial=initial)
     lines = [*_about(component, top, options, "clk" in declared), *_table(component, declared, names, shapes, reset)]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n" + _PRAGMAS + _lint_clean(text)
 
@@ -147,7 +141,7 @@ def _shapes_of(component: Any, top: str) -> dict[str, Any]:
     return shapes
 
 
-def _options(reset: str, enable: str, ports: Mapping[str, str], initial: bool) -> list[str]:
+def _options(*, reset: str, enable: str, ports: Mapping[str, str], initial: bool) -> list[str]:
     """Return the options of the command line that choose the ports and the registers of a module."""
     options = ["--reset", reset] if reset != SYNC else []
     options += ["--enable", enable] if enable != HIGH else []
@@ -197,7 +191,7 @@ def _active_low(text: str, top: str, reset: str, enable: str) -> str:
 
 def _port_names(top: str, declared: Collection[str], ports: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the ports of a module that differ from their default, by default name."""
-    known = {_ACTIVE_LOW.get(port, port): port for port in declared if port in _CONTROLS}
+    known = {_CONTROLS[port]: port for port in declared if port in _CONTROLS}
     if unknown := [role for role in ports if role not in known]:
         raise ValueError(f"{top} has no port {unknown[0]} to name; its control ports are {', '.join(known) or 'none'}")
     names = {known[role]: check_name(name) for role, name in ports.items() if known[role] != name}
@@ -523,14 +517,26 @@ def _table(
     reset: str,
 ) -> Iterator[str]:
     """Yield header lines about the ports of a component and their formats."""
-    timing = "asynchronous" if reset.startswith("async") else "synchronous"
+    known = meanings(component)
     longest = max(len(names.get(port, port)) for port in ports)
     for name, port in ports.items():
-        control = name in _CONTROLS and (
+        is_control = name in _CONTROLS and (
             name not in shapes or isinstance(component, Unit) or hasattr(component, "words")
         )
-        meaning = _CONTROLS[name].format(timing) if control else _shape_text(shapes.get(name))
+        if is_control:
+            meaning = control(_CONTROLS[name], asynchronous=reset.startswith(ASYNC), low=_CONTROLS[name] != name)
+        else:
+            meaning = _shape_text(shapes.get(name)) or known.get(name, "")
         yield f"{port.direction:6}  {names.get(name, name):{longest}}  {port.width:4}  {meaning}"
+    inner = [
+        str(name)
+        for shape in shapes.values()
+        if isinstance(shape, data.StructLayout | data.FlexibleLayout)
+        for name, _ in shape
+    ]
+    if plain := [name for name in dict.fromkeys(inner) if known.get(name)]:
+        yield ""
+        yield from (f"{name}: {known[name]}" for name in plain)
     formats = dict.fromkeys(fmt for shape in shapes.values() for fmt in _formats(shape))
     if formats:
         yield ""

@@ -14,7 +14,6 @@ import jinja2
 from halfulp.fpga.constraints import DEFAULT_CLOCK, constraints
 from halfulp.hdl.formats import Format, Saturation
 from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES, MODE_TEXT
-from halfulp.hdl.specs.classify import CLASSES, ClassifySpec
 from halfulp.hdl.specs.unit import FLAGS
 from halfulp.implementation import Implementation
 from halfulp.sim.build import verilog
@@ -24,6 +23,7 @@ from halfulp.sim.signals import agents
 from halfulp.tools.digests import version
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.keywords import KEYWORDS
+from halfulp.units.meanings import control, meanings
 from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, default_name, emit, verilog_ports
 
 from .bindings import binding_files
@@ -161,36 +161,9 @@ class PackagedPort:
 
 def contents(unit: "PackagedUnit", port: PackagedPort) -> str:
     """Return the contents of a port in words."""
-    level = "active low" if port.active_low else "active high"
-    style = "asynchronous" if unit.async_reset else "synchronous"
-    words = {
-        "clk": "clock, rising edge",
-        "rst": f"reset, {style}, {level}",
-        "en": f"clock enable of all registers, {level}",
-        "valid": "operands are present in this cycle",
-        "ready": "operands are accepted in this cycle, if they are present",
-    }
-    if port.role in words:
-        return words[port.role]
-    if port.fmt is not None:
-        return str(port.fmt)
-    spec = unit.component.spec
-    if port.name == MODE:
-        modes = [MODE_TEXT.get(choice.mode, "at random") for choice in spec.rounding.choices]
-        known = [f"{code} {text}" for code, text in enumerate(modes) if text not in modes[:code]]
-        return f"rounding mode: {'; '.join(known)}; others as {modes.index(MODE_TEXT['ra'])}"
-    if isinstance(spec, ClassifySpec) and port.name == "o":
-        return f"class, one bit each from bit 0 on: {', '.join(CLASSES)}"
-    return "random word" if port.name in spec.words else _PLAIN.get(port.name, "plain bits")
-
-
-_PLAIN = {
-    "load": "the accumulator starts from `c`",
-    "clear": "the accumulator starts from zero",
-    "flags": f"exception flags from bit 0 on: {', '.join(FLAGS)}",
-    "subtract": "the second operand is subtracted",
-}
-"""Contents of ports without a format."""
+    if port.role != "data":
+        return control(port.role, asynchronous=unit.async_reset, low=port.active_low)
+    return str(port.fmt) if port.fmt is not None else meanings(unit.component).get(port.name) or "plain bits"
 
 
 def type_name(fmt: Format) -> str:

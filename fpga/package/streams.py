@@ -76,6 +76,10 @@ class PackagedStream(AxiStream):
         self._packaged = packaged
         self.name = self.name.replace(packaged.component.name, packaged.module, 1)
 
+    @property
+    def words(self) -> None:
+        return None
+
     def submodule(self) -> Instance:
         unit = self._packaged.component
         # Amaranth warns of components that are never elaborated.

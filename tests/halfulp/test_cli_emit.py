@@ -22,6 +22,22 @@ def test_emit_command_accepts_names_and_reset(halfulp: Program) -> None:
         assert halfulp("emit", "mul", "e5m2", *words)[0] == 2
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--tlast --tuser 8 --registered",
+        "--pipeline 1 --separate --reset async --ports clk=clock",
+        "--tlast --name sums --no-initial",
+    ],
+)
+def test_header_of_a_stream_has_its_command_line(halfulp: Program, options: str) -> None:
+    text = halfulp("emit", "mac e2m1fn*e2m1fn+e3m1.rn", "--stream", *shlex.split(options))[1]
+    again = shlex.split(text.splitlines()[1].partition(": ")[2])
+    assert again[:3] == ["halfulp", "emit", "mac e2m1fn*e2m1fn+e3m1.rn"]
+    assert {*again[3:]} == {"--stream", *shlex.split(options)}
+    assert halfulp(*again[1:])[1] == text
+
+
 _MODULES = {
     "acc": ["mac e2m1fn --acc e3m1", "mac e2m1fn --acc exact"],
     "multiplier": ["requantize fxp2.2 --multiplier fxp1.3", "requantize fxp2.2 --multiplier fxp1.4"],

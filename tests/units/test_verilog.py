@@ -17,10 +17,11 @@ from halfulp.fpga.kernel.arrays import kernel
 from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.sim.bench import run
-from halfulp.units import Streamed, verilog
+from halfulp.units import AxiStream, Streamed, verilog
 from halfulp.units.catalogue import CATALOGUE, component
+from halfulp.units.meanings import meanings
 from halfulp.units.systolic import Chain, Grid
-from halfulp.units.verilog import RESETS, emit, verilog_ports
+from halfulp.units.verilog import RESETS, _shape_text, emit, verilog_ports
 from tests.short_form import BLOCK, build
 from tests.verilog_lint import lint
 
@@ -81,6 +82,43 @@ def test_emit_header_of_stream_has_positions_of_fields() -> None:
     assert "a e5m2 [7:0], b bf16 [23:8]" in head(text)
     assert "add e5m2+bf16=fp16.rn" in head(text)
     assert "halfulp emit" not in head(text)
+
+
+def test_emit_header_has_meanings_of_ports_without_a_format() -> None:
+    text = head(emit(component("mac e5m2*e5m2+e6m5.port flags")))
+    assert re.search(r"^// input +load +1  the accumulator starts from c$", text, re.M)
+    assert re.search(r"^// input +clear +1  the accumulator starts from zero$", text, re.M)
+    assert re.search(
+        r"^// input +mode +3  rounding mode: 0 to nearest, ties to even; 1 toward zero; 2 down;", text, re.M
+    )
+    assert re.search(r"^// output +flags +5  exception flags from bit 0 on: inexact, underflow,", text, re.M)
+    stream = head(emit(AxiStream(component("mac e5m2*e5m2+e6m5"), tlast=True, tuser=2)))
+    assert re.search(r"^// input +s_axis_tlast +1  these operands are the last ones of a sum$", stream, re.M)
+    assert re.search(r"^// input +s_axis_tuser +2  comes with the result$", stream, re.M)
+    assert re.search(r"^// input +m_axis_tready +1  the result is accepted in this cycle", stream, re.M)
+    assert "// load: the accumulator starts from c\n" in stream
+    assert "clear" not in stream.partition("e5m2: ")[0].partition("s_axis_tdata")[2]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_port_of_a_unit_has_a_format_or_a_meaning(name: str) -> None:
+    takes = CATALOGUE[name].spec.takes
+    fmt = next((fmt for fmt in ("e3m2", "fxp4.4") if takes(parse(fmt), None)), BLOCK)
+    unit = build(name, fmt, **({"pieces": 2} if name == "pwl" else {}))
+    wrapped = AxiStream(unit, tlast=not unit.stateful or "clear" in unit.inputs, tuser=3, tkeep=not unit.stateful)
+    for made in (unit, wrapped):
+        known = meanings(made)
+        ports = {path[0]: member.shape for path, member, _ in made.signature.flatten(made)}
+        controls = {"clk", "rst", "en", "valid"}
+        assert [port for port in ports.keys() - controls if not (_shape_text(ports[port]) or known.get(port))] == []
+
+
+def test_header_names_the_format_of_ocp_for_other_formats_of_its_fields() -> None:
+    text = emit(component("convert e4m3>e4m3fn"))
+    assert "// e4m3: float e4m3, bias 7, ieee, not OCP's E4M3, which is e4m3fn; sign [7]" in text
+    assert "// e4m3fn: float e4m3, bias 7, fn; sign [7]" in text
+    described = {text: parse(text).describe() for text in ("e5m2", "e2m1", "e2m1fn", "e4m3b8", "e6m5")}
+    assert [text for text, words in described.items() if "OCP" in words] == ["e2m1"]
 
 
 @pytest.mark.sampled(24)
