@@ -471,7 +471,7 @@ def test_undominated_points_are_the_pareto_front():
 
 def test_report_plot_has_panel_per_network():
     macs = ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr4", "posit8*posit8+posit16.rn"]
-    rows = [row(macs[0], 90, 0.1, net=0.8, other=1.0), row(macs[1], 100, 0.2, net=0.9), row(macs[2], 100, None)]
+    rows = [row(macs[0], 90, 0.1, net=0.8, other=1.0), row(macs[1], 100, 0.5, net=0.9), row(macs[2], 100, None)]
     rows[1].pareto["vu9p"] = False
     figure = plot(report_of(*rows), "vu9p")
     error, net, other = figure.axes
@@ -481,7 +481,7 @@ def test_report_plot_has_panel_per_network():
     assert error.get_yscale() == "log"
     step, *marks = error.lines
     assert list(step.get_xdata()) == [90]
-    assert [(*mark.get_xdata(), *mark.get_ydata()) for mark in marks] == [(90, 0.1), (100, 0.2)]
+    assert [(*mark.get_xdata(), *mark.get_ydata()) for mark in marks] == [(90, 0.1), (100, 0.5)]
     assert [mark.get_markerfacecolor() for mark in marks] == [marks[0].get_color(), "white"]
     assert marks[0].get_marker() != marks[1].get_marker()
     assert [list(line.get_xdata()) for line in net.lines] == [[90, 100], [90], [100]]
@@ -496,6 +496,13 @@ def test_plot_front_draws_error_of_zero():
     (axis,) = plot_front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c", title="t").axes
     assert [text.get_text() for text in axis.texts] == ["a", "b", "c", "d"]
     assert axis.get_yscale() == "symlog"
+
+
+@pytest.mark.parametrize(("largest", "scale"), [(0.4, "linear"), (0.41, "log")])
+def test_wide_ranges_are_logarithmic(largest, scale):
+    panel = Panel("p", [0.1, largest], "lowest")
+    (axis,) = plot_front("ab", [10, 20], [panel], [True] * 2, xlabel="x", caption="c", title="t").axes
+    assert axis.get_yscale() == scale
 
 
 @pytest.mark.slow
