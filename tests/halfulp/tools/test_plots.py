@@ -27,12 +27,19 @@ from halfulp.tools.plots import (
 )
 
 NUMBERS = np.random.default_rng(0)
+START = NUMBERS.bit_generator.state
 MACS = [
     f"{operands}.{rounding}"
     for operands in ("e5m2*e5m2+e6m5", "posit8*posit8+posit16", "fxp4.4*fxp4.4+fxp8.8")
     for rounding in ("rn", "rz", "sr4@lfsr16", "sr10@lfsr16")
 ]
 KINDS = [(family, rounding) for family in ("float", "posit", "fixed") for rounding in ("rn", "rz", "sr4", "sr10")]
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """Draw the same numbers in any order of the tests; whether labels have room depends on them."""
+    NUMBERS.bit_generator.state = START
 
 
 def front(count, spread):
