@@ -17,7 +17,7 @@ from halfulp.hdl.dataflow import Dataflow
 from halfulp.hdl.delay import MARGIN, MODELS, DelayModel
 from halfulp.hdl.pipeline import Stages
 from halfulp.hdl.rows import cycles_of
-from halfulp.hdl.specs.build import MAX_PIPELINE
+from halfulp.hdl.specs.build import LOOP, MAX_PIPELINE
 
 from .builds import Choices
 from .sources import is_source
@@ -130,8 +130,15 @@ class Staged(Choices):
             delay = min(delays.values())
         raise ValueError(
             f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, the best clock with up to "
-            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / (delay * MARGIN)) / 10:.1f} MHz"
+            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / (delay * MARGIN)) / 10:.1f} MHz{self._faster_sums}"
         )
+
+    @property
+    def _faster_sums(self) -> str:
+        """Ways to a higher clock of an accumulator, whose sum is finished before the next one; else empty."""
+        ways = ["interleave=N, which gives each sum N cycles"] * hasattr(self.spec, "interleave")
+        ways += ["--goal loop, which shortens them"] * (LOOP in self.goals and self.build.goal != LOOP)
+        return f"; sums run faster with {' or '.join(ways)}" if self.stateful and ways else ""
 
     def check_clock(self) -> None:
         """Raise ValueError if no number of register stages meets the clock of the build."""

@@ -83,18 +83,38 @@ def test_unit_of_a_clock_passes_its_bench(text: str, clock: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "clock"),
+    ("text", "clock", "ways"),
     [
-        pytest.param("mac e2m1*e2m1+e2m1", 200, marks=pytest.mark.slow),
-        ("mul e2m1*e2m1", 900),
-        ("pwl tanh(e5m2)>e5m2 pieces=4", 800),
+        pytest.param(
+            "mac e2m1*e2m1+e2m1",
+            200,
+            "; sums run faster with interleave=N, which gives each sum N cycles or --goal loop, which shortens them",
+            marks=pytest.mark.slow,
+        ),
+        ("mul e2m1*e2m1", 900, ""),
+        ("pwl tanh(e5m2)>e5m2 pieces=4", 800, ""),
     ],
 )
-def test_clock_out_of_reach_names_the_best_one(text: str, clock: float) -> None:
-    with pytest.raises(ValueError, match=rf"cannot run at {clock} MHz.* is \d+\.\d MHz$") as refusal:
+def test_clock_out_of_reach_names_the_best_one(text: str, clock: float, ways: str) -> None:
+    with pytest.raises(ValueError, match=rf"cannot run at {clock} MHz.* is \d+\.\d MHz{ways}$") as refusal:
         Implementation.parse(text, clock=clock, target="ecp5").component()
-    best = float(re.findall(r"([\d.]+) MHz$", str(refusal.value))[0])
+    best = float(re.findall(r"([\d.]+) MHz", str(refusal.value))[-1])
     assert Implementation.parse(text, clock=0.97 * best, target="ecp5").component().model_mhz >= 0.97 * best
+
+
+@pytest.mark.parametrize(
+    ("text", "goal", "ways"),
+    [
+        ("mac e5m2*e5m2+e6m5", "area", ("interleave=N", "--goal loop")),
+        ("mac e5m2*e5m2+e6m5", "loop", ("interleave=N",)),
+        ("quire posit8*posit8", "area", ("interleave=N",)),
+        ("add e5m2+e5m2", "area", ()),
+    ],
+)
+def test_accumulators_name_ways_to_a_higher_clock(text: str, goal: str, ways: tuple[str, ...]) -> None:
+    words = Implementation.parse(text, goal=goal).component()._faster_sums
+    assert [way for way in ("interleave=N", "--goal loop") if way in words] == [*ways]
+    assert bool(words) == bool(ways)
 
 
 @pytest.mark.sampled(4)
