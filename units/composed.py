@@ -32,6 +32,7 @@ from .base import Unit
 from .builds import module_name
 from .compare import Compare
 from .convert import Convert
+from .described import spec_of
 from .division import Div, Rsqrt
 from .docstrings import docstring_of, signature_of
 from .function import Function
@@ -103,10 +104,8 @@ class Composed(wiring.Component):
         # Called from this file, whose first line turns off the warning about components that are not elaborated.
         return super().__new__(cls)
 
-    def __init__(self, spec: Any = None, /, *, build: Build = Build(), **given: Any) -> None:
-        if spec is not None and given:
-            raise TypeError(f"{type(self).__name__} takes a description or its fields, not both")
-        self.spec: Any = self.SPEC.of_keywords(given, self.SPEC.keywords()) if spec is None else self.SPEC.parse(spec)
+    def __init__(self, spec: Any = None, /, *more: object, build: Build = Build(), **given: Any) -> None:
+        self.spec: Any = spec_of(self, (spec, *more), given)
         if not isinstance(build, Build):
             raise TypeError(f"build of {self.spec.name} must be a Build, not {type(build).__name__}")
         build.check_effect(self.spec.form.unit, ["dsp", *["target", "reset_less"] * build.has_stages])

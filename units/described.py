@@ -1,9 +1,12 @@
 """Units whose parameters are the fields of a description."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Self
 
 from amaranth.hdl import unsigned
 
+from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.unit import FLAGS
 
@@ -47,10 +50,10 @@ class Described(Unit):
         elif "SPEC" in own:
             cls.__signature__ = signature_of(cls.SPEC)
 
-    def __init__(self, spec: UnitSpec | str | None = None, /, *, build: Build = Build(), **given: Any) -> None:
-        if spec is not None and given:
-            raise TypeError(f"{type(self).__name__} takes a description or its fields, not both")
-        self.spec = self.SPEC.of_keywords(given, self.SPEC.keywords()) if spec is None else self.SPEC.parse(spec)
+    def __init__(
+        self, spec: UnitSpec | str | None = None, /, *more: object, build: Build = Build(), **given: Any
+    ) -> None:
+        self.spec = spec_of(self, (spec, *more), given)
         super().__init__(self.spec, inputs=_inputs_of(self.spec), outputs=self.results, build=build)
 
     @classmethod
@@ -89,6 +92,26 @@ class Described(Unit):
     def flag_port(self) -> dict[str, Any]:
         """Port of the exception flags, if the unit has any."""
         return {"flags": unsigned(len(FLAGS))} if self.spec.flags else {}
+
+
+def spec_of(unit: Any, positional: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
+    """Return the description of a unit from the arguments of its constructor.
+
+    Raises TypeError if they are neither a description nor the fields of one by name.
+    """
+    name, cls = type(unit).__name__, unit.SPEC
+    spec, *more = positional
+    if more or isinstance(spec, Format):
+        words = ", ".join(f"{part}={value!s}" for part, value in zip(cls.form.parts, positional, strict=False))
+        raise TypeError(f"{name} takes its fields by name, such as {name}({words})")
+    if spec is not None and given:
+        raise TypeError(f"{name} takes a description or its fields, not both")
+    if wrong := next((field for field in given if field in _BUILD and field not in cls.__dataclass_fields__), None):
+        raise TypeError(f"{wrong} of {name} is a field of its build; write build=Build({wrong}={given[wrong]!r})")
+    return cls.of_keywords(given, cls.keywords()) if spec is None else cls.parse(spec)
+
+
+_BUILD = {field.name for field in fields(Build)}
 
 
 def _inputs_of(spec: UnitSpec) -> dict[str, Any]:

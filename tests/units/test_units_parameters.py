@@ -7,7 +7,7 @@ import pytest
 
 from halfulp.hdl.formats import E5M2, E6M5
 from halfulp.hdl.specs import UNITS, Build, MacSpec, MulSpec, UnitSpec
-from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
+from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, SoftMax, Streamed
 from tests.short_form import BLOCK, build
 
 
@@ -60,6 +60,10 @@ def test_mac_of_description(text):
     [
         (lambda: Mac.of("e5m2"), ValueError, "expected '*' here"),
         (lambda: binary(c="e5m2"), TypeError, "mul has no parameter c; its parameters are a, b, o, rounding, saturate"),
+        (lambda: binary(pipeline=2), TypeError, "write build=Build(pipeline=2)"),
+        (lambda: Mul(E5M2, E5M2), TypeError, "by name, such as Mul(a=e5m2, b=e5m2)"),
+        (lambda: Mac(E5M2), TypeError, "by name, such as Mac(a=e5m2)"),
+        (lambda: SoftMax(E5M2, E5M2), TypeError, "by name, such as SoftMax(a=e5m2"),
         (lambda: Mul(a="e5m2"), TypeError, "b of mul is missing; its parameters are a, b, o, rounding, saturate"),
         (lambda: Mul(MulSpec.parse("e5m2*e5m2"), o="fp16"), TypeError, "not both"),
         (lambda: mac(rounding="sr10", seed=2), ValueError, "does nothing"),
