@@ -258,7 +258,8 @@ def target_of(name: str | Target) -> Target:
     if name == ASIC:
         raise ValueError(f"{ASIC} is no device but standard cells, for halfulp synth and studies only")
     if name not in TARGETS:
-        raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
+        families = f"{', '.join(FAMILIES)} for the first device of a family"
+        raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}, or {families}")
     return TARGETS[name]
 
 

@@ -112,7 +112,9 @@ def synth(
         return
     with requests():
         _check_flow(target, vivado=vivado, routes=route or explore is not None)
-        asked = implementations(unit, fmt, **options, **stages_of(clock, target, options, routed=route or vivado))
+        flow = "--route" if target.nextpnr else "--flow vivado"
+        stages = stages_of(clock, target, options, routed=route or vivado, flow=flow)
+        asked = implementations(unit, fmt, **options, **stages)
         if explore and (len(asked) > 1 or asked[0].build.has_stages):
             raise ValueError(
                 "--explore compares the numbers of stages of one unit; omit --pipeline and --clock, and name one unit"

@@ -26,16 +26,24 @@ def clock_option(tool: str) -> Any:
     return click.option("--clock", metavar="MHZ", type=float, help=text)
 
 
-def stages_of(clock: float | None, target: Target, options: dict[str, Any], *, routed: bool) -> dict[str, Any]:
+def stages_of(
+    clock: float | None, target: Target, options: dict[str, Any], *, routed: bool, flow: str = "--flow vivado"
+) -> dict[str, Any]:
     """Return the options of a build for a clock on a device.
 
-    With ``--pipeline`` the number of stages is given, and the clock is only a constraint of place and route.
+    With ``--pipeline`` the number of stages is given, and the clock is only a constraint of place and route, which the
+    option ``flow`` asks for.
     """
     if clock is None:
         return {}
     target.check_clock(clock)
     if routed and options["pipeline"] is not None:
         return {}
+    if options["pipeline"]:
+        raise ValueError(
+            f"--clock {clock:g} chooses register stages, and --pipeline gives {options['pipeline']}; omit one, or add "
+            f"{flow}, which places and routes these stages for the clock"
+        )
     return {"clock": clock, "target": target.family.name}
 
 

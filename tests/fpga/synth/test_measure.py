@@ -112,7 +112,9 @@ def test_targets_are_distinct():
     assert (TARGETS["artix100t"].carry, TARGETS["u250"].carry) == (15_850, 216_000)
     with pytest.raises(ValueError) as caught:
         target_of("vu13p")
-    assert str(caught.value) == f"unknown target 'vu13p'; the targets are {', '.join(TARGETS)}"
+    names = f"{', '.join(TARGETS)}, or {', '.join(FAMILIES)} for the first device of a family"
+    assert str(caught.value) == f"unknown target 'vu13p'; the targets are {names}"
+    assert target_of("xc7").family.name == "xc7"
 
 
 FORMATS = {"sru": "fxp2.1", "requantize": "int2", "fpu": "e2m1"} | dict.fromkeys(
