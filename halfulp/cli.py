@@ -176,6 +176,17 @@ class Commands(Lazy):
                     [(f"{name:8}", command.get_short_help_str(64)) for name, command in commands if command]
                 )
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve the name of a command; refuse an unknown one with the most similar one."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:
+            from halfulp.hdl.formats.checks import did_you_mean
+
+            raise Refused(f"unknown command {args[0]!r}; {did_you_mean(args[0], names, 'halfulp --help lists them')}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; name the extra to install if a package is missing."""
         try:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.block import parse_operand
+from halfulp.hdl.formats.checks import did_you_mean
 from halfulp.hdl.specs import COMPOSED, UNITS, Build, ComposedSpec, PwlSpec, RunningSumSpec, UnitSpec
 from halfulp.hdl.specs.formula import VALUES, Role
+from halfulp.hdl.specs.grammar import TextError
 
 if TYPE_CHECKING:
     from halfulp.hdl.specs.segments import Segments
@@ -214,14 +216,38 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
     """
     known = UNITS | COMPOSED
     if unit not in known:
-        raise ValueError(f"unknown unit {unit!r}; expected {', '.join(known)}, or a text such as e5m2*e5m2+e6m5.rn")
+        hint = did_you_mean(unit, known, f"expected {', '.join(known)}, or a text such as e5m2*e5m2+e6m5.rn")
+        raise ValueError(f"unknown unit {unit!r}; {hint}")
     cls = known[unit]
+    _refuse_formula(cls, fmt)
     given = {name: value for name, value in options.items() if value is not None}
     build = Build(**{name: given.pop(name) for name in BUILD if name in given})
     taken = [option for option, field in FIELDS.items() if field in _names(cls)]
     for option in given:
         if option not in taken:
             raise ValueError(f"{unit} has no {_typed(option)}; it takes {', '.join(map(_typed, taken))}")
+    values = _fields(given)
+    if str(values.get("function", "")).endswith(".segments"):
+        values |= _saved(values, fmt)
+    return Implementation(cls.filled(cls.read_part("a", fmt), **values), build)
+
+
+def _refuse_formula(cls: type[UnitSpec], fmt: str) -> None:
+    """Raise ValueError if a format of the short form is a formula."""
+    try:
+        cls.read_part("a", fmt)
+        return
+    except (TypeError, ValueError):
+        text = f"{cls.form.unit} {fmt}"
+    try:
+        UnitSpec.parse(text)
+    except (TypeError, ValueError):
+        return
+    raise ValueError(f"{fmt!r} is a formula, not a format; write the unit and the formula as one text: {text!r}")
+
+
+def _fields(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a description that options of the short form set."""
     values = {FIELDS[option]: value for option, value in given.items()}
     if "product" in values:
         # A product format without a rounding mode rounds to nearest.
@@ -229,9 +255,7 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
         is_format = not dot or rounding[:1].isdigit()
         values |= {"product": values["product"] if is_format else text}
         values["product_rounding"] = "rn" if is_format else rounding
-    if str(values.get("function", "")).endswith(".segments"):
-        values |= _saved(values, fmt)
-    return Implementation(cls.filled(cls.read_part("a", fmt), **values), build)
+    return values
 
 
 def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:
@@ -267,10 +291,30 @@ def _implementations(unit: str, fmt: str | None = None, **options: Any) -> list[
         return [short(unit, DEFAULT_FORMAT if fmt is None else fmt, **options)]
     if fmt is not None:
         raise ValueError(f"the text {unit!r} includes its formats; omit {fmt}")
-    if beside := [_typed(option) for option in FIELDS if options.get(option) is not None]:
-        raise ValueError(f"the text {unit!r} includes all options of results; omit {beside[0]}")
+    try:
+        spec = UnitSpec.parse(unit)
+    except TextError as error:
+        name, *fields = unit.split()
+        if name in UNITS | COMPOSED and len(fields) == 1 and fields[0].isalnum():
+            sentence = f"{error.sentence}; the short form is two words, {name} {fields[0]}"
+            raise TextError(error.text, error.position, sentence) from error
+        raise
+    if beside := {option: options[option] for option in FIELDS if options.get(option) is not None}:
+        raise ValueError(
+            f"the text {unit!r} includes all options of results; omit {_typed(next(iter(beside)))}{_with(spec, beside)}"
+        )
     given = {name: value for name, value in options.items() if name in BUILD and value is not None}
-    return [Implementation.parse(unit, **given)]
+    return [Implementation(spec, Build(**given))]
+
+
+def _with(spec: UnitSpec, options: dict[str, Any]) -> str:
+    """Return the request to write the text of a description with options; empty if it has them or they do not fit."""
+    values = {item.name: getattr(spec, item.name) for item in fields(spec)}
+    try:
+        text = type(spec).of(**values | _fields(options)).text
+    except (TypeError, ValueError):
+        return ""
+    return "" if text == spec.text else f", and write {text!r}"
 
 
 def implementation(unit: str, fmt: str | None = None, **options: Any) -> Implementation:

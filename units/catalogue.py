@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfulp import units
+from halfulp.hdl.formats.checks import did_you_mean
 from halfulp.hdl.specs import UNITS, Build, UnitSpec
 from halfulp.units.composed import Composed
 from halfulp.units.described import Described
@@ -52,7 +53,8 @@ CATALOGUE = {name: CatalogueRow(name, UNITS[name], _UNITS[UNITS[name]]) for name
 def row(name: str) -> CatalogueRow:
     """Return the catalogue row of a unit; raise ValueError if the name is unknown."""
     if name not in CATALOGUE:
-        raise ValueError(f"unknown unit {name!r}; the units are {', '.join(CATALOGUE)}")
+        hint = did_you_mean(name, CATALOGUE, f"the units are {', '.join(CATALOGUE)}")
+        raise ValueError(f"unknown unit {name!r}; {hint}")
     return CATALOGUE[name]
 
 

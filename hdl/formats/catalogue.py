@@ -1,8 +1,7 @@
 """Named formats, and the parser of formats."""
 
-import difflib
-
 from .base import Format
+from .checks import did_you_mean
 from .families import FORMATS
 from .floating import ML_DTYPES, OTHER_NAMES
 
@@ -44,8 +43,7 @@ def parse(text: object) -> Format:
         raise TypeError(
             f"{text} is a block of numbers with a shared scale, and the format of one number is needed here"
         )
-    near = difflib.get_close_matches(text, [*NAMED, *ML_DTYPES, *OTHER_NAMES], n=1)
-    hint = f"did you mean {near[0]}?" if near else f"formats are written like {_LIKE}"
+    hint = did_you_mean(text, [*NAMED, *ML_DTYPES, *OTHER_NAMES], f"formats are written like {_LIKE}")
     raise ValueError(f"unknown format {text!r}; {hint}")
 
 

@@ -1,9 +1,16 @@
 """Checks of parameters."""
 
+import difflib
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
 Number = TypeVar("Number")
+
+
+def did_you_mean(word: str, known: Collection[str], other: str = "") -> str:
+    """Return a question about the most similar one of some names; ``other`` if none is similar."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]}?" if near else other
 
 
 def check_int(name: str, value: object, owner: str, low: int | None = None, high: int | None = None) -> None:

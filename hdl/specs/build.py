@@ -173,8 +173,10 @@ class Build:
     def check_effect(self, unit: str, fields: Collection[str]) -> None:
         """Raise ValueError if a field is set that has no effect on a unit; ``fields`` are those with an effect."""
         for field, need in _NEEDS.items():
-            if field not in fields and getattr(self, field) != getattr(Build, field):
-                raise ValueError(f"{field} {getattr(self, field)} has no effect on {unit}; only {need}")
+            value = getattr(self, field)
+            if field not in fields and value != getattr(Build, field):
+                given = f"{field} ({_option(field)})" if value is True else f"{field} {value}"
+                raise ValueError(f"{given} has no effect on {unit}; only {need}")
 
     @property
     def options(self) -> list[str]:
@@ -183,7 +185,7 @@ class Build:
         for item in fields(self):
             value = getattr(self, item.name)
             if value != item.default:
-                option = f"--{item.name.replace('_', '-')}"
+                option = _option(item.name)
                 words += [option] if value is True else [option, self._mhz if item.name == "clock" else str(value)]
         return words
 
@@ -194,3 +196,8 @@ class Build:
         iterations = f"i{self.iterations}" if self.iterations else ""
         parts = [self.structure, goal, self.stochastic, dsp, stages, target, reset_less, iterations]
         return "_".join(part for part in parts if part)
+
+
+def _option(field: str) -> str:
+    """Return the option of the command line for a field of a build."""
+    return f"--{field.replace('_', '-')}"

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import Any, NoReturn, get_args
 
 from halfulp.hdl.formats.catalogue import is_block_text
-from halfulp.hdl.formats.checks import read_number
+from halfulp.hdl.formats.checks import did_you_mean, read_number
 from halfulp.hdl.formats.rounding import Rounding
 from halfulp.hdl.formats.saturation import SUFFIXES as SATURATIONS
 from halfulp.hdl.formats.saturation import Saturation
@@ -47,11 +47,12 @@ class TextError(ValueError):
     text : str
     position : int
         Index of the first wrong character.
+    sentence : str
     """
 
     def __init__(self, text: str, position: int, sentence: str) -> None:
         super().__init__(f"{sentence}\n  {text}\n  {' ' * position}^")
-        self.text, self.position = text, position
+        self.text, self.position, self.sentence = text, position, sentence
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ class _Reader:
         if match is None or cls is None or bool(match[2]) != bool(cls.form.count):
             after = self.text[match.end() :].strip() if match else "*"
             if match is not None and after[:1] not in [*_OPERATORS, "."]:
-                self._fail(f"unknown unit {match[0]!r}; the units are {', '.join(self.units)}")
+                hint = did_you_mean(match[1], self.units, f"the units are {', '.join(self.units)}")
+                self._fail(f"unknown unit {match[0]!r}; {hint}")
             return self.units[self._bare()]
         self.position = match.end()
         if cls.form.count:
@@ -213,7 +215,8 @@ class _Reader:
     def _suffixes(self) -> None:
         if suffix := self._accept(_SUFFIX, ".rounding"):
             if suffix[1] not in SATURATIONS:
-                self.given["rounding"] = self._rounding(suffix)
+                self.given["rounding"] = rounding = self._rounding(suffix)
+                self._check_one_rounding(rounding)
                 suffix = self._accept(_SATURATE, " or ".join(f".{word}" for word in SATURATIONS))
             if suffix is not None:
                 self.given["saturate"] = Saturation.of(suffix[1])
@@ -221,6 +224,23 @@ class _Reader:
             self.given["random"] = self._value(source.start(1), parse_source, source[1])
             if state := self._accept(_STATE, ":state"):
                 self.given["seed"] = self._value(state.start(1), _integer, state[1])
+
+    def _check_one_rounding(self, first: Rounding) -> None:
+        """Refuse a second rounding mode behind the first one."""
+        self._blanks()
+        if (suffix := _SUFFIX.match(self.text, self.position)) is None:
+            return
+        try:
+            second = Rounding.parse(suffix[1])
+        except ValueError:
+            return
+        sentence = f"{first} and {second} are two rounding modes; write one of them"
+        if first.is_port or second.is_port:
+            port, other = (first, second) if first.is_port else (second, first)
+            mode = "port_ro" if "ro" in (other.mode, port.mode.removeprefix("port_")) else "port"
+            sentence = f"{first} and {second} are two rounding modes; a port chooses between them as "
+            sentence += f".{Rounding(mode, port.bits or other.bits)}"
+        self._fail(sentence, suffix.start(1))
 
     def _words(self, cls: Any) -> None:
         words = self.form.words(cls)

@@ -117,7 +117,18 @@ UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
         ("synth mac e1m2", "e1m2 has 1 exponent bit"),
         ("synth frobnicate", "frobnicate"),
         ("list colours", "colours"),
-        ("frobnicate", "frobnicate"),
+        ("frobnicate", "unknown command 'frobnicate'; halfulp --help lists them"),
+        ("emt", "unknown command 'emt'; did you mean emit?"),
+        ("sim mull", "unknown unit 'mull'; did you mean mul?"),
+        ("emit mac e5m2*e5m2+e6m5.sr10", "as one text: 'mac e5m2*e5m2+e6m5.sr10'"),
+        ("emit sqrt fp16.rz", "as one text: 'sqrt fp16.rz'"),
+        ("emit 'mul fp16*fp16' --round port", "omit --round, and write 'mul fp16*fp16.port'"),
+        ("emit 'mul fp16*fp16' --to fp32 --saturate", "omit --saturate, and write 'mul fp16*fp16=fp32.rn.sat'"),
+        ("synth mul fp16 --target ecp5-85k --pipeline 2 --clock 100", "add --route, which places and routes"),
+        ("synth mul fp16 --target vu9p --pipeline 2 --clock 100", "add --flow vivado, which places and routes"),
+        ("emit mul fp16 --pipeline 2 --clock 100", "add --flow vivado, which places and routes"),
+        ("emit mul e5m2 --reset-less", "reset_less (--reset-less) has no effect on mul_e5m2"),
+        ("synth mul e5m2 --target xcp", "xcup, xc7, ecp5 for the first device of a family"),
     ],
 )
 def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) -> None:
@@ -370,6 +381,7 @@ def test_list_prints_formats_and_units(halfulp: Program) -> None:
         ("synth", "^foo e5m2*e5m2", "foo"),
         ("coverage", "sru int16>^e5m2", "fixed point"),
         ("formal", "mul e5m2^", "expected '*'"),
+        ("emit", "mul e5m2^", "the short form is two words, mul e5m2"),
         ("mutate", "mul e5m2*e5m2 ^lanes=3", "lanes"),
         ("faults", "dot8 e5m2*e5m2 order=^best", "order"),
         ("uvm", "mul e5m2*e5m2.sr4@^lfsr1", "lfsr"),
@@ -384,6 +396,13 @@ def test_commands_report_position_of_error_in_text(halfulp: Program, command: st
     assert keyword in sentence
     assert shown == f"  {text.replace('^', '')}"
     assert caret.index("^") == text.index("^") + 2
+
+
+def test_incomplete_text_is_refused_before_options(halfulp: Program) -> None:
+    code, _, err = halfulp("emit", "fma fp16", "--round", "port")
+    assert code == 2
+    assert err.startswith("halfulp: expected '*'")
+    assert "the short form is two words, fma fp16\n" in err
 
 
 def test_text_rejects_format_and_own_options(halfulp: Program) -> None:
