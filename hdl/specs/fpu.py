@@ -169,9 +169,10 @@ class FpuSpec(
     def digits(self, fmt: Float) -> int:
         """Return the number of digits of a quotient or root that its rounding to a format needs.
 
-        The first digit of a quotient may be zero.
+        The first digit of a quotient may be zero. The one below the significand decides the rounding with the
+        remainder, and of numbers below the smallest normal one also if they are tiny after it.
         """
-        return fmt.precision + max(self.unit_rounding.places, 1) + 1
+        return fmt.precision + 2
 
     @property
     def first_format(self) -> Format:

@@ -103,10 +103,10 @@ def _without_hold(dut, m, accept, side):
 
 @pytest.mark.parametrize(
     ("build", "cycles"),
-    # One cycle for the operands, and digits of 3 + 3 (e5m2) and 11 + 3 bits (fp16): the precision, two for the
-    # rounding and its flags, and a leading zero.
+    # One cycle for the operands, and digits of 3 + 2 (e5m2) and 11 + 2 bits (fp16): the precision, one for the
+    # rounding, and a leading zero.
     [
-        (Build(iterations=1), {"e5m2": 7, "fp16": 15}),
+        (Build(iterations=1), {"e5m2": 6, "fp16": 14}),
         (Build(pipeline=3, iterations=2), {"e5m2": 7, "fp16": 11}),
     ],
     ids=str,
@@ -150,14 +150,14 @@ def test_flush_discards_a_division():
         ctx.set(top.in_valid_i, 0)
 
     async def bench(ctx):
-        # 1 / 2, and then 1 * 2 with another tag. The quotient would be ready eight cycles after its operands.
+        # 1 / 2, and then 1 * 2 with another tag. The quotient would be ready seven cycles after its operands.
         ctx.set(top.operands_i, 0x403C)
         ctx.set(top.out_ready_i, 1)
-        for cycles in range(8):
+        for cycles in range(7):
             await operation(ctx, 4, 5)
             for _ in range(cycles):
                 await ctx.tick()
-            assert (ctx.get(top.busy_o), ctx.get(top.out_valid_o)) == (1, cycles == 7)
+            assert (ctx.get(top.busy_o), ctx.get(top.out_valid_o)) == (1, cycles == 6)
             ctx.set(top.flush_i, 1)
             await ctx.tick()
             ctx.set(top.flush_i, 0)
@@ -173,7 +173,7 @@ def test_flush_discards_a_division():
 def test_iterations_need_divide():
     with pytest.raises(ValueError, match="iterations 1 has no effect on fpu_e5m2"):
         Fpu("fpu e5m2", build=Build(iterations=1))
-    with pytest.raises(ValueError, match="only 6 in all"):
+    with pytest.raises(ValueError, match="only 5 in all"):
         Fpu("fpu e5m2 divide", build=Build(iterations=7))
 
 
