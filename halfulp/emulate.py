@@ -20,6 +20,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by module, operation and phase"
 )
+@click.option(
+    "--import",
+    "imports",
+    metavar="FILE_OR_MODULE",
+    multiple=True,
+    help="module that registers formats, operators or devices of the policy; repeatable",
+)
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m")
 @click.option("--strict", is_flag=True, help="stop at an operation in torch's own arithmetic")
 @click.option("--values", is_flag=True, help="count zeros, infinities and NaN among the results")
@@ -30,6 +37,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def emulate(
     mac: str | None,
     file: Path | None,
+    imports: tuple[str, ...],
     is_module: bool,
     strict: bool,
     values: bool,
@@ -49,18 +57,19 @@ def emulate(
         _check_program(program, is_module)
         from halfulp.golden.nn.policy_file import rules
         from halfulp.golden.program import emulate as context
+        from halfulp.tools.imports import module_of
 
-        if file is not None and mac is None:
-            policy: Any = rules(file)
-        elif mac is not None and file is None:
-            policy = mac
-        else:
-            raise ValueError("give the arithmetic by --mac MAC or by --policy FILE")
+        if (file is None) == (mac is None):
+            raise ValueError(f"give the arithmetic by --mac MAC or by --policy FILE{_misplaced(program, arguments)}")
+        for name in imports:
+            module_of(name)
+        policy: Any = mac if file is None else rules(file)
         run = context(policy, strict=strict, seed=seed, values=values)
     if output is not None and not output.resolve().parent.is_dir():
         raise Refused(f"there is no folder {output.parent} for the report {output.name}")
     sys.argv = [program, *arguments]
     sys.path.insert(0, str(Path.cwd()) if is_module else str(Path(program).resolve().parent))
+    failure: Exception | None = None
     try:
         with run:
             if is_module:
@@ -68,14 +77,24 @@ def emulate(
             else:
                 runpy.run_path(program, run_name="__main__")
     except Exception as error:  # whatever the program raises, as Python itself reports it
-        traceback.print_exception(type(error), error, _of_program(error.__traceback__))
-        raise click.exceptions.Exit(1) from None
+        failure = error
     finally:
         report = run.report()
         click.echo(str(report), err=True)
         if output is not None:
             report.write(output)
             click.echo(f"halfulp: wrote {output}", err=True)
+    if failure is not None:
+        # Below the table, so that it is in view.
+        traceback.print_exception(type(failure), failure, _of_program(failure.__traceback__))
+        raise click.exceptions.Exit(1)
+
+
+def _misplaced(program: str, arguments: tuple[str, ...]) -> str:
+    """Return a hint if an option of the arithmetic is among the arguments of the program."""
+    names = (word.partition("=")[0] for word in arguments)
+    option = next((name for name in names if name in ("--mac", "--policy")), None)
+    return f"; options after PROGRAM belong to it, so write {option} before {program}" if option else ""
 
 
 def _check_program(program: str, is_module: bool) -> None:

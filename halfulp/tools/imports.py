@@ -35,6 +35,7 @@ def module_of(where: str) -> Any:
 
 
 def _of_file(path: Path) -> Any:
+    """Import a file; a later ``import`` of its name by user code gives the same module."""
     name = f"halfulp_of_user_{path.stem}"
     if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path):
         return sys.modules[name]
@@ -42,10 +43,13 @@ def _of_file(path: Path) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    free = sys.modules.get(path.stem) is sys.modules.get(name)
+    names = [name, path.stem] if free else [name]
+    sys.modules.update(dict.fromkeys(names, module))
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        for made in names:
+            del sys.modules[made]
         raise
     return module

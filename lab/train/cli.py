@@ -166,13 +166,14 @@ def train(
     with requests():
         if resume and restart:
             raise ValueError("give --resume or --restart, not both")
-        choices = _choices(macs, layers, file)
-        _import_devices(choices, pool)
         if pool.scheduler and options["device"] != "cpu":
             raise ValueError("workers of a scheduler train on the CPU; omit --device or --scheduler")
         if pool.scheduler and network not in NETWORKS:
             raise ValueError(f"workers of a scheduler do not have {network}; train it without --scheduler")
+        # The user's file may register formats, operators and devices of the policies.
         usual = NETWORKS[network] if network in NETWORKS else user_network(network)
+        choices = _choices(macs, layers, file)
+        _import_devices(choices, pool)
         activations = _activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative)
         examples = usual.load(data).limited(limit)
         place = table or results()

@@ -97,7 +97,7 @@ def test_exit_code_is_that_of_the_program(script, text, code, sentence):
 
 def test_traceback_begins_in_the_program(script):
     _, _, err = run("--mac", MAC, script("def f():\n    1 / 0\nf()"))
-    first = err.splitlines()[1]
+    first = err.partition("Traceback")[2].splitlines()[1]
     assert "program.py" in first
     assert "halfulp" not in first
     assert "line 3" in first
@@ -106,7 +106,35 @@ def test_traceback_begins_in_the_program(script):
 def test_strict_stops_at_an_operation_of_torch(script):
     code, _, err = run("--mac", MAC, "--strict", script("import torch\ntorch.linalg.inv(torch.eye(3))"))
     assert code == 1
-    assert "at program.py:2 would be computed in torch's own arithmetic" in err
+    table, _, last = err.partition("Traceback")
+    assert "of the multiply-accumulates are in the arithmetic of the policy" in table
+    assert "at program.py:2 would be computed in torch's own arithmetic" in last
+
+
+FORMATS = """
+from halfulp import golden
+
+golden.register_format("half", 8, lambda x: golden.encode(x, "e5m2"), lambda codes: golden.decode(codes, "e5m2"))
+golden.register_operator("first", lambda x, y: x, "bf16", "bf16")
+"""
+
+OWN = """
+import formats
+import torch
+
+print((torch.full((1, 3), 0.3) @ torch.full((3, 1), 1.1)).item(), (torch.tensor(0.5) * 3).item())
+"""
+
+
+@pytest.mark.parametrize("imports", ["formats.py", "formats"])
+def test_policy_has_formats_and_operators_of_an_import(script, tmp_path, imports):
+    """The program may import the same file, which runs once."""
+    script(FORMATS, "formats.py")
+    policy = "custom:half*custom:half+fp32.rn, elementwise=bf16.rn; mul=first"
+    code, out, err = run("--import", imports, "--mac", policy, script(OWN), cwd=tmp_path)
+    assert (code, out) == (0, f"{3 * 0.3125} 0.5\n"), err
+    assert "custom:half*custom:half+fp32.rn" in err
+    assert "mul=first" in err
 
 
 @pytest.mark.parametrize(
@@ -117,6 +145,9 @@ def test_strict_stops_at_an_operation_of_torch(script):
             ["--mac", MAC, "--policy", "policy.toml", "program.py"],
             "give the arithmetic by --mac MAC or by --policy FILE",
         ),
+        (["program.py", "--mac", MAC], "options after PROGRAM belong to it, so write --mac before program.py"),
+        (["program.py", "--policy=a.toml"], "options after PROGRAM belong to it, so write --policy before program.py"),
+        (["--import", "missing.py", "--mac", MAC, "program.py"], "there is no file missing.py"),
         (["--mac", MAC, "missing.py"], "there is no file missing.py; with -m a module is run"),
         (["--mac", MAC, "-m", "missing.module"], "there is no module missing.module; without -m a file is run"),
         (["--mac", "e5m2*e5m2", "program.py"], "expected"),

@@ -442,7 +442,7 @@ def test_train_command_prints_and_records_counts(tmp_path, halfulp):
     ("more", "keyword"),
     [
         ([], "one of --mac and --policy"),
-        (["--mac", "e5m2"], "expected '*' here"),
+        (["--mac", "e5m2"], "e5m2 is a format; a multiply-accumulate has three"),
         (["--mac", SR, "--policy", "none.toml"], "one of --mac and --policy"),
         (["--policy", "none.toml"], "none.toml cannot be read"),
         (["--mac", SR, "--resume", "--restart"], "--restart"),

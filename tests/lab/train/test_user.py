@@ -128,6 +128,27 @@ def test_train_command_takes_loss_and_optimizer_of_user(user, halfulp):
     assert other.origin != network.origin == user_network("user_networks:regression").origin
 
 
+OWN = """
+from halfulp import golden
+from user_networks import small
+
+golden.register_format("of_user", 8, lambda x: golden.encode(x, "e5m2"), lambda codes: golden.decode(codes, "e5m2"))
+golden.register_operator("of_user", lambda x, y: x, "bf16", "bf16")
+"""
+
+
+def test_train_command_has_formats_and_operators_of_the_file(user, halfulp):
+    """The rows of other units are no hindrance to a study."""
+    (user / "own.py").write_text(OWN)
+    macs = "custom:of_user*custom:of_user+fp32.rn", "bf16*bf16+fp32.rn, multiplier=of_user", "h100.wgmma.e4m3", SR
+    words = [word for mac in macs for word in ("--mac", mac)]
+    out, _ = trained(halfulp, "own.py:small", *words, "--epochs", 1)
+    assert [line.partition(", own.py")[0] for line in out.splitlines()] == [macs[0], "bf16*bf16+fp32.rn", *macs[2:]]
+    first, *others = rows(user / "results.csv")
+    assert [first["mac"], *(row["policy"] for row in others)] == [*macs]
+    assert [getattr(run.mac, "expression", run.mac) for run in _trained(user / "results.csv")][2:] == [*macs[2:]]
+
+
 EMULATED = "bf16*bf16+bf16.sr4, elementwise=bf16.sr4, optimizer=fp32.rn, update=bf16.sr4, master=true"
 
 
